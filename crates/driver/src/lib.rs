@@ -1,0 +1,1 @@
+//! How a host drives an NVMe drive, over vfio-user or in process.

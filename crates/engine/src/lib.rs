@@ -1,0 +1,1 @@
+//! Whose turn it is: lanes, arbitration, and when to sleep.

@@ -1,0 +1,1 @@
+//! Where the data lives: null, ram and file.

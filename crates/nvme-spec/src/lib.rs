@@ -1,0 +1,1 @@
+//! What the bytes of NVMe mean: layouts, and nothing else.

@@ -1,0 +1,3 @@
+//! nvmirage: NVMe drives made in software.
+
+fn main() {}

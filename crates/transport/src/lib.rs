@@ -1,0 +1,1 @@
+//! How a host reaches a controller: the vfio-user server.

@@ -1,0 +1,1 @@
+//! The protocol tests of nvmirage.

@@ -1,0 +1,1 @@
+//! The vm tests of nvmirage.

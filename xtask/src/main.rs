@@ -1,0 +1,3 @@
+//! Set-up, tests, benchmarks and checks of nvmirage.
+
+fn main() {}
