@@ -1,3 +1,5 @@
 //! nvmirage: NVMe drives made in software.
-
+#![forbid(unsafe_code)]
+#![allow(unused)]
+mod config;
 fn main() {}

@@ -1,0 +1,310 @@
+//! The configuration file: what it may say, its defaults, and what is wrong with one that cannot be used.
+//!
+//! The same types are the bodies of the control socket's requests, so that a key has one name, one unit and one
+//! default everywhere. Nothing is opened here: a configuration that passes [`Config::validate`] can still name a file
+//! that does not exist.
+
+mod read;
+pub(crate) mod size;
+mod validate;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use read::{from_file, from_json, from_toml};
+pub(crate) use size::{Range, Size, Span};
+pub(crate) use validate::Problem;
+
+/// Most I/O queue pairs of a controller.
+pub(crate) const MAX_QUEUES: u16 = 64;
+/// Most entries of a queue.
+pub(crate) const MAX_QUEUE_DEPTH: u16 = 4096;
+
+/// Everything one process serves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Where what must be kept between runs lies: the seed of derived identities.
+    /// Default: `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// The control socket, as `unix:PATH`. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) control: Option<Listen>,
+    /// Threads that serve. Default: one, adaptive, not pinned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reactor: Vec<Reactor>,
+    /// Where bytes live.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) media: Vec<Medium>,
+    /// Parts of media, as hosts see them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) namespace: Vec<Namespace>,
+    /// What hosts attach to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) controller: Vec<Controller>,
+}
+
+/// How a reactor waits for work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// Never sleeps.
+    Poll,
+    /// Spins for a while after work, then sleeps.
+    #[default]
+    Adaptive,
+    /// Sleeps as soon as nothing is to do.
+    Interrupt,
+}
+
+/// One serving thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reactor {
+    /// The CPU it is pinned to. Default: not pinned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu: Option<u32>,
+    /// How it waits.
+    #[serde(default)]
+    pub(crate) mode: Mode,
+    /// How long an adaptive reactor looks for more work before it sleeps.
+    #[serde(default = "default_spin")]
+    pub(crate) spin: Span,
+}
+
+impl Default for Reactor {
+    fn default() -> Self {
+        Reactor {
+            cpu: None,
+            mode: Mode::default(),
+            spin: default_spin(),
+        }
+    }
+}
+
+/// What a medium is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum MediumKind {
+    /// Discards writes and leaves read buffers untouched: for measuring.
+    Null,
+    /// Memory of this process; gone when it ends.
+    Ram,
+    /// A regular file or a block device.
+    File,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Direct {
+    /// `O_DIRECT` where the file system has it.
+    #[default]
+    Auto,
+    /// `O_DIRECT`, or an error.
+    On,
+    /// Through the page cache.
+    Off,
+}
+
+/// A place where bytes live.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Medium {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it is made of.
+    pub(crate) kind: MediumKind,
+    /// The file or block device; only for `kind = "file"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<PathBuf>,
+    /// Its size; a file that exists may leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<Size>,
+    /// How a file is opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) direct: Option<Direct>,
+}
+
+/// A part of a medium, as a host sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Namespace {
+    /// Its name.
+    pub(crate) name: String,
+    /// The medium that holds its bytes.
+    pub(crate) media: String,
+    /// The part of the medium. Default: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<Range>,
+    /// Bytes of a logical block: 512 or 4096.
+    #[serde(default = "default_lba_size")]
+    pub(crate) lba_size: u32,
+    /// 32 hexadecimal digits. Default: derived once and kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nguid: Option<String>,
+    /// 16 hexadecimal digits. Default: derived once and kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) eui64: Option<String>,
+}
+
+/// How doorbells reach the reactor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Doorbells {
+    /// Mapped where the controller's reactor is in `poll` mode, unmapped otherwise.
+    #[default]
+    Auto,
+    /// The page is mapped into the host: no exit, but nobody wakes a sleeping reactor.
+    Mapped,
+    /// A write is a message, or a shadow doorbell where the host uses Doorbell Buffer Config.
+    Unmapped,
+}
+
+/// An NVMe controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Controller {
+    /// Its name.
+    pub(crate) name: String,
+    /// Names of its namespaces; the first is namespace 1.
+    #[serde(default)]
+    pub(crate) namespaces: Vec<String>,
+    /// Where hosts reach it: `vfio-user:PATH`.
+    pub(crate) listen: Listen,
+    /// I/O queue pairs it offers, 1 to 64.
+    #[serde(default = "default_queues")]
+    pub(crate) queues: u16,
+    /// Entries of a queue at most, 2 to 4096.
+    #[serde(default = "default_queue_depth")]
+    pub(crate) queue_depth: u16,
+    /// The largest transfer of one command (MDTS): a power of two, 4KiB to 4MiB.
+    #[serde(default = "default_max_transfer")]
+    pub(crate) max_transfer: Size,
+    /// How doorbells reach the reactor.
+    #[serde(default)]
+    pub(crate) doorbells: Doorbells,
+    /// Which `[[reactor]]` serves it, counted from 0. Default: the one with the fewest controllers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reactor: Option<usize>,
+    /// Serial number, up to 20 ASCII characters. Default: derived once and kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) serial: Option<String>,
+    /// Model number, up to 40 ASCII characters.
+    #[serde(default = "default_model_number")]
+    pub(crate) model_number: String,
+    /// Firmware revision, up to 8 ASCII characters.
+    #[serde(default = "default_firmware_revision")]
+    pub(crate) firmware_revision: String,
+    /// NVM Subsystem NQN, up to 223 bytes. Default: derived once and kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) subnqn: Option<String>,
+    /// PCI vendor id. Default: the controller's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vendor_id: Option<u16>,
+    /// PCI device id. Default: the controller's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device_id: Option<u16>,
+}
+
+fn default_spin() -> Span {
+    Span(std::time::Duration::from_micros(50))
+}
+
+fn default_lba_size() -> u32 {
+    4096
+}
+
+fn default_queues() -> u16 {
+    MAX_QUEUES
+}
+
+fn default_queue_depth() -> u16 {
+    1024
+}
+
+fn default_max_transfer() -> Size {
+    Size(1 << 20)
+}
+
+fn default_model_number() -> String {
+    "nvmirage".to_owned()
+}
+
+fn default_firmware_revision() -> String {
+    env!("CARGO_PKG_VERSION").to_owned()
+}
+
+/// An address with its scheme.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Listen {
+    /// `vfio-user:PATH`: a vfio-user server on a UNIX socket.
+    VfioUser(PathBuf),
+    /// `unix:PATH`: HTTP on a UNIX socket.
+    Unix(PathBuf),
+}
+
+/// Longest path of a UNIX socket: `sun_path` holds 108 bytes, the last of them NUL (unix(7)).
+const MAX_SOCKET_PATH_LEN: usize = 107;
+
+impl Listen {
+    /// The socket's path.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        match self {
+            Listen::VfioUser(path) | Listen::Unix(path) => path,
+        }
+    }
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, path) = text
+            .split_once(':')
+            .ok_or_else(|| format!("`{text}` has no scheme: write vfio-user:/path/to/socket"))?;
+        if path.is_empty() || path.len() > MAX_SOCKET_PATH_LEN {
+            return Err(format!(
+                "`{text}`: the path of a socket has 1 to {MAX_SOCKET_PATH_LEN} bytes"
+            ));
+        }
+        match scheme {
+            "vfio-user" => Ok(Listen::VfioUser(path.into())),
+            "unix" => Ok(Listen::Unix(path.into())),
+            _ => Err(format!(
+                "`{text}` has an unknown scheme `{scheme}`: use vfio-user:PATH for a controller, unix:PATH for control"
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Listen::VfioUser(path) => write!(f, "vfio-user:{}", path.display()),
+            Listen::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+use size::serde_as_text;
+
+serde_as_text!(Listen => "an address in quotes, as in \"vfio-user:/run/nvmirage/vm1.sock\"");
+
+impl Config {
+    /// The configuration with every default written out, as TOML.
+    pub(crate) fn with_defaults(&self) -> String {
+        let mut full = self.clone();
+        if full.reactor.is_empty() {
+            full.reactor.push(Reactor::default());
+        }
+        for medium in &mut full.media {
+            if medium.kind == MediumKind::File {
+                medium.direct.get_or_insert_default();
+            }
+        }
+        toml::to_string(&full).expect("every value of a configuration has a TOML form")
+    }
+}

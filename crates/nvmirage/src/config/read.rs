@@ -1,0 +1,92 @@
+//! Reading a configuration, with errors that name the place and the nearest word.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde::de::DeserializeOwned;
+
+use super::Config;
+
+/// Largest configuration that is read.
+const MAX_FILE_LEN: u64 = 1 << 20;
+
+/// Reads and validates a configuration file.
+pub(crate) fn from_file(path: &Path) -> anyhow::Result<Config> {
+    let shown = path.display();
+    let len = std::fs::metadata(path)
+        .with_context(|| format!("cannot read the configuration {shown}"))?
+        .len();
+    if len > MAX_FILE_LEN {
+        bail!("{shown} has {len} bytes; a configuration has at most {MAX_FILE_LEN}");
+    }
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the configuration {shown}"))?;
+    from_toml(&text).with_context(|| format!("{shown} cannot be used"))
+}
+
+/// Reads and validates a configuration.
+pub(crate) fn from_toml(text: &str) -> anyhow::Result<Config> {
+    let config: Config = toml::from_str(text)
+        .map_err(|error| anyhow::anyhow!(with_suggestion(&error.to_string())))?;
+    let problems = config.validate();
+    if !problems.is_empty() {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        bail!("{}", lines.join("\n"));
+    }
+    Ok(config)
+}
+
+/// Reads one object of the control socket's requests.
+pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(bytes).map_err(|error| with_suggestion(&error.to_string()))
+}
+
+/// Adds "did you mean" to serde's message for an unknown field or variant.
+fn with_suggestion(message: &str) -> String {
+    let message = message.trim_end();
+    match nearest(message) {
+        Some(word) => format!("{message}\ndid you mean `{word}`?"),
+        None => message.to_owned(),
+    }
+}
+
+/// The word that serde expected which is nearest to the one it found.
+fn nearest(message: &str) -> Option<String> {
+    let at = message
+        .find("unknown field")
+        .or_else(|| message.find("unknown variant"))?;
+    // serde writes: unknown field `a`, expected one of `b`, `c` (or: expected `b`, or: `b` or `c`)
+    let mut words = message[at..].split('`').skip(1).step_by(2);
+    let found = words.next()?;
+    words
+        .map(|word| (strsim::damerau_levenshtein(found, word), word))
+        .filter(|(distance, word)| *distance <= word.len().max(found.len()).div_ceil(2))
+        .min()
+        .map(|(_, word)| word.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(text: &str) -> String {
+        format!("{:#}", from_toml(text).expect_err("this must be refused"))
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_a_suggestion() {
+        let message = error_of("[[media]]\nname = \"a\"\nkind = \"ram\"\nsizes = \"1GiB\"\n");
+        assert!(message.contains("did you mean `size`?"), "{message}");
+        assert!(message.contains("line 4"), "{message}");
+        let message = error_of("[[medai]]\nname = \"a\"\n");
+        assert!(message.contains("did you mean `media`?"), "{message}");
+        let message = error_of("[[media]]\nname = \"a\"\nkind = \"rma\"\n");
+        assert!(message.contains("did you mean `ram`?"), "{message}");
+    }
+
+    #[test]
+    fn a_size_without_quotes_says_what_to_write() {
+        let message = error_of("[[media]]\nname = \"a\"\nkind = \"ram\"\nsize = 4096\n");
+        assert!(message.contains("in quotes with a unit"), "{message}");
+    }
+}

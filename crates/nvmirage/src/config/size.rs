@@ -1,0 +1,254 @@
+//! Sizes, ranges and times as people write them: `64GiB`, `0GiB..16GiB`, `50us`.
+//!
+//! A size always has a unit. `KiB`, `MiB`, `GiB`, `TiB` are powers of 1024; `kB`, `MB`, `GB`, `TB` are powers of
+//! 1000, as drive makers count; a bare `k`, `m`, `g`, `t` is binary, as in fio and QEMU.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Size(pub(crate) u64);
+
+/// Units by name, each with its number of bytes; the longer names stand first.
+const UNITS: &[(&str, u64)] = &[
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("tb", 1_000_000_000_000),
+    ("k", 1 << 10),
+    ("m", 1 << 20),
+    ("g", 1 << 30),
+    ("t", 1 << 40),
+    ("b", 1),
+];
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit() && c != '_')
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let number: u64 = number.replace('_', "").parse().map_err(|_| {
+            format!(
+                "`{text}` is no size: write a whole number and a unit, as in 8GiB, 512MiB or 4096B"
+            )
+        })?;
+        let unit = unit.trim().to_ascii_lowercase();
+        if unit.is_empty() {
+            return Err(format!(
+                "`{text}` has no unit: write {number}GiB, {number}MiB, {number}KiB or {number}B"
+            ));
+        }
+        let (_, bytes) = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` has an unknown unit `{unit}`: use B, KiB, MiB, GiB, TiB, kB, MB, GB or TB"
+                )
+            })?;
+        number
+            .checked_mul(*bytes)
+            .map(Size)
+            .ok_or_else(|| format!("`{text}` is more than 16 EiB"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, bytes) in [
+            ("TiB", 1u64 << 40),
+            ("GiB", 1 << 30),
+            ("MiB", 1 << 20),
+            ("KiB", 1 << 10),
+        ] {
+            if self.0 >= bytes && self.0.is_multiple_of(bytes) {
+                return write!(f, "{}{unit}", self.0 / bytes);
+            }
+        }
+        write!(f, "{}B", self.0)
+    }
+}
+
+/// A part of a medium, in bytes: `start..end`, the end excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// First byte.
+    pub(crate) start: Size,
+    /// One past the last byte.
+    pub(crate) end: Size,
+}
+
+impl Range {
+    /// Bytes in the range.
+    pub(crate) fn len(self) -> u64 {
+        self.end.0 - self.start.0
+    }
+
+    /// Whether the two share a byte.
+    pub(crate) fn overlaps(self, other: Range) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (start, end) = text
+            .split_once("..")
+            .ok_or_else(|| format!("`{text}` is no range: write start..end, as in 0GiB..16GiB"))?;
+        let range = Range {
+            start: start.parse()?,
+            end: end.parse()?,
+        };
+        if range.start >= range.end {
+            return Err(format!(
+                "`{text}` is empty: the end must lie behind the start"
+            ));
+        }
+        Ok(range)
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.start, self.end)
+    }
+}
+
+/// A span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| {
+            format!("`{text}` is no time: write a whole number and a unit, as in 50us, 2ms or 5s")
+        })?;
+        let nanos: u64 = match unit.trim() {
+            "ns" => 1,
+            "us" | "µs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" | "min" => 60_000_000_000,
+            "" => return Err(format!("`{text}` has no unit: use ns, us, ms, s or min")),
+            other => {
+                return Err(format!(
+                    "`{text}` has an unknown unit `{other}`: use ns, us, ms, s or min"
+                ));
+            }
+        };
+        number
+            .checked_mul(nanos)
+            .map(|ns| Span(Duration::from_nanos(ns)))
+            .ok_or_else(|| format!("`{text}` is too long"))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0.as_nanos();
+        match ns {
+            _ if ns.is_multiple_of(1_000_000_000) => write!(f, "{}s", ns / 1_000_000_000),
+            _ if ns.is_multiple_of(1_000_000) => write!(f, "{}ms", ns / 1_000_000),
+            _ if ns.is_multiple_of(1_000) => write!(f, "{}us", ns / 1_000),
+            _ => write!(f, "{ns}ns"),
+        }
+    }
+}
+
+/// Gives a type that has `FromStr` and `Display` the same form in TOML and JSON: a string.
+macro_rules! serde_as_text {
+    ($($type:ty => $what:literal),+) => {$(
+        impl ::serde::Serialize for $type {
+            fn serialize<S: ::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $type {
+            fn deserialize<D: ::serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Text;
+                impl ::serde::de::Visitor<'_> for Text {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str($what)
+                    }
+                    fn visit_str<E: ::serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                from.deserialize_any(Text)
+            }
+        }
+    )+};
+}
+
+pub(crate) use serde_as_text;
+
+serde_as_text!(
+    Size => "a size in quotes with a unit, as in \"8GiB\"",
+    Range => "a range in quotes, as in \"0GiB..16GiB\"",
+    Span => "a time in quotes with a unit, as in \"50us\""
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("64GiB", 64 << 30),
+            ("8 GiB", 8 << 30),
+            ("1_024B", 1024),
+            ("4k", 4096),
+            ("1m", 1 << 20),
+            ("1TB", 1_000_000_000_000),
+            ("960GB", 960_000_000_000),
+        ] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for wrong in ["", "GiB", "12", "-1GiB", "1.5GiB", "1XB", "99999999999TiB"] {
+            let message = wrong.parse::<Size>().unwrap_err();
+            assert!(message.contains(wrong), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        for bytes in [0, 1, 512, 4096, 1000, 1 << 30, (1 << 30) + 512, u64::MAX] {
+            assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
+        }
+        for span in ["1ns", "50us", "2ms", "5s", "1min"] {
+            let span: Span = span.parse().unwrap();
+            assert_eq!(span.to_string().parse(), Ok(span));
+        }
+    }
+
+    #[test]
+    fn ranges_have_a_start_before_their_end() {
+        let range: Range = "1GiB..16GiB".parse().unwrap();
+        assert_eq!(range.len(), 15 << 30);
+        assert!("16GiB..1GiB".parse::<Range>().is_err());
+        assert!("1GiB..1GiB".parse::<Range>().is_err());
+        assert!("1GiB".parse::<Range>().is_err());
+        assert!(range.overlaps("15GiB..20GiB".parse().unwrap()));
+        assert!(!range.overlaps("16GiB..20GiB".parse().unwrap()));
+    }
+}

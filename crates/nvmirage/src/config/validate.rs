@@ -1,0 +1,326 @@
+//! What is wrong with a configuration, all of it at once.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{
+    Config, Controller, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Medium, MediumKind, Namespace, Size,
+};
+
+/// Smallest medium: room for at least a partition table and a file system's first blocks.
+const MIN_MEDIUM_LEN: u64 = 64 << 10;
+/// Longest name of anything.
+const MAX_NAME_LEN: usize = 64;
+/// Longest NQN (Base 2.1, 4.7).
+const MAX_NQN_LEN: usize = 223;
+/// Largest CPU number that is taken.
+const MAX_CPU: u32 = 4095;
+
+/// One thing that is wrong, and what to do about it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Which object, as in `controller vm1`.
+    pub(crate) place: String,
+    /// What is wrong with it and what to write.
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// Collects problems of one object.
+struct Place<'a> {
+    name: String,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Place<'_> {
+    fn problem(&mut self, what: impl Into<String>) {
+        self.problems.push(Problem {
+            place: self.name.clone(),
+            what: what.into(),
+        });
+    }
+
+    fn require(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.problem(what());
+        }
+    }
+
+    fn ascii(&mut self, key: &str, value: &str, max_len: usize) {
+        let printable = value.bytes().all(|b| (0x20..0x7f).contains(&b));
+        self.require(
+            printable && !value.is_empty() && value.len() <= max_len,
+            || format!("{key} = \"{value}\": write 1 to {max_len} printable ASCII characters"),
+        );
+    }
+
+    fn hex(&mut self, key: &str, value: &str, digits: usize) {
+        let all_hex = value.bytes().all(|b| b.is_ascii_hexdigit());
+        let not_zero = value.bytes().any(|b| b != b'0');
+        self.require(value.len() == digits && all_hex && not_zero, || {
+            format!("{key} = \"{value}\": write {digits} hexadecimal digits, not all zero")
+        });
+    }
+}
+
+impl Config {
+    /// Everything that is wrong with it; empty when it can be used.
+    pub(crate) fn validate(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if let Some(control) = &self.control
+            && !matches!(control, Listen::Unix(_))
+        {
+            problems.push(Problem {
+                place: "control".into(),
+                what: format!("\"{control}\": write unix:PATH"),
+            });
+        }
+        for (index, reactor) in self.reactor.iter().enumerate() {
+            let mut place = Place {
+                name: format!("reactor {index}"),
+                problems: &mut problems,
+            };
+            if let Some(cpu) = reactor.cpu {
+                place.require(cpu <= MAX_CPU, || {
+                    format!("cpu = {cpu}: there is no such CPU")
+                });
+            }
+            let spin = reactor.spin;
+            place.require(spin.0.as_secs() < 1, || {
+                format!("spin = \"{spin}\": write less than 1s; for a reactor that never sleeps write mode = \"poll\"")
+            });
+        }
+        names("media", self.media.iter().map(|m| &m.name), &mut problems);
+        names(
+            "namespace",
+            self.namespace.iter().map(|n| &n.name),
+            &mut problems,
+        );
+        names(
+            "controller",
+            self.controller.iter().map(|c| &c.name),
+            &mut problems,
+        );
+        for medium in &self.media {
+            medium.validate(&mut problems);
+        }
+        for (index, namespace) in self.namespace.iter().enumerate() {
+            namespace.validate(self, &self.namespace[..index], &mut problems);
+        }
+        for (index, controller) in self.controller.iter().enumerate() {
+            controller.validate(self, &self.controller[..index], &mut problems);
+        }
+        problems
+    }
+}
+
+/// Names are unique within a kind and fit into paths, URLs and tables.
+fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut Vec<Problem>) {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in names {
+        let mut place = Place {
+            name: format!("{kind} {name}"),
+            problems,
+        };
+        let fits = name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+        place.require(
+            fits && !name.is_empty() && name.len() <= MAX_NAME_LEN,
+            || {
+                format!(
+                    "name = \"{name}\": write 1 to {MAX_NAME_LEN} letters, digits, `.`, `_` or `-`"
+                )
+            },
+        );
+        let count = seen.entry(name).or_default();
+        *count += 1;
+        place.require(*count != 2, || {
+            format!("the name is used twice; give each {kind} its own")
+        });
+    }
+}
+
+impl Medium {
+    /// Appends what is wrong with it.
+    pub(crate) fn validate(&self, problems: &mut Vec<Problem>) {
+        let mut place = Place {
+            name: format!("media {}", self.name),
+            problems,
+        };
+        match self.kind {
+            MediumKind::File => place.require(self.path.is_some(), || {
+                "a file needs a path: write path = \"disk.img\"".into()
+            }),
+            MediumKind::Null | MediumKind::Ram => {
+                place.require(self.path.is_none(), || {
+                    "only kind = \"file\" has a path: remove it or change the kind".into()
+                });
+                place.require(self.direct.is_none(), || {
+                    "only kind = \"file\" has `direct`: remove it".into()
+                });
+                place.require(self.size.is_some(), || {
+                    "it needs a size: write size = \"8GiB\"".into()
+                });
+            }
+        }
+        if let Some(size) = self.size {
+            place.require(size.0 >= MIN_MEDIUM_LEN, || {
+                format!(
+                    "size = \"{size}\": a medium has at least {}",
+                    Size(MIN_MEDIUM_LEN)
+                )
+            });
+            place.require(size.0 <= i64::MAX as u64, || {
+                format!("size = \"{size}\": a medium has at most 8 EiB")
+            });
+        }
+    }
+}
+
+impl Namespace {
+    /// Appends what is wrong with it, given the ones declared before it.
+    pub(crate) fn validate(
+        &self,
+        config: &Config,
+        earlier: &[Namespace],
+        problems: &mut Vec<Problem>,
+    ) {
+        let mut place = Place {
+            name: format!("namespace {}", self.name),
+            problems,
+        };
+        place.require(matches!(self.lba_size, 512 | 4096), || {
+            format!("lba_size = {}: write 512 or 4096", self.lba_size)
+        });
+        if let Some(nguid) = &self.nguid {
+            place.hex("nguid", nguid, 32);
+        }
+        if let Some(eui64) = &self.eui64 {
+            place.hex("eui64", eui64, 16);
+        }
+        if let Some(range) = self.range {
+            place.require(
+                range.start.0.is_multiple_of(4096) && range.len() >= u64::from(self.lba_size),
+                || format!("range = \"{range}\": it starts at a multiple of 4KiB and holds at least one block"),
+            );
+        }
+        let Some(medium) = config.media.iter().find(|m| m.name == self.media) else {
+            place.problem(format!(
+                "media = \"{}\": there is no such medium{}",
+                self.media,
+                list("; there are", config.media.iter().map(|m| &m.name))
+            ));
+            return;
+        };
+        if let (Some(range), Some(size)) = (self.range, medium.size) {
+            place.require(range.end <= size, || {
+                format!("range = \"{range}\" ends behind the medium, which has {size}")
+            });
+        }
+        for other in earlier.iter().filter(|n| n.media == self.media) {
+            let apart = match (self.range, other.range) {
+                (Some(mine), Some(theirs)) => !mine.overlaps(theirs),
+                _ => false,
+            };
+            place.require(apart, || {
+                format!(
+                    "it overlaps namespace {} on medium {}: give each its own range",
+                    other.name, self.media
+                )
+            });
+        }
+    }
+}
+
+impl Controller {
+    /// Appends what is wrong with it, given the ones declared before it.
+    pub(crate) fn validate(
+        &self,
+        config: &Config,
+        earlier: &[Controller],
+        problems: &mut Vec<Problem>,
+    ) {
+        let mut place = Place {
+            name: format!("controller {}", self.name),
+            problems,
+        };
+        self.validate_own(&mut place);
+        for (index, name) in self.namespaces.iter().enumerate() {
+            place.require(config.namespace.iter().any(|n| &n.name == name), || {
+                let there_are = list("; there are", config.namespace.iter().map(|n| &n.name));
+                format!("namespaces: there is no namespace \"{name}\"{there_are}")
+            });
+            place.require(!self.namespaces[..index].contains(name), || {
+                format!("namespaces: \"{name}\" is listed twice")
+            });
+            for other in earlier.iter().filter(|c| c.namespaces.contains(name)) {
+                place.problem(format!(
+                    "namespaces: \"{name}\" is in controller {} already; a namespace shared by two controllers does not work yet",
+                    other.name
+                ));
+            }
+        }
+        if let Some(reactor) = self.reactor {
+            let count = config.reactor.len().max(1);
+            place.require(reactor < count, || {
+                format!("reactor = {reactor}: there are {count}, counted from 0")
+            });
+        }
+        for other in earlier.iter().filter(|c| c.listen == self.listen) {
+            place.problem(format!(
+                "listen = \"{}\" is used by controller {} already",
+                self.listen, other.name
+            ));
+        }
+    }
+
+    fn validate_own(&self, place: &mut Place<'_>) {
+        place.require(matches!(self.listen, Listen::VfioUser(_)), || {
+            format!("listen = \"{}\": write vfio-user:PATH", self.listen)
+        });
+        place.require((1..=MAX_QUEUES).contains(&self.queues), || {
+            format!("queues = {}: write 1 to {MAX_QUEUES}", self.queues)
+        });
+        place.require((2..=MAX_QUEUE_DEPTH).contains(&self.queue_depth), || {
+            format!(
+                "queue_depth = {}: write 2 to {MAX_QUEUE_DEPTH}",
+                self.queue_depth
+            )
+        });
+        let transfer = self.max_transfer;
+        place.require(
+            transfer.0.is_power_of_two() && (4 << 10..=4 << 20).contains(&transfer.0),
+            || format!("max_transfer = \"{transfer}\": write a power of two from 4KiB to 4MiB"),
+        );
+        if let Some(serial) = &self.serial {
+            place.ascii("serial", serial, 20);
+        }
+        place.ascii("model_number", &self.model_number, 40);
+        place.ascii("firmware_revision", &self.firmware_revision, 8);
+        if let Some(subnqn) = &self.subnqn {
+            place.ascii("subnqn", subnqn, MAX_NQN_LEN);
+            place.require(subnqn.starts_with("nqn."), || {
+                format!("subnqn = \"{subnqn}\": write nqn.YYYY-MM.reverse.domain:name")
+            });
+        }
+        for (key, id) in [("vendor_id", self.vendor_id), ("device_id", self.device_id)] {
+            place.require(!matches!(id, Some(0 | 0xffff)), || {
+                format!("{key}: 0 and 0xffff mean that no device is there")
+            });
+        }
+    }
+}
+
+/// `prefix a, b, c`, or nothing where there are none.
+fn list<'a>(prefix: &str, names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("{prefix} {}", names.join(", "))
+}
