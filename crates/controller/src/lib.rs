@@ -1,1 +1,28 @@
 //! What an NVMe controller does: a pure state machine, and the ports that media and transports implement.
+//!
+//! No clock, thread, descriptor or async is in here: time is handed in ([`time::Time`]), memory comes as a view of the
+//! host's mappings (`memory::DmaView`), and whoever drives a controller decides when it gets a turn.
+//!
+//! Reading order: [`port`] (what a medium implements), [`ticket`] (the duty to complete a command once), [`lane`] (one
+//! completion queue with its submission queues: the hot path), [`prp`], [`command`], then the admin side.
+//!
+//! What it does NOT do: it raises no interrupt and answers no socket (transports do), moves no data (media do), and does
+//! not schedule (the engine does).
+#![forbid(unsafe_code)]
+#![deny(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros
+)]
+
+pub mod command;
+pub mod counters;
+pub mod lane;
+pub mod namespace;
+pub mod port;
+pub mod prp;
+pub mod queue;
+pub mod state;
+pub mod status;
+pub mod ticket;
+pub mod time;

@@ -1,0 +1,141 @@
+//! Namespaces as the command path sees them: where their bytes are, and what a range of blocks means.
+//!
+//! The table is an immutable snapshot: attach and detach publish a new one to every lane. It does NOT say how a
+//! namespace is described to a host (that is `identity`).
+
+use crate::port::{ByteRange, ChannelId, MediumTraits};
+
+/// One attached namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its identifier, never 0 and never FFFFFFFFh.
+    pub nsid: u32,
+    /// Where its medium's channel stands in the reactor's table.
+    pub channel: ChannelId,
+    /// First byte of the namespace in its medium.
+    pub start: u64,
+    /// Size in logical blocks. `start + (blocks << lba_shift)` does not pass 2^64.
+    pub blocks: u64,
+    /// Size of a logical block as a power of two: 9 or 12.
+    pub lba_shift: u8,
+    /// Globally unique identifier, 0 where it has none.
+    pub nguid: [u8; 16],
+    /// IEEE extended unique identifier, 0 where it has none.
+    pub eui64: [u8; 8],
+    /// What its medium says of itself.
+    pub traits: MediumTraits,
+}
+
+impl Namespace {
+    /// The bytes of `blocks` blocks from `slba` in the medium, or `None` where they do not lie inside the namespace.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self, slba: u64, blocks: u64) -> Option<ByteRange> {
+        let end = slba.checked_add(blocks)?;
+        if end > self.blocks {
+            return None;
+        }
+        // No overflow: both lie inside the namespace, whose end in bytes fits.
+        Some(ByteRange {
+            offset: self.start + (slba << self.lba_shift),
+            len: blocks << self.lba_shift,
+        })
+    }
+}
+
+/// The attached namespaces, in the order of their identifiers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceTable {
+    sorted: Vec<Namespace>,
+}
+
+impl NamespaceTable {
+    /// The namespace `nsid`, if it is attached.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, nsid: u32) -> Option<&Namespace> {
+        // Identifiers usually are 1, 2, 3...: look there first.
+        let guess = self.sorted.get(nsid.wrapping_sub(1) as usize);
+        match guess {
+            Some(namespace) if namespace.nsid == nsid => guess,
+            _ => self.search(nsid),
+        }
+    }
+
+    #[cold]
+    fn search(&self, nsid: u32) -> Option<&Namespace> {
+        let index = self.sorted.binary_search_by_key(&nsid, |n| n.nsid).ok()?;
+        self.sorted.get(index)
+    }
+
+    /// All of them, by ascending identifier.
+    pub fn iter(&self) -> impl Iterator<Item = &Namespace> {
+        self.sorted.iter()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// True where there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+}
+
+/// Sorts by identifier; of several with the same identifier the first stays.
+impl From<Vec<Namespace>> for NamespaceTable {
+    fn from(mut namespaces: Vec<Namespace>) -> Self {
+        namespaces.sort_by_key(|n| n.nsid);
+        namespaces.dedup_by_key(|n| n.nsid);
+        NamespaceTable { sorted: namespaces }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Namespace, NamespaceTable};
+    use crate::port::{ByteRange, ChannelId, MediumTraits};
+
+    fn namespace(nsid: u32, blocks: u64) -> Namespace {
+        Namespace {
+            nsid,
+            channel: ChannelId(0),
+            start: 8192,
+            blocks,
+            lba_shift: 9,
+            nguid: [0; 16],
+            eui64: [0; 8],
+            traits: MediumTraits::default(),
+        }
+    }
+
+    #[test]
+    fn found_by_place_and_by_search() {
+        let table = NamespaceTable::from([7, 1, 3].map(|nsid| namespace(nsid, 8)).to_vec());
+        for nsid in [1, 3, 7] {
+            assert_eq!(table.get(nsid).map(|n| n.nsid), Some(nsid));
+        }
+        for nsid in [0, 2, 4, 6, 8, u32::MAX] {
+            assert!(table.get(nsid).is_none(), "{nsid}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_pass_the_end_or_wrap_are_refused() {
+        let n = namespace(1, 8);
+        let inside = ByteRange {
+            offset: 8192 + 3584,
+            len: 512,
+        };
+        assert_eq!(n.bytes(7, 1), Some(inside));
+        assert_eq!(n.bytes(0, 8).map(|r| r.len), Some(4096));
+        assert_eq!(n.bytes(7, 2), None);
+        assert_eq!(n.bytes(8, 1), None);
+        assert_eq!(n.bytes(u64::MAX, 1), None);
+        assert_eq!(n.bytes(u64::MAX, 65_536), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! What a medium implements, and the table of channels that a reactor keeps.
+//!
+//! A medium is entered through a [`Channel`]: a handle owned by one reactor. Work goes in with [`Channel::add`], is
+//! pushed out once per batch with [`Channel::submit`], and comes back from [`Channel::reap`].
+//!
+//! The contract:
+//! - The caller has checked every request: it lies inside the medium, lengths are multiples of 512, and for Read, Write
+//!   and Compare the length is the sum of the segments' lengths. A channel need not check again.
+//! - A channel gives each ticket back exactly once: in [`Added::Done`], in [`Added::Full`], or later from `reap`.
+//! - Segments and ranges are lent for the call of `add` only. A channel whose I/O outlives the call pins the view
+//!   (`memory::ViewPins`), and copies ranges.
+//! - A medium that hangs holds up nobody but its own commands: `add`, `submit` and `reap` never block.
+
+use std::sync::Arc;
+
+use memory::{DmaView, Segment};
+
+use crate::ticket::Ticket;
+
+/// A piece of a medium, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+/// What a medium is asked to do. Offsets and lengths are bytes, from the start of the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// Fill the segments from the medium.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u32,
+    },
+    /// Store the segments' bytes.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u32,
+        /// Done only when the bytes are on non-volatile media (Force Unit Access).
+        fua: bool,
+    },
+    /// Compare the segments' bytes with the medium's; [`Cause::CompareMismatch`] where they differ.
+    Compare {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u32,
+    },
+    /// Make the bytes read as zero.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+        /// The host would like the space to be given back; the bytes read as zero all the same.
+        deallocate: bool,
+        /// Done only when that is on non-volatile media.
+        fua: bool,
+    },
+    /// The host does not need these bytes any more. Never empty, at most 256 ranges, none of them empty.
+    Deallocate {
+        /// The pieces, lent for the call.
+        ranges: &'a [ByteRange],
+    },
+    /// Everything completed before this was added is on non-volatile media when it is done.
+    Flush,
+}
+
+/// Why a request ended as it did. One table maps it to what the host sees: [`crate::status::of`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// It succeeded.
+    #[default]
+    None,
+    /// Compare found a difference.
+    CompareMismatch,
+    /// Bytes could not be read.
+    ReadFailed,
+    /// Bytes could not be written, deallocated or flushed.
+    WriteFailed,
+    /// The medium's backing has no space left.
+    NoSpace,
+    /// It was given up.
+    Aborted,
+    /// The medium cannot do it.
+    Unsupported,
+}
+
+/// How a request ended: the cause, and the errno behind it for our own logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What the host's status is made from.
+    pub cause: Cause,
+    /// The operating system's error number, where there was one.
+    pub os_error: Option<i32>,
+}
+
+impl Outcome {
+    /// Success.
+    pub const OK: Outcome = Outcome {
+        cause: Cause::None,
+        os_error: None,
+    };
+
+    /// `cause`, without an error of the operating system.
+    #[must_use]
+    pub const fn of(cause: Cause) -> Outcome {
+        Outcome {
+            cause,
+            os_error: None,
+        }
+    }
+}
+
+/// What became of a request that was added.
+#[must_use = "it holds the ticket"]
+#[derive(Debug)]
+pub enum Added {
+    /// Taken; the ticket comes back from [`Channel::reap`].
+    Pending,
+    /// Already done.
+    Done(Ticket, Outcome),
+    /// No room: nothing was taken. Try again after a reap.
+    Full(Ticket),
+}
+
+/// A request that ended.
+#[derive(Debug)]
+pub struct Done {
+    /// The ticket it was added with.
+    pub ticket: Ticket,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// A medium's handle owned by one reactor. See the module for the contract.
+pub trait Channel {
+    /// Takes a request, or does it at once, or refuses it for now.
+    ///
+    /// `segments` are valid only during the call; a channel whose I/O outlives it pins `view`.
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added;
+
+    /// Pushes out what was added; once per batch.
+    fn submit(&mut self);
+
+    /// Appends what has ended; never blocks.
+    ///
+    /// `done` has capacity for [`Channel::in_flight`] more, and a channel never pushes more than the tickets it holds.
+    fn reap(&mut self, done: &mut Vec<Done>);
+
+    /// Tickets held.
+    fn in_flight(&self) -> u32;
+}
+
+/// Where a channel stands in its reactor's [`Channels`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub u16);
+
+/// A reactor's channels. An id is stable until its channel is removed, and then may be given again.
+#[derive(Debug)]
+pub struct Channels<C> {
+    table: Vec<Option<C>>,
+}
+
+impl<C> Channels<C> {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        Channels { table: Vec::new() }
+    }
+
+    /// Adds a channel, or gives it back where all 65,536 ids are in use.
+    ///
+    /// # Errors
+    /// The channel itself.
+    pub fn insert(&mut self, channel: C) -> Result<ChannelId, C> {
+        let free = self.table.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.table.len());
+        let Ok(id) = u16::try_from(index) else {
+            return Err(channel);
+        };
+        if index == self.table.len() {
+            self.table.push(None);
+        }
+        self.table[index] = Some(channel);
+        Ok(ChannelId(id))
+    }
+
+    /// Takes a channel out.
+    pub fn remove(&mut self, id: ChannelId) -> Option<C> {
+        self.table.get_mut(usize::from(id.0))?.take()
+    }
+
+    /// The channel with this id.
+    #[must_use]
+    pub fn get(&self, id: ChannelId) -> Option<&C> {
+        self.table.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// The channel with this id.
+    #[must_use]
+    #[inline]
+    pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut C> {
+        self.table.get_mut(usize::from(id.0))?.as_mut()
+    }
+
+    /// Every channel with its id, in the order of ids.
+    pub fn iter(&self) -> impl Iterator<Item = (ChannelId, &C)> {
+        (0..=u16::MAX)
+            .zip(&self.table)
+            .filter_map(|(id, channel)| Some((ChannelId(id), channel.as_ref()?)))
+    }
+
+    /// Every channel with its id, in the order of ids.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut C)> {
+        (0..=u16::MAX)
+            .zip(&mut self.table)
+            .filter_map(|(id, channel)| Some((ChannelId(id), channel.as_mut()?)))
+    }
+}
+
+impl<C> Default for Channels<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What a medium says of itself, for Identify and for the choice of commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediumTraits {
+    /// It can give space back.
+    pub deallocate: bool,
+    /// Deallocated bytes read as zero.
+    pub deallocated_reads_zero: bool,
+    /// What was written may be lost until a flush.
+    pub volatile_cache: bool,
+    /// The size and alignment it likes best, in bytes; 0 where it has none.
+    pub optimal_bytes: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChannelId, Channels};
+
+    #[test]
+    fn ids_are_stable_and_holes_are_filled() {
+        let mut channels = Channels::new();
+        let ids: Vec<_> = (0..3).map(|n| channels.insert(n).unwrap()).collect();
+        assert_eq!(channels.remove(ids[1]), Some(1));
+        assert_eq!(channels.remove(ids[1]), None);
+        assert_eq!(channels.get_mut(ids[1]), None);
+        assert_eq!(channels.get_mut(ids[2]), Some(&mut 2));
+        assert_eq!(channels.insert(9), Ok(ids[1]));
+        let seen: Vec<_> = channels.iter_mut().map(|(id, n)| (id.0, *n)).collect();
+        assert_eq!(seen, [(0, 0), (1, 9), (2, 2)]);
+        assert_eq!(channels.get_mut(ChannelId(7)), None);
+    }
+}

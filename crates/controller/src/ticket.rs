@@ -1,0 +1,138 @@
+//! Tickets: the duty to complete one command exactly once.
+//!
+//! A lane makes a ticket when it hands a command to a medium, and the medium gives the very same ticket back with the
+//! outcome. A ticket cannot be copied, and one that is dropped unfulfilled panics in debug builds, so that a lost
+//! completion shows where it was lost and not as a host that hangs.
+//!
+//! A ticket names its owner (a lane, or a controller for the flushes of its own), the owner's slot, and the slot's
+//! generation, so that a ticket which comes back after its slot was given to another command is recognised.
+
+/// Whose ticket it is: the top bit says a controller (its own flushes), otherwise a lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerKey(u32);
+
+impl OwnerKey {
+    const CONTROLLER: u32 = 1 << 31;
+
+    /// Numbers that fit into a key: `0..LIMIT`.
+    pub const LIMIT: u32 = Self::CONTROLLER;
+
+    /// The key of lane `number`. Numbers from [`OwnerKey::LIMIT`] on wrap around.
+    #[must_use]
+    pub const fn lane(number: u32) -> OwnerKey {
+        OwnerKey(number % Self::LIMIT)
+    }
+
+    /// The key of controller `number`. Numbers from [`OwnerKey::LIMIT`] on wrap around.
+    #[must_use]
+    pub const fn controller(number: u32) -> OwnerKey {
+        OwnerKey(number % Self::LIMIT | Self::CONTROLLER)
+    }
+
+    /// True for a controller, false for a lane.
+    #[must_use]
+    pub const fn is_controller(self) -> bool {
+        self.0 & Self::CONTROLLER != 0
+    }
+
+    /// The number it was made from.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0 & !Self::CONTROLLER
+    }
+}
+
+/// The duty to complete one command exactly once. 8 bytes.
+#[must_use = "a ticket that is dropped is a command that never completes"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket {
+    owner: OwnerKey,
+    slot: u16,
+    generation: u16,
+}
+
+impl Ticket {
+    /// A ticket of `owner` for its `slot` in the slot's present `generation`.
+    pub(crate) fn new(owner: OwnerKey, slot: u16, generation: u16) -> Ticket {
+        Ticket {
+            owner,
+            slot,
+            generation,
+        }
+    }
+
+    /// Whose it is: where the outcome goes.
+    #[must_use]
+    pub fn owner(&self) -> OwnerKey {
+        self.owner
+    }
+
+    /// As 64 bits, for a medium that keeps it in a user-data word. The duty goes with the bits.
+    #[must_use]
+    pub fn into_bits(self) -> u64 {
+        let bits = u64::from(self.owner.0) << 32
+            | u64::from(self.slot) << 16
+            | u64::from(self.generation);
+        std::mem::forget(self);
+        bits
+    }
+
+    /// Takes the duty back from what [`Ticket::into_bits`] gave. Once for each time.
+    pub fn from_bits(bits: u64) -> Ticket {
+        Ticket {
+            owner: OwnerKey((bits >> 32) as u32),
+            slot: (bits >> 16) as u16,
+            generation: bits as u16,
+        }
+    }
+
+    /// Ends the duty because the owner is gone: a late completion for a lane that was deleted, or for a controller that
+    /// left. Nobody waits for it any more.
+    pub fn retire(self) {
+        std::mem::forget(self);
+    }
+
+    /// Ends the duty: (slot, generation) for the owner, who completes the command now.
+    pub(crate) fn fulfil(self) -> (u16, u16) {
+        let parts = (self.slot, self.generation);
+        std::mem::forget(self);
+        parts
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        assert!(
+            std::thread::panicking(),
+            "a ticket was dropped unfulfilled: owner {:?}, slot {}",
+            self.owner,
+            self.slot
+        );
+    }
+}
+
+const _: () = assert!(size_of::<Ticket>() == 8);
+
+#[cfg(test)]
+mod tests {
+    use super::{OwnerKey, Ticket};
+
+    #[test]
+    fn bits_round_trip() {
+        let bits = Ticket::new(OwnerKey::controller(77), 0xBEEF, 0xCAFE).into_bits();
+        let ticket = Ticket::from_bits(bits);
+        assert_eq!(ticket.owner(), OwnerKey::controller(77));
+        assert!(ticket.owner().is_controller());
+        assert_eq!(ticket.owner().number(), 77);
+        assert_eq!(ticket.fulfil(), (0xBEEF, 0xCAFE));
+        assert!(!OwnerKey::lane(77).is_controller());
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "dropped unfulfilled")]
+    fn a_dropped_ticket_shows() {
+        drop(Ticket::new(OwnerKey::lane(1), 2, 3));
+    }
+}
