@@ -1,1 +1,49 @@
 //! What the bytes of NVMe mean: layouts, and nothing else.
+//!
+//! Registers, queue entries, commands, data structures and PCI capabilities of NVM Express Base
+//! specification 2.1 ("Base 2.1"), NVM command set 1.1 ("NVM 1.1") and NVMe over PCIe transport 1.1
+//! ("PCIe 1.1"), under the specification's own names.
+//!
+//! Invariants:
+//! - Any bytes that a peer may send are a value of the type: enumerations are open (a number with
+//!   named constants), reserved fields are kept as they came, and nothing here can panic on input.
+//! - A field whose name ends in `_z` is 0's based: the number it stands for is one more.
+//! - Layouts have no padding and are little-endian, so a structure is its bytes (`zerocopy`).
+//!   Integers are native where the specification aligns them, and `zerocopy::little_endian` where
+//!   it does not.
+//!
+//! What it does not do: it checks no command, keeps no state, and touches no memory of anyone.
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![warn(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_lossless
+)]
+
+#[cfg(target_endian = "big")]
+compile_error!("NVMe is little-endian, and the layouts of this crate use native integers");
+
+#[macro_use]
+mod open_enum;
+
+pub mod command;
+pub mod cqe;
+pub mod event;
+pub mod features;
+pub mod identify;
+pub mod log;
+pub mod opcode;
+pub mod pci;
+pub mod prp;
+pub mod registers;
+pub mod sqe;
+pub mod status;
+
+pub use cqe::Cqe;
+pub use sqe::Sqe;
+pub use status::Status;
+
+/// Namespace identifier that stands for every namespace (Base 2.1, 3.2.1).
+pub const NSID_ALL: u32 = 0xffff_ffff;
