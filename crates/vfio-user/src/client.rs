@@ -381,7 +381,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads from a region: all of `data`.
+    /// Reads from a region: all of `data`, in as many messages as the server's limit calls for.
     ///
     /// # Errors
     /// As [`Self::request`]; [`ClientError::Mismatch`] when the server sends another range.
@@ -391,19 +391,22 @@ impl Client {
         offset: u64,
         data: &mut [u8],
     ) -> Result<(), ClientError> {
-        let head = access(region, offset, data.len());
-        let mut body = Vec::with_capacity(Access::LEN);
-        head.encode(&mut body);
-        let reply = self.request(Command::REGION_READ, &[&body], &[], self.timeout)?;
-        let (answered, read) = Access::parse_with_data(&reply.body)?;
-        if answered != head {
-            return Err(ClientError::Mismatch(Command::REGION_READ));
+        let mut offset = offset;
+        for part in data.chunks_mut(self.xfer_len()) {
+            let (head, bytes) = access(region, offset, part.len());
+            let reply = self.request(Command::REGION_READ, &[&bytes], &[], self.timeout)?;
+            let (answered, read) = Access::parse_with_data(&reply.body)?;
+            if answered != head {
+                return Err(ClientError::Mismatch(Command::REGION_READ));
+            }
+            part.copy_from_slice(read);
+            offset = offset.wrapping_add(part.len() as u64);
         }
-        data.copy_from_slice(read);
         Ok(())
     }
 
-    /// Writes to a region, and waits until it is done.
+    /// Writes to a region, and waits until it is done; in as many messages as the server's limit
+    /// calls for.
     ///
     /// # Errors
     /// As [`Self::request`]; [`ClientError::Mismatch`] when the server wrote another range.
@@ -413,12 +416,14 @@ impl Client {
         offset: u64,
         data: &[u8],
     ) -> Result<(), ClientError> {
-        let head = access(region, offset, data.len());
-        let mut body = Vec::with_capacity(Access::LEN);
-        head.encode(&mut body);
-        let reply = self.request(Command::REGION_WRITE, &[&body, data], &[], self.timeout)?;
-        if Access::parse(&reply.body)? != head {
-            return Err(ClientError::Mismatch(Command::REGION_WRITE));
+        let mut offset = offset;
+        for part in data.chunks(self.xfer_len()) {
+            let (head, bytes) = access(region, offset, part.len());
+            let reply = self.request(Command::REGION_WRITE, &[&bytes, part], &[], self.timeout)?;
+            if Access::parse(&reply.body)? != head {
+                return Err(ClientError::Mismatch(Command::REGION_WRITE));
+            }
+            offset = offset.wrapping_add(part.len() as u64);
         }
         Ok(())
     }
@@ -434,9 +439,18 @@ impl Client {
         offset: u64,
         data: &[u8],
     ) -> Result<(), ClientError> {
-        let mut body = Vec::with_capacity(Access::LEN);
-        access(region, offset, data.len()).encode(&mut body);
-        self.post(Command::REGION_WRITE, &[&body, data], &[], self.timeout)
+        let mut offset = offset;
+        for part in data.chunks(self.xfer_len()) {
+            let (_, bytes) = access(region, offset, part.len());
+            self.post(Command::REGION_WRITE, &[&bytes, part], &[], self.timeout)?;
+            offset = offset.wrapping_add(part.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Data that one access may have, in bytes.
+    fn xfer_len(&self) -> usize {
+        self.capabilities().data_xfer_len().max(1)
     }
 
     /// Resets the device.
@@ -512,13 +526,17 @@ fn accept(request: &Header, message: Message<'_>) -> Result<Reply, ClientError> 
     })
 }
 
-/// The head of an access. A length beyond 32 bits cannot be sent at all: the connection refuses it.
-fn access(region: u32, offset: u64, len: usize) -> Access {
-    Access {
+/// The head of an access of at most [`MAX_DATA_XFER_LEN`](crate::MAX_DATA_XFER_LEN) bytes, and its
+/// bytes.
+fn access(region: u32, offset: u64, len: usize) -> (Access, Vec<u8>) {
+    let head = Access {
         offset,
         region,
-        count: u32::try_from(len).unwrap_or(u32::MAX),
-    }
+        count: u32::try_from(len).expect("an access is at most 1 MiB long"),
+    };
+    let mut bytes = Vec::with_capacity(Access::LEN);
+    head.encode(&mut bytes);
+    (head, bytes)
 }
 
 /// A point in time until which to wait.

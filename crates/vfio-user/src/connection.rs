@@ -7,6 +7,9 @@
 //! Invariants: no call blocks; the receive buffer grows with bytes that arrived, not with what a
 //! header promises; a message is queued whole or not at all.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -13,6 +13,8 @@ mod device;
 mod dma;
 mod flags;
 mod irq;
+#[cfg(test)]
+mod properties;
 mod region;
 #[cfg(test)]
 mod tests;
