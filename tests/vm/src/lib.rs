@@ -1,1 +1,20 @@
-//! The vm tests of nvmirage.
+//! Real guests for tests: a stock Debian kernel under QEMU, with drives that are under test.
+//!
+//! A [`Rig`] has what guests are made of; [`Guest::boot`] starts one, which runs a job (a shell
+//! script with the functions of `guest/steps.sh`) and turns itself off; [`Guest::finish`] gives
+//! back its [`Report`]. Nothing needs root, /dev/kvm or a network once `cargo xtask setup` has
+//! fetched the parts: QEMU emulates the processor, so guests show function, never speed. Every wait
+//! is bounded, and a guest that overruns its bound is ended.
+
+pub mod cache;
+pub mod cpio;
+pub mod debian;
+pub mod guest;
+pub mod initramfs;
+pub mod report;
+pub mod rig;
+pub mod sources;
+
+pub use guest::{Guest, Options};
+pub use report::{Report, Step};
+pub use rig::Rig;

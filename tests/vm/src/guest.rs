@@ -1,0 +1,376 @@
+//! One guest: QEMU as a child of ours, its terminal, and its end.
+//!
+//! The kernel's console is the first serial port and goes to a file; the job's terminal is the
+//! second and comes to us by a pipe, so that no word of the kernel breaks a line of the job.
+//! Invariants: a guest does not outlive its [`Guest`]; every wait has a bound.
+//!
+//! What it does not do: talk to QEMU's monitor. A guest ends by itself, by its bound, or by
+//! [`Guest::kill`].
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tempfile::TempDir;
+
+use crate::{Report, Rig};
+
+/// What a guest is given.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The shell script to run, with the functions of `guest/steps.sh`; without one, a shell for a
+    /// person.
+    pub job: Option<String>,
+    /// Memory in MiB. The file system takes some 150 of them.
+    pub memory_mib: u32,
+    /// Virtual processors.
+    pub cpus: u32,
+    /// Whether the memory is a memfd that a vfio-user server can map. Without it, QEMU has no
+    /// descriptor to share.
+    pub share_memory: bool,
+    /// The sockets of vfio-user servers; each becomes a PCI device, the first at 00:10.0, the next
+    /// at 00:11.0 and so on.
+    pub sockets: Vec<PathBuf>,
+    /// Words for the kernel's command line.
+    pub kernel_args: Vec<String>,
+    /// Further arguments for QEMU.
+    pub qemu_args: Vec<OsString>,
+    /// Whether the guest may reboot; else a reboot ends it. The job starts again after a reboot, so
+    /// it has to find out by what is on a drive.
+    pub may_reboot: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            job: None,
+            memory_mib: 768,
+            cpus: 2,
+            share_memory: true,
+            sockets: Vec::new(),
+            kernel_args: Vec::new(),
+            qemu_args: Vec::new(),
+            may_reboot: false,
+        }
+    }
+}
+
+const FIRST_SLOT: usize = 0x10;
+
+/// What every guest's kernel is told: to be quick about what does not matter here, and to end at
+/// once on a panic.
+const KERNEL_ARGS: &str = "console=ttyS0 loglevel=5 reboot=t panic=-1 mitigations=off apparmor=0 lsm=capability \
+     cryptomgr.notests nokaslr random.trust_cpu=on no_timer_check audit=0";
+
+/// The command that starts a guest. Where there is a job, `dir` gets it and the kernel's log, and
+/// the job's terminal is the command's standard input and output; else the guest's console is.
+///
+/// # Errors
+/// The job cannot be written to `dir`.
+pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command> {
+    let mut command = rig.qemu("qemu-system-x86_64").command();
+    command.args([
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-cpu",
+        "max",
+    ]);
+    // Asked for by name: a /dev/kvm that answers may still be unable to run a stock kernel.
+    command.args(["-accel", "tcg,thread=multi"]);
+    let memory = options.memory_mib;
+    command.args(["-smp", &options.cpus.to_string(), "-m", &memory.to_string()]);
+    if options.share_memory {
+        command.args(["-machine", "q35,memory-backend=mem"]);
+        command.arg("-object").arg(format!(
+            "memory-backend-memfd,id=mem,size={memory}M,share=on"
+        ));
+    } else {
+        command.args(["-machine", "q35"]);
+    }
+    command
+        .arg("-kernel")
+        .arg(rig.kernel())
+        .arg("-initrd")
+        .arg(rig.initramfs());
+    let mut append = KERNEL_ARGS.to_owned();
+    if let Some(job) = &options.job {
+        let file = dir.join("job");
+        fs::write(&file, job).with_context(|| format!("cannot write {}", file.display()))?;
+        command
+            .arg("-fw_cfg")
+            .arg(format!("name=opt/nvmirage/job,file={}", file.display()));
+        command
+            .arg("-serial")
+            .arg(format!("file:{}", dir.join(KERNEL_LOG).display()));
+        command.args(["-serial", "stdio"]);
+        append += " rig.tty=ttyS1";
+    } else {
+        command.args(["-serial", "mon:stdio"]);
+    }
+    for word in &options.kernel_args {
+        append.push(' ');
+        append += word;
+    }
+    command.args(["-append", &append]);
+    if !options.may_reboot {
+        command.arg("-no-reboot");
+    }
+    for (index, socket) in options.sockets.iter().enumerate() {
+        let slot = FIRST_SLOT + index;
+        let path = socket.display();
+        command.arg("-device").arg(format!(
+            r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{path}"}},"bus":"pcie.0","addr":"0x{slot:x}"}}"#
+        ));
+    }
+    command.args(&options.qemu_args);
+    Ok(command)
+}
+
+const KERNEL_LOG: &str = "kernel.log";
+const QEMU_LOG: &str = "qemu.log";
+
+/// A running guest.
+#[derive(Debug)]
+pub struct Guest {
+    child: Child,
+    input: ChildStdin,
+    terminal: Arc<Terminal>,
+    /// The line of the terminal that the next [`Guest::wait_for_line`] looks at first.
+    next_line: usize,
+    dir: Option<TempDir>,
+}
+
+impl Guest {
+    /// Starts a guest that runs the job of `options`.
+    ///
+    /// # Errors
+    /// There is no job, or QEMU cannot be started.
+    pub fn boot(rig: &Rig, options: &Options) -> Result<Self> {
+        if options.job.is_none() {
+            bail!("a guest without a job is for a person: `cargo xtask vm`");
+        }
+        let dir = TempDir::with_prefix("nvmirage-vm-")?;
+        let mut child = qemu_command(rig, options, dir.path())?
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(dir.path().join(QEMU_LOG))?)
+            .spawn()
+            .context("cannot start QEMU")?;
+        let input = child.stdin.take().expect("standard input is a pipe");
+        let output = child.stdout.take().expect("standard output is a pipe");
+        let terminal = Arc::new(Terminal::default());
+        let reader = Arc::clone(&terminal);
+        thread::spawn(move || reader.read(BufReader::new(output)));
+        Ok(Self {
+            child,
+            input,
+            terminal,
+            next_line: 0,
+            dir: Some(dir),
+        })
+    }
+
+    /// QEMU's process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a line of the job that contains `text`, and returns it. Lines up to it are not
+    /// looked at again.
+    ///
+    /// # Errors
+    /// The guest ended, or `bound` passed: with the last lines that it printed.
+    pub fn wait_for_line(&mut self, text: &str, bound: Duration) -> Result<String> {
+        let mut state = self.terminal.state();
+        let deadline = Instant::now() + bound;
+        loop {
+            if let Some(found) = state.lines[self.next_line..]
+                .iter()
+                .position(|line| line.contains(text))
+            {
+                self.next_line += found + 1;
+                return Ok(state.lines[self.next_line - 1].clone());
+            }
+            self.next_line = state.lines.len();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if state.ended || left.is_zero() {
+                let why = if state.ended {
+                    "the guest ended"
+                } else {
+                    "the bound passed"
+                };
+                drop(state);
+                return Err(self.error(&format!("no line with {text:?}: {why}")));
+            }
+            state = self.terminal.wait(state, left);
+        }
+    }
+
+    /// Sends a line to the job (`await` in the guest).
+    ///
+    /// # Errors
+    /// The guest has ended.
+    pub fn send(&mut self, line: &str) -> Result<()> {
+        self.input.write_all(format!("{line}\n").as_bytes())?;
+        self.input.flush().context("the guest has ended")
+    }
+
+    /// Waits until the guest has turned itself off, and returns what its job said.
+    ///
+    /// # Errors
+    /// A step failed, the job did not end well, QEMU failed, or `bound` passed (the guest is killed
+    /// then): with the step, the last lines of the job and of the kernel, and the folder with all
+    /// of them.
+    pub fn finish(mut self, bound: Duration) -> Result<Report> {
+        let deadline = Instant::now() + bound;
+        let mut state = self.terminal.state();
+        while !state.ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(state);
+                self.end();
+                let verdict = self.report().verdict();
+                return Err(self.error(&format!(
+                    "the guest did not end within {bound:?}: {verdict}"
+                )));
+            }
+            state = self.terminal.wait(state, left);
+        }
+        drop(state);
+        // QEMU closes its standard output as it exits, so this does not wait for long.
+        let status = self.child.wait()?;
+        let report = self.report();
+        if !report.ok() {
+            return Err(self.error(&report.verdict()));
+        }
+        if !status.success() {
+            return Err(self.error(&format!("QEMU ended with {status}")));
+        }
+        Ok(report)
+    }
+
+    /// Kills QEMU with SIGKILL, and returns what the job had said.
+    pub fn kill(mut self) -> Report {
+        self.end();
+        self.report()
+    }
+
+    /// The job's lines so far.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.terminal.state().lines.clone()
+    }
+
+    /// The kernel's log so far.
+    #[must_use]
+    pub fn kernel_log(&self) -> String {
+        self.log(KERNEL_LOG)
+    }
+
+    fn report(&self) -> Report {
+        Report::parse(&self.terminal.state().lines)
+    }
+
+    fn log(&self, name: &str) -> String {
+        let file = self.dir.as_ref().map(|dir| dir.path().join(name));
+        let bytes = file
+            .and_then(|file| fs::read(file).ok())
+            .unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// What went wrong, with all that a person needs to see why. Keeps the guest's folder.
+    fn error(&mut self, what: &str) -> anyhow::Error {
+        let mut text = what.to_owned();
+        let job = self.lines().join("\n");
+        for (name, log, lines) in [
+            ("job", job, 80),
+            ("kernel", self.log(KERNEL_LOG), 40),
+            ("QEMU", self.log(QEMU_LOG), 20),
+        ] {
+            let all: Vec<_> = log.lines().collect();
+            let last = &all[all.len().saturating_sub(lines)..];
+            if !last.is_empty() {
+                let _ = write!(
+                    text,
+                    "\n--- the last lines of the {name}:\n{}",
+                    last.join("\n")
+                );
+            }
+        }
+        if let Some(dir) = self.dir.take() {
+            let _ = write!(text, "\n--- all of it is in {}", dir.keep().display());
+        }
+        anyhow!(text)
+    }
+
+    fn end(&mut self) {
+        // Both fail only where the process has already been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The job's terminal: the lines read so far, by a thread of its own.
+#[derive(Debug, Default)]
+struct Terminal {
+    state: Mutex<TerminalState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct TerminalState {
+    lines: Vec<String>,
+    ended: bool,
+}
+
+impl Terminal {
+    fn read(&self, mut from: impl BufRead) {
+        let mut line = Vec::new();
+        // An error on the pipe is its end: the guest is gone either way.
+        while from
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|bytes| bytes > 0)
+        {
+            let text = String::from_utf8_lossy(&line)
+                .trim_end_matches(['\r', '\n'])
+                .to_owned();
+            line.clear();
+            self.state().lines.push(text);
+            self.changed.notify_all();
+        }
+        self.state().ended = true;
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, TerminalState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, TerminalState>,
+        bound: Duration,
+    ) -> MutexGuard<'a, TerminalState> {
+        self.changed
+            .wait_timeout(state, bound)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+}

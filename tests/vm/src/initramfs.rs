@@ -1,0 +1,209 @@
+//! The guest's file system: chosen programs and kernel modules of the guest closure with all that
+//! they need, and our own scripts.
+//!
+//! It lives in memory from the start, so a guest needs no disk of its own: every drive that it sees
+//! is under test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::BufWriter;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::cpio::Archive;
+use crate::debian;
+
+/// Programs in the guest, as paths in the closure, with further names that each goes by.
+const PROGRAMS: &[(&str, &[&str])] = &[
+    ("usr/bin/busybox", &[]),
+    // Not busybox's shell, which prefers its own small versions of programs to those in the PATH.
+    ("usr/bin/dash", &["usr/bin/sh"]),
+    ("usr/bin/fio", &[]),
+    ("usr/bin/kmod", &["usr/sbin/modprobe", "usr/sbin/lsmod"]),
+    ("usr/bin/lspci", &[]),
+    ("usr/sbin/blkdiscard", &[]),
+    ("usr/sbin/e2fsck", &["usr/sbin/fsck.ext4"]),
+    ("usr/sbin/mke2fs", &["usr/sbin/mkfs.ext4"]),
+    ("usr/sbin/nvme", &[]),
+];
+
+/// Files that those programs read.
+const FILES: &[&str] = &["etc/mke2fs.conf"];
+
+/// Modules of the kernel; the NVMe driver and ext4 are built in.
+const MODULES: &[&str] = &["qemu_fw_cfg"];
+
+const INIT: &str = include_str!("../guest/init");
+const STEPS: &str = include_str!("../guest/steps.sh");
+
+/// All that goes into the file system beside the closure itself: the key of what [`write`] makes.
+#[must_use]
+pub fn recipe() -> String {
+    format!("{PROGRAMS:?} {FILES:?} {MODULES:?} {INIT} {STEPS}")
+}
+
+enum Node {
+    Directory,
+    File { program: bool, content: Vec<u8> },
+    Link(String),
+}
+
+/// Every path of the file system, parents before children since paths sort that way.
+#[derive(Default)]
+struct Tree {
+    nodes: BTreeMap<String, Node>,
+}
+
+impl Tree {
+    fn add(&mut self, path: &str, node: Node) {
+        if let Some((parent, _)) = path.rsplit_once('/')
+            && !self.nodes.contains_key(parent)
+        {
+            self.add(parent, Node::Directory);
+        }
+        self.nodes.insert(path.to_owned(), node);
+    }
+
+    fn copy(&mut self, root: &Path, path: &str, program: bool) -> Result<()> {
+        let content = fs::read(root.join(path))
+            .with_context(|| format!("cannot read {path} of the guest"))?;
+        self.add(path, Node::File { program, content });
+        Ok(())
+    }
+}
+
+/// Writes the file system of the guest closure in `root`, whose kernel is `release`, to the file
+/// `to`.
+///
+/// # Errors
+/// A program, library or module is missing from the closure, or a file cannot be read or written.
+pub fn write(root: &Path, release: &str, to: &Path) -> Result<()> {
+    let mut tree = Tree::default();
+    for directory in [
+        "dev",
+        "mnt",
+        "proc",
+        "root",
+        "run",
+        "sys",
+        "tmp",
+        "usr/bin",
+        "usr/lib64",
+        "usr/sbin",
+    ] {
+        tree.add(directory, Node::Directory);
+    }
+    for link in ["bin", "lib", "lib64", "sbin"] {
+        tree.add(link, Node::Link(format!("usr/{link}")));
+    }
+    for (path, names) in PROGRAMS {
+        add_program(&mut tree, root, path, names)?;
+    }
+    for path in FILES {
+        tree.copy(root, path, false)?;
+    }
+    add_modules(&mut tree, root, release)?;
+    tree.add(
+        "init",
+        Node::File {
+            program: true,
+            content: INIT.into(),
+        },
+    );
+    tree.add(
+        "usr/lib/steps.sh",
+        Node::File {
+            program: false,
+            content: STEPS.into(),
+        },
+    );
+
+    let file = fs::File::create(to).with_context(|| format!("cannot create {}", to.display()))?;
+    let mut archive = Archive::new(BufWriter::new(file));
+    for (path, node) in &tree.nodes {
+        match node {
+            Node::Directory => archive.directory(path)?,
+            Node::File { program, content } => archive.file(path, *program, content)?,
+            Node::Link(target) => archive.link(path, target)?,
+        }
+    }
+    archive.finish()?;
+    Ok(())
+}
+
+fn add_program(tree: &mut Tree, root: &Path, path: &str, names: &[&str]) -> Result<()> {
+    tree.copy(root, path, true)?;
+    for name in names {
+        tree.add(name, Node::Link(format!("/{path}")));
+    }
+    if path.ends_with("/busybox") {
+        return Ok(()); // static
+    }
+    for library in debian::libraries(root, path)? {
+        let inside = library
+            .strip_prefix(root)
+            .expect("libraries are inside the closure");
+        let inside = inside.to_str().context("a library's path is not UTF-8")?;
+        if !tree.nodes.contains_key(inside) {
+            tree.copy(root, inside, true)?;
+        }
+        if inside.ends_with(debian::LOADER) {
+            tree.add(
+                "usr/lib64/ld-linux-x86-64.so.2",
+                Node::Link(format!("/{inside}")),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Adds the modules, what they depend on, and the indexes that modprobe reads.
+fn add_modules(tree: &mut Tree, root: &Path, release: &str) -> Result<()> {
+    let folder = format!("usr/lib/modules/{release}");
+    let index = fs::read_to_string(root.join(&folder).join("modules.dep"))
+        .context("the guest's kernel has no index of its modules")?;
+    for module in MODULES {
+        let line = index
+            .lines()
+            .find(|line| module_name(line) == Some(module.replace('-', "_")))
+            .with_context(|| format!("the guest's kernel has no module {module}"))?;
+        // "kernel/a.ko.xz: kernel/b.ko.xz kernel/c.ko.xz", with all dependencies and not only the
+        // direct ones
+        for file in line.split([':', ' ']).filter(|word| !word.is_empty()) {
+            tree.copy(root, &format!("{folder}/{file}"), false)?;
+        }
+    }
+    for entry in fs::read_dir(root.join(&folder))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("modules.") && name.ends_with(".bin") {
+            tree.copy(root, &format!("{folder}/{name}"), false)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of the module that a line of `modules.dep` is about.
+fn module_name(line: &str) -> Option<String> {
+    let file = line.split(':').next()?.rsplit('/').next()?;
+    Some(file.split('.').next()?.replace('-', "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents_come_before_children() {
+        let mut tree = Tree::default();
+        tree.add("usr/lib/x/y", Node::Link("z".into()));
+        let paths: Vec<_> = tree.nodes.keys().map(String::as_str).collect();
+        assert_eq!(paths, ["usr", "usr/lib", "usr/lib/x", "usr/lib/x/y"]);
+    }
+
+    #[test]
+    fn modules_are_found_under_both_spellings() {
+        let line = "kernel/drivers/vfio/pci/vfio-pci.ko.xz: kernel/drivers/vfio/vfio.ko.xz";
+        assert_eq!(module_name(line).as_deref(), Some("vfio_pci"));
+    }
+}
