@@ -193,4 +193,41 @@ mod tests {
             "LBA Out of Range (sct 0h, sc 80h)"
         );
     }
+    #[test]
+    fn statuses_are_the_numbers_that_linux_decodes() {
+        // include/linux/nvme.h numbers a status as SCT << 8 | SC, too.
+        for (status, number) in [
+            (Status::INVALID_COMMAND_OPCODE, 0x1),
+            (Status::INVALID_FIELD_IN_COMMAND, 0x2),
+            (Status::COMMAND_ID_CONFLICT, 0x3),
+            (Status::COMMAND_ABORT_REQUESTED, 0x7),
+            (Status::ABORTED_SQ_DELETION, 0x8),
+            (Status::INVALID_NAMESPACE_OR_FORMAT, 0xb),
+            (Status::COMMAND_SEQUENCE_ERROR, 0xc),
+            (Status::PRP_OFFSET_INVALID, 0x13),
+            (Status::NAMESPACE_IS_WRITE_PROTECTED, 0x20),
+            (Status::LBA_OUT_OF_RANGE, 0x80),
+            (Status::NAMESPACE_NOT_READY, 0x82),
+            (Status::COMPLETION_QUEUE_INVALID, 0x100),
+            (Status::INVALID_QUEUE_IDENTIFIER, 0x101),
+            (Status::INVALID_QUEUE_SIZE, 0x102),
+            (Status::ABORT_COMMAND_LIMIT_EXCEEDED, 0x103),
+            (Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED, 0x105),
+            (Status::INVALID_INTERRUPT_VECTOR, 0x108),
+            (Status::INVALID_LOG_PAGE, 0x109),
+            (Status::INVALID_QUEUE_DELETION, 0x10c),
+            (Status::FEATURE_IDENTIFIER_NOT_SAVEABLE, 0x10d),
+            (Status::FEATURE_NOT_CHANGEABLE, 0x10e),
+            (Status::FEATURE_NOT_NAMESPACE_SPECIFIC, 0x10f),
+            (Status::INVALID_CONTROLLER_IDENTIFIER, 0x11f),
+            (Status::CONFLICTING_ATTRIBUTES, 0x180),
+            (Status::COMMAND_SIZE_LIMIT_EXCEEDED, 0x183),
+            (Status::WRITE_FAULT, 0x280),
+            (Status::UNRECOVERED_READ_ERROR, 0x281),
+            (Status::COMPARE_FAILURE, 0x285),
+            (Status::DEALLOCATED_OR_UNWRITTEN_LOGICAL_BLOCK, 0x287),
+        ] {
+            assert_eq!(status.0, number, "{status}");
+        }
+    }
 }
