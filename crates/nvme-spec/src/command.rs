@@ -222,7 +222,7 @@ pub const fn slba_cdw10_11(slba: u64) -> (u32, u32) {
     )
 }
 
-/// Protection Information field, PRINFO (NVM 1.1, 3.1.2).
+/// Protection Information field, PRINFO (NVM 1.1, 3).
 #[bitfield(u8)]
 #[derive(PartialEq, Eq)]
 pub struct Prinfo {

@@ -222,8 +222,13 @@ open_enum! {
     }
 }
 
-/// Keep Alive Timer (0Fh): Keep Alive Timeout in ms; 0 disables the timer.
-pub type KeepAliveTimeout = u32;
+/// Keep Alive Timer (0Fh).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct KeepAliveTimer {
+    /// Keep Alive Timeout, in ms; 0 disables the timer.
+    pub kato: u32,
+}
 
 /// Host Behavior Support (16h), 512 bytes (Base 2.1, 5.1.25.1.14).
 #[repr(C)]

@@ -1,5 +1,5 @@
-//! PCI configuration space and capabilities as an NVMe function shows them (PCIe 1.1, 3.8; PCI Local
-//! Bus 3.0, 6; PCI Express Base, 7).
+//! PCI configuration space and capabilities as an NVMe function shows them (PCIe 1.1; PCI Local Bus
+//! 3.0, 6; PCI Express Base, 7).
 //!
 //! Offsets in a capability count from its first byte. No configuration space is kept here.
 

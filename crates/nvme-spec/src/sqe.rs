@@ -1,4 +1,4 @@
-//! Submission Queue Entry: the common command format (Base 2.1, 3.3.3.1).
+//! Submission Queue Entry: the common command format (Base 2.1, 4.1).
 
 use crate::opcode::{AdminOpcode, NvmOpcode};
 use bitfield_struct::bitfield;

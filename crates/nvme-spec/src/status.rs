@@ -1,4 +1,4 @@
-//! Status Code Type and Status Code (Base 2.1, 4.2.3; NVM 1.1, 3.1.1).
+//! Status Code Type and Status Code (Base 2.1, 4.2.3; NVM 1.1, 3).
 //!
 //! Do Not Retry, More and Command Retry Delay are no part of a status: they stand beside it in
 //! [`crate::cqe::StatusField`].

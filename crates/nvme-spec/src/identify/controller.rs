@@ -1,5 +1,5 @@
 //! Identify Controller: CNS 01h (Base 2.1, figure 312), and CNS 06h for the NVM command set (NVM 1.1,
-//! 4.1.5.4).
+//! 4.1.5).
 
 use crate::registers::Version;
 use bitfield_struct::bitfield;
