@@ -102,3 +102,24 @@ impl Backlog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_counted_to_the_byte_and_the_descriptor() {
+        let mut backlog = Backlog::default();
+        assert!(backlog.has_room(SEND_BACKLOG_LEN, SEND_BACKLOG_FDS));
+        assert!(!backlog.has_room(SEND_BACKLOG_LEN + 1, 0));
+        assert!(!backlog.has_room(0, SEND_BACKLOG_FDS + 1));
+        backlog.attach(&[std::io::stderr().as_fd()]).unwrap();
+        backlog.push(&[1, 2]);
+        assert!(backlog.has_room(SEND_BACKLOG_LEN - 2, SEND_BACKLOG_FDS - 1));
+        assert!(!backlog.has_room(SEND_BACKLOG_LEN - 1, 0));
+        assert!(!backlog.has_room(0, SEND_BACKLOG_FDS));
+        backlog.consume(2);
+        assert!(backlog.is_empty());
+        assert!(backlog.has_room(SEND_BACKLOG_LEN, SEND_BACKLOG_FDS));
+    }
+}

@@ -92,6 +92,7 @@ pub struct Region {
 }
 
 /// The client's side of a connection, after the versions are agreed.
+#[derive(Debug)]
 pub struct Client {
     connection: Connection,
     next_id: u16,

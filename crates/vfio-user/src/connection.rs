@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -298,6 +299,15 @@ impl Connection {
             return Ok(());
         }
         self.send(&request.error_reply(errno), &[], &[])
+    }
+}
+
+impl fmt::Debug for Connection {
+    /// Without the bytes: they are the peer's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
     }
 }
 

@@ -377,9 +377,30 @@ fn a_body_in_many_parts_is_sent_whole() {
         .collect();
     let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
     let header = Header::request(3, Command::REGION_WRITE);
-    connection.send(&header, &slices, &[]).unwrap();
+    // It takes several system calls; the descriptor goes with the first only.
+    let file = memfd();
+    connection.send(&header, &slices, &[file.as_fd()]).unwrap();
     assert!(!connection.wants_write());
-    assert_eq!(next(&mut receiver), Some((3, parts.concat(), vec![])));
+    let expected = Some((3, parts.concat(), vec![inode(&file)]));
+    assert_eq!(next(&mut receiver), expected);
+}
+
+#[test]
+fn a_message_taken_in_part_has_its_descriptors_once() {
+    let (peer, mut connection) = pair();
+    let mut receiver = Connection::new(peer).unwrap();
+    let body = vec![1; MAX_MESSAGE_LEN - HEADER_LEN];
+    let file = memfd();
+    let header = Header::request(1, Command::REGION_WRITE);
+    connection.send(&header, &[&body], &[file.as_fd()]).unwrap();
+    assert!(connection.wants_write(), "the socket took a whole mebibyte");
+    let received = loop {
+        match next(&mut receiver) {
+            Some(message) => break message,
+            None => connection.flush().unwrap(),
+        };
+    };
+    assert!(received == (1, body, vec![inode(&file)]));
 }
 
 #[test]
@@ -481,7 +502,8 @@ fn queued_descriptors_go_with_their_message() {
 
 #[test]
 fn queued_descriptors_are_bounded() {
-    let (_peer, mut connection) = pair();
+    let (peer, mut connection) = pair();
+    let mut receiver = Connection::new(peer).unwrap();
     let filler = vec![1; MAX_MESSAGE_LEN - HEADER_LEN];
     let header = Header::request(0, Command::REGION_WRITE);
     connection.send(&header, &[&filler], &[]).unwrap();
@@ -495,8 +517,17 @@ fn queued_descriptors_are_bounded() {
         assert!(queued <= SEND_BACKLOG_FDS);
     }
     assert_eq!(queued, SEND_BACKLOG_FDS);
+    // What was sent makes room again.
+    while !connection.flush().unwrap() {
+        while receiver.receive().unwrap().is_some() {}
+    }
+    let one = [write.as_fd()];
+    connection.send(&header, &[&filler], &one).unwrap();
+    connection.send(&header, &[], &one).unwrap();
+    assert!(connection.wants_write());
     drop(write);
     drop(connection);
+    drop(receiver);
     assert!(all_closed(read));
 }
 
