@@ -1,0 +1,419 @@
+//! The driver's side: memory that a host shares with a controller, its DMA buffers and its rings.
+//!
+//! The memory is one memfd. Buffers are taken from it and given back when they are dropped. A controller may read and
+//! write all of it at any time, so no reference to the bytes is ever made: they are copied in and out, and the words
+//! that both sides look at are atomics.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::{address::Iova, map::OwnMap};
+
+/// The smallest piece that is handed out, and the least alignment of one.
+const GRAIN: usize = 64;
+
+/// Memory of a host, shared with a controller.
+#[derive(Clone, Debug)]
+pub struct HostMemory(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    fd: OwnedFd,
+    map: OwnMap,
+    #[expect(
+        clippy::disallowed_types,
+        reason = "buffers are made and dropped while a driver sets up, never on its command path"
+    )]
+    free: std::sync::Mutex<FreeList>,
+}
+
+/// Free ranges, ascending, never touching.
+#[derive(Debug)]
+struct FreeList(Vec<(usize, usize)>);
+
+impl FreeList {
+    /// First fit.
+    fn take(&mut self, len: usize, align: usize) -> Option<usize> {
+        for at in 0..self.0.len() {
+            let (start, size) = self.0[at];
+            let aligned = start.checked_next_multiple_of(align)?;
+            let end = aligned.checked_add(len)?;
+            if end > start + size {
+                continue;
+            }
+            let behind = (end, start + size - end);
+            let before = (start, aligned - start);
+            let rest = [before, behind].into_iter().filter(|(_, size)| *size > 0);
+            self.0.splice(at..=at, rest);
+            return Some(aligned);
+        }
+        None
+    }
+
+    fn give_back(&mut self, start: usize, len: usize) {
+        let at = self.0.partition_point(|(other, _)| *other < start);
+        self.0.insert(at, (start, len));
+        if let Some(&(next, next_len)) = self.0.get(at + 1)
+            && start + len == next
+        {
+            self.0[at].1 += next_len;
+            self.0.remove(at + 1);
+        }
+        if at > 0 && self.0[at - 1].0 + self.0[at - 1].1 == start {
+            self.0[at - 1].1 += self.0[at].1;
+            self.0.remove(at);
+        }
+    }
+}
+
+impl HostMemory {
+    /// A memfd of `len` bytes, rounded up to whole pages, that cannot be resized.
+    ///
+    /// # Errors
+    /// What the system says: no memory, or too many descriptors.
+    pub fn new(len: usize) -> io::Result<Self> {
+        let len = len.max(1).next_multiple_of(4096);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("nvmirage-host", flags)?;
+        rustix::fs::ftruncate(&fd, len as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+        let map = OwnMap::shared(&fd, len)?;
+        Ok(HostMemory(Arc::new(Shared {
+            fd,
+            map,
+            free: FreeList(vec![(0, len)]).into(),
+        })))
+    }
+
+    /// The memfd, to be sent to a controller.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
+    }
+
+    /// Bytes it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.map.len()
+    }
+
+    /// Always false: it has at least one page.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A buffer of `len` zero bytes whose offset is a multiple of `align`, or nothing when there is no room.
+    ///
+    /// # Panics
+    /// If `align` is no power of two.
+    #[must_use]
+    pub fn alloc(&self, len: usize, align: usize) -> Option<Buffer> {
+        assert!(align.is_power_of_two(), "an alignment is a power of two");
+        let size = len.max(1).checked_next_multiple_of(GRAIN)?;
+        let offset = self.free().take(size, align.max(GRAIN))?;
+        let buffer = Buffer {
+            memory: self.0.clone(),
+            offset,
+            len,
+            size,
+        };
+        buffer.zero();
+        Some(buffer)
+    }
+
+    #[expect(
+        clippy::disallowed_types,
+        reason = "see the field: not on the command path"
+    )]
+    fn free(&self) -> std::sync::MutexGuard<'_, FreeList> {
+        self.0
+            .free
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A part of a [`HostMemory`].
+#[derive(Debug)]
+pub struct Buffer {
+    memory: Arc<Shared>,
+    offset: usize,
+    len: usize,
+    /// Bytes taken from the memory, `len` rounded up.
+    size: usize,
+}
+
+impl Buffer {
+    /// Its offset in the memory.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Bytes it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its address for the controller, where the memory is mapped at `base`.
+    #[must_use]
+    pub fn iova(&self, base: Iova) -> Iova {
+        Iova(base.0.wrapping_add(self.offset as u64))
+    }
+
+    /// The address of a range.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the buffer.
+    #[inline]
+    fn at(&self, at: usize, len: usize) -> *mut u8 {
+        let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(fits, "{len} bytes at {at} of a buffer of {}", self.len);
+        self.memory.map.at(self.offset + at, len)
+    }
+
+    /// Copies out of the buffer.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    #[inline]
+    pub fn read_into(&self, at: usize, bytes: &mut [u8]) {
+        let ours = self.at(at, bytes.len());
+        // SAFETY: the range is mapped and `bytes` is not part of it. The controller may write meanwhile: the copy is of
+        // bytes, any mixture is a valid result.
+        unsafe { ptr::copy_nonoverlapping(ours, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// Copies into the buffer.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    #[inline]
+    pub fn write_from(&self, at: usize, bytes: &[u8]) {
+        let ours = self.at(at, bytes.len());
+        // SAFETY: as in `read_into`.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), ours, bytes.len()) };
+    }
+
+    /// Sets every byte.
+    pub fn fill(&self, byte: u8) {
+        let ours = self.at(0, self.len);
+        // SAFETY: the whole buffer is mapped; a racing controller sees any mixture.
+        unsafe { ptr::write_bytes(ours, byte, self.len) };
+    }
+
+    /// Sets every byte to zero.
+    pub fn zero(&self) {
+        self.fill(0);
+    }
+
+    /// Brings a cache line near. `at` past the end does nothing.
+    #[inline]
+    pub fn prefetch(&self, at: usize) {
+        if at < self.len {
+            prefetch(self.memory.map.at(self.offset + at, 1));
+        }
+    }
+
+    #[inline]
+    fn word_u32(&self, at: usize) -> &AtomicU32 {
+        let address = self.at(at, 4);
+        assert!(address.addr().is_multiple_of(4), "an aligned word");
+        // SAFETY: mapped, aligned, and only ever looked at as an atomic or copied as bytes while it is one.
+        unsafe { AtomicU32::from_ptr(address.cast()) }
+    }
+
+    #[inline]
+    fn word_u64(&self, at: usize) -> &AtomicU64 {
+        let address = self.at(at, 8);
+        assert!(address.addr().is_multiple_of(8), "an aligned word");
+        // SAFETY: as in `word_u32`.
+        unsafe { AtomicU64::from_ptr(address.cast()) }
+    }
+
+    /// Loads a word that the controller may have stored; what it stored before is seen, too (Acquire).
+    ///
+    /// # Panics
+    /// If the word is not aligned or does not lie inside.
+    #[inline]
+    #[must_use]
+    pub fn load_u32(&self, at: usize) -> u32 {
+        self.word_u32(at).load(Ordering::Acquire)
+    }
+
+    /// Stores a word for the controller; it sees what was stored before, too (Release).
+    ///
+    /// # Panics
+    /// If the word is not aligned or does not lie inside.
+    #[inline]
+    pub fn store_u32(&self, at: usize, value: u32) {
+        self.word_u32(at).store(value, Ordering::Release);
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let memory = HostMemory(self.memory.clone());
+        memory.free().give_back(self.offset, self.size);
+    }
+}
+
+/// Brings the cache line of an address near.
+#[inline]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing and never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// A submission queue as the host sees it: 64 bytes an entry.
+#[derive(Debug)]
+pub struct HostSq {
+    buffer: Buffer,
+}
+
+impl HostSq {
+    /// A queue in `buffer`, one entry for each 64 bytes.
+    #[must_use]
+    pub fn new(buffer: Buffer) -> Self {
+        HostSq { buffer }
+    }
+
+    /// The memory it lies in.
+    #[must_use]
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// Stores an entry. The controller sees it once it sees the tail, which is stored with Release afterwards.
+    ///
+    /// # Panics
+    /// If there is no such entry.
+    #[inline]
+    pub fn store(&self, index: u32, sqe: [u64; 8]) {
+        let at = index as usize * 64;
+        for (word, value) in sqe.into_iter().enumerate() {
+            self.buffer
+                .word_u64(at + word * 8)
+                .store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A completion queue as the host sees it: 16 bytes an entry.
+#[derive(Debug)]
+pub struct HostCq {
+    buffer: Buffer,
+}
+
+impl HostCq {
+    /// A queue in `buffer`, one entry for each 16 bytes.
+    #[must_use]
+    pub fn new(buffer: Buffer) -> Self {
+        HostCq { buffer }
+    }
+
+    /// The memory it lies in.
+    #[must_use]
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// Loads an entry. The high word, which holds the phase, is loaded first and with Acquire: where the phase is new,
+    /// the low word and the data that the controller wrote before are, too.
+    ///
+    /// # Panics
+    /// If there is no such entry.
+    #[inline]
+    #[must_use]
+    pub fn load(&self, index: u32) -> [u64; 2] {
+        let at = index as usize * 16;
+        let high = self.buffer.word_u64(at + 8).load(Ordering::Acquire);
+        let low = self.buffer.word_u64(at).load(Ordering::Relaxed);
+        [low, high]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn buffers_never_overlap_and_all_room_comes_back(
+            steps in prop::collection::vec((1usize..20_000, 0u32..14, any::<bool>()), 1..60)
+        ) {
+            let memory = HostMemory::new(1 << 18).unwrap();
+            let mut buffers: Vec<Buffer> = Vec::new();
+            for (len, align, drop_one) in steps {
+                if drop_one && !buffers.is_empty() {
+                    buffers.swap_remove(len % buffers.len());
+                } else if let Some(buffer) = memory.alloc(len, 1 << align) {
+                    prop_assert_eq!(buffer.offset() % (1 << align), 0);
+                    prop_assert!(buffer.offset() + len <= memory.len());
+                    buffers.push(buffer);
+                }
+                let mut ranges: Vec<_> = buffers.iter().map(|b| (b.offset(), b.offset() + b.len())).collect();
+                ranges.sort_unstable();
+                prop_assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+            }
+            buffers.clear();
+            prop_assert_eq!(memory.alloc(1 << 18, 4096).map(|b| b.len()), Some(1 << 18));
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_zero_when_it_is_handed_out_again() {
+        let memory = HostMemory::new(4096).unwrap();
+        memory.alloc(4096, 1).unwrap().fill(7);
+        let again = memory.alloc(4096, 1).unwrap();
+        let mut bytes = [1; 4096];
+        again.read_into(0, &mut bytes);
+        assert_eq!(bytes, [0; 4096]);
+    }
+
+    #[test]
+    #[should_panic(expected = "of a buffer of")]
+    fn a_range_outside_a_buffer_is_refused() {
+        let memory = HostMemory::new(8192).unwrap();
+        let buffer = memory.alloc(100, 1).unwrap();
+        buffer.write_from(99, &[0, 0]);
+    }
+
+    #[test]
+    fn entries_lie_where_the_controller_looks() {
+        let memory = HostMemory::new(8192).unwrap();
+        let sq = HostSq::new(memory.alloc(4096, 4096).unwrap());
+        sq.store(2, [0x0102_0304_0506_0708, 0, 0, 0, 0, 0, 0, 9]);
+        let mut bytes = [0; 8];
+        sq.buffer().read_into(128, &mut bytes);
+        assert_eq!(bytes, [8, 7, 6, 5, 4, 3, 2, 1]);
+        let cq = HostCq::new(memory.alloc(4096, 4096).unwrap());
+        cq.buffer().write_from(16, &[1, 0, 0, 0, 0, 0, 0, 0, 2]);
+        assert_eq!(cq.load(1), [1, 2]);
+    }
+}

@@ -1,0 +1,95 @@
+//! Memory of our own: anonymous or of a memfd, mapped for as long as the value lives.
+
+use std::{
+    ffi::c_void,
+    io,
+    os::fd::AsFd,
+    ptr::{self, NonNull},
+};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// A readable and writable mapping that nobody else can resize.
+#[derive(Debug)]
+pub(crate) struct OwnMap {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the value is an address and a length; who uses the memory decides how threads share it.
+unsafe impl Send for OwnMap {}
+// SAFETY: as above; no method of a shared reference touches the memory.
+unsafe impl Sync for OwnMap {}
+
+impl OwnMap {
+    /// `len` bytes of zeros of this process alone, taken from the system page by page as they are touched.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )?
+        };
+        Ok(Self::of(base, len))
+    }
+
+    /// The first `len` bytes of a memfd of ours, which nobody shrinks.
+    pub(crate) fn shared(fd: impl AsFd, len: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
+        let base = unsafe {
+            rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0)?
+        };
+        Ok(Self::of(base, len))
+    }
+
+    fn of(base: *mut c_void, len: usize) -> Self {
+        OwnMap {
+            base: NonNull::new(base.cast()).expect("mmap does not return a null pointer"),
+            len,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address of byte `at`.
+    ///
+    /// # Panics
+    /// If the `len` bytes from `at` do not lie inside.
+    #[inline]
+    pub(crate) fn at(&self, at: usize, len: usize) -> *mut u8 {
+        let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(fits, "{len} bytes at {at} of {}", self.len);
+        // SAFETY: `at` lies inside the mapping or at its end.
+        unsafe { self.base.as_ptr().add(at) }
+    }
+
+    /// Gives whole pages back to the system; they read as zeros from then on. For anonymous memory.
+    pub(crate) fn discard(&self, at: usize, len: usize) -> io::Result<()> {
+        self.advise(at, len, Advice::LinuxDontNeed)
+    }
+
+    /// Gives whole pages of a memfd back to the system; they read as zeros from then on.
+    pub(crate) fn remove(&self, at: usize, len: usize) -> io::Result<()> {
+        self.advise(at, len, Advice::LinuxRemove)
+    }
+
+    fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
+        let address = self.at(at, len).cast();
+        // SAFETY: the range lies inside our mapping; its pages become zeros, which every user of this memory allows.
+        unsafe { Ok(rustix::mm::madvise(address, len, advice)?) }
+    }
+}
+
+impl Drop for OwnMap {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing borrows from a value that is dropped. An error changes nothing.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

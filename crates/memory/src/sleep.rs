@@ -1,0 +1,52 @@
+//! Sleeping without losing a wake-up.
+//!
+//! A reactor that finds nothing to do announces that it sleeps, looks again, and only then waits for its descriptors.
+//! Whoever gives it work first publishes the work, then rings. The race that this closes: the sleeper stores
+//! "sleeping" and loads the work; the other side stores the work and loads "sleeping". Without a full fence between
+//! store and load on both sides each load may run before the other's store is seen, and both would miss.
+
+use crate::sync::{AtomicBool, Ordering, fence};
+
+/// Whether a reactor sleeps, shared with those who give it work.
+#[derive(Debug)]
+pub struct Bell {
+    sleeping: AtomicBool,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Bell::new()
+    }
+}
+
+impl Bell {
+    /// A bell of a reactor that is awake.
+    #[must_use]
+    pub fn new() -> Self {
+        Bell {
+            sleeping: AtomicBool::new(false),
+        }
+    }
+
+    /// The sleeper's side: from now on it must be woken. It looks at everything once more after this call and waits
+    /// only if it found nothing.
+    pub fn announce(&self) {
+        self.sleeping.store(true, Ordering::Relaxed);
+        // between our store of `sleeping` and our second look at the work
+        fence(Ordering::SeqCst);
+    }
+
+    /// The sleeper's side: it is awake.
+    pub fn awake(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// The other side, after it has published work: whether the sleeper must be woken by its descriptor. Only one of
+    /// several callers is told so for one sleep.
+    #[must_use]
+    pub fn ring(&self) -> bool {
+        // between our store of the work and our load of `sleeping`
+        fence(Ordering::SeqCst);
+        self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,292 @@
+//! What must outlive the serving process: a memfd with a version and areas of plain data.
+//!
+//! A process that serves keeps its queues' heads and tails, its registers and the commands in flight here and not in
+//! memory of its own, so that whoever holds the descriptor can go on where it ended. Which areas there are and what
+//! lies in them is for the crate that uses this to say, with its own version in the header.
+//!
+//! Layout, little-endian: a page with `magic` (8 bytes), layout version (u32), the user's format version (u32), length
+//! of the file (u64), number of areas (u64), then for each area its offset and length (u64 each); the areas follow,
+//! each from a page's start. An area holds one head, then slots from the next multiple of 64.
+
+use std::{
+    io,
+    marker::PhantomData,
+    mem::size_of,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    slice,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::map::OwnMap;
+
+/// First bytes of every state file.
+pub const MAGIC: [u8; 8] = *b"nvmiraSF";
+/// Version of the layout that this module writes.
+pub const LAYOUT_VERSION: u32 = 1;
+/// Bytes of the header's fixed part.
+const HEADER_LEN: usize = 32;
+/// Bytes of a page: areas start at one.
+const PAGE_LEN: usize = 4096;
+/// Alignment of the slots in an area, and the largest alignment of a head or slot.
+const SLOT_ALIGN: usize = 64;
+/// Most areas: their table fits the header's page.
+pub const MAX_AREAS: usize = (PAGE_LEN - HEADER_LEN) / 16;
+
+/// Why an area cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// There is no such area.
+    #[error("state area {0} does not exist")]
+    Missing(usize),
+    /// It is in use.
+    #[error("state area {0} is in use")]
+    Taken(usize),
+    /// What should lie in it is larger than it.
+    #[error("{need} bytes do not fit state area {area} of {have}")]
+    TooLarge {
+        /// The area.
+        area: usize,
+        /// Bytes asked for.
+        need: usize,
+        /// Bytes it has.
+        have: usize,
+    },
+}
+
+/// A memfd with areas, each of which one owner may take at a time.
+#[derive(Debug)]
+pub struct StateFile {
+    fd: OwnedFd,
+    map: OwnMap,
+    areas: Vec<AreaPlace>,
+}
+
+#[derive(Debug)]
+struct AreaPlace {
+    offset: usize,
+    len: usize,
+    taken: AtomicBool,
+}
+
+impl StateFile {
+    /// A new file, named `name` for people who look at `/proc`, with areas of the given lengths in bytes. It is sparse:
+    /// an area costs memory as it is used.
+    ///
+    /// # Errors
+    /// What the system says; `InvalidInput` for more than [`MAX_AREAS`] areas.
+    pub fn create(name: &str, format_version: u32, areas: &[usize]) -> io::Result<Arc<Self>> {
+        if areas.len() > MAX_AREAS {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut end = PAGE_LEN;
+        let mut places = Vec::with_capacity(areas.len());
+        for &len in areas {
+            let len = len.max(1).next_multiple_of(PAGE_LEN);
+            places.push(AreaPlace {
+                offset: end,
+                len,
+                taken: AtomicBool::new(false),
+            });
+            end += len;
+        }
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create(name, flags)?;
+        rustix::fs::ftruncate(&fd, end as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+        let map = OwnMap::shared(&fd, end)?;
+        let file = StateFile {
+            fd,
+            map,
+            areas: places,
+        };
+        file.write_header(format_version)?;
+        Ok(Arc::new(file))
+    }
+
+    fn write_header(&self, format_version: u32) -> io::Result<()> {
+        let mut header = Vec::with_capacity(PAGE_LEN);
+        header.extend(MAGIC);
+        header.extend(LAYOUT_VERSION.to_le_bytes());
+        header.extend(format_version.to_le_bytes());
+        header.extend((self.map.len() as u64).to_le_bytes());
+        header.extend((self.areas.len() as u64).to_le_bytes());
+        for area in &self.areas {
+            header.extend((area.offset as u64).to_le_bytes());
+            header.extend((area.len as u64).to_le_bytes());
+        }
+        rustix::io::pwrite(&self.fd, &header, 0)?;
+        Ok(())
+    }
+
+    /// The descriptor, for whoever keeps the state.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Takes an area, all zero, as one head and `slots` slots. It is given back when the [`Area`] is dropped.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    pub fn take<H: Plain, S: Plain>(
+        self: &Arc<Self>,
+        area: usize,
+        slots: usize,
+    ) -> Result<Area<H, S>, StateError> {
+        const { assert!(align_of::<H>() <= SLOT_ALIGN && align_of::<S>() <= SLOT_ALIGN) };
+        let place = self.areas.get(area).ok_or(StateError::Missing(area))?;
+        let slots_at = size_of::<H>().next_multiple_of(SLOT_ALIGN);
+        let need = slots.saturating_mul(size_of::<S>()).saturating_add(slots_at);
+        if need > place.len {
+            return Err(StateError::TooLarge {
+                area,
+                need,
+                have: place.len,
+            });
+        }
+        // Acquire: pairs with the Release of the last owner's drop; its writes are over.
+        if place.taken.swap(true, Ordering::Acquire) {
+            return Err(StateError::Taken(area));
+        }
+        // what a former owner left goes back to the system; where that fails it is overwritten
+        if self.map.remove(place.offset, place.len).is_err() {
+            let first = self.map.at(place.offset, place.len);
+            // SAFETY: the area is ours alone from the swap above.
+            unsafe { first.write_bytes(0, place.len) };
+        }
+        Ok(Area {
+            file: self.clone(),
+            area,
+            slots_at,
+            slots,
+            holds: PhantomData,
+        })
+    }
+}
+
+/// Data that may lie in a state file: any bytes are a value, and a value has no padding.
+pub trait Plain: FromBytes + IntoBytes + KnownLayout + Immutable {}
+
+impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain for T {}
+
+/// A taken area: a head and slots, which only its owner touches.
+#[derive(Debug)]
+pub struct Area<H: Plain, S: Plain> {
+    file: Arc<StateFile>,
+    area: usize,
+    slots_at: usize,
+    slots: usize,
+    holds: PhantomData<(H, S)>,
+}
+
+impl<H: Plain, S: Plain> Area<H, S> {
+    #[inline]
+    fn head_at(&self) -> *mut H {
+        let place = &self.file.areas[self.area];
+        self.file.map.at(place.offset, size_of::<H>()).cast()
+    }
+
+    #[inline]
+    fn slots_at(&self) -> *mut S {
+        let place = &self.file.areas[self.area];
+        let offset = place.offset + self.slots_at;
+        self.file.map.at(offset, self.slots * size_of::<S>()).cast()
+    }
+
+    /// The head and the slots, to be changed.
+    #[inline]
+    pub fn parts(&mut self) -> (&mut H, &mut [S]) {
+        // SAFETY: `take` has checked that both fit and that nobody else has the area; head and slots do not overlap,
+        // both are aligned, and any bytes are a value. Nothing but this value touches the area while it lives: the
+        // memfd is mapped once and its keeper reads it only after this process is gone.
+        unsafe {
+            (
+                &mut *self.head_at(),
+                slice::from_raw_parts_mut(self.slots_at(), self.slots),
+            )
+        }
+    }
+
+    /// The head.
+    #[inline]
+    #[must_use]
+    pub fn head(&self) -> &H {
+        // SAFETY: as in `parts`.
+        unsafe { &*self.head_at() }
+    }
+
+    /// The slots.
+    #[inline]
+    #[must_use]
+    pub fn slots(&self) -> &[S] {
+        // SAFETY: as in `parts`.
+        unsafe { slice::from_raw_parts(self.slots_at(), self.slots) }
+    }
+}
+
+impl<H: Plain, S: Plain> Drop for Area<H, S> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire of the next owner's swap.
+        self.file.areas[self.area]
+            .taken
+            .store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Arc<StateFile> {
+        StateFile::create("test", 7, &[100, 8192]).unwrap()
+    }
+
+    #[test]
+    fn the_header_says_what_lies_where() {
+        let file = file();
+        let mut header = [0; 64];
+        rustix::io::pread(file.fd(), &mut header, 0).unwrap();
+        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap());
+        assert_eq!(&header[..8], b"nvmiraSF");
+        assert_eq!(&header[8..16], &[1, 0, 0, 0, 7, 0, 0, 0]);
+        assert_eq!([word(16), word(24)], [4096 * 4, 2]);
+        assert_eq!(
+            [word(32), word(40), word(48), word(56)],
+            [4096, 4096, 8192, 8192]
+        );
+    }
+
+    #[test]
+    fn an_area_has_one_owner_and_is_zero_for_the_next() {
+        let file = file();
+        let mut area = file.take::<u32, u64>(1, 4).unwrap();
+        let (head, slots) = area.parts();
+        *head = 5;
+        slots.fill(6);
+        let mut seen = [0; 72];
+        rustix::io::pread(file.fd(), &mut seen, 8192).unwrap();
+        assert_eq!((seen[0], seen[64]), (5, 6));
+        let second = file.take::<u32, u64>(1, 4).map(drop);
+        assert_eq!(second, Err(StateError::Taken(1)));
+        drop(area);
+        let area = file.take::<u32, u64>(1, 4).unwrap();
+        assert_eq!((area.head(), area.slots()), (&0, &[0; 4][..]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let file = file();
+        let too_large = file.take::<u32, u64>(0, 505).map(drop);
+        assert!(matches!(too_large, Err(StateError::TooLarge { need: 4104, .. })));
+        assert!(file.take::<u32, u64>(0, 504).is_ok());
+        let missing = file.take::<u32, u64>(2, 0).map(drop);
+        assert_eq!(missing, Err(StateError::Missing(2)));
+        assert!(file.take::<u32, u64>(0, usize::MAX).is_err());
+    }
+}

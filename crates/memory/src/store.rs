@@ -1,0 +1,204 @@
+//! The bytes of the RAM medium.
+//!
+//! Sparse: a page exists once it is written. Several reactors copy at the same time; commands whose ranges overlap
+//! race as on any drive, and the host that sends them has to order them. Nothing here makes a reference to the bytes,
+//! so such a race ends in a mixture of old and new bytes and nothing else.
+
+use std::{io, ptr};
+
+use crate::{dma::Segment, map::OwnMap};
+
+/// Bytes of a page, the unit in which memory is given back.
+const PAGE_LEN: usize = 4096;
+/// Bytes compared at once.
+const COMPARE_LEN: usize = 512;
+
+/// A run of bytes, all zero at first.
+#[derive(Debug)]
+pub struct Store {
+    map: OwnMap,
+}
+
+impl Store {
+    /// A store of `len` bytes.
+    ///
+    /// # Errors
+    /// What the system says: mostly that there is no room for so many addresses.
+    pub fn new(len: u64) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Ok(Store {
+            map: OwnMap::anonymous(len)?,
+        })
+    }
+
+    /// Bytes it holds.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// Whether it holds no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.map.len() == 0
+    }
+
+    /// The address of a range.
+    ///
+    /// # Panics
+    /// If the range does not lie inside: the caller has checked it.
+    #[inline]
+    fn at(&self, offset: u64, len: usize) -> *mut u8 {
+        let offset = usize::try_from(offset).expect("an offset inside the store fits an address");
+        self.map.at(offset, len)
+    }
+
+    /// Copies from the store into host memory.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the store.
+    #[inline]
+    pub fn copy_to(&self, offset: u64, segment: &Segment<'_>) {
+        let (host, len) = segment.as_raw();
+        let ours = self.at(offset, len);
+        // SAFETY: both ranges are mapped for as long as `self` and the segment's view live, and they are different
+        // mappings. Host and other reactors may write meanwhile: the copy is of bytes, any mixture is a valid result.
+        unsafe { ptr::copy_nonoverlapping(ours, host, len) };
+    }
+
+    /// Copies from host memory into the store.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the store.
+    #[inline]
+    pub fn copy_from(&self, offset: u64, segment: &Segment<'_>) {
+        let (host, len) = segment.as_raw();
+        let ours = self.at(offset, len);
+        // SAFETY: as in `copy_to`.
+        unsafe { ptr::copy_nonoverlapping(host, ours, len) };
+    }
+
+    /// Whether the store holds the same bytes as host memory.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the store.
+    #[must_use]
+    pub fn compare(&self, offset: u64, segment: &Segment<'_>) -> bool {
+        let (_, len) = segment.as_raw();
+        let mut ours = [0; COMPARE_LEN];
+        let mut theirs = [0; COMPARE_LEN];
+        (0..len).step_by(COMPARE_LEN).all(|at| {
+            let part = COMPARE_LEN.min(len - at);
+            self.read_bytes(offset + at as u64, &mut ours[..part]);
+            let at = u32::try_from(at).expect("a segment's length fits 32 bits");
+            segment.read_into(at, &mut theirs[..part]);
+            ours[..part] == theirs[..part]
+        })
+    }
+
+    /// Makes a range read as zeros. With `deallocate` whole pages are given back to the system.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the store.
+    pub fn zero(&self, offset: u64, len: u64, deallocate: bool) {
+        let len = usize::try_from(len).expect("a length inside the store fits an address");
+        let start = usize::try_from(offset).expect("an offset inside the store fits an address");
+        let first = self.at(offset, len);
+        let end = start + len;
+        let pages = start.next_multiple_of(PAGE_LEN)..end / PAGE_LEN * PAGE_LEN;
+        let given_back = deallocate
+            && !pages.is_empty()
+            && self.map.discard(pages.start, pages.len()).is_ok();
+        if given_back {
+            self.fill_zero(start, pages.start - start);
+            self.fill_zero(pages.end, end - pages.end);
+        } else {
+            // SAFETY: the range lies inside the store, as `at` has checked; racing copies see any mixture.
+            unsafe { ptr::write_bytes(first, 0, len) };
+        }
+    }
+
+    fn fill_zero(&self, at: usize, len: usize) {
+        // SAFETY: the range lies inside the store; racing copies see any mixture.
+        unsafe { ptr::write_bytes(self.map.at(at, len), 0, len) };
+    }
+
+    /// Copies from the store into `bytes`.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the store.
+    pub fn read_bytes(&self, offset: u64, bytes: &mut [u8]) {
+        let ours = self.at(offset, bytes.len());
+        // SAFETY: the range lies inside the store, and `bytes` is not part of it.
+        unsafe { ptr::copy_nonoverlapping(ours, bytes.as_mut_ptr(), bytes.len()) };
+    }
+
+    /// Copies `bytes` into the store.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the store.
+    pub fn write_bytes(&self, offset: u64, bytes: &[u8]) {
+        let ours = self.at(offset, bytes.len());
+        // SAFETY: as in `read_bytes`.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), ours, bytes.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LEN: usize = 5 * PAGE_LEN;
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_vec(steps in prop::collection::vec((0..LEN, 1..LEN, any::<u8>(), 0..3u8), 1..30)) {
+            let store = Store::new(LEN as u64).unwrap();
+            let mut model = vec![0; LEN];
+            for (at, len, byte, step) in steps {
+                let len = len.min(LEN - at);
+                let model_part = &mut model[at..at + len];
+                match step {
+                    0 => {
+                        store.write_bytes(at as u64, &vec![byte; len]);
+                        model_part.fill(byte);
+                    }
+                    kind => {
+                        store.zero(at as u64, len as u64, kind == 1);
+                        model_part.fill(0);
+                    }
+                }
+                let mut all = vec![1; LEN];
+                store.read_bytes(0, &mut all);
+                prop_assert_eq!(&all, &model);
+            }
+        }
+    }
+
+    /// Resident pages of this process, from /proc/self/statm (proc(5)).
+    fn resident_pages() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_large_store_is_sparse_and_deallocating_gives_memory_back() {
+        const PART: u64 = 64 << 20;
+        let store = Store::new(1 << 40).unwrap();
+        let before = resident_pages();
+        store.write_bytes(1 << 39, &vec![1; PART as usize]);
+        let written = resident_pages();
+        store.zero(1 << 39, PART, true);
+        let after = resident_pages();
+        assert!(written > before + 12_000, "{before} {written}");
+        assert!(after < written - 8_000, "{written} {after}");
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes at")]
+    fn a_range_outside_is_refused() {
+        Store::new(4096).unwrap().write_bytes(4095, &[0, 0]);
+    }
+}
