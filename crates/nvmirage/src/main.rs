@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 #![allow(unused)]
 mod config;
+mod identity;
 fn main() {}

@@ -8,6 +8,9 @@ mod read;
 pub(crate) mod size;
 mod validate;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};

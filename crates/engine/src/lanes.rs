@@ -1,0 +1,183 @@
+//! The reactor's lanes: where they are kept, and which of them are hot.
+
+use controller::{
+    lane::{Lane, LaneTable},
+    ticket::OwnerKey,
+};
+
+/// Turns without work after which a lane is looked at only now and then.
+const HOT_TURNS: u16 = 256;
+/// Bits of a key's number that name the slot; the bits above count how often the slot was used.
+const SLOT_BITS: u32 = 16;
+/// Mask of the generation: a key's number has 31 bits.
+const GENERATION_MASK: u32 = OwnerKey::LIMIT / (1 << SLOT_BITS) - 1;
+
+/// A place for one lane.
+#[derive(Debug)]
+struct Slot {
+    lane: Option<Lane>,
+    generation: u32,
+    /// The controller it belongs to.
+    controller: usize,
+    hot: bool,
+    idle_turns: u16,
+}
+
+/// All lanes of one reactor.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    hot: Vec<usize>,
+    /// Where the next look at cold lanes starts.
+    cursor: usize,
+}
+
+impl Lanes {
+    /// The lane of a key, unless it is gone.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+        let slot = self.slots.get_mut(slot_of(key))?;
+        (slot.generation == generation_of(key)).then_some(slot.lane.as_mut())?
+    }
+
+    fn insert(&mut self, controller: usize, lane: Lane) -> OwnerKey {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                lane: None,
+                generation: 0,
+                controller,
+                hot: false,
+                idle_turns: 0,
+            });
+            self.slots.len() - 1
+        });
+        let slot = &mut self.slots[index];
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        slot.controller = controller;
+        slot.lane = Some(lane);
+        let number = slot.generation << SLOT_BITS | u32::try_from(index).unwrap_or(u32::MAX);
+        let key = OwnerKey::lane(number);
+        self.heat(index);
+        key
+    }
+
+    fn remove(&mut self, key: OwnerKey) -> Option<Lane> {
+        self.get_mut(key)?;
+        let index = slot_of(key);
+        let slot = &mut self.slots[index];
+        slot.hot = false;
+        self.hot.retain(|&hot| hot != index);
+        self.free.push(index);
+        self.slots[index].lane.take()
+    }
+
+    /// Makes a lane hot: something points to work on it.
+    pub(crate) fn kick(&mut self, key: OwnerKey) {
+        if let Some(lane) = self.get_mut(key) {
+            lane.kick();
+            self.heat(slot_of(key));
+        }
+    }
+
+    fn heat(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        slot.idle_turns = 0;
+        if !slot.hot {
+            slot.hot = true;
+            self.hot.push(index);
+        }
+    }
+
+    /// Gives every hot lane a turn; one that found nothing for long becomes cold.
+    #[inline]
+    pub(crate) fn each_hot(&mut self, mut turn: impl FnMut(&mut Lane) -> bool) {
+        let mut at = 0;
+        while let Some(&index) = self.hot.get(at) {
+            let slot = &mut self.slots[index];
+            let busy = slot.lane.as_mut().is_some_and(&mut turn);
+            slot.idle_turns = if busy { 0 } else { slot.idle_turns + 1 };
+            if slot.idle_turns > HOT_TURNS {
+                slot.hot = false;
+                self.hot.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// The hot lanes with the controller each belongs to.
+    #[inline]
+    pub(crate) fn hot_mut(&mut self, mut each: impl FnMut(usize, &mut Lane)) {
+        for &index in &self.hot {
+            let slot = &mut self.slots[index];
+            if let Some(lane) = &mut slot.lane {
+                each(slot.controller, lane);
+            }
+        }
+    }
+
+    /// Looks at up to `count` lanes in turn and heats the cold ones that have work.
+    pub(crate) fn look_at_cold(&mut self, count: usize) {
+        if self.hot.len() + self.free.len() == self.slots.len() {
+            return;
+        }
+        for _ in 0..count.min(self.slots.len()) {
+            self.cursor = (self.cursor + 1) % self.slots.len();
+            let slot = &self.slots[self.cursor];
+            if !slot.hot && slot.lane.as_ref().is_some_and(Lane::has_work) {
+                self.heat(self.cursor);
+            }
+        }
+    }
+
+    /// Whether no lane is hot.
+    pub(crate) fn all_cold(&self) -> bool {
+        self.hot.is_empty()
+    }
+
+    /// Every lane.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
+        self.slots.iter_mut().filter_map(|slot| slot.lane.as_mut())
+    }
+
+    /// The second look before sleeping: heats every lane with work, and says whether there was one.
+    pub(crate) fn second_look(&mut self) -> bool {
+        let mut found = false;
+        for index in 0..self.slots.len() {
+            if self.slots[index].lane.as_ref().is_some_and(Lane::has_work) {
+                self.heat(index);
+                found = true;
+            }
+        }
+        found
+    }
+}
+
+fn slot_of(key: OwnerKey) -> usize {
+    (key.number() & ((1 << SLOT_BITS) - 1)) as usize
+}
+
+fn generation_of(key: OwnerKey) -> u32 {
+    key.number() >> SLOT_BITS
+}
+
+/// The lanes as one controller sees them: those that it makes are its own.
+pub(crate) struct LanesOf<'a> {
+    pub(crate) lanes: &'a mut Lanes,
+    pub(crate) controller: usize,
+}
+
+impl LaneTable for LanesOf<'_> {
+    fn insert(&mut self, lane: Lane) -> OwnerKey {
+        self.lanes.insert(self.controller, lane)
+    }
+
+    fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+        self.lanes.get_mut(key)
+    }
+
+    fn remove(&mut self, key: OwnerKey) -> Option<Lane> {
+        self.lanes.remove(key)
+    }
+}

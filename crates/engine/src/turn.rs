@@ -1,0 +1,231 @@
+//! One turn of a reactor, from doorbells to interrupts.
+
+use controller::{
+    Controller, LaneTable as _,
+    port::{Channel, ChannelId, Channels, Done},
+    ticket::OwnerKey,
+    time::Time,
+};
+
+use crate::{
+    Idle, Mode,
+    lanes::{Lanes, LanesOf},
+    wait::Waiting,
+};
+
+/// Busy turns after which every controller is looked at: admin commands wait no longer than that.
+const CONTROLLER_LOOK_TURNS: u32 = 16;
+/// Cold lanes looked at in a turn while others are hot, and while none is.
+const COLD_LOOKS_BUSY: usize = 1;
+const COLD_LOOKS_IDLE: usize = 16;
+
+/// A controller's place in its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ControllerSlot(pub usize);
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Whether anything was done.
+    pub worked: bool,
+    /// I/O commands fetched.
+    pub commands: u32,
+}
+
+/// The controllers, lanes and channels of one reactor.
+#[derive(Debug)]
+pub struct Engine<C> {
+    controllers: Vec<Option<Controller>>,
+    lanes: Lanes,
+    channels: Channels<C>,
+    done: Vec<Done>,
+    waiting: Waiting,
+    turns_to_look: u32,
+}
+
+impl<C: Channel> Engine<C> {
+    /// An engine with nothing to do, whose idle time counts from `now`.
+    #[must_use]
+    pub fn new(mode: Mode, now: Time) -> Self {
+        Engine {
+            controllers: Vec::new(),
+            lanes: Lanes::default(),
+            channels: Channels::new(),
+            done: Vec::new(),
+            waiting: Waiting::new(mode, now),
+            turns_to_look: 0,
+        }
+    }
+
+    /// Takes a channel that holds at most `depth` commands.
+    pub fn add_channel(&mut self, channel: C, depth: usize) -> ChannelId {
+        self.done.reserve(depth);
+        self.channels.insert(channel)
+    }
+
+    /// Gives a channel back; nothing may be in flight on it.
+    pub fn remove_channel(&mut self, id: ChannelId) -> Option<C> {
+        self.channels.remove(id)
+    }
+
+    /// The channels, to wait on what they signal.
+    pub fn channels_mut(&mut self) -> &mut Channels<C> {
+        &mut self.channels
+    }
+
+    /// Takes a controller.
+    pub fn add_controller(&mut self, mut controller: Controller) -> ControllerSlot {
+        let index = match self.controllers.iter().position(Option::is_none) {
+            Some(index) => index,
+            None => {
+                self.controllers.push(None);
+                self.controllers.len() - 1
+            }
+        };
+        let number = u32::try_from(index).unwrap_or(u32::MAX);
+        controller.set_key(OwnerKey::controller(number));
+        self.controllers[index] = Some(controller);
+        ControllerSlot(index)
+    }
+
+    /// A controller, for its transport. The next turn looks at it.
+    pub fn controller_mut(&mut self, slot: ControllerSlot) -> Option<&mut Controller> {
+        self.turns_to_look = 0;
+        self.controllers.get_mut(slot.0)?.as_mut()
+    }
+
+    /// Gives a controller back; it must be quiet ([`Controller::is_quiet`]).
+    pub fn remove_controller(&mut self, slot: ControllerSlot) -> Option<Controller> {
+        self.controllers.get_mut(slot.0)?.take()
+    }
+
+    /// One turn at `now`. `raise` is called at most once for each completion queue that has an interrupt to raise, with
+    /// its controller and vector.
+    pub fn turn(&mut self, now: Time, mut raise: impl FnMut(ControllerSlot, u16)) -> Turn {
+        let mut turn = Turn::default();
+        if self.turns_to_look == 0 {
+            self.turns_to_look = CONTROLLER_LOOK_TURNS;
+            turn.worked |= self.look_at_controllers(now, &mut raise);
+        }
+        let cold_looks = if self.lanes.all_cold() {
+            COLD_LOOKS_IDLE
+        } else {
+            COLD_LOOKS_BUSY
+        };
+        self.lanes.look_at_cold(cold_looks);
+        let channels = &mut self.channels;
+        let mut worked = false;
+        self.lanes.each_hot(|lane| {
+            let done = lane.turn(channels);
+            turn.commands += done.fetched;
+            worked |= done.fetched > 0;
+            done.fetched > 0 || done.pending > 0
+        });
+        worked |= self.drive_channels();
+        if worked {
+            self.lanes.hot_mut(|controller, lane| {
+                if let Some(vector) = lane.take_interrupt() {
+                    raise(ControllerSlot(controller), vector);
+                }
+            });
+        }
+        turn.worked |= worked;
+        if turn.worked {
+            self.waiting.worked(now);
+        } else {
+            // an idle reactor has time to look at everything in every turn
+            self.turns_to_look = 0;
+        }
+        self.turns_to_look = self.turns_to_look.saturating_sub(1);
+        turn
+    }
+
+    fn look_at_controllers(
+        &mut self,
+        now: Time,
+        raise: &mut impl FnMut(ControllerSlot, u16),
+    ) -> bool {
+        let mut worked = false;
+        for (index, controller) in self.controllers.iter_mut().enumerate() {
+            let Some(controller) = controller else {
+                continue;
+            };
+            let mut lanes = LanesOf {
+                lanes: &mut self.lanes,
+                controller: index,
+            };
+            worked |= controller.turn(now, &mut self.channels, &mut lanes);
+            for key in controller.take_kicks() {
+                lanes.lanes.kick(key);
+            }
+            if let Some(vector) = controller.take_interrupt() {
+                raise(ControllerSlot(index), vector);
+            }
+        }
+        worked
+    }
+
+    /// Submits and reaps every channel and completes what is done.
+    #[inline]
+    fn drive_channels(&mut self) -> bool {
+        for channel in self.channels.iter_mut() {
+            if channel.in_flight() > 0 {
+                channel.submit();
+                channel.reap(&mut self.done);
+            }
+        }
+        let worked = !self.done.is_empty();
+        for Done { ticket, outcome } in self.done.drain(..) {
+            let owner = ticket.owner();
+            if owner.is_controller() {
+                let controller = self.controllers.get_mut(owner.number() as usize);
+                match controller.and_then(Option::as_mut) {
+                    Some(controller) => controller.complete(ticket, outcome),
+                    None => ticket.retire(),
+                }
+            } else {
+                match self.lanes.get_mut(owner) {
+                    Some(lane) => lane.complete(ticket, outcome),
+                    None => ticket.retire(),
+                }
+            }
+        }
+        worked
+    }
+
+    /// What to do after a turn at `now` that found nothing. `unwoken`: a doorbell page is mapped into some host.
+    #[must_use]
+    pub fn idle(&self, now: Time, unwoken: bool, other_deadline: Option<Time>) -> Idle {
+        let deadlines = self.controllers.iter().flatten();
+        let deadline = deadlines
+            .filter_map(Controller::next_deadline)
+            .chain(other_deadline)
+            .min();
+        self.waiting.idle(now, unwoken, deadline)
+    }
+
+    /// The engine's part of going to sleep; the caller has published that it sleeps. Arms every event index, then looks
+    /// again: true means that nothing came meanwhile and the caller may wait for its descriptors.
+    ///
+    /// The race: a host stores a tail, then loads the event index; we store the event index, then load the tail. With
+    /// a full fence between store and load on both sides at least one of the two sees the other's store, so either the
+    /// host rings or we do not sleep (Base 2.1, Annex B.5).
+    #[must_use]
+    pub fn arm(&mut self) -> bool {
+        for controller in self.controllers.iter_mut().flatten() {
+            controller.arm();
+        }
+        for lane in self.lanes.iter_mut() {
+            lane.arm();
+        }
+        memory::full_fence();
+        let mut found = self.lanes.second_look();
+        for controller in self.controllers.iter().flatten() {
+            found |= controller.has_work();
+        }
+        if found {
+            self.turns_to_look = 0;
+        }
+        !found
+    }
+}

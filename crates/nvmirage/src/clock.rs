@@ -1,0 +1,27 @@
+//! The one clock: monotonic nanoseconds from the time stamp counter.
+
+use controller::time::Time;
+
+/// Reads time for reactors and load generators.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    counter: quanta::Clock,
+    start: quanta::Instant,
+}
+
+impl Clock {
+    /// A clock that starts at zero now. The first one of a process calibrates the counter, which takes some
+    /// milliseconds.
+    pub(crate) fn new() -> Self {
+        let counter = quanta::Clock::new();
+        let start = counter.now();
+        Clock { counter, start }
+    }
+
+    /// Nanoseconds since the start.
+    #[inline]
+    pub(crate) fn now(&self) -> Time {
+        let since = self.counter.now().saturating_duration_since(self.start);
+        Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,89 @@
+//! The client's side of the control socket.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, anyhow, bail};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, Request, body::Bytes, header};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+
+use super::{Inventory, MAX_BODY_LEN, Refusal};
+
+/// How long a request may take: making a controller waits for its reactor.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Asks for everything that is served.
+pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
+    let body = request(socket, Method::GET, "/v1", None)?;
+    serde_json::from_slice(&body).context("the server's reply is not understood: is it of another version?")
+}
+
+/// Creates an object of a `kind`: `media`, `namespaces` or `controllers`.
+pub(crate) fn create(socket: &Path, kind: &str, object: &impl Serialize) -> anyhow::Result<()> {
+    let body = serde_json::to_vec(object)?;
+    request(socket, Method::POST, &format!("/v1/{kind}"), Some(body)).map(drop)
+}
+
+/// Deletes an object of a `kind`: `media`, `namespaces` or `controllers`.
+pub(crate) fn delete(socket: &Path, kind: &str, name: &str) -> anyhow::Result<()> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if name.is_empty() || !name.bytes().all(fits) {
+        bail!("`{name}` is no name: names have letters, digits, `.`, `_` and `-`");
+    }
+    request(socket, Method::DELETE, &format!("/v1/{kind}/{name}"), None).map(drop)
+}
+
+fn request(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> anyhow::Result<Bytes> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        tokio::time::timeout(REQUEST_TIMEOUT, exchange(socket, method, path, body))
+            .await
+            .map_err(|_| anyhow!("no reply from {} within 15 s", socket.display()))?
+    })
+}
+
+async fn exchange(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> anyhow::Result<Bytes> {
+    let shown = socket.display();
+    let stream = tokio::net::UnixStream::connect(socket)
+        .await
+        .with_context(|| {
+            format!("no server at {shown}: start `nvmirage serve`, or name its socket with --control")
+        })?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let driving = tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, "nvmirage")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body.unwrap_or_default())))?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let bytes = Limited::new(response.into_body(), MAX_BODY_LEN)
+        .collect()
+        .await
+        .map_err(|error| anyhow!("the reply from {shown} broke off: {error}"))?
+        .to_bytes();
+    driving.abort();
+    if status.is_success() {
+        return Ok(bytes);
+    }
+    match serde_json::from_slice::<Refusal>(&bytes) {
+        Ok(refusal) => bail!("{refusal}"),
+        Err(_) => bail!("the server refused with status {status}"),
+    }
+}

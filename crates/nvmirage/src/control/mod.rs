@@ -1,0 +1,127 @@
+//! The control socket: HTTP/JSON on a UNIX socket, its server and its client.
+//!
+//! Resources are `media`, `namespaces` and `controllers`, with the names and units of the configuration file. The
+//! socket has mode 0600: who can open it is who may steer. It grows with the tool; it does not carry metrics yet.
+
+pub(crate) mod client;
+pub(crate) mod server;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config;
+
+/// Largest body of a request or a reply, in bytes.
+pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
+
+/// What is served now.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Inventory {
+    /// Media, in order of creation.
+    pub(crate) media: Vec<MediumStatus>,
+    /// Namespaces, in order of creation.
+    pub(crate) namespaces: Vec<NamespaceStatus>,
+    /// Controllers, in order of creation.
+    pub(crate) controllers: Vec<ControllerStatus>,
+}
+
+/// A medium and what is known of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MediumStatus {
+    /// As configured.
+    #[serde(flatten)]
+    pub(crate) config: config::Medium,
+    /// Its true size in bytes.
+    pub(crate) bytes: u64,
+    /// How it is opened, in words.
+    pub(crate) description: String,
+}
+
+/// A namespace and what is known of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NamespaceStatus {
+    /// As configured.
+    #[serde(flatten)]
+    pub(crate) config: config::Namespace,
+    /// Its logical blocks.
+    pub(crate) blocks: u64,
+    /// The controller that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<String>,
+}
+
+/// A controller and what is known of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ControllerStatus {
+    /// As configured.
+    #[serde(flatten)]
+    pub(crate) config: config::Controller,
+    /// Whether a host is attached.
+    pub(crate) attached: bool,
+}
+
+/// Why a request was refused (RFC 9457, problem+json).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The kind of problem, in a few words.
+    pub(crate) title: String,
+    /// What is wrong and what to do about it.
+    pub(crate) detail: String,
+}
+
+impl Refusal {
+    /// A request that cannot be understood or carried out as it stands.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Refusal {
+            status: 422,
+            title: "invalid request".into(),
+            detail: detail.into(),
+        }
+    }
+
+    /// The object does not exist.
+    pub(crate) fn not_found(kind: &str, name: &str) -> Self {
+        Refusal {
+            status: 404,
+            title: "not found".into(),
+            detail: format!("there is no {kind} `{name}`; `nvmirage ls` shows what there is"),
+        }
+    }
+
+    /// The object exists, or is in use.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Refusal {
+            status: 409,
+            title: "conflict".into(),
+            detail: detail.into(),
+        }
+    }
+
+    /// Our own fault, or the system's.
+    pub(crate) fn failed(error: &anyhow::Error) -> Self {
+        Refusal {
+            status: 500,
+            title: "failed".into(),
+            detail: format!("{error:#}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+/// Where the control socket lies when nothing else is said: `$XDG_RUNTIME_DIR/nvmirage/control.sock`, or
+/// `/run/nvmirage/control.sock` where that variable is not set.
+pub(crate) fn default_socket() -> PathBuf {
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
+        .unwrap_or_else(|| "/run".into())
+        .join("nvmirage/control.sock")
+}

@@ -1,0 +1,225 @@
+//! One controller on its reactor: its listening socket, its host's session, and how one ends and the next begins.
+
+use std::{
+    io,
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use controller::{Controller, time::Time};
+use engine::ControllerSlot;
+use memory::{DmaView, DoorbellPages, LostFlag};
+use transport::vfio_user::{Listener, Session, SessionConfig};
+
+use super::{
+    handle::Answer,
+    poller::{Poller, Source},
+};
+
+/// Who is there.
+#[derive(Debug)]
+enum Host {
+    /// Nobody; the listening socket is watched.
+    None,
+    /// A host is attached.
+    Attached(Box<Session>),
+    /// The last host has gone; what it left in flight is drained before the next may come.
+    Leaving,
+}
+
+/// A controller that is served.
+#[derive(Debug)]
+pub(super) struct Hosted {
+    name: String,
+    slot: ControllerSlot,
+    listener: Listener,
+    doorbells: Arc<DoorbellPages>,
+    session_config: SessionConfig,
+    host: Host,
+    attached: Arc<AtomicBool>,
+    output_watched: bool,
+    /// Whom to tell when it is no longer served.
+    removal: Option<Answer<()>>,
+}
+
+impl Hosted {
+    pub(super) fn new(
+        name: String,
+        slot: ControllerSlot,
+        listener: Listener,
+        doorbells: Arc<DoorbellPages>,
+        session_config: SessionConfig,
+        attached: Arc<AtomicBool>,
+    ) -> Self {
+        Hosted {
+            name,
+            slot,
+            listener,
+            doorbells,
+            session_config,
+            host: Host::None,
+            attached,
+            output_watched: false,
+            removal: None,
+        }
+    }
+
+    pub(super) fn slot(&self) -> ControllerSlot {
+        self.slot
+    }
+
+    /// Starts to watch for hosts.
+    pub(super) fn watch(&self, poller: &Poller) -> io::Result<()> {
+        poller.add(self.listener.as_fd(), self.source())
+    }
+
+    fn source(&self) -> Source {
+        Source::Controller(self.slot.0)
+    }
+
+    /// Whether its host's doorbells are stored without waking anyone.
+    pub(super) fn is_unwoken(&self) -> bool {
+        matches!(&self.host, Host::Attached(session) if session.doorbells_mapped())
+    }
+
+    /// Whether it must be looked at again without being woken: replies wait for a drain, or a host is leaving.
+    pub(super) fn is_in_transition(&self) -> bool {
+        match &self.host {
+            Host::None => self.removal.is_some(),
+            Host::Attached(session) => session.has_pending(),
+            Host::Leaving => true,
+        }
+    }
+
+    /// The earliest time at which its session has something to do.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        match &self.host {
+            Host::Attached(session) => session.next_deadline(),
+            Host::None | Host::Leaving => None,
+        }
+    }
+
+    /// Raises an interrupt of its host.
+    #[inline]
+    pub(super) fn raise(&mut self, vector: u16) {
+        if let Host::Attached(session) = &mut self.host {
+            session.raise(vector);
+        }
+    }
+
+    /// Looks at its sockets; true when something was done.
+    pub(super) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
+        match &mut self.host {
+            Host::None => self.accept(controller, poller),
+            Host::Attached(session) => {
+                let polled = session.poll(controller, now);
+                if let Some(end) = polled.ended {
+                    tracing::info!(controller = self.name, "host detached: {end}");
+                    self.detach(controller, poller);
+                    return true;
+                }
+                let wants_write = session.wants_write();
+                if wants_write != self.output_watched {
+                    self.output_watched = wants_write;
+                    let source = Source::Controller(self.slot.0);
+                    if let Err(error) = poller.want_output(session.as_fd(), source, wants_write) {
+                        tracing::error!(controller = self.name, "cannot watch a session: {error}");
+                    }
+                }
+                polled.messages > 0
+            }
+            Host::Leaving => self.leave(controller, poller),
+        }
+    }
+
+    fn accept(&mut self, controller: &mut Controller, poller: &Poller) -> bool {
+        if self.removal.is_some() || !controller.is_quiet() {
+            return false;
+        }
+        let stream = match self.listener.accept() {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::error!(controller = self.name, "cannot accept a host: {error}");
+                return false;
+            }
+        };
+        let session = Session::new(stream, self.doorbells.clone(), self.session_config.clone());
+        let watched = session.and_then(|session| {
+            // one host at a time: others wait in the backlog until this one has gone
+            poller.remove(self.listener.as_fd())?;
+            poller.add(session.as_fd(), self.source())?;
+            Ok(session)
+        });
+        match watched {
+            Ok(session) => {
+                tracing::info!(controller = self.name, "host attached");
+                self.attached.store(true, Ordering::Relaxed);
+                self.output_watched = false;
+                self.host = Host::Attached(Box::new(session));
+            }
+            Err(error) => tracing::error!(controller = self.name, "cannot serve a host: {error}"),
+        }
+        true
+    }
+
+    /// Ends the session; the controller goes back to power-on.
+    fn detach(&mut self, controller: &mut Controller, poller: &Poller) {
+        if let Host::Attached(session) = std::mem::replace(&mut self.host, Host::Leaving) {
+            if let Err(error) = poller.remove(session.as_fd()) {
+                tracing::error!(controller = self.name, "cannot forget a session: {error}");
+            }
+            self.attached.store(false, Ordering::Relaxed);
+            controller.function_reset();
+        }
+    }
+
+    /// Waits until nothing of the last host is in flight; the controller bounds that.
+    fn leave(&mut self, controller: &mut Controller, poller: &Poller) -> bool {
+        if !controller.is_quiet() {
+            return false;
+        }
+        controller.set_view(DmaView::empty(), LostFlag::default());
+        self.host = Host::None;
+        if self.removal.is_none()
+            && let Err(error) = self.watch(poller)
+        {
+            tracing::error!(controller = self.name, "cannot wait for hosts: {error}");
+        }
+        true
+    }
+
+    /// Begins to end it: its host is detached, no other may come.
+    pub(super) fn remove(&mut self, controller: &mut Controller, poller: &Poller, answer: Answer<()>) {
+        self.removal = Some(answer);
+        match self.host {
+            Host::None => {
+                if let Err(error) = poller.remove(self.listener.as_fd()) {
+                    tracing::error!(controller = self.name, "cannot forget a socket: {error}");
+                }
+            }
+            Host::Attached(_) => self.detach(controller, poller),
+            Host::Leaving => {}
+        }
+    }
+
+    /// Whether it was told to end and has: it may be dropped.
+    pub(super) fn is_removed(&self) -> bool {
+        self.removal.is_some() && matches!(self.host, Host::None)
+    }
+
+    /// Tells whoever asked that it has ended. Its socket is gone by then.
+    pub(super) fn finish(self) {
+        let Hosted {
+            listener, removal, ..
+        } = self;
+        drop(listener);
+        if let Some(answer) = removal {
+            // who asked may have given up waiting
+            let _ = answer.try_send(());
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Threads that serve: each runs the lanes, controllers, channels and sockets that it owns, and shares nothing.
+//!
+//! [`handle`] is the rest of the program's side: it starts a thread and sends it messages. [`run`] is the thread
+//! itself, [`hosted`] what it keeps for each controller, [`poller`] what it waits for when it sleeps.
+
+pub(crate) mod handle;
+mod hosted;
+mod poller;
+mod run;

@@ -1,0 +1,92 @@
+//! What a reactor waits for when it sleeps, and looks at now and then while it does not.
+
+use std::{io, os::fd::AsFd, time::Duration};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
+    fs::Timespec,
+};
+
+/// Most events taken at once.
+const BATCH: usize = 64;
+
+/// What became ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The reactor's own mailbox.
+    Mailbox,
+    /// A channel's completions.
+    Channel,
+    /// A controller's listening socket or session, by its place in the reactor.
+    Controller(usize),
+}
+
+impl Source {
+    fn to_data(self) -> EventData {
+        EventData::new_u64(match self {
+            Source::Mailbox => 0,
+            Source::Channel => 1,
+            Source::Controller(index) => 2 + index as u64,
+        })
+    }
+
+    fn of(data: EventData) -> Self {
+        match data.u64() {
+            0 => Source::Mailbox,
+            1 => Source::Channel,
+            index => Source::Controller(usize::try_from(index - 2).unwrap_or(usize::MAX)),
+        }
+    }
+}
+
+/// An epoll instance and its events.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: std::os::fd::OwnedFd,
+    events: Vec<Event>,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Poller {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            events: Vec::with_capacity(BATCH),
+        })
+    }
+
+    /// Watches `fd` for input.
+    pub(crate) fn add(&self, fd: impl AsFd, source: Source) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, source.to_data(), EventFlags::IN)?)
+    }
+
+    /// Watches `fd` for output, too, or no longer.
+    pub(crate) fn want_output(&self, fd: impl AsFd, source: Source, output: bool) -> io::Result<()> {
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::OUT, output);
+        Ok(epoll::modify(&self.epoll, fd, source.to_data(), flags)?)
+    }
+
+    /// Watches `fd` no longer.
+    pub(crate) fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
+    /// Waits at most `timeout` and passes on what is ready; at most [`BATCH`] events.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<&[Event]> {
+        self.events.clear();
+        let timeout = Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(&self.events),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Where an event came from.
+pub(crate) fn source_of(event: &Event) -> Source {
+    Source::of(event.data)
+}

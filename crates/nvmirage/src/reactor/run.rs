@@ -1,0 +1,270 @@
+//! The reactor's thread: turns, sockets now and then, and sleep.
+
+use std::{io, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use controller::{Controller, counters::ReactorCounters, port::ChannelId, time::Time};
+use engine::{ControllerSlot, Engine, Idle, Mode};
+use media::Medium;
+use memory::{Bell, DoorbellPages, EventFd, mailbox::Receiver};
+use transport::vfio_user::SessionConfig;
+
+use super::{
+    handle::{Answer, Message, NewController},
+    hosted::Hosted,
+    poller::{Poller, Source, source_of},
+};
+use crate::clock::Clock;
+
+/// Nanoseconds between looks at the sockets while lanes are busy, and while the reactor spins without work.
+const SOCKET_LOOK_BUSY_NS: u64 = 20_000;
+const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
+/// Commands that a channel holds at most.
+const CHANNEL_DEPTH: usize = 4096;
+
+/// Everything one reactor owns.
+#[derive(Debug)]
+pub(super) struct Reactor {
+    engine: Engine<media::Channel>,
+    hosted: Vec<Option<Hosted>>,
+    channels: Vec<(Arc<Medium>, ChannelId)>,
+    clock: Clock,
+    poller: Poller,
+    mailbox: Receiver<Message>,
+    bell: Arc<Bell>,
+    wake: EventFd,
+    counters: Arc<ReactorCounters>,
+    ready: Vec<Source>,
+    stopped: bool,
+}
+
+impl Reactor {
+    pub(super) fn new(
+        mode: Mode,
+        clock: Clock,
+        mailbox: Receiver<Message>,
+        bell: Arc<Bell>,
+        wake: EventFd,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(&wake, Source::Mailbox)?;
+        Ok(Reactor {
+            engine: Engine::new(mode, clock.now()),
+            hosted: Vec::new(),
+            channels: Vec::new(),
+            clock,
+            poller,
+            mailbox,
+            bell,
+            wake,
+            counters: Arc::default(),
+            ready: Vec::new(),
+            stopped: false,
+        })
+    }
+
+    /// Serves until told to stop.
+    pub(super) fn run(&mut self) {
+        let mut next_look = Time(0);
+        let mut now = self.clock.now();
+        while !self.stopped {
+            let hosted = &mut self.hosted;
+            let turn = self.engine.turn(now, |slot, vector| {
+                if let Some(Some(hosted)) = hosted.get_mut(slot.0) {
+                    hosted.raise(vector);
+                }
+            });
+            let mut worked = turn.worked;
+            if now >= next_look {
+                worked |= self.look_around(Duration::ZERO);
+                next_look = Time(now.0.saturating_add(match turn.commands {
+                    0 => SOCKET_LOOK_IDLE_NS,
+                    _ => SOCKET_LOOK_BUSY_NS,
+                }));
+            }
+            if !worked && let Some(at_most) = self.may_sleep(now) {
+                self.sleep(at_most);
+                next_look = Time(0);
+            }
+            let after = self.clock.now();
+            self.counters.turns.add(1);
+            if turn.worked {
+                self.counters.turns_with_work.add(1);
+                self.counters.completions.add(turn.commands.into());
+                self.counters.busy_ns.add(after.since(now));
+            } else {
+                std::hint::spin_loop();
+            }
+            now = after;
+        }
+    }
+
+    /// How long to sleep, when there is nothing to spin for.
+    fn may_sleep(&self, now: Time) -> Option<Duration> {
+        let mut unwoken = false;
+        let mut deadline: Option<Time> = None;
+        for hosted in self.hosted.iter().flatten() {
+            if hosted.is_in_transition() {
+                return None;
+            }
+            unwoken |= hosted.is_unwoken();
+            deadline = deadline.into_iter().chain(hosted.next_deadline()).min();
+        }
+        match self.engine.idle(now, unwoken, deadline) {
+            Idle::Spin => None,
+            Idle::Sleep { at_most_ns } => Some(Duration::from_nanos(at_most_ns)),
+        }
+    }
+
+    /// Publishes that it sleeps, arms, looks again, and only then waits.
+    fn sleep(&mut self, at_most: Duration) {
+        self.bell.announce();
+        let nothing_came = self.engine.arm() && self.mailbox.is_empty();
+        let wait = if nothing_came { at_most } else { Duration::ZERO };
+        self.counters.sleeps.add(u64::from(nothing_came));
+        self.wait_for_events(wait);
+        self.bell.awake();
+        self.handle_ready();
+    }
+
+    /// One look at sockets, mailbox and channels; true when something was done.
+    fn look_around(&mut self, wait: Duration) -> bool {
+        self.wait_for_events(wait);
+        self.handle_ready()
+    }
+
+    fn wait_for_events(&mut self, wait: Duration) {
+        self.ready.clear();
+        match self.poller.wait(wait) {
+            Ok(events) => self.ready.extend(events.iter().map(source_of)),
+            Err(error) => tracing::error!("a reactor cannot wait for its sockets: {error}"),
+        }
+        if self.ready.contains(&Source::Mailbox) {
+            self.wake.drain();
+        }
+        if self.ready.contains(&Source::Channel) {
+            for channel in self.engine.channels_mut().iter_mut() {
+                channel.rearm();
+            }
+        }
+    }
+
+    fn handle_ready(&mut self) -> bool {
+        let mut worked = false;
+        let now = self.clock.now();
+        while let Some(message) = self.mailbox.try_recv() {
+            self.handle(message);
+            worked = true;
+        }
+        for index in 0..self.hosted.len() {
+            let in_transition = matches!(&self.hosted[index], Some(h) if h.is_in_transition());
+            if in_transition || self.ready.contains(&Source::Controller(index)) {
+                worked |= self.poll_hosted(index, now);
+            }
+        }
+        worked
+    }
+
+    fn poll_hosted(&mut self, index: usize, now: Time) -> bool {
+        let Some(hosted) = self.hosted.get_mut(index).and_then(Option::as_mut) else {
+            return false;
+        };
+        let slot = hosted.slot();
+        let Some(controller) = self.engine.controller_mut(slot) else {
+            return false;
+        };
+        let worked = hosted.poll(controller, now, &self.poller);
+        if hosted.is_removed() && controller.is_quiet() {
+            self.engine.remove_controller(slot);
+            if let Some(hosted) = self.hosted[index].take() {
+                hosted.finish();
+            }
+        }
+        worked
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::OpenChannel(medium, answer) => reply(&answer, self.open_channel(medium)),
+            Message::CloseChannel(medium, answer) => {
+                self.close_channel(&medium);
+                reply(&answer, ());
+            }
+            Message::AddController(new, answer) => reply(&answer, self.add_controller(*new)),
+            Message::SetNamespaces(slot, namespaces, answer) => {
+                if let Some(controller) = self.engine.controller_mut(slot) {
+                    controller.set_namespaces(namespaces);
+                }
+                reply(&answer, ());
+            }
+            Message::RemoveController(slot, answer) => self.remove_controller(slot, answer),
+            Message::Stop => self.stopped = true,
+        }
+    }
+
+    fn open_channel(&mut self, medium: Arc<Medium>) -> io::Result<ChannelId> {
+        let open = self.channels.iter().find(|(m, _)| Arc::ptr_eq(m, &medium));
+        if let Some((_, id)) = open {
+            return Ok(*id);
+        }
+        let channel = medium.channel(CHANNEL_DEPTH)?;
+        if let Some(fd) = channel.wait_fd() {
+            self.poller.add(fd, Source::Channel)?;
+        }
+        let id = self.engine.add_channel(channel, CHANNEL_DEPTH);
+        self.channels.push((medium, id));
+        Ok(id)
+    }
+
+    fn close_channel(&mut self, medium: &Arc<Medium>) {
+        let Some(at) = self.channels.iter().position(|(m, _)| Arc::ptr_eq(m, medium)) else {
+            return;
+        };
+        let (_, id) = self.channels.swap_remove(at);
+        if let Some(channel) = self.engine.remove_channel(id)
+            && let Some(fd) = channel.wait_fd()
+            && let Err(error) = self.poller.remove(fd)
+        {
+            tracing::error!("a reactor cannot forget a channel: {error}");
+        }
+    }
+
+    fn add_controller(&mut self, new: NewController) -> anyhow::Result<ControllerSlot> {
+        let NewController {
+            config,
+            listener,
+            attached,
+        } = new;
+        let doorbells = Arc::new(
+            DoorbellPages::new(config.doorbell_slots()).context("cannot make doorbell pages")?,
+        );
+        let name = config.name.clone();
+        let session_config = SessionConfig::of(&config);
+        let mut controller = Controller::new(config, doorbells.clone())?;
+        controller.set_reactor_counters(self.counters.clone());
+        let slot = self.engine.add_controller(controller);
+        let hosted = Hosted::new(name, slot, listener, doorbells, session_config, attached);
+        if let Err(error) = hosted.watch(&self.poller) {
+            self.engine.remove_controller(slot);
+            return Err(error).context("cannot wait for hosts");
+        }
+        if self.hosted.len() <= slot.0 {
+            self.hosted.resize_with(slot.0 + 1, || None);
+        }
+        self.hosted[slot.0] = Some(hosted);
+        Ok(slot)
+    }
+
+    fn remove_controller(&mut self, slot: ControllerSlot, answer: Answer<()>) {
+        let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+        match (hosted, self.engine.controller_mut(slot)) {
+            (Some(hosted), Some(controller)) => hosted.remove(controller, &self.poller, answer),
+            _ => reply(&answer, ()),
+        }
+    }
+}
+
+/// Answers; who asked may have given up waiting.
+fn reply<T>(answer: &Answer<T>, value: T) {
+    let _ = answer.try_send(value);
+}
