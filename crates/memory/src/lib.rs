@@ -14,5 +14,18 @@
 #![deny(clippy::disallowed_types, clippy::disallowed_methods, clippy::disallowed_macros)]
 
 pub mod address;
+pub mod counters;
+pub mod host;
+pub mod mailbox;
+mod map;
+pub mod sleep;
+pub mod state;
+mod sync;
+pub mod wake;
 
 pub use address::{Iova, PAGE};
+pub use counters::{Counter, Histogram};
+pub use host::{Buffer, HostCq, HostMemory, HostSq};
+pub use sleep::Bell;
+pub use state::{Area, StateError, StateFile};
+pub use wake::EventFd;
