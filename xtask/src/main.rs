@@ -1,3 +1,96 @@
-//! Set-up, tests, benchmarks and checks of nvmirage.
+//! Set-up, tests, benchmarks and checks of nvmirage: `cargo xtask`.
 
-fn main() {}
+mod counts;
+mod fuzz;
+mod process;
+mod setup;
+mod show;
+mod stages;
+mod tidy;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::process::Interrupt;
+use crate::workspace::Workspace;
+
+/// Set-up, tests, benchmarks and checks of nvmirage.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Fetch what the tests and the demo use and this machine lacks, into the user's cache folder
+    Setup,
+    /// Run all tests: every stage, in order
+    Test {
+        /// Run only these stages
+        #[arg(long, value_delimiter = ',', value_name = "STAGE")]
+        only: Vec<String>,
+        /// Name the stages and do nothing
+        #[arg(long)]
+        list: bool,
+    },
+    /// Check the rules that no compiler checks
+    Tidy,
+    /// Fuzz one target on the terminal
+    Fuzz {
+        /// The target; without a known one, the error names them
+        target: String,
+        /// For how long
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all went well.
+fn run(cli: &Cli) -> Result<bool> {
+    let workspace = Workspace::locate()?;
+    match &cli.command {
+        Task::Setup => {
+            let start = Instant::now();
+            setup::prepare(&mut |text| {
+                println!("{:>6.1} s  {text}", start.elapsed().as_secs_f64())
+            })?;
+            println!(
+                "{:>6.1} s  everything is in place",
+                start.elapsed().as_secs_f64()
+            );
+            Ok(true)
+        }
+        Task::Test { list: true, .. } => {
+            print!("{}", stages::list());
+            Ok(true)
+        }
+        Task::Test { only, .. } => stages::test(&workspace, &Interrupt::install()?, only),
+        Task::Tidy => {
+            let findings = tidy::run(&workspace.root)?;
+            findings.iter().for_each(|finding| println!("{finding}"));
+            Ok(findings.is_empty())
+        }
+        Task::Fuzz { target, seconds } => {
+            fuzz::one(&workspace, target, *seconds)?;
+            Ok(true)
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! The stages of `cargo xtask test`, cheap before dear.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::counts::{self, Counts};
+use crate::process::{Ended, Interrupt, Run, run, run_to_end};
+use crate::show::{self, Line};
+use crate::workspace::Workspace;
+use crate::{fuzz, setup, tidy};
+
+/// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
+/// how it is run.
+struct Stage {
+    name: &'static str,
+    about: &'static str,
+    minutes: u64,
+    run: fn(&mut Context<'_>) -> Result<Counts>,
+}
+
+const STAGES: &[Stage] = &[
+    Stage {
+        name: "setup",
+        about: "fetch what is missing",
+        minutes: 25,
+        run: set_up,
+    },
+    Stage {
+        name: "fmt",
+        about: "cargo fmt",
+        minutes: 1,
+        run: fmt,
+    },
+    Stage {
+        name: "clippy",
+        about: "lints, warnings are errors",
+        minutes: 8,
+        run: clippy,
+    },
+    Stage {
+        name: "tidy",
+        about: "rules that no compiler checks",
+        minutes: 1,
+        run: check_tidy,
+    },
+    Stage {
+        name: "deny",
+        about: "licences and sources of dependencies",
+        minutes: 2,
+        run: deny,
+    },
+    Stage {
+        name: "build",
+        about: "the program",
+        minutes: 8,
+        run: build,
+    },
+    Stage {
+        name: "unit",
+        about: "unit, property and documentation tests",
+        minutes: 8,
+        run: unit,
+    },
+    Stage {
+        name: "loom",
+        about: "orderings of shared memory, all interleavings",
+        minutes: 5,
+        run: loom,
+    },
+    Stage {
+        name: "protocol",
+        about: "vfio-user, message by message",
+        minutes: 5,
+        run: protocol,
+    },
+    Stage {
+        name: "fuzz",
+        about: "each target for a minute",
+        minutes: 10,
+        run: fuzz_smoke,
+    },
+    Stage {
+        name: "guests",
+        about: "real guests under QEMU",
+        minutes: 10,
+        run: guests,
+    },
+    Stage {
+        name: "demo",
+        about: "the first command of the README",
+        minutes: 4,
+        run: demo,
+    },
+];
+
+/// What a stage works with.
+pub(crate) struct Context<'a> {
+    /// The project's folders.
+    pub(crate) workspace: &'a Workspace,
+    /// Set when we are asked to stop.
+    pub(crate) interrupt: &'a Interrupt,
+    /// The stage's bound on each of its commands.
+    pub(crate) bound: Duration,
+    /// The stage's log.
+    pub(crate) log: PathBuf,
+    /// The stage's line.
+    pub(crate) line: &'a mut Line,
+}
+
+impl Context<'_> {
+    /// Runs a command of the stage, and returns its output.
+    ///
+    /// # Errors
+    /// It fails.
+    pub(crate) fn run(&mut self, command: &mut Command) -> Result<String> {
+        let live = &mut |text: &str| self.line.at(text);
+        let mut with = Run {
+            bound: self.bound,
+            log: &self.log,
+            interrupt: self.interrupt,
+            live,
+        };
+        run(command, &mut with)
+    }
+
+    /// Runs a command that tests, and reads its counts with `read`. A failure that no test has is
+    /// counted as one.
+    fn run_tests(&mut self, command: &mut Command, read: fn(&str) -> Counts) -> Result<Counts> {
+        let live = &mut |text: &str| self.line.at(text);
+        let mut with = Run {
+            bound: self.bound,
+            log: &self.log,
+            interrupt: self.interrupt,
+            live,
+        };
+        let (output, ended) = run_to_end(command, &mut with)?;
+        let mut counts = read(&output);
+        if let Ended::Badly(why) = ended {
+            self.line.note(&why);
+            counts.failed = counts.failed.max(1);
+        }
+        if counts.ignored > 0 {
+            self.line.note(&format!(
+                "{} tests are ignored: a test runs, or it goes",
+                counts.ignored
+            ));
+            counts.failed += counts.ignored;
+        }
+        Ok(counts)
+    }
+}
+
+/// The stages, one a line.
+pub(crate) fn list() -> String {
+    STAGES
+        .iter()
+        .map(|stage| format!("{:<10} {}\n", stage.name, stage.about))
+        .collect()
+}
+
+/// Runs all stages, or those that `only` names, and prints the table. Whether all of them passed.
+///
+/// # Errors
+/// `only` names a stage that does not exist, or we are asked to stop.
+pub(crate) fn test(workspace: &Workspace, interrupt: &Interrupt, only: &[String]) -> Result<bool> {
+    if let Some(unknown) = only
+        .iter()
+        .find(|name| STAGES.iter().all(|stage| stage.name != **name))
+    {
+        bail!("there is no stage {unknown}: `cargo xtask test --list` names them");
+    }
+    fs::create_dir_all(workspace.logs())?;
+    let mut rows = Vec::new();
+    for stage in STAGES
+        .iter()
+        .filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name))
+    {
+        let mut line = Line::begin(stage.name);
+        let log = workspace.logs().join(format!("{}.log", stage.name));
+        fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
+        let bound = Duration::from_secs(60 * stage.minutes);
+        let mut context = Context {
+            workspace,
+            interrupt,
+            bound,
+            log,
+            line: &mut line,
+        };
+        let result = (stage.run)(&mut context);
+        let log = context.log;
+        if interrupt.is_set() {
+            bail!("interrupted in the stage {}", stage.name);
+        }
+        let counts = result.unwrap_or_else(|error| {
+            line.note(&format!("{error:#}"));
+            Counts {
+                failed: 1,
+                ..Counts::default()
+            }
+        });
+        let time = line.end(counts);
+        if counts.failed > 0 {
+            print_tail(&log);
+        }
+        rows.push((stage.name.to_owned(), time, counts));
+    }
+    print!("{}", show::table(&rows));
+    let mut sum = Counts::default();
+    rows.iter().for_each(|(_, _, counts)| sum += *counts);
+    println!("{} passed, {} failed", sum.passed, sum.failed);
+    Ok(sum.failed == 0)
+}
+
+/// How much of a log is printed after a failure.
+const TAIL: usize = 120;
+
+fn print_tail(log: &std::path::Path) {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    if lines.is_empty() {
+        return;
+    }
+    println!("--- the last lines of {}", log.display());
+    for line in &lines[lines.len().saturating_sub(TAIL)..] {
+        println!("{line}");
+    }
+    println!("---");
+}
+
+fn set_up(context: &mut Context<'_>) -> Result<Counts> {
+    let line = &mut *context.line;
+    setup::prepare(&mut |text| line.note(text))?;
+    Ok(Counts::ONE)
+}
+
+fn fmt(context: &mut Context<'_>) -> Result<Counts> {
+    let mut command = context.workspace.cargo(&["fmt", "--all", "--check"])?;
+    context.run(&mut command)?;
+    Ok(Counts::ONE)
+}
+
+fn clippy(context: &mut Context<'_>) -> Result<Counts> {
+    let args = [
+        "clippy",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    context.run(&mut context.workspace.cargo(&args)?)?;
+    Ok(Counts::ONE)
+}
+
+fn check_tidy(context: &mut Context<'_>) -> Result<Counts> {
+    let findings = tidy::run(&context.workspace.root)?;
+    let lines: String = findings
+        .iter()
+        .map(|finding| format!("{finding}\n"))
+        .collect();
+    fs::write(&context.log, lines)?;
+    let failed = u32::try_from(findings.len())?;
+    Ok(if failed == 0 {
+        Counts::ONE
+    } else {
+        Counts {
+            failed,
+            ..Counts::default()
+        }
+    })
+}
+
+fn deny(context: &mut Context<'_>) -> Result<Counts> {
+    let args = ["deny", "--locked", "check", "bans", "licenses", "sources"];
+    context.run(&mut context.workspace.cargo(&args)?)?;
+    Ok(Counts::ONE)
+}
+
+fn build(context: &mut Context<'_>) -> Result<Counts> {
+    context.run(&mut context.workspace.cargo(&[
+        "build",
+        "--locked",
+        "--release",
+        "-p",
+        "nvmirage",
+    ])?)?;
+    ensure!(
+        context.workspace.program().is_file(),
+        "cargo built no {}",
+        context.workspace.program().display()
+    );
+    Ok(Counts::ONE)
+}
+
+fn unit(context: &mut Context<'_>) -> Result<Counts> {
+    let mut counts = nextest(context, "default")?;
+    let mut doc = context
+        .workspace
+        .cargo(&["test", "--locked", "--workspace", "--doc"])?;
+    counts += context.run_tests(&mut doc, counts::libtest)?;
+    Ok(counts)
+}
+
+/// Runs the tests that a profile of .config/nextest.toml selects. All of the workspace is named
+/// every time, so that it is built once.
+fn nextest(context: &mut Context<'_>, profile: &str) -> Result<Counts> {
+    let args = [
+        "nextest",
+        "run",
+        "--locked",
+        "--workspace",
+        "--no-fail-fast",
+        "--profile",
+        profile,
+    ];
+    context.run_tests(&mut context.workspace.cargo(&args)?, counts::nextest)
+}
+
+fn loom(context: &mut Context<'_>) -> Result<Counts> {
+    let args = [
+        "test",
+        "--locked",
+        "--release",
+        "-p",
+        "memory",
+        "--features",
+        "loom",
+        "--test",
+        "loom",
+    ];
+    let counts = context.run_tests(&mut context.workspace.cargo(&args)?, counts::libtest)?;
+    ensure!(counts != Counts::default(), "no test was run");
+    Ok(counts)
+}
+
+fn protocol(context: &mut Context<'_>) -> Result<Counts> {
+    nextest(context, "protocol")
+}
+
+fn guests(context: &mut Context<'_>) -> Result<Counts> {
+    nextest(context, "guests")
+}
+
+fn fuzz_smoke(context: &mut Context<'_>) -> Result<Counts> {
+    fuzz::smoke(context)
+}
+
+/// The README's first command, as a person types it, and its output for machines.
+fn demo(context: &mut Context<'_>) -> Result<Counts> {
+    let args = ["run", "--locked", "--release", "--", "demo"];
+    context.run(&mut context.workspace.cargo(&args)?)?;
+    // Only standard output is for machines; progress goes to the other.
+    let file = context.workspace.logs().join("demo.json");
+    let mut shell = context.workspace.command("sh".as_ref())?;
+    shell
+        .args(["-c", r#""$NVMIRAGE_BIN" demo --json >"$0""#])
+        .arg(&file);
+    context.run(&mut shell)?;
+    let text = fs::read_to_string(&file)?;
+    let value: BTreeMap<String, Value> = serde_json::from_str(&text)
+        .context("`demo --json` prints something else than a JSON object")?;
+    ensure!(!value.is_empty(), "`demo --json` prints an empty object");
+    Ok(Counts {
+        passed: 2,
+        ..Counts::default()
+    })
+}

