@@ -1,1 +1,189 @@
-//! (to come)
+//! Commands of the NVM command set: from the 64 bytes of a submission queue entry to what is asked, once.
+//!
+//! [`parse`] checks what can be checked without a namespace (opcode, how data is described, fields that ask for what is
+//! not supported) and turns 0's based values into counts. [`DeallocateRanges`] does the same for the data of Dataset
+//! Management. Namespaces, bounds and transfer sizes come after, in the lane.
+//!
+//! Fields that are ignored, and why:
+//! - CETYPE: no command extension is offered. Reserved bits, CDW2, CDW3, MPTR: reserved, or for metadata, which no namespace here has.
+//! - PRINFO (PRACT, PRCHK), ILBRT, LBAT and the like: used only where the namespace is formatted with protection
+//!   information (NVM 1.1, 3.1.2 and 5.3); none is. STC: no storage tags.
+//! - Limited Retry, Dataset Management hints of a Read or Write (CDW13), context attributes of a range: hints.
+//! - FUA of Read and Compare: every write that has completed is visible to every later command on the medium, so there
+//!   is nothing newer to fetch.
+//!
+//! It does NOT know other command sets: a namespace says which one it speaks, and today all speak NVM.
+
+use nvme_spec::command::{
+    DSM_RANGES_MAX, DsmCdw10, DsmCdw11, DsmRange, ReadWriteCdw12, WriteZeroesCdw12, slba,
+};
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::sqe::{Fuse, Psdt};
+use nvme_spec::{Sqe, Status};
+use zerocopy::IntoBytes;
+
+/// Consecutive logical blocks, as a command names them: not checked against any namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The first one.
+    pub slba: u64,
+    /// How many; 1 to 65,536 in a command, anything in a range of Dataset Management.
+    pub count: u32,
+}
+
+/// What a host asks of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Read blocks.
+    Read(Blocks),
+    /// Write blocks; with `fua` they are on non-volatile media when the command completes.
+    Write {
+        /// Where.
+        blocks: Blocks,
+        /// Force Unit Access.
+        fua: bool,
+    },
+    /// Compare blocks with the host's data.
+    Compare(Blocks),
+    /// Make blocks read as zero.
+    WriteZeroes {
+        /// Where.
+        blocks: Blocks,
+        /// The host would like them deallocated.
+        deallocate: bool,
+        /// Force Unit Access.
+        fua: bool,
+    },
+    /// Put everything that was written onto non-volatile media.
+    Flush,
+    /// Deallocate the blocks of `ranges` ranges, 1 to 256, which the data describes.
+    Deallocate {
+        /// How many ranges.
+        ranges: u16,
+    },
+    /// Dataset Management without Attribute - Deallocate: hints that nothing here uses.
+    Hint,
+}
+
+/// Parses a command of the NVM command set.
+///
+/// # Errors
+/// - Invalid Command Opcode: not one of those above.
+/// - Invalid Field in Command: fused (Base 2.1, 3.4.2: not supported), data described by SGLs (not supported, Base 2.1,
+///   4.3.2), a directive (not supported; NVM 1.1, 3.3.6), or Namespace Zeroes (not supported; to ignore it would report
+///   blocks as zeroed that are not).
+#[inline]
+pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
+    let flags = sqe.flags;
+    if flags.fuse() != Fuse::NORMAL || flags.psdt() != Psdt::PRP {
+        // An opcode that is not known is told first.
+        return Err(refusal(sqe));
+    }
+    match sqe.nvm_opcode() {
+        NvmOpcode::READ => Ok(Command::Read(blocks(sqe))),
+        NvmOpcode::WRITE => {
+            let cdw12 = ReadWriteCdw12::from(sqe.cdw12);
+            if cdw12.dtype() != 0 {
+                return Err(Status::INVALID_FIELD_IN_COMMAND);
+            }
+            Ok(Command::Write {
+                blocks: blocks(sqe),
+                fua: cdw12.fua(),
+            })
+        }
+        NvmOpcode::FLUSH => Ok(Command::Flush),
+        NvmOpcode::COMPARE => Ok(Command::Compare(blocks(sqe))),
+        NvmOpcode::WRITE_ZEROES => {
+            let cdw12 = WriteZeroesCdw12::from(sqe.cdw12);
+            if cdw12.nsz() {
+                return Err(Status::INVALID_FIELD_IN_COMMAND);
+            }
+            Ok(Command::WriteZeroes {
+                blocks: blocks(sqe),
+                deallocate: cdw12.deac(),
+                fua: cdw12.fua(),
+            })
+        }
+        NvmOpcode::DATASET_MANAGEMENT => {
+            if !DsmCdw11::from(sqe.cdw11).ad() {
+                return Ok(Command::Hint);
+            }
+            Ok(Command::Deallocate {
+                ranges: u16::from(DsmCdw10::from(sqe.cdw10).nr_z()) + 1,
+            })
+        }
+        _ => Err(Status::INVALID_COMMAND_OPCODE),
+    }
+}
+
+#[cold]
+fn refusal(sqe: &Sqe) -> Status {
+    match sqe.nvm_opcode() {
+        NvmOpcode::READ
+        | NvmOpcode::WRITE
+        | NvmOpcode::FLUSH
+        | NvmOpcode::COMPARE
+        | NvmOpcode::WRITE_ZEROES
+        | NvmOpcode::DATASET_MANAGEMENT => Status::INVALID_FIELD_IN_COMMAND,
+        _ => Status::INVALID_COMMAND_OPCODE,
+    }
+}
+
+/// SLBA and NLB, which are in the same place in every command that has them.
+#[inline]
+fn blocks(sqe: &Sqe) -> Blocks {
+    Blocks {
+        slba: slba(sqe),
+        count: u32::from(ReadWriteCdw12::from(sqe.cdw12).nlb_z()) + 1,
+    }
+}
+
+/// The first logical block of a command that has one, for the Error Information log; 0 for another.
+#[must_use]
+pub fn first_block(sqe: &Sqe) -> u64 {
+    match sqe.nvm_opcode() {
+        NvmOpcode::READ | NvmOpcode::WRITE | NvmOpcode::COMPARE | NvmOpcode::WRITE_ZEROES => {
+            slba(sqe)
+        }
+        _ => 0,
+    }
+}
+
+/// The ranges of a Dataset Management command, copied from the host.
+pub struct DeallocateRanges {
+    ranges: [DsmRange; DSM_RANGES_MAX],
+    count: usize,
+}
+
+impl DeallocateRanges {
+    /// Room for `count` ranges, at most 256, all empty.
+    #[must_use]
+    pub fn new(count: u16) -> Self {
+        DeallocateRanges {
+            ranges: [DsmRange::default(); DSM_RANGES_MAX],
+            count: usize::from(count).min(DSM_RANGES_MAX),
+        }
+    }
+
+    /// Bytes of the ranges as the host gives them.
+    #[must_use]
+    pub fn len_bytes(&self) -> u32 {
+        self.ranges[..self.count].as_bytes().len() as u32
+    }
+
+    /// The bytes, to copy into.
+    pub fn as_mut_bytes(&mut self) -> &mut [u8] {
+        self.ranges[..self.count].as_mut_bytes()
+    }
+
+    /// The ranges; the length of a range is not 0's based, and may be 0.
+    pub fn iter(&self) -> impl Iterator<Item = Blocks> {
+        self.ranges[..self.count].iter().map(|range| Blocks {
+            slba: range.slba,
+            count: range.nlb,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,49 @@
-//! (to come)
+//! Counters of the command path: one writer each, read by anyone without a lock.
+//!
+//! A lane's counters outlive the lane in the hands of its controller, which sums them up for the SMART log.
+
+use memory::Counter;
+
+/// What a lane did.
+#[derive(Debug, Default)]
+pub struct LaneCounters {
+    /// Completions posted.
+    pub completions: Counter,
+    /// Read commands that succeeded.
+    pub reads: Counter,
+    /// Bytes of those.
+    pub read_bytes: Counter,
+    /// Write commands that succeeded.
+    pub writes: Counter,
+    /// Bytes of those.
+    pub write_bytes: Counter,
+    /// Compare commands that ran, equal or not.
+    pub compares: Counter,
+    /// Bytes of those.
+    pub compare_bytes: Counter,
+    /// Flush commands that succeeded.
+    pub flushes: Counter,
+    /// Write Zeroes and Dataset Management commands that succeeded.
+    pub deallocations: Counter,
+    /// Commands that completed with an error of any kind.
+    pub errors: Counter,
+    /// Commands that a medium failed.
+    pub media_errors: Counter,
+    /// Media errors that were not logged, because the controller had not taken the earlier ones.
+    pub unlogged_errors: Counter,
+    /// Interrupts handed to the transport.
+    pub interrupts: Counter,
+}
+
+/// What a reactor did; in the vendor log page.
+#[derive(Debug, Default)]
+pub struct ReactorCounters {
+    /// Nanoseconds of turns that found work.
+    pub busy_ns: Counter,
+    /// Completions of all lanes.
+    pub completions: Counter,
+    /// Turns taken.
+    pub turns: Counter,
+    /// Turns that found work.
+    pub turns_with_work: Counter,
+}

@@ -1,1 +1,91 @@
-//! (to come)
+//! The one table from what a medium says to what the host sees.
+//!
+//! Do Not Retry is set where the same command would fail the same way again (Base 2.1, 4.2.3): the host's mistakes, a
+//! comparison that differs, what is not supported. A medium's errors may pass, so they are left to the host.
+
+use nvme_spec::Status;
+use nvme_spec::cqe::StatusField;
+
+use crate::port::Cause;
+
+/// The status for a medium's `cause`.
+#[must_use]
+pub fn of(cause: Cause) -> Status {
+    match cause {
+        Cause::None => Status::SUCCESSFUL_COMPLETION,
+        Cause::CompareMismatch => Status::COMPARE_FAILURE,
+        Cause::ReadFailed => Status::UNRECOVERED_READ_ERROR,
+        Cause::WriteFailed => Status::WRITE_FAULT,
+        Cause::NoSpace => Status::CAPACITY_EXCEEDED,
+        Cause::Aborted => Status::COMMAND_ABORT_REQUESTED,
+        Cause::Unsupported => Status::INVALID_COMMAND_OPCODE,
+    }
+}
+
+/// True for what belongs into the Error Information log: the medium failed, and not the host.
+#[must_use]
+pub fn is_media_error(status: Status) -> bool {
+    matches!(
+        status,
+        Status::UNRECOVERED_READ_ERROR | Status::WRITE_FAULT | Status::CAPACITY_EXCEEDED
+    )
+}
+
+/// The status field of a completion, without the phase.
+#[must_use]
+pub fn field(status: Status) -> StatusField {
+    StatusField::new()
+        .with_status(status)
+        .with_dnr(!may_pass(status))
+}
+
+/// Whether the same command may succeed when it is sent again, as far as this side can tell.
+fn may_pass(status: Status) -> bool {
+    matches!(
+        status,
+        Status::SUCCESSFUL_COMPLETION
+            | Status::UNRECOVERED_READ_ERROR
+            | Status::WRITE_FAULT
+            | Status::CAPACITY_EXCEEDED
+            | Status::COMMAND_ABORT_REQUESTED
+            | Status::ABORTED_SQ_DELETION
+            | Status::INTERNAL_ERROR
+            | Status::NAMESPACE_NOT_READY
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{field, is_media_error, of};
+    use crate::port::Cause;
+    use nvme_spec::Status;
+
+    #[test]
+    fn causes_have_the_status_codes_of_the_specification() {
+        let table = [
+            (Cause::None, 0x000, false),
+            (Cause::CompareMismatch, 0x285, false),
+            (Cause::ReadFailed, 0x281, true),
+            (Cause::WriteFailed, 0x280, true),
+            (Cause::NoSpace, 0x081, true),
+            (Cause::Aborted, 0x007, false),
+            (Cause::Unsupported, 0x001, false),
+        ];
+        for (cause, code, media) in table {
+            assert_eq!(of(cause).0, code, "{cause:?}");
+            assert_eq!(is_media_error(of(cause)), media, "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn do_not_retry_stands_with_the_hosts_mistakes_only() {
+        assert!(!field(Status::SUCCESSFUL_COMPLETION).dnr());
+        assert!(!field(Status::UNRECOVERED_READ_ERROR).dnr());
+        assert!(field(Status::INVALID_FIELD_IN_COMMAND).dnr());
+        assert!(field(Status::LBA_OUT_OF_RANGE).dnr());
+        assert!(field(Status::COMPARE_FAILURE).dnr());
+        let field = field(Status::LBA_OUT_OF_RANGE);
+        assert_eq!(field.status(), Status::LBA_OUT_OF_RANGE);
+        assert!(!field.p());
+    }
+}

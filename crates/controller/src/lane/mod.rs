@@ -1,1 +1,264 @@
-//! (to come)
+//! A lane: one completion queue with every submission queue that completes into it. The unit of placement.
+//!
+//! This is the command path. A turn looks at the doorbells, fetches a bounded batch, parses, checks and walks each
+//! command, and adds it to its medium's channel; completions come back through [`Lane::complete`].
+//!
+//! Invariants:
+//! - A command is fetched only when a place in the completion queue and a slot are reserved for it. A full completion
+//!   queue stalls its submission queues, and nothing is lost.
+//! - An entry is read once, into its slot. Every fetched command completes exactly once: its ticket is the duty.
+//! - A submission queue's commands are issued in order; where a channel is full, the command waits at the head of its
+//!   queue, holding no address of the host.
+//! - A command that is given up completes at once and leaves a zombie: a slot, but no place in the completion queue,
+//!   until its ticket comes back, which posts nothing.
+//! - A command identifier that is already outstanding is not looked for: it would take a table of 65,536 bits for each
+//!   queue and two touches of it per command, to tell a host of its own mistake (Base 2.1, 4.1.1). Slots and tickets do
+//!   not depend on identifiers, so such commands both complete.
+//! - Abort reaches a command that waits in the lane. One still in the host's ring is not looked for, as entries are
+//!   read once; one with a medium ends by itself. Abort is best effort (Base 2.1, 5.1.1).
+//!
+//! It does NOT submit or reap channels, signal interrupts, or know when to sleep: the engine does. It does NOT know
+//! whether doorbells are mapped: mapped or trapped, values stand in the same slots.
+
+mod complete;
+mod control;
+mod epochs;
+mod fetch;
+mod issue;
+mod message;
+mod queues;
+mod share;
+mod slots;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use memory::{Area, DmaView, DoorbellPages, Hint, Iova};
+
+use self::epochs::Epochs;
+use self::issue::Issuer;
+use self::queues::{Queues, Stop};
+use self::share::Share;
+use self::slots::Slots;
+use crate::counters::LaneCounters;
+use crate::namespace::NamespaceTable;
+use crate::port::{ByteRange, Channel, Channels, Outcome};
+use crate::prp::Segments;
+use crate::queue::{Bells, Cq, QueueError};
+use crate::state::{MAX_SQS, QueueState, SlotState};
+use crate::ticket::{OwnerKey, Ticket};
+
+pub use self::fetch::BATCH;
+pub use self::message::{
+    FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, QueueName, ShadowSpec,
+    SqSpec,
+};
+
+/// What a lane is made from.
+#[derive(Debug)]
+pub struct LaneConfig {
+    /// Identifier of the completion queue.
+    pub cqid: u16,
+    /// Its size.
+    pub entries: u32,
+    /// Address of its ring, 4 KiB aligned.
+    pub base: Iova,
+    /// Its interrupt vector, or `None` where interrupts are not enabled (IEN = 0).
+    pub vector: Option<u16>,
+    /// Where doorbells are written. The queue's slot is zero by now: whoever creates a queue clears it before the
+    /// Create command completes.
+    pub doorbells: Arc<DoorbellPages>,
+    /// The host's doorbell buffers, where it registered some.
+    pub shadow: Option<ShadowSpec>,
+    /// The host's memory.
+    pub view: Arc<DmaView>,
+    /// The attached namespaces.
+    pub namespaces: Arc<NamespaceTable>,
+    /// Zeroed, with at least [`crate::state::slots_for`] slots.
+    pub state: Area<QueueState, SlotState>,
+    /// Most bytes of one command, at most [`crate::prp::MAX_TRANSFER`].
+    pub mdts_bytes: u32,
+    /// What it counts in.
+    pub counters: Arc<LaneCounters>,
+}
+
+/// One completion queue with every submission queue that completes into it.
+#[derive(Debug)]
+pub struct Lane {
+    key: OwnerKey,
+    view: Arc<DmaView>,
+    namespaces: Arc<NamespaceTable>,
+    hint: Hint,
+    /// Ranges of the Dataset Management command being issued.
+    ranges: Vec<ByteRange>,
+    mdts_bytes: u32,
+    queues: Queues,
+}
+
+impl Lane {
+    /// A lane without submission queues.
+    ///
+    /// # Errors
+    /// The size cannot be, the ring or the doorbell buffers cannot be reached, or the state area is too small.
+    pub fn new(config: LaneConfig) -> Result<Self, QueueError> {
+        let LaneConfig {
+            cqid,
+            entries,
+            base,
+            vector,
+            doorbells,
+            shadow,
+            view,
+            namespaces,
+            state,
+            mdts_bytes,
+            counters,
+        } = config;
+        let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
+        let bells = Bells {
+            pages: &doorbells,
+            shadow: shadow.as_ref(),
+        };
+        let cq = Cq::new(&view, cqid, base, entries, bells)?;
+        let mut slots = Slots::new(state, entries)?;
+        let saved = slots.queue();
+        saved.cq_base = base.0;
+        saved.cq_entries = entries;
+        saved.cq_tail_phase = cq.tail_and_phase();
+        saved.cqid = cqid;
+        saved.vector = vector.unwrap_or(0);
+        saved.ien = u32::from(vector.is_some());
+        let queues = Queues {
+            cq,
+            sqs: (0..MAX_SQS).map(|_| None).collect(),
+            order: ArrayVec::new(),
+            first: 0,
+            slots,
+            share: Share::new(entries),
+            epochs: Epochs::new(&view),
+            doorbells,
+            shadow,
+            serving: true,
+            stop: Stop::No,
+            in_flight: 0,
+            blocked: false,
+            kicked: false,
+            posted: false,
+            vector,
+            events: VecDeque::new(),
+            unlogged_failures: 0,
+            drained_told: view.epoch(),
+            counters,
+        };
+        Ok(Lane {
+            key: OwnerKey::lane(0),
+            view,
+            namespaces,
+            hint: Hint::default(),
+            ranges: Vec::with_capacity(nvme_spec::command::DSM_RANGES_MAX),
+            mdts_bytes: mdts_bytes.min(crate::prp::MAX_TRANSFER),
+            queues,
+        })
+    }
+
+    /// Identifier of the completion queue.
+    #[must_use]
+    pub fn cqid(&self) -> u16 {
+        self.queues.cq.id()
+    }
+
+    /// Whose name its tickets carry.
+    #[must_use]
+    pub fn key(&self) -> OwnerKey {
+        self.key
+    }
+
+    /// Gives it its place in a lane table. Before its first turn.
+    pub fn set_key(&mut self, key: OwnerKey) {
+        self.key = key;
+    }
+
+    /// What it counts in.
+    #[must_use]
+    pub fn counters(&self) -> &Arc<LaneCounters> {
+        &self.queues.counters
+    }
+
+    /// Looks at the doorbells, fetches a bounded batch from each submission queue, and adds it to the media's channels.
+    /// The caller then submits and reaps the channels, and hands what they return to [`Lane::complete`].
+    pub fn turn<C: Channel>(&mut self, channels: &mut Channels<C>) -> LaneTurn {
+        let Lane {
+            key,
+            view,
+            namespaces,
+            hint,
+            ranges,
+            mdts_bytes,
+            queues,
+        } = self;
+        let mut issuer = Issuer {
+            key: *key,
+            view,
+            namespaces,
+            channels,
+            hint,
+            segments: Segments::new(),
+            ranges,
+            mdts_bytes: *mdts_bytes,
+        };
+        queues.turn(&mut issuer)
+    }
+
+    /// A medium has ended a request of this lane: completes the command.
+    pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.queues.complete(ticket, outcome);
+    }
+
+    /// The vector to raise because of what was posted since the last call; `None` where nothing was, or interrupts are
+    /// not enabled. Asked once per turn, so that a batch raises one interrupt.
+    pub fn take_interrupt(&mut self) -> Option<u16> {
+        if !std::mem::take(&mut self.queues.posted) {
+            return None;
+        }
+        let vector = self.queues.vector?;
+        self.queues.counters.interrupts.add(1);
+        Some(vector)
+    }
+
+    /// A trapped doorbell write has arrived: there is something to look at. Its value is in the doorbell's slot.
+    pub fn kick(&mut self) {
+        self.queues.kicked = true;
+    }
+
+    /// Asks the host to ring from now on, where it registered doorbell buffers: for every submission queue from its
+    /// next submission, and for the completion queue where that holds somebody up. Follow it with
+    /// `memory::full_fence()` and [`Lane::has_work`] before sleeping: a host that stored a doorbell just before it could
+    /// see this rings nobody.
+    pub fn arm(&mut self) {
+        let bells = self.queues.bells();
+        for member in self.queues.sqs.iter().flatten() {
+            member.sq.arm(bells);
+        }
+        if self.queues.blocked {
+            self.queues.cq.arm(bells);
+        }
+    }
+
+    /// True where a turn would find something to do, or there is an event to take. Commands that wait for a channel are
+    /// no work until it was reaped; commands that wait for a place in the completion queue are none until the host has
+    /// consumed some.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.queues.has_event() || self.queues.has_work()
+    }
+
+    /// Commands with a medium, without those that were given up.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.queues.in_flight
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,161 @@
-//! (to come)
+//! Submission and completion queues, the controller's side: positions, doorbells, phases.
+//!
+//! Invariants:
+//! - A doorbell value is checked before it moves anything. A value that cannot be freezes its queue, is reported once,
+//!   and is not looked at again: no loop, and no other queue is slower for it.
+//! - The head of a submission queue is what was fetched, and the tail of a completion queue what was posted.
+//!
+//! They do NOT know what a command means, who may take a place in a completion queue (`lane` shares them out), or
+//! whether the memory behind a ring may come back (a ring that is used while absent is the caller's fault to raise).
+
+mod cq;
+mod sq;
+
+pub use cq::Cq;
+pub use sq::Sq;
+
+use memory::{DoorbellPages, RingError, ShadowDoorbells};
+
+use crate::state::MAX_SQS;
+
+
+/// Largest queue: MQES is 16 bits, 0's based.
+pub const MAX_ENTRIES: u32 = 65_536;
+
+/// Why a queue cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueueError {
+    /// The identifier is 0 or above what is offered.
+    #[error("queue identifier {qid} is not in 1..={}", MAX_SQS)]
+    Identifier {
+        /// The identifier.
+        qid: u16,
+    },
+    /// Fewer than 2 or more than 65,536 entries.
+    #[error("a queue has 2 to 65536 entries, not {entries}")]
+    Size {
+        /// Entries asked for.
+        entries: u32,
+    },
+    /// The ring is not where it can be reached.
+    #[error("the ring cannot be reached: {0}")]
+    Ring(#[from] RingError),
+    /// The state area has too few slots: make it as large as `state::slots_for` says.
+    #[error("the saved state has {have} slots where {need} are needed")]
+    State {
+        /// Slots needed.
+        need: usize,
+        /// Slots there.
+        have: usize,
+    },
+}
+
+/// Checks the size of a queue (Base 2.1, 3.3.1.1: at least two entries).
+///
+/// # Errors
+/// [`QueueError::Size`].
+pub fn check_entries(entries: u32) -> Result<(), QueueError> {
+    if (2..=MAX_ENTRIES).contains(&entries) {
+        Ok(())
+    } else {
+        Err(QueueError::Size { entries })
+    }
+}
+
+/// A doorbell value that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadDoorbell {
+    /// The value found.
+    pub value: u32,
+}
+
+/// A ring was used while its page was not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingAbsent;
+
+/// Where doorbells are looked up: the register's slots, and the host's buffers if it registered some.
+#[derive(Clone, Copy)]
+pub struct Bells<'a> {
+    /// Our page: written by the host where it is mapped, by trapped writes where it is not.
+    pub pages: &'a DoorbellPages,
+    /// Doorbell Buffer Config; never for queue 0.
+    pub shadow: Option<&'a ShadowDoorbells>,
+}
+
+/// One doorbell: which of the two places holds its value.
+///
+/// Hosts differ in how they use the shadow: some ring the register too, some never write the shadow for some queues, and
+/// a trapped write can arrive long after newer values went to the shadow. So: until the shadow has moved since it was
+/// registered (or the queue was created), the register counts; once it has moved, the shadow alone does. A late trapped
+/// write then is a reason to look, and its value is never taken, as it may be older than what was seen.
+#[derive(Clone, Copy, Debug)]
+struct Doorbell {
+    slot: usize,
+    /// The shadow's value when it was registered; `None` until it could be read.
+    initial: Option<u32>,
+    moved: bool,
+}
+
+impl Doorbell {
+    fn new(slot: usize, bells: Bells<'_>) -> Self {
+        let mut bell = Doorbell {
+            slot,
+            initial: None,
+            moved: false,
+        };
+        bell.register(bells);
+        bell
+    }
+
+    /// The registration of the shadow began or ended.
+    fn register(&mut self, bells: Bells<'_>) {
+        self.moved = false;
+        self.initial = bells.shadow.and_then(|shadow| shadow.load(self.slot));
+    }
+
+    /// The doorbell's value now; `None` where nothing can be said (the shadow's page is not mapped at the moment).
+    #[inline]
+    fn look(&mut self, bells: Bells<'_>) -> Option<u32> {
+        let Some(shadow) = bells.shadow else {
+            return Some(bells.pages.load(self.slot));
+        };
+        self.look_shadow(shadow, bells.pages)
+    }
+
+    fn look_shadow(&mut self, shadow: &ShadowDoorbells, pages: &DoorbellPages) -> Option<u32> {
+        let value = shadow.load(self.slot);
+        if self.moved {
+            return value;
+        }
+        // The shadow first, then the register: a host writes them in this order, so a register value read now is not
+        // older than a shadow that has not moved.
+        match (value, self.initial) {
+            (Some(now), Some(then)) if now != then => {
+                self.moved = true;
+                Some(now)
+            }
+            (Some(now), None) => {
+                self.initial = Some(now);
+                Some(pages.load(self.slot))
+            }
+            _ => Some(pages.load(self.slot)),
+        }
+    }
+}
+
+/// Entries from `from` up to `to` in a ring of `entries`; both are below `entries`.
+#[inline]
+fn distance(from: u32, to: u32, entries: u32) -> u32 {
+    if to >= from {
+        to - from
+    } else {
+        to + entries - from
+    }
+}
+
+/// The entry after `index`.
+#[inline]
+fn next(index: u32, entries: u32) -> u32 {
+    let next = index + 1;
+    if next == entries { 0 } else { next }
+}

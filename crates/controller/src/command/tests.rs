@@ -1,0 +1,154 @@
+//! Expectations: NVM Command Set 1.1, chapter 3, and Base 2.1, 3.3.3.1.
+
+use nvme_spec::{Sqe, Status};
+
+use super::{Blocks, Command, DeallocateRanges, first_block, parse};
+
+fn sqe(opcode: u8) -> Sqe {
+    Sqe {
+        opcode,
+        nsid: 1,
+        cdw10: 0x89AB_CDEF,
+        cdw11: 0x0123_4567,
+        ..Sqe::default()
+    }
+}
+
+const BLOCKS: Blocks = Blocks {
+    slba: 0x0123_4567_89AB_CDEF,
+    count: 1,
+};
+
+#[test]
+fn numbers_of_blocks_are_zero_based() {
+    for nlb in [0, 1, 0xFFFF] {
+        let mut read = sqe(0x02);
+        read.cdw12 = nlb;
+        let Ok(Command::Read(blocks)) = parse(&read) else {
+            panic!("a read")
+        };
+        assert_eq!((blocks.slba, blocks.count), (BLOCKS.slba, nlb + 1));
+    }
+}
+
+#[test]
+fn flags_are_where_the_specification_has_them() {
+    let mut write = sqe(0x01);
+    let blocks = BLOCKS;
+    assert_eq!(parse(&write), Ok(Command::Write { blocks, fua: false }));
+    write.cdw12 = 1 << 30;
+    assert_eq!(parse(&write), Ok(Command::Write { blocks, fua: true }));
+    let mut zeroes = sqe(0x08);
+    zeroes.cdw12 = 1 << 25;
+    let expected = Command::WriteZeroes {
+        blocks,
+        deallocate: true,
+        fua: false,
+    };
+    assert_eq!(parse(&zeroes), Ok(expected));
+    zeroes.cdw12 = 1 << 30;
+    let expected = Command::WriteZeroes {
+        blocks,
+        deallocate: false,
+        fua: true,
+    };
+    assert_eq!(parse(&zeroes), Ok(expected));
+    zeroes.cdw12 = 1 << 23;
+    assert_eq!(parse(&zeroes), Err(Status::INVALID_FIELD_IN_COMMAND));
+    assert_eq!(parse(&sqe(0x05)), Ok(Command::Compare(blocks)));
+    assert_eq!(parse(&sqe(0x00)), Ok(Command::Flush));
+}
+
+#[test]
+fn dataset_management_without_deallocate_is_a_hint() {
+    let mut dsm = sqe(0x09);
+    dsm.cdw10 = 0xFF;
+    dsm.cdw11 = 0b011;
+    assert_eq!(parse(&dsm), Ok(Command::Hint));
+    dsm.cdw11 = 0b100;
+    assert_eq!(parse(&dsm), Ok(Command::Deallocate { ranges: 256 }));
+    dsm.cdw10 = 0;
+    assert_eq!(parse(&dsm), Ok(Command::Deallocate { ranges: 1 }));
+}
+
+#[test]
+fn quirk_unknown_opcode_is_invalid_opcode_never_success() {
+    let known = [0x00, 0x01, 0x02, 0x05, 0x08, 0x09];
+    for opcode in 0..=255 {
+        let result = parse(&sqe(opcode));
+        if known.contains(&opcode) {
+            assert!(result.is_ok(), "{opcode:#x}");
+        } else {
+            assert_eq!(
+                result,
+                Err(Status::INVALID_COMMAND_OPCODE),
+                "{opcode:#x}"
+            );
+        }
+    }
+}
+
+#[test]
+fn sgls_and_fused_commands_are_refused() {
+    for opcode in [0x00, 0x01, 0x02, 0x05, 0x08, 0x09] {
+        for flags in [0x01, 0x02, 0x03, 0x40, 0x80, 0xC0] {
+            let mut command = sqe(opcode);
+            command.flags = flags.into();
+            let error = Err(Status::INVALID_FIELD_IN_COMMAND);
+            assert_eq!(parse(&command), error, "{opcode:#x} {flags:#x}");
+        }
+    }
+    let mut unknown = sqe(0x7F);
+    unknown.flags = 0xFF.into();
+    assert_eq!(parse(&unknown), Err(Status::INVALID_COMMAND_OPCODE));
+}
+
+#[test]
+fn directives_are_refused_where_they_are_a_field() {
+    for dtype in 1..16 {
+        let mut write = sqe(0x01);
+        write.cdw12 = dtype << 20;
+        assert_eq!(parse(&write), Err(Status::INVALID_FIELD_IN_COMMAND));
+        // Reserved in Read.
+        let mut read = sqe(0x02);
+        read.cdw12 = dtype << 20;
+        assert_eq!(parse(&read), Ok(Command::Read(BLOCKS)));
+    }
+}
+
+#[test]
+fn quirk_reserved_and_unused_fields_are_ignored() {
+    for opcode in [0x00, 0x02, 0x05] {
+        let mut command = sqe(opcode);
+        let plain = parse(&command);
+        command.flags = 0b0011_1100.into();
+        command.cdw2 = u32::MAX;
+        command.cdw3 = u32::MAX;
+        command.mptr = u64::MAX;
+        // Protection information, storage tag check, limited retry and what is reserved; not NLB.
+        command.cdw12 = 0xBFFF_0000;
+        command.cdw13 = u32::MAX;
+        command.cdw14 = u32::MAX;
+        command.cdw15 = u32::MAX;
+        assert_eq!(parse(&command), plain, "{opcode:#x}");
+    }
+}
+
+#[test]
+fn ranges_are_sixteen_bytes_each() {
+    let mut ranges = DeallocateRanges::new(2);
+    assert_eq!(ranges.len_bytes(), 32);
+    let bytes = ranges.as_mut_bytes();
+    bytes[4..8].copy_from_slice(&7u32.to_le_bytes());
+    bytes[24..32].copy_from_slice(&u64::MAX.to_le_bytes());
+    let seen: Vec<_> = ranges.iter().map(|b| (b.slba, b.count)).collect();
+    assert_eq!(seen, [(0, 7), (u64::MAX, 0)]);
+    assert_eq!(DeallocateRanges::new(256).len_bytes(), 4096);
+}
+
+#[test]
+fn the_error_log_gets_a_block_only_where_there_is_one() {
+    assert_eq!(first_block(&sqe(0x02)), BLOCKS.slba);
+    assert_eq!(first_block(&sqe(0x09)), 0);
+    assert_eq!(first_block(&sqe(0x00)), 0);
+}

@@ -1,0 +1,190 @@
+//! Completing commands: what comes back from media, and what is given up.
+
+use nvme_spec::{Cqe, Sqe, Status};
+use nvme_spec::opcode::NvmOpcode;
+
+use super::message::{FailedCommand, LaneEvent, QueueName};
+use super::queues::{MAX_UNLOGGED_FAILURES, Queues};
+use crate::command;
+use crate::port::Outcome;
+use crate::queue::RingAbsent;
+use crate::state::{SqState, ordered, slot_state, sq_state};
+use crate::status;
+use crate::ticket::Ticket;
+
+impl Queues {
+    /// A medium has ended a request.
+    #[inline]
+    pub(super) fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        let (index, generation) = ticket.fulfil();
+        let Some(slot) = self.slots.named(index, generation) else {
+            debug_assert!(false, "a ticket came back twice");
+            return;
+        };
+        slot.outstanding -= 1;
+        slot.note(status::of(outcome.cause));
+        if slot.outstanding > 0 {
+            return;
+        }
+        let (state, status) = (slot.state, Status(slot.error));
+        match state {
+            slot_state::ZOMBIE => self.slots.put_back(index),
+            slot_state::IN_FLIGHT => {
+                self.uncount(index);
+                self.finish(index, status, slot_state::FREE);
+            }
+            // Issued in part: it waits for a channel, and holds nothing of the host meanwhile.
+            _ => self.uncount(index),
+        }
+    }
+
+    /// Completes the command in a slot with `status`, and leaves the slot `next`: free, or a zombie whose tickets are
+    /// still out. The order of the stores is that of [`crate::state`].
+    #[inline]
+    pub(super) fn finish(&mut self, index: u16, status: Status, next: u8) {
+        let tail = self.cq.tail();
+        let slot = self.slots.slot(index);
+        let (sqid, cid) = (slot.sqid, slot.cid);
+        let position = usize::from(sqid) - 1;
+        if self.serving {
+            slot.posting = tail;
+            ordered();
+            slot.state = slot_state::POSTING;
+            ordered();
+            let head = match &self.sqs[position] {
+                Some(member) => member.sq.head() as u16,
+                None => 0,
+            };
+            let posted = self.cq.post(Cqe {
+                sqhd: head,
+                sqid,
+                cid,
+                status: status::field(status),
+                ..Cqe::default()
+            });
+            ordered();
+            self.slots.queue().cq_tail_phase = self.cq.tail_and_phase();
+            ordered();
+            self.share.posted(position, tail);
+            self.posted = true;
+            self.count(index, status);
+            if posted == Err(RingAbsent) {
+                self.ring_lost(QueueName::Completion(self.cq.id()));
+            }
+        } else {
+            self.cq.release();
+            self.share.give(position);
+        }
+        if next == slot_state::FREE {
+            self.slots.put_back(index);
+        } else {
+            self.slots.slot(index).state = next;
+        }
+        if let Some(member) = self.member(position) {
+            member.outstanding -= 1;
+            if member.removing && member.outstanding == 0 {
+                self.remove(position);
+            }
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, index: u16, status: Status) {
+        let counters = &self.counters;
+        counters.completions.add(1);
+        let slot = self.slots.slot(index);
+        let bytes = u64::from(slot.bytes);
+        let opcode = NvmOpcode(slot.sqe[0] as u8);
+        match opcode {
+            NvmOpcode::READ if status.is_success() => {
+                counters.reads.add(1);
+                counters.read_bytes.add(bytes);
+            }
+            NvmOpcode::WRITE if status.is_success() => {
+                counters.writes.add(1);
+                counters.write_bytes.add(bytes);
+            }
+            _ => self.count_other(index, opcode, status),
+        }
+    }
+
+    #[cold]
+    fn count_other(&mut self, index: u16, opcode: NvmOpcode, status: Status) {
+        let counters = &self.counters;
+        let slot = self.slots.slot(index);
+        if status.is_success() {
+            match opcode {
+                NvmOpcode::COMPARE => {
+                    counters.compares.add(1);
+                    counters.compare_bytes.add(u64::from(slot.bytes));
+                }
+                NvmOpcode::FLUSH => counters.flushes.add(1),
+                _ => counters.deallocations.add(1),
+            }
+            return;
+        }
+        counters.errors.add(1);
+        if !status::is_media_error(status) {
+            return;
+        }
+        counters.media_errors.add(1);
+        if self.unlogged_failures >= MAX_UNLOGGED_FAILURES {
+            counters.unlogged_errors.add(1);
+            return;
+        }
+        let sqe = Sqe::from_words(slot.sqe);
+        self.unlogged_failures += 1;
+        self.events.push_back(LaneEvent::CommandFailed(FailedCommand {
+            sqid: slot.sqid,
+            cid: slot.cid,
+            status,
+            nsid: sqe.nsid,
+            lba: command::first_block(&sqe),
+        }));
+    }
+
+    /// Completes a command that is with a medium as aborted; its tickets, when they come, complete nothing.
+    pub(super) fn give_up(&mut self, index: u16) {
+        let sqid = self.slots.slot(index).sqid;
+        if let Some(member) = self.member(usize::from(sqid) - 1)
+            && member.waiting == Some(index)
+        {
+            member.waiting = None;
+        }
+        self.uncount(index);
+        self.finish(
+            index,
+            Status::COMMAND_ABORT_REQUESTED,
+            slot_state::ZOMBIE,
+        );
+    }
+
+    /// Completes a command that waits for its channel with `status`: now, or when the tickets that are out have come
+    /// back.
+    pub(super) fn drop_waiting(&mut self, index: u16, status: Status) {
+        let slot = self.slots.slot(index);
+        slot.note(status);
+        let status = Status(slot.error);
+        if slot.outstanding > 0 {
+            slot.state = slot_state::IN_FLIGHT;
+        } else {
+            self.finish(index, status, slot_state::FREE);
+        }
+    }
+
+    /// Takes a submission queue out that has no command outstanding.
+    #[cold]
+    pub(super) fn remove(&mut self, position: usize) {
+        let Some(member) = self.sqs[position].take() else {
+            return;
+        };
+        self.order.retain(|other| usize::from(*other) != position);
+        self.slots.queue().sqs[position] = SqState {
+            state: sq_state::NONE,
+            ..SqState::default()
+        };
+        self.recount();
+        let sqid = member.sq.id();
+        self.events.push_back(LaneEvent::QueueRemoved { sqid });
+    }
+}

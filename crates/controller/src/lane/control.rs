@@ -1,0 +1,218 @@
+//! What the controller asks of a lane, and what a lane tells it.
+
+use std::sync::Arc;
+
+use memory::{DmaView, ShadowDoorbells};
+use nvme_spec::Status;
+
+use super::message::{LaneCommand, LaneEvent, QueueName, ShadowSpec, SqSpec};
+use super::queues::{Member, Queues, Stop};
+use super::Lane;
+use crate::queue::{Bells, QueueError, Sq};
+use crate::state::{SqState, slot_state, sq_state};
+
+impl ShadowSpec {
+    /// Finds the two pages.
+    pub(super) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
+        Ok(ShadowDoorbells::new(view, self.shadow, self.event_idx)?)
+    }
+}
+
+impl Lane {
+    /// Does what the controller asks. Answers come from [`Lane::take_event`].
+    pub fn command(&mut self, command: LaneCommand) {
+        match command {
+            LaneCommand::Map(view) => {
+                self.queues.resolve(&view);
+                self.view = view;
+            }
+            LaneCommand::Namespaces(table) => self.namespaces = table,
+            LaneCommand::AddQueue(spec) => self.queues.add_queue(spec, &self.view),
+            LaneCommand::RemoveQueue { sqid } => self.queues.remove_queue(sqid),
+            LaneCommand::Abort { sqid, cid } => {
+                let aborted = self.queues.abort(sqid, cid);
+                let done = LaneEvent::AbortDone { sqid, cid, aborted };
+                self.queues.events.push_back(done);
+            }
+            LaneCommand::Shadow(None) => self.queues.register(None),
+            LaneCommand::Shadow(Some(spec)) => match spec.find(&self.view) {
+                Ok(shadow) => self.queues.register(Some(shadow)),
+                Err(_) => {
+                    let queue = QueueName::Completion(self.cqid());
+                    self.queues.ring_lost(queue);
+                }
+            },
+            LaneCommand::Stop => self.queues.stop(),
+            LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
+            LaneCommand::AbandonAll => self.queues.abandon(u64::MAX),
+        }
+    }
+
+    /// The next thing to tell the controller.
+    pub fn take_event(&mut self) -> Option<LaneEvent> {
+        self.queues.take_event()
+    }
+}
+
+impl Queues {
+    /// The position of a submission queue that is there.
+    fn position(&self, sqid: u16) -> Option<usize> {
+        let position = usize::from(sqid).checked_sub(1)?;
+        self.sqs.get(position)?.is_some().then_some(position)
+    }
+
+    fn add_queue(&mut self, spec: SqSpec, view: &Arc<DmaView>) {
+        let SqSpec {
+            sqid,
+            entries,
+            base,
+            mut ring,
+        } = spec;
+        let position = usize::from(sqid) - 1;
+        debug_assert!(self.sqs[position].is_none(), "the controller knows its queues");
+        // The map may have changed since the ring was found.
+        ring.resolve(view);
+        let sq = Sq::from_ring(sqid, ring, entries, self.bells());
+        if self.sqs[position].is_none() {
+            self.order.push(position as u8);
+        }
+        self.sqs[position] = Some(Member {
+            sq,
+            outstanding: 0,
+            waiting: None,
+            removing: false,
+        });
+        self.slots.queue().sqs[position] = SqState {
+            base: base.0,
+            entries,
+            sqid,
+            state: sq_state::LIVE,
+            ..SqState::default()
+        };
+        self.recount();
+    }
+
+    fn remove_queue(&mut self, sqid: u16) {
+        let Some(position) = self.position(sqid) else {
+            self.events.push_back(LaneEvent::QueueRemoved { sqid });
+            return;
+        };
+        self.slots.queue().sqs[position].state = sq_state::REMOVING;
+        let Some(member) = self.member(position) else {
+            return;
+        };
+        member.removing = true;
+        let waiting = member.waiting.take();
+        if member.outstanding == 0 {
+            self.remove(position);
+        } else if let Some(slot) = waiting {
+            self.drop_waiting(slot, Status::ABORTED_SQ_DELETION);
+        }
+    }
+
+    /// Aborts a command that waits for its channel. True where it was found.
+    fn abort(&mut self, sqid: u16, cid: u16) -> bool {
+        let Some(position) = self.position(sqid) else {
+            return false;
+        };
+        let Some(index) = self.member(position).and_then(|member| member.waiting) else {
+            return false;
+        };
+        if self.slots.slot(index).cid != cid {
+            return false;
+        }
+        if let Some(member) = self.member(position) {
+            member.waiting = None;
+        }
+        self.drop_waiting(index, Status::COMMAND_ABORT_REQUESTED);
+        true
+    }
+
+    fn stop(&mut self) {
+        if self.stop != Stop::No {
+            return;
+        }
+        self.stop = Stop::Asked;
+        // Nothing is posted from here on: the host may use the rings for something else.
+        self.serving = false;
+        for position in 0..self.sqs.len() {
+            let waiting = self.member(position).and_then(|m| m.waiting.take());
+            if let Some(index) = waiting {
+                self.drop_waiting(index, Status::COMMAND_ABORT_REQUESTED);
+            }
+        }
+    }
+
+    /// Gives up what was issued before `before_epoch` and has not ended.
+    fn abandon(&mut self, before_epoch: u64) {
+        let hangs = |slot: &crate::state::SlotState| {
+            matches!(slot.state, slot_state::IN_FLIGHT | slot_state::FETCHED)
+                && slot.outstanding > 0
+                && slot.epoch < before_epoch
+        };
+        let hanging: Vec<u16> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| hangs(slot))
+            .map(|(index, _)| index)
+            .collect();
+        for index in hanging {
+            self.give_up(index);
+        }
+    }
+
+    /// True where [`Queues::take_event`] has something.
+    pub(super) fn has_event(&self) -> bool {
+        !self.events.is_empty() || self.is_newly_drained() || self.is_newly_stopped()
+    }
+
+    fn is_newly_drained(&self) -> bool {
+        self.epochs.drained() > self.drained_told
+    }
+
+    fn is_newly_stopped(&self) -> bool {
+        self.stop == Stop::Asked && self.in_flight == 0
+    }
+
+    fn take_event(&mut self) -> Option<LaneEvent> {
+        if let Some(event) = self.events.pop_front() {
+            if matches!(event, LaneEvent::CommandFailed(_)) {
+                self.unlogged_failures -= 1;
+            }
+            return Some(event);
+        }
+        if self.is_newly_drained() {
+            let epoch = self.epochs.drained();
+            self.drained_told = epoch;
+            return Some(LaneEvent::Drained { epoch });
+        }
+        if self.is_newly_stopped() {
+            self.stop = Stop::Told;
+            return Some(LaneEvent::Stopped);
+        }
+        None
+    }
+
+    /// True where a turn would find something to do.
+    pub(super) fn has_work(&self) -> bool {
+        if !self.serving {
+            return false;
+        }
+        let bells = Bells {
+            pages: &self.doorbells,
+            shadow: self.shadow.as_ref(),
+        };
+        let busy = |position: &u8| {
+            let position = usize::from(*position);
+            let Some(member) = &self.sqs[position] else {
+                return false;
+            };
+            if member.removing || member.waiting.is_some() {
+                return false;
+            }
+            let known = member.sq.available() > 0 && self.room(position) > 0;
+            known || member.sq.has_news(bells)
+        };
+        self.kicked || self.order.iter().any(busy) || self.blocked && self.cq.has_news(bells)
+    }
+}

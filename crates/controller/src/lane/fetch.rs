@@ -1,0 +1,211 @@
+//! Doorbells, fetching and issuing: what a turn of a lane does.
+
+use super::LaneTurn;
+use super::issue::{Issued, Issuer};
+use super::message::QueueName;
+use super::queues::Queues;
+use crate::port::Channel;
+use crate::queue::{Bells, RingAbsent};
+use crate::state::{ordered, slot_state};
+
+/// Commands fetched from one submission queue in one turn. Large enough to share the cost of a turn, small enough that
+/// a flooded queue holds up the others for microseconds only.
+pub const BATCH: u32 = 32;
+
+/// How many entries ahead of the one being fetched are asked for from memory.
+const PREFETCH: u32 = 4;
+
+/// A slot that is not counted in [`super::epochs`].
+const NOT_COUNTED: u8 = u8::MAX;
+
+impl Queues {
+    /// One look at every queue; a bounded batch from each, beginning with another one each turn.
+    #[inline]
+    pub(super) fn turn<C: Channel>(&mut self, issuer: &mut Issuer<'_, C>) -> LaneTurn {
+        let mut turn = LaneTurn::default();
+        self.kicked = false;
+        if !self.serving {
+            return turn;
+        }
+        self.look_at_cq();
+        self.blocked = false;
+        let count = self.order.len();
+        self.first = if self.first + 1 >= count {
+            0
+        } else {
+            self.first + 1
+        };
+        for step in 0..count {
+            let at = self.first + step;
+            let at = if at >= count { at - count } else { at };
+            self.serve(usize::from(self.order[at]), issuer, &mut turn);
+        }
+        turn
+    }
+
+    /// Fetches and issues what the submission queue at `position` has, up to a batch.
+    fn serve<C: Channel>(
+        &mut self,
+        position: usize,
+        issuer: &mut Issuer<'_, C>,
+        turn: &mut LaneTurn,
+    ) {
+        let bells = Bells {
+            pages: &self.doorbells,
+            shadow: self.shadow.as_ref(),
+        };
+        let Some(member) = &mut self.sqs[position] else {
+            return;
+        };
+        if member.removing {
+            return;
+        }
+        if let Err(bad) = member.sq.look(bells) {
+            let queue = QueueName::Submission(member.sq.id());
+            return self.bad_doorbell(queue, bad);
+        }
+        let available = member.sq.available();
+        if let Some(slot) = member.waiting.take()
+            && !self.issue(slot, position, issuer)
+        {
+            turn.pending += 1 + available;
+            return;
+        }
+        if available == 0 || !self.serving {
+            return;
+        }
+        let room = self.room(position);
+        if room == 0 {
+            self.blocked = true;
+            return;
+        }
+        let fetched = self.fetch(position, room.min(available).min(BATCH), issuer);
+        turn.fetched += fetched;
+        let left = available - fetched;
+        if left > 0 {
+            // What another turn can do: as much as there is room for, and what waits for its channel.
+            let waiting = self.sqs[position]
+                .as_ref()
+                .is_some_and(|member| member.waiting.is_some());
+            turn.pending += left.min(room - fetched) + u32::from(waiting);
+            self.blocked |= left > room - fetched && !waiting;
+        } else if let Some(member) = &self.sqs[position] {
+            turn.pending += u32::from(member.waiting.is_some());
+        }
+    }
+
+    /// How many commands the submission queue at `position` may have fetched now.
+    #[inline]
+    pub(super) fn room(&self, position: usize) -> u32 {
+        if self.cq.is_frozen() {
+            return 0;
+        }
+        let places = self.share.allowance(position, self.cq.free());
+        places.min(self.slots.free())
+    }
+
+    /// Fetches `count` commands, or up to one that finds its channel full. How many.
+    fn fetch<C: Channel>(
+        &mut self,
+        position: usize,
+        count: u32,
+        issuer: &mut Issuer<'_, C>,
+    ) -> u32 {
+        if let Some(member) = &self.sqs[position] {
+            for ahead in 0..PREFETCH.min(count) {
+                member.sq.prefetch(ahead);
+            }
+        }
+        for done in 0..count {
+            let Some(slot) = self.fetch_one(position, count - done > PREFETCH) else {
+                return done;
+            };
+            if !self.issue(slot, position, issuer) {
+                return done + 1;
+            }
+        }
+        count
+    }
+
+    /// Copies the next entry into a slot. The order of the stores is that of [`crate::state`].
+    #[inline]
+    fn fetch_one(&mut self, position: usize, more: bool) -> Option<u16> {
+        let member = self.sqs[position].as_mut()?;
+        let (sqe, sq_index) = match member.sq.fetch() {
+            Ok(entry) => entry,
+            Err(RingAbsent) => {
+                let queue = QueueName::Submission(member.sq.id());
+                self.ring_lost(queue);
+                return None;
+            }
+        };
+        if more {
+            member.sq.prefetch(PREFETCH - 1);
+        }
+        member.outstanding += 1;
+        let (sqid, head) = (member.sq.id(), member.sq.head());
+        let index = self.slots.take()?;
+        let (queue, slot) = self.slots.parts(index);
+        slot.sqe = sqe;
+        slot.sq_index = sq_index;
+        slot.sqid = sqid;
+        slot.cid = (sqe[0] >> 16) as u16;
+        slot.epoch_index = NOT_COUNTED;
+        slot.outstanding = 0;
+        slot.error = 0;
+        slot.reached = 0;
+        slot.bytes = 0;
+        ordered();
+        slot.state = slot_state::FETCHED;
+        ordered();
+        queue.sqs[position].head = head;
+        self.cq.reserve();
+        self.share.take(position);
+        Some(index)
+    }
+
+    /// Issues the command in a slot, for the first time or again. False where its channel was full: it waits at the
+    /// head of its queue.
+    #[inline]
+    fn issue<C: Channel>(
+        &mut self,
+        index: u16,
+        position: usize,
+        issuer: &mut Issuer<'_, C>,
+    ) -> bool {
+        let slot = self.slots.slot(index);
+        let issued = issuer.issue(index, slot);
+        if slot.outstanding > 0 && slot.epoch_index == NOT_COUNTED {
+            slot.epoch = self.epochs.current();
+            slot.epoch_index = self.epochs.add();
+            self.in_flight += 1;
+        }
+        match issued {
+            Issued::Ended(status) => {
+                self.finish(index, status, slot_state::FREE);
+                true
+            }
+            Issued::Pending => {
+                slot.state = slot_state::IN_FLIGHT;
+                true
+            }
+            Issued::Full => {
+                if let Some(member) = self.member(position) {
+                    member.waiting = Some(index);
+                }
+                false
+            }
+        }
+    }
+
+    /// No ticket of the slot is out any more.
+    #[inline]
+    pub(super) fn uncount(&mut self, index: u16) {
+        let slot = self.slots.slot(index);
+        if slot.epoch_index != NOT_COUNTED {
+            let group = std::mem::replace(&mut slot.epoch_index, NOT_COUNTED);
+            self.epochs.remove(group);
+            self.in_flight -= 1;
+        }
+    }
+}

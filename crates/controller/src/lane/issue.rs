@@ -1,0 +1,248 @@
+//! From a fetched command to a medium: parse, namespace, bounds, walk, add.
+//!
+//! Everything is done anew where a channel was full the first time: the command comes from the slot's copy, and nothing
+//! of the host's addresses or data is kept while it waits. A waiting command so holds up no unmap.
+
+use std::sync::Arc;
+
+use memory::{DmaView, Hint, Need};
+use nvme_spec::{NSID_ALL, Sqe, Status};
+
+use crate::command::{self, Blocks, Command, DeallocateRanges};
+use crate::namespace::{Namespace, NamespaceTable};
+use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
+use crate::prp::{self, Segments};
+use crate::state::SlotState;
+use crate::status;
+use crate::ticket::{OwnerKey, Ticket};
+
+/// What became of a command.
+pub(super) enum Issued {
+    /// It is done; no ticket is out.
+    Ended(Status),
+    /// Wholly issued, and a ticket is out.
+    Pending,
+    /// A channel was full; try again after a reap. Of a command that goes to several media some tickets may be out.
+    Full,
+}
+
+/// What issuing needs besides the slot; put together once per turn.
+pub(super) struct Issuer<'t, C> {
+    pub(super) key: OwnerKey,
+    pub(super) view: &'t Arc<DmaView>,
+    pub(super) namespaces: &'t NamespaceTable,
+    pub(super) channels: &'t mut Channels<C>,
+    pub(super) hint: &'t mut Hint,
+    pub(super) segments: Segments<'t>,
+    pub(super) ranges: &'t mut Vec<ByteRange>,
+    pub(super) mdts_bytes: u32,
+}
+
+impl<C: Channel> Issuer<'_, C> {
+    /// Issues the command in `slot`, which has the number `index`.
+    #[inline]
+    pub(super) fn issue(&mut self, index: u16, slot: &mut SlotState) -> Issued {
+        let sqe = Sqe::from_words(slot.sqe);
+        match self.dispatch(index, slot, &sqe) {
+            Ok(issued) => issued,
+            Err(status) => Issued::Ended(status),
+        }
+    }
+
+    #[inline]
+    fn dispatch(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        sqe: &Sqe,
+    ) -> Result<Issued, Status> {
+        let command = command::parse(sqe)?;
+        if command == Command::Flush && sqe.nsid == NSID_ALL {
+            return Ok(self.flush_all(index, slot));
+        }
+        let namespace = self
+            .namespaces
+            .get(sqe.nsid)
+            .ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?;
+        let channel = namespace.channel;
+        match command {
+            Command::Read(blocks) => {
+                let ByteRange { offset, len } = self.transfer(namespace, blocks)?;
+                let len = len as u32;
+                slot.bytes = len;
+                self.walk(sqe, len, Need::DeviceWrites)?;
+                self.add(index, slot, channel, &Request::Read { offset, len })
+            }
+            Command::Write { blocks, fua } => {
+                let ByteRange { offset, len } = self.transfer(namespace, blocks)?;
+                let len = len as u32;
+                slot.bytes = len;
+                self.walk(sqe, len, Need::DeviceReads)?;
+                self.add(index, slot, channel, &Request::Write { offset, len, fua })
+            }
+            Command::Compare(blocks) => {
+                let ByteRange { offset, len } = self.transfer(namespace, blocks)?;
+                let len = len as u32;
+                slot.bytes = len;
+                self.walk(sqe, len, Need::DeviceReads)?;
+                self.add(index, slot, channel, &Request::Compare { offset, len })
+            }
+            Command::WriteZeroes {
+                blocks,
+                deallocate,
+                fua,
+            } => {
+                let ByteRange { offset, len } = range(namespace, blocks)?;
+                self.segments.clear();
+                let request = Request::WriteZeroes {
+                    offset,
+                    len,
+                    deallocate,
+                    fua,
+                };
+                self.add(index, slot, channel, &request)
+            }
+            Command::Flush => {
+                self.segments.clear();
+                self.add(index, slot, channel, &Request::Flush)
+            }
+            Command::Deallocate { ranges } => self.deallocate(index, slot, sqe, namespace, ranges),
+            Command::Hint => Ok(Issued::Ended(Status::SUCCESSFUL_COMPLETION)),
+        }
+    }
+
+    /// The bytes of a command that transfers them: inside the namespace, and not above MDTS.
+    #[inline]
+    fn transfer(&self, namespace: &Namespace, blocks: Blocks) -> Result<ByteRange, Status> {
+        let range = range(namespace, blocks)?;
+        if range.len > u64::from(self.mdts_bytes) {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        Ok(range)
+    }
+
+    #[inline]
+    fn walk(&mut self, sqe: &Sqe, len: u32, need: Need) -> Result<(), Status> {
+        prp::walk(
+            self.view,
+            self.hint,
+            sqe.prp1,
+            sqe.prp2,
+            len,
+            need,
+            &mut self.segments,
+        )
+    }
+
+    /// Hands one request to a channel.
+    #[inline]
+    fn add(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        channel: ChannelId,
+        request: &Request<'_>,
+    ) -> Result<Issued, Status> {
+        // A namespace whose channel is not there is being taken away.
+        let Some(channel) = self.channels.get_mut(channel) else {
+            return Err(Status::NAMESPACE_NOT_READY);
+        };
+        let ticket = Ticket::new(self.key, index, slot.generation);
+        match channel.add(ticket, request, &self.segments, self.view) {
+            Added::Done(ticket, Outcome { cause, .. }) => {
+                debug_assert_eq!(ticket.owner(), self.key);
+                let _ = ticket.fulfil();
+                Ok(Issued::Ended(status::of(cause)))
+            }
+            Added::Pending => {
+                slot.outstanding += 1;
+                Ok(Issued::Pending)
+            }
+            Added::Full(ticket) => {
+                let _ = ticket.fulfil();
+                Ok(Issued::Full)
+            }
+        }
+    }
+
+    /// Dataset Management: reads the ranges through the PRPs, once for each try, and checks every one before any is
+    /// deallocated.
+    #[inline(never)]
+    fn deallocate(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        sqe: &Sqe,
+        namespace: &Namespace,
+        count: u16,
+    ) -> Result<Issued, Status> {
+        let mut wanted = DeallocateRanges::new(count);
+        self.walk(sqe, wanted.len_bytes(), Need::DeviceReads)?;
+        let mut bytes = wanted.as_mut_bytes();
+        for segment in &self.segments {
+            let (head, tail) = bytes.split_at_mut(segment.len() as usize);
+            segment.read_into(0, head);
+            bytes = tail;
+        }
+        self.segments.clear();
+        self.ranges.clear();
+        for blocks in wanted.iter() {
+            let bytes = range(namespace, blocks)?;
+            if bytes.len > 0 {
+                self.ranges.push(bytes);
+            }
+        }
+        // It is a hint: a medium that cannot give space back has nothing to do (NVM 1.1, 3.3.3).
+        if self.ranges.is_empty() || !namespace.traits.deallocate {
+            return Ok(Issued::Ended(Status::SUCCESSFUL_COMPLETION));
+        }
+        let ranges = std::mem::take(self.ranges);
+        let request = Request::Deallocate { ranges: &ranges };
+        let issued = self.add(index, slot, namespace.channel, &request);
+        *self.ranges = ranges;
+        issued
+    }
+
+    /// Flush of all namespaces: every medium is flushed once, and the first error stands. Goes on behind the namespace
+    /// that `slot.reached` names.
+    #[inline(never)]
+    fn flush_all(&mut self, index: u16, slot: &mut SlotState) -> Issued {
+        self.segments.clear();
+        for (number, namespace) in self.namespaces.iter().enumerate() {
+            let earlier = self.namespaces.iter().take(number);
+            let flushed = |other: &Namespace| other.channel == namespace.channel;
+            if namespace.nsid <= slot.reached || earlier.into_iter().any(flushed) {
+                continue;
+            }
+            match self.add(index, slot, namespace.channel, &Request::Flush) {
+                Ok(Issued::Full) => return Issued::Full,
+                Ok(Issued::Pending) => {}
+                Ok(Issued::Ended(status)) | Err(status) => slot.note(status),
+            }
+            slot.reached = namespace.nsid;
+        }
+        if slot.outstanding > 0 {
+            Issued::Pending
+        } else {
+            Issued::Ended(Status(slot.error))
+        }
+    }
+}
+
+/// The bytes of `blocks` in the medium.
+#[inline]
+fn range(namespace: &Namespace, blocks: Blocks) -> Result<ByteRange, Status> {
+    namespace
+        .bytes(blocks.slba, u64::from(blocks.count))
+        .ok_or(Status::LBA_OUT_OF_RANGE)
+}
+
+impl SlotState {
+    /// Keeps the first error.
+    #[inline]
+    pub(super) fn note(&mut self, status: Status) {
+        if self.error == Status::SUCCESSFUL_COMPLETION.0 {
+            self.error = status.0;
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What a controller and its lanes say to each other.
+//!
+//! A lane may live on another reactor, so all of this is plain data that fits a mailbox. The admin command that caused a
+//! [`LaneCommand`] completes when the answering [`LaneEvent`] comes back.
+
+use std::sync::Arc;
+
+use memory::{DmaView, Iova, SqRing};
+use nvme_spec::Status;
+
+use super::Lane;
+use crate::namespace::NamespaceTable;
+use crate::queue::{QueueError, check_entries};
+use crate::state::MAX_SQS;
+use crate::ticket::OwnerKey;
+
+/// From the controller to a lane.
+#[derive(Debug)]
+pub enum LaneCommand {
+    /// The host's memory map changed. Answered by [`LaneEvent::Drained`] once nothing from before is in flight.
+    Map(Arc<DmaView>),
+    /// Namespaces were attached or detached.
+    Namespaces(Arc<NamespaceTable>),
+    /// A submission queue was created.
+    AddQueue(SqSpec),
+    /// Delete a submission queue. Answered by [`LaneEvent::QueueRemoved`] when its last command has completed.
+    RemoveQueue {
+        /// Which.
+        sqid: u16,
+    },
+    /// Abort a command. Answered at once by [`LaneEvent::AbortDone`].
+    Abort {
+        /// The queue the command was submitted to.
+        sqid: u16,
+        /// Its command identifier.
+        cid: u16,
+    },
+    /// Doorbell Buffer Config came, or its registration ended.
+    Shadow(Option<ShadowSpec>),
+    /// The controller is disabled: fetch nothing more, post nothing more. Answered by [`LaneEvent::Stopped`] when
+    /// nothing is in flight.
+    Stop,
+    /// Give up what was issued before the view with this epoch and still hangs.
+    Abandon {
+        /// The first epoch that may stay.
+        before_epoch: u64,
+    },
+    /// Give up everything that is in flight.
+    AbandonAll,
+}
+
+/// From a lane to its controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneEvent {
+    /// The queue is gone: its last command has completed.
+    QueueRemoved {
+        /// Which.
+        sqid: u16,
+    },
+    /// The answer to [`LaneCommand::Abort`].
+    AbortDone {
+        /// As asked.
+        sqid: u16,
+        /// As asked.
+        cid: u16,
+        /// True: it was completed with Command Abort Requested. False: it was not found waiting in the lane, and
+        /// completes (or did) by itself.
+        aborted: bool,
+    },
+    /// After [`LaneCommand::Stop`]: nothing is in flight.
+    Stopped,
+    /// Nothing issued before the view with this epoch is in flight.
+    Drained {
+        /// The epoch.
+        epoch: u64,
+    },
+    /// A medium failed a command: for the Error Information log.
+    CommandFailed(FailedCommand),
+    /// The host broke a rule, or its memory went away under a queue.
+    Fault(LaneFault),
+}
+
+/// A command that a medium failed (Base 2.1, 5.1.12.1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedCommand {
+    /// The queue it was submitted to.
+    pub sqid: u16,
+    /// Its command identifier.
+    pub cid: u16,
+    /// The status it completed with.
+    pub status: Status,
+    /// Its namespace.
+    pub nsid: u32,
+    /// Its first logical block; 0 for a command without one.
+    pub lba: u64,
+}
+
+/// Which queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueName {
+    /// A submission queue, by its identifier.
+    Submission(u16),
+    /// A completion queue, by its identifier.
+    Completion(u16),
+}
+
+/// What went wrong with a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneFault {
+    /// A doorbell value that cannot be: the queue is frozen, the others go on. Told once for each queue.
+    InvalidDoorbell {
+        /// The frozen queue.
+        queue: QueueName,
+        /// The value found.
+        value: u32,
+    },
+    /// A ring was used while its page was not mapped: the lane has stopped, and the controller cannot go on.
+    RingLost {
+        /// The ring's queue.
+        queue: QueueName,
+    },
+}
+
+/// A submission queue to add to a lane, with its ring already found in the host's memory.
+#[derive(Debug)]
+pub struct SqSpec {
+    pub(super) sqid: u16,
+    pub(super) entries: u32,
+    pub(super) base: Iova,
+    pub(super) ring: SqRing,
+}
+
+impl SqSpec {
+    /// A submission queue of `entries` entries at `base`. Its doorbell slot must be zero by now: whoever creates a
+    /// queue clears the slot before the Create command completes.
+    ///
+    /// # Errors
+    /// The identifier or size cannot be, or the ring is not in memory that can be reached.
+    pub fn new(
+        view: &Arc<DmaView>,
+        sqid: u16,
+        base: Iova,
+        entries: u32,
+    ) -> Result<SqSpec, QueueError> {
+        if !(1..=MAX_SQS).contains(&usize::from(sqid)) {
+            return Err(QueueError::Identifier { qid: sqid });
+        }
+        check_entries(entries)?;
+        Ok(SqSpec {
+            sqid,
+            entries,
+            base,
+            ring: SqRing::new(view, base, entries)?,
+        })
+    }
+
+    /// The queue's identifier.
+    #[must_use]
+    pub fn sqid(&self) -> u16 {
+        self.sqid
+    }
+}
+
+/// Where the host's two doorbell buffers are (Base 2.1, 5.2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShadowSpec {
+    /// The page the host writes its doorbells to.
+    pub shadow: Iova,
+    /// The page we write to say from which value on a doorbell must be rung.
+    pub event_idx: Iova,
+}
+
+/// What a turn of a lane came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneTurn {
+    /// Commands fetched.
+    pub fetched: u32,
+    /// Commands that are known and not yet issued, and that another turn may issue: those the batch had no room for,
+    /// and those whose channel was full (these need a reap first). Commands stalled by a full completion queue are not
+    /// counted: they wait for the host.
+    pub pending: u32,
+}
+
+/// The lanes that a controller's commands can reach on its own reactor.
+pub trait LaneTable {
+    /// Adds a lane and tells it its key. A key is not given again while tickets of its earlier owner may be out: their
+    /// late completions must find nobody, or the lane they belong to.
+    fn insert(&mut self, lane: Lane) -> OwnerKey;
+    /// The lane with this key.
+    fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane>;
+    /// Takes a lane out. Completions that still come for it are dropped ([`crate::ticket::Ticket::retire`]).
+    fn remove(&mut self, key: OwnerKey) -> Option<Lane>;
+}

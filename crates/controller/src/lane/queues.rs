@@ -1,0 +1,156 @@
+//! A lane's queues and the commands it holds; everything of a lane but what issuing reads.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use memory::{DmaView, DoorbellPages, ShadowDoorbells};
+
+use super::epochs::Epochs;
+use super::message::{LaneEvent, LaneFault, QueueName};
+use super::share::Share;
+use super::slots::Slots;
+use crate::counters::LaneCounters;
+use crate::queue::{BadDoorbell, Bells, Cq, Sq};
+use crate::state::MAX_SQS;
+
+/// Media errors that wait to be logged. The controller takes events every turn; a medium that fails everything must
+/// not fill memory in between.
+pub(super) const MAX_UNLOGGED_FAILURES: u32 = 16;
+
+/// A submission queue of the lane.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) sq: Sq,
+    /// Commands fetched and not completed.
+    pub(super) outstanding: u32,
+    /// The slot of the command that found its channel full. Nothing behind it is fetched.
+    pub(super) waiting: Option<u16>,
+    /// Being deleted.
+    pub(super) removing: bool,
+}
+
+/// How far a [`super::LaneCommand::Stop`] has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    No,
+    Asked,
+    Told,
+}
+
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) cq: Cq,
+    /// Submission queue `n + 1` at `n`.
+    pub(super) sqs: Box<[Option<Member>]>,
+    /// Positions in `sqs` that are taken, in the order they came.
+    pub(super) order: ArrayVec<u8, MAX_SQS>,
+    /// Where in `order` the next turn begins.
+    pub(super) first: usize,
+    pub(super) slots: Slots,
+    pub(super) share: Share,
+    pub(super) epochs: Epochs,
+    pub(super) doorbells: Arc<DoorbellPages>,
+    pub(super) shadow: Option<ShadowDoorbells>,
+    /// False once a ring was lost or a stop was asked for.
+    pub(super) serving: bool,
+    pub(super) stop: Stop,
+    /// Commands with a medium; without those given up.
+    pub(super) in_flight: u32,
+    /// An entry could not be fetched for want of a place in the completion queue, or of a slot.
+    pub(super) blocked: bool,
+    pub(super) kicked: bool,
+    /// Posted since the last interrupt.
+    pub(super) posted: bool,
+    pub(super) vector: Option<u16>,
+    pub(super) events: VecDeque<LaneEvent>,
+    pub(super) unlogged_failures: u32,
+    /// The last epoch told to be drained.
+    pub(super) drained_told: u64,
+    pub(super) counters: Arc<LaneCounters>,
+}
+
+impl Queues {
+    pub(super) fn bells(&self) -> Bells<'_> {
+        Bells {
+            pages: &self.doorbells,
+            shadow: self.shadow.as_ref(),
+        }
+    }
+
+    /// The submission queue at a position. A slot that holds a command keeps its queue there.
+    #[inline]
+    pub(super) fn member(&mut self, position: usize) -> Option<&mut Member> {
+        self.sqs.get_mut(position)?.as_mut()
+    }
+
+    /// Takes the completion queue's new head.
+    #[inline]
+    pub(super) fn look_at_cq(&mut self) {
+        let bells = Bells {
+            pages: &self.doorbells,
+            shadow: self.shadow.as_ref(),
+        };
+        let head = self.cq.head();
+        match self.cq.look(bells) {
+            Ok(0) => {}
+            Ok(consumed) => {
+                self.share.consumed(head, consumed);
+                self.slots.queue().cq_head = self.cq.head();
+            }
+            Err(bad) => self.bad_doorbell(QueueName::Completion(self.cq.id()), bad),
+        }
+    }
+
+    #[cold]
+    pub(super) fn bad_doorbell(&mut self, queue: QueueName, bad: BadDoorbell) {
+        let value = bad.value;
+        tracing::debug!(?queue, value, "a doorbell value that cannot be: queue frozen");
+        let fault = LaneFault::InvalidDoorbell { queue, value };
+        self.events.push_back(LaneEvent::Fault(fault));
+    }
+
+    /// A ring was used while its page was not mapped: nothing more is fetched or posted. Told once.
+    #[cold]
+    pub(super) fn ring_lost(&mut self, queue: QueueName) {
+        if self.serving {
+            tracing::debug!(?queue, "a ring was used while its page was not mapped");
+            self.serving = false;
+            let fault = LaneFault::RingLost { queue };
+            self.events.push_back(LaneEvent::Fault(fault));
+        }
+    }
+
+    /// A queue came or went.
+    pub(super) fn recount(&mut self) {
+        let posted = self.cq.posted();
+        let fetched = self.slots.placed().map(|sqid| usize::from(sqid) - 1);
+        self.share
+            .recount(&self.order, fetched, self.cq.head(), posted);
+    }
+
+    /// The host's memory map changed.
+    pub(super) fn resolve(&mut self, view: &Arc<DmaView>) {
+        self.cq.resolve(view);
+        for member in self.sqs.iter_mut().flatten() {
+            member.sq.resolve(view);
+        }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.resolve(view);
+        }
+        self.epochs.advance(view.epoch());
+    }
+
+    /// Tells every queue that the registration of the shadow began or ended.
+    pub(super) fn register(&mut self, shadow: Option<ShadowDoorbells>) {
+        self.shadow = shadow;
+        let bells = Bells {
+            pages: &self.doorbells,
+            shadow: self.shadow.as_ref(),
+        };
+        self.cq.register(bells);
+        for member in self.sqs.iter_mut().flatten() {
+            member.sq.register(bells);
+        }
+    }
+}

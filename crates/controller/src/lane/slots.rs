@@ -1,0 +1,90 @@
+//! The commands that a lane holds: one slot each, in memory that outlives the process (see [`crate::state`]).
+
+use memory::Area;
+
+use crate::queue::QueueError;
+use crate::state::{QueueState, SlotState, slot_state, slots_for};
+
+#[derive(Debug)]
+pub(super) struct Slots {
+    area: Area<QueueState, SlotState>,
+    /// Free slots; the one that was used last is used next, as it is still in the cache.
+    free: Vec<u16>,
+}
+
+impl Slots {
+    /// Takes a zeroed area.
+    pub(super) fn new(
+        area: Area<QueueState, SlotState>,
+        entries: u32,
+    ) -> Result<Self, QueueError> {
+        let need = slots_for(entries);
+        let have = area.slots().len();
+        if have < need {
+            return Err(QueueError::State { need, have });
+        }
+        Ok(Slots {
+            area,
+            free: (0..need as u16).rev().collect(),
+        })
+    }
+
+    #[inline]
+    pub(super) fn free(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Takes a free slot.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<u16> {
+        self.free.pop()
+    }
+
+    /// Gives a slot back for another command; tickets of this one are recognised as late from now on.
+    #[inline]
+    pub(super) fn put_back(&mut self, index: u16) {
+        let slot = &mut self.area.parts().1[usize::from(index)];
+        slot.state = slot_state::FREE;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
+    }
+
+    /// The queues' saved positions, and the slot.
+    #[inline]
+    pub(super) fn parts(&mut self, index: u16) -> (&mut QueueState, &mut SlotState) {
+        let (queue, slots) = self.area.parts();
+        (queue, &mut slots[usize::from(index)])
+    }
+
+    /// The slot.
+    #[inline]
+    pub(super) fn slot(&mut self, index: u16) -> &mut SlotState {
+        &mut self.area.parts().1[usize::from(index)]
+    }
+
+    /// The slot that a ticket names, if it still holds the ticket's command.
+    #[inline]
+    pub(super) fn named(&mut self, index: u16, generation: u16) -> Option<&mut SlotState> {
+        let slot = self.area.parts().1.get_mut(usize::from(index))?;
+        (slot.generation == generation && slot.outstanding > 0).then_some(slot)
+    }
+
+    /// The queues' saved positions.
+    #[inline]
+    pub(super) fn queue(&mut self) -> &mut QueueState {
+        self.area.parts().0
+    }
+
+    /// Every slot with its index.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &SlotState)> {
+        (0..=u16::MAX).zip(self.area.slots())
+    }
+
+    /// The submission queue of every command that has a place in the completion queue and no entry there yet.
+    pub(super) fn placed(&self) -> impl Iterator<Item = u16> {
+        let has_place = |slot: &&SlotState| {
+            matches!(slot.state, slot_state::FETCHED | slot_state::IN_FLIGHT)
+        };
+        self.area.slots().iter().filter(has_place).map(|slot| slot.sqid)
+    }
+}

@@ -1,0 +1,187 @@
+//! A completion queue.
+
+use std::sync::Arc;
+
+use memory::{CqRing, DmaView, Iova};
+use nvme_spec::Cqe;
+use nvme_spec::registers::cq_head_slot;
+
+use super::{BadDoorbell, Bells, Doorbell, QueueError, RingAbsent, distance, next};
+
+/// A completion queue: every place is reserved before it is used, so that what was fetched can always be completed.
+#[derive(Debug)]
+pub struct Cq {
+    id: u16,
+    ring: CqRing,
+    entries: u32,
+    head: u32,
+    tail: u32,
+    phase: bool,
+    /// Places neither posted to nor reserved.
+    free: u32,
+    frozen: bool,
+    doorbell: Doorbell,
+}
+
+impl Cq {
+    /// The queue `id` of `entries` entries at `base`. Its doorbell slot must be zero. The host has cleared the ring
+    /// (Base 2.1, 3.3.1.2.2), so the first phase is 1.
+    ///
+    /// # Errors
+    /// The size cannot be, or the ring cannot be reached.
+    pub fn new(
+        view: &Arc<DmaView>,
+        id: u16,
+        base: Iova,
+        entries: u32,
+        bells: Bells<'_>,
+    ) -> Result<Self, QueueError> {
+        super::check_entries(entries)?;
+        Ok(Cq {
+            id,
+            ring: CqRing::new(view, base, entries)?,
+            entries,
+            head: 0,
+            tail: 0,
+            phase: true,
+            free: entries - 1,
+            frozen: false,
+            doorbell: Doorbell::new(cq_head_slot(id), bells),
+        })
+    }
+
+    /// Its identifier.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// The last head that was accepted.
+    #[inline]
+    #[must_use]
+    pub fn head(&self) -> u32 {
+        self.head
+    }
+
+    /// The next entry to post to.
+    #[inline]
+    #[must_use]
+    pub fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    /// The tail times two, plus the phase that the next entry gets.
+    #[inline]
+    #[must_use]
+    pub fn tail_and_phase(&self) -> u32 {
+        self.tail << 1 | u32::from(self.phase)
+    }
+
+    /// Entries posted and not consumed, as far as the doorbell was looked at.
+    #[must_use]
+    pub fn posted(&self) -> u32 {
+        distance(self.head, self.tail, self.entries)
+    }
+
+    /// Places that may be reserved.
+    #[inline]
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Takes a place. The caller knows that one is [`Cq::free`].
+    #[inline]
+    pub fn reserve(&mut self) {
+        debug_assert!(self.free > 0);
+        self.free -= 1;
+    }
+
+    /// Gives a reserved place back: its command completes without an entry.
+    #[inline]
+    pub fn release(&mut self) {
+        debug_assert!(self.free < self.entries - 1);
+        self.free += 1;
+    }
+
+    /// Posts into a reserved place, with the phase it must have.
+    ///
+    /// # Errors
+    /// The entry's page is not mapped: the completion is lost, and the place remains taken.
+    #[inline]
+    pub fn post(&mut self, mut cqe: Cqe) -> Result<(), RingAbsent> {
+        cqe.status.set_p(self.phase);
+        let there = self.ring.store(self.tail, cqe.to_words());
+        self.tail = next(self.tail, self.entries);
+        self.phase ^= self.tail == 0;
+        if there { Ok(()) } else { Err(RingAbsent) }
+    }
+
+    /// Looks at the doorbell and takes the new head. How many entries the host has consumed since the last look. A
+    /// frozen queue is not looked at.
+    ///
+    /// # Errors
+    /// The value cannot be: it is outside the ring, or passes what was posted. The queue is frozen now. Told once.
+    #[inline]
+    pub fn look(&mut self, bells: Bells<'_>) -> Result<u32, BadDoorbell> {
+        if self.frozen {
+            return Ok(0);
+        }
+        match self.doorbell.look(bells) {
+            Some(value) if value != self.head => self.advance(value),
+            _ => Ok(0),
+        }
+    }
+
+    fn advance(&mut self, value: u32) -> Result<u32, BadDoorbell> {
+        let posted = distance(self.head, self.tail, self.entries);
+        if value >= self.entries || distance(self.head, value, self.entries) > posted {
+            self.frozen = true;
+            return Err(BadDoorbell { value });
+        }
+        let consumed = distance(self.head, value, self.entries);
+        self.head = value;
+        self.free += consumed;
+        Ok(consumed)
+    }
+
+    /// True where the doorbell says something new. Changes nothing.
+    #[must_use]
+    pub fn has_news(&self, bells: Bells<'_>) -> bool {
+        let mut doorbell = self.doorbell;
+        !self.frozen && doorbell.look(bells).is_some_and(|value| value != self.head)
+    }
+
+    /// A bad doorbell value was found.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// The host's memory map changed.
+    pub fn resolve(&mut self, view: &Arc<DmaView>) {
+        self.ring.resolve(view);
+    }
+
+    /// Doorbell Buffer Config came or ended.
+    pub fn register(&mut self, bells: Bells<'_>) {
+        self.doorbell.register(bells);
+    }
+
+    /// Asks the host to ring the doorbell when it consumes the next entry, where it registered buffers. Only for a
+    /// queue that holds somebody up: the value is the head we know, so it lags the tail, as a host that rings only past
+    /// EventIdx needs it to.
+    pub fn arm(&self, bells: Bells<'_>) {
+        if let Some(shadow) = bells.shadow
+            && !self.frozen
+        {
+            shadow.store_event_idx(self.doorbell.slot, self.head);
+        }
+    }
+}

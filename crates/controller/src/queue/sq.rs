@@ -1,0 +1,169 @@
+//! A submission queue.
+
+use std::sync::Arc;
+
+use memory::{DmaView, Iova, SqRing};
+use nvme_spec::registers::sq_tail_slot;
+
+use super::{BadDoorbell, Bells, Doorbell, QueueError, RingAbsent, distance, next};
+
+/// A submission queue: fetches what the host submitted, in order, each entry once.
+#[derive(Debug)]
+pub struct Sq {
+    id: u16,
+    ring: SqRing,
+    entries: u32,
+    head: u32,
+    tail: u32,
+    frozen: bool,
+    doorbell: Doorbell,
+}
+
+impl Sq {
+    /// The queue `id` of `entries` entries at `base`. Its doorbell slot must be zero.
+    ///
+    /// # Errors
+    /// The size cannot be, or the ring cannot be reached.
+    pub fn new(
+        view: &Arc<DmaView>,
+        id: u16,
+        base: Iova,
+        entries: u32,
+        bells: Bells<'_>,
+    ) -> Result<Self, QueueError> {
+        super::check_entries(entries)?;
+        let ring = SqRing::new(view, base, entries)?;
+        Ok(Self::from_ring(id, ring, entries, bells))
+    }
+
+    /// The queue `id` on a ring of `entries` entries that was found before.
+    pub(crate) fn from_ring(id: u16, ring: SqRing, entries: u32, bells: Bells<'_>) -> Self {
+        Sq {
+            id,
+            ring,
+            entries,
+            head: 0,
+            tail: 0,
+            frozen: false,
+            doorbell: Doorbell::new(sq_tail_slot(id), bells),
+        }
+    }
+
+    /// Its identifier.
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// The next entry to fetch: the SQ head pointer of completions.
+    #[inline]
+    #[must_use]
+    pub fn head(&self) -> u32 {
+        self.head
+    }
+
+    /// The last tail that was accepted.
+    #[inline]
+    #[must_use]
+    pub fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    /// Entries submitted and not fetched, as far as the doorbell was looked at.
+    #[inline]
+    #[must_use]
+    pub fn available(&self) -> u32 {
+        distance(self.head, self.tail, self.entries)
+    }
+
+    /// Looks at the doorbell and takes the new tail. A frozen queue is not looked at.
+    ///
+    /// # Errors
+    /// The value cannot be: it is outside the ring, or passes the free entries. The queue is frozen now, what was
+    /// submitted before included. Told once.
+    #[inline]
+    pub fn look(&mut self, bells: Bells<'_>) -> Result<(), BadDoorbell> {
+        if self.frozen {
+            return Ok(());
+        }
+        match self.doorbell.look(bells) {
+            Some(value) if value != self.tail => self.advance(value),
+            _ => Ok(()),
+        }
+    }
+
+    fn advance(&mut self, value: u32) -> Result<(), BadDoorbell> {
+        // One entry stays empty, so that a full queue is not an empty one (Base 2.1, 3.3.1.3).
+        let free = self.entries - 1 - self.available();
+        if value >= self.entries || distance(self.tail, value, self.entries) > free {
+            self.frozen = true;
+            self.tail = self.head;
+            return Err(BadDoorbell { value });
+        }
+        self.tail = value;
+        Ok(())
+    }
+
+    /// True where the doorbell says something new. Changes nothing.
+    #[must_use]
+    pub fn has_news(&self, bells: Bells<'_>) -> bool {
+        let mut doorbell = self.doorbell;
+        !self.frozen && doorbell.look(bells).is_some_and(|value| value != self.tail)
+    }
+
+    /// Tells the processor to bring the entry `ahead` of the head.
+    #[inline]
+    pub fn prefetch(&self, ahead: u32) {
+        let index = self.head + ahead;
+        let index = if index >= self.entries {
+            index - self.entries
+        } else {
+            index
+        };
+        self.ring.prefetch(index);
+    }
+
+    /// Fetches the next entry: its words and its index. The caller knows that one is [`Sq::available`].
+    ///
+    /// # Errors
+    /// The entry's page is not mapped; nothing was fetched.
+    #[inline]
+    pub fn fetch(&mut self) -> Result<([u64; 8], u32), RingAbsent> {
+        debug_assert!(self.available() > 0);
+        let index = self.head;
+        let words = self.ring.load(index).ok_or(RingAbsent)?;
+        self.head = next(index, self.entries);
+        Ok((words, index))
+    }
+
+    /// A bad doorbell value was found, and nothing more is fetched.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// The host's memory map changed.
+    pub fn resolve(&mut self, view: &Arc<DmaView>) {
+        self.ring.resolve(view);
+    }
+
+    /// Doorbell Buffer Config came or ended.
+    pub fn register(&mut self, bells: Bells<'_>) {
+        self.doorbell.register(bells);
+    }
+
+    /// Asks the host to ring the doorbell from the next submission on, where it registered buffers.
+    pub fn arm(&self, bells: Bells<'_>) {
+        if let Some(shadow) = bells.shadow
+            && !self.frozen
+        {
+            shadow.store_event_idx(self.doorbell.slot, self.tail);
+        }
+    }
+}
