@@ -1,0 +1,139 @@
+//! What lies between the driver and a drive.
+//!
+//! A bus reads and writes the controller's properties, shares memory with it,
+//! and carries its interrupts. It knows nothing of queues or commands. Methods
+//! take `&self` because a device and its queue pairs use one bus; what must
+//! exclude another is the bus's own affair.
+
+pub mod in_process;
+pub mod vfio_user;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory::{DoorbellPages, EventFd, HostMemory, Iova};
+
+use crate::DriverError;
+
+/// Doorbells that are rung by a store.
+#[derive(Clone)]
+pub struct MappedDoorbells {
+    /// The pages.
+    pub pages: Arc<DoorbellPages>,
+    /// Where in BAR0 the first slot lies, in bytes.
+    pub start: u64,
+}
+
+impl MappedDoorbells {
+    /// The slot of the doorbell at `offset` in BAR0; `None` where the pages do
+    /// not reach.
+    #[must_use]
+    pub fn slot(&self, offset: u64) -> Option<usize> {
+        let at = offset.checked_sub(self.start)?;
+        let at = usize::try_from(at).ok()?;
+        (at.is_multiple_of(4) && at + 4 <= self.pages.len()).then_some(at / 4)
+    }
+}
+
+/// The way to one controller.
+///
+/// Offsets are bytes in BAR0 unless they say otherwise.
+pub trait Bus {
+    /// Reads a property of four bytes.
+    ///
+    /// # Errors
+    /// [`DriverError::Gone`], [`DriverError::Timeout`], [`DriverError::Refused`].
+    fn read32(&self, offset: u64) -> Result<u32, DriverError>;
+
+    /// Reads a property of eight bytes.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn read64(&self, offset: u64) -> Result<u64, DriverError>;
+
+    /// Writes a property of four bytes and waits until that is done.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn write32(&self, offset: u64, value: u32) -> Result<(), DriverError>;
+
+    /// Writes a property of eight bytes and waits until that is done.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn write64(&self, offset: u64, value: u64) -> Result<(), DriverError>;
+
+    /// Rings a doorbell by a register write, which need not be done on return.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError>;
+
+    /// Reads the PCI configuration space.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn config_read(&self, offset: u64, out: &mut [u8]) -> Result<(), DriverError>;
+
+    /// Writes the PCI configuration space.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn config_write(&self, offset: u64, data: &[u8]) -> Result<(), DriverError>;
+
+    /// Resets the PCI function.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn reset_function(&self) -> Result<(), DriverError>;
+
+    /// Doorbells that need no register write, where the drive offers them.
+    fn doorbells(&self) -> Option<MappedDoorbells>;
+
+    /// Lets the drive read and write all of `memory`, at `base`.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError>;
+
+    /// Takes memory back; on return the drive uses it no more.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError>;
+
+    /// Interrupt vectors of the drive.
+    fn vectors(&self) -> u16;
+
+    /// Has `vector` signal `eventfd`.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError>;
+
+    /// Gives the drive a turn, where it runs on this thread.
+    fn turn(&self) {}
+
+    /// Called between empty looks at a queue, the `empty`th in a row: spins,
+    /// yields or sleeps as the bus sees fit.
+    fn relax(&self, _empty: u32) {}
+
+    /// Called between two looks at a register that has not changed yet.
+    fn pause(&self) {}
+
+    /// Waits until `eventfd` is signalled, and clears it: true; or until the
+    /// time is over: false.
+    ///
+    /// # Errors
+    /// [`DriverError::Gone`] as soon as the server is.
+    fn wait(&self, eventfd: &EventFd, timeout: Duration) -> Result<bool, DriverError>;
+
+    /// Whether the drive can still answer. Does not block.
+    ///
+    /// # Errors
+    /// [`DriverError::Gone`] where it cannot.
+    fn check_alive(&self) -> Result<(), DriverError>;
+
+    /// The time by which this bus's waits are bounded, in ns from some start.
+    fn now_ns(&self) -> u64;
+}

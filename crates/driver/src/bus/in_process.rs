@@ -1,0 +1,347 @@
+//! A controller of our own on the caller's thread: no socket, no thread, no
+//! clock.
+//!
+//! Every poll of a queue gives the controller, its lanes and its channels one
+//! turn. Time is a counter that each turn moves on, by a microsecond unless told
+//! otherwise, so that a run repeats exactly; [`InProcess::advance`] moves it
+//! past a deadline at once. The driver's timeouts are in this time too.
+
+use std::cell::RefCell;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::Controller;
+use controller::lane::{Lane, LaneTable};
+use controller::port::{Channel, Channels, Done};
+use controller::ticket::OwnerKey;
+use controller::time::Time;
+use memory::{Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova};
+use nvme_spec::registers::DOORBELLS;
+
+use super::{Bus, MappedDoorbells};
+use crate::DriverError;
+
+/// By how much a turn moves time on, in nanoseconds.
+const TURN_NS: u64 = 1_000;
+/// Regions of memory that may be shared.
+const REGIONS_MAX: usize = 64;
+/// How long an unmap or a function reset waits for commands that hang, before
+/// they are given up.
+const DRAIN_NS: u64 = 4_000_000_000;
+
+/// The lanes of one controller. Keys are never given twice.
+#[derive(Default)]
+struct Lanes {
+    table: Vec<(OwnerKey, Lane)>,
+    made: u32,
+}
+
+impl LaneTable for Lanes {
+    fn insert(&mut self, mut lane: Lane) -> OwnerKey {
+        let key = OwnerKey::lane(self.made);
+        self.made += 1;
+        lane.set_key(key);
+        self.table.push((key, lane));
+        key
+    }
+
+    fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+        let found = self.table.iter_mut().find(|(other, _)| *other == key);
+        found.map(|(_, lane)| lane)
+    }
+
+    fn remove(&mut self, key: OwnerKey) -> Option<Lane> {
+        let at = self.table.iter().position(|(other, _)| *other == key)?;
+        Some(self.table.remove(at).1)
+    }
+}
+
+struct Inner<C> {
+    controller: Controller,
+    channels: Channels<C>,
+    lanes: Lanes,
+    dma: DmaMap,
+    mappings: ClientMappings,
+    interrupts: Vec<Option<EventFd>>,
+    done: Vec<Done>,
+    now: Time,
+    turn_ns: u64,
+}
+
+impl<C: Channel> Inner<C> {
+    fn turn(&mut self) {
+        self.now = self.now + self.turn_ns;
+        self.controller
+            .turn(self.now, &mut self.channels, &mut self.lanes);
+        for key in self.controller.take_kicks() {
+            if let Some(lane) = self.lanes.get_mut(key) {
+                lane.kick();
+            }
+        }
+        for (_, lane) in &mut self.lanes.table {
+            lane.turn(&mut self.channels);
+        }
+        for (_, channel) in self.channels.iter_mut() {
+            channel.submit();
+            let held = usize::try_from(channel.in_flight()).expect("u32 fits in usize");
+            self.done.reserve(held);
+            channel.reap(&mut self.done);
+        }
+        for Done { ticket, outcome } in self.done.drain(..) {
+            let owner = ticket.owner();
+            if owner.is_controller() {
+                self.controller.complete(ticket, outcome);
+            } else if let Some(lane) = self.lanes.get_mut(owner) {
+                lane.complete(ticket, outcome);
+            } else {
+                ticket.retire();
+            }
+        }
+        self.raise();
+    }
+
+    fn raise(&mut self) {
+        let of_lanes = self.lanes.table.iter_mut();
+        let vectors = of_lanes.filter_map(|(_, lane)| lane.take_interrupt());
+        for vector in vectors.chain(self.controller.take_interrupt()) {
+            if let Some(Some(eventfd)) = self.interrupts.get(usize::from(vector)) {
+                // A counter at its limit is signalled already.
+                let _ = eventfd.signal();
+            }
+        }
+    }
+
+    fn publish_map(&mut self) -> u64 {
+        let view = self.dma.view();
+        let epoch = view.epoch();
+        self.controller.set_view(view, self.mappings.lost());
+        epoch
+    }
+}
+
+/// The bus to a controller on this thread.
+pub struct InProcess<C> {
+    inner: RefCell<Inner<C>>,
+    doorbells: Option<MappedDoorbells>,
+}
+
+impl<C: Channel> InProcess<C> {
+    /// A bus to `controller`, made with `doorbells`; `mapped` says whether the
+    /// driver stores into them.
+    #[must_use]
+    pub fn new(
+        controller: Controller,
+        doorbells: Arc<DoorbellPages>,
+        mapped: bool,
+        channels: Channels<C>,
+    ) -> Self {
+        let interrupts = (0..controller.vectors()).map(|_| None).collect();
+        Self {
+            inner: RefCell::new(Inner {
+                controller,
+                channels,
+                lanes: Lanes::default(),
+                dma: DmaMap::new(REGIONS_MAX),
+                mappings: ClientMappings::new(),
+                interrupts,
+                done: Vec::new(),
+                now: Time(0),
+                turn_ns: TURN_NS,
+            }),
+            doorbells: mapped.then_some(MappedDoorbells {
+                pages: doorbells,
+                start: DOORBELLS,
+            }),
+        }
+    }
+
+    /// Moves time on by `by`, past deadlines; what is due happens in the turns
+    /// that follow.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        let mut inner = self.inner.borrow_mut();
+        inner.now = inner.now + by;
+    }
+
+    /// Sets by how many nanoseconds a turn moves time on.
+    pub fn set_turn_ns(&self, turn_ns: u64) {
+        self.inner.borrow_mut().turn_ns = turn_ns;
+    }
+
+    /// Looks at the controller, or does something to it that no host could.
+    pub fn with_controller<T>(&self, look: impl FnOnce(&mut Controller) -> T) -> T {
+        look(&mut self.inner.borrow_mut().controller)
+    }
+
+    /// Looks at the channels, or does something to them.
+    pub fn with_channels<T>(&self, look: impl FnOnce(&mut Channels<C>) -> T) -> T {
+        look(&mut self.inner.borrow_mut().channels)
+    }
+
+    fn read<const N: usize>(&self, offset: u64) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.inner
+            .borrow()
+            .controller
+            .bar_read(0, offset, &mut bytes);
+        bytes
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        self.inner
+            .borrow_mut()
+            .controller
+            .bar_write(0, offset, bytes);
+    }
+
+    /// Gives turns until `reached`, or until the time for draining is over.
+    fn turn_until(&self, reached: impl Fn(&Controller) -> bool) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let end = inner.now.0.saturating_add(DRAIN_NS);
+        while !reached(&inner.controller) {
+            if inner.now.0 > end {
+                return false;
+            }
+            inner.turn();
+        }
+        true
+    }
+}
+
+impl<C: Channel> Bus for InProcess<C> {
+    fn read32(&self, offset: u64) -> Result<u32, DriverError> {
+        Ok(u32::from_le_bytes(self.read(offset)))
+    }
+
+    fn read64(&self, offset: u64) -> Result<u64, DriverError> {
+        Ok(u64::from_le_bytes(self.read(offset)))
+    }
+
+    fn write32(&self, offset: u64, value: u32) -> Result<(), DriverError> {
+        self.write(offset, &value.to_le_bytes());
+        Ok(())
+    }
+
+    fn write64(&self, offset: u64, value: u64) -> Result<(), DriverError> {
+        self.write(offset, &value.to_le_bytes());
+        Ok(())
+    }
+
+    fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError> {
+        self.write32(offset, value)
+    }
+
+    fn config_read(&self, offset: u64, out: &mut [u8]) -> Result<(), DriverError> {
+        self.inner.borrow().controller.config_read(offset, out);
+        Ok(())
+    }
+
+    fn config_write(&self, offset: u64, data: &[u8]) -> Result<(), DriverError> {
+        self.inner
+            .borrow_mut()
+            .controller
+            .config_write(offset, data);
+        Ok(())
+    }
+
+    fn reset_function(&self) -> Result<(), DriverError> {
+        self.with_controller(Controller::function_reset);
+        if self.turn_until(Controller::is_quiet) {
+            return Ok(());
+        }
+        Err(DriverError::Timeout {
+            what: "a device reset",
+            after: Duration::from_nanos(DRAIN_NS),
+        })
+    }
+
+    fn doorbells(&self) -> Option<MappedDoorbells> {
+        self.doorbells.clone()
+    }
+
+    fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError> {
+        let fd = memory.fd().as_fd().try_clone_to_owned();
+        let fd = fd.map_err(|source| DriverError::System {
+            what: "duplicate the memory's descriptor",
+            source,
+        })?;
+        let refused = |error: String| DriverError::Unsupported(format!("shared memory: {error}"));
+        let inner = &mut *self.inner.borrow_mut();
+        let mapping = inner
+            .mappings
+            .map(fd)
+            .map_err(|error| refused(error.to_string()))?;
+        let len = u64::try_from(memory.len()).expect("usize fits in 64 bits");
+        let access = Access {
+            read: true,
+            write: true,
+        };
+        inner
+            .dma
+            .map(base, len, access, Some((mapping, 0)))
+            .map_err(|error| refused(error.to_string()))?;
+        inner.publish_map();
+        Ok(())
+    }
+
+    fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {
+        let epoch = {
+            let inner = &mut *self.inner.borrow_mut();
+            inner.dma.unmap(base, len).map_err(|error| {
+                DriverError::Unsupported(format!("memory to give back: {error}"))
+            })?;
+            inner.publish_map()
+        };
+        if !self.turn_until(|controller| controller.drained(epoch)) {
+            self.with_controller(|controller| controller.abandon(epoch));
+            self.turn_until(|controller| controller.drained(epoch));
+        }
+        Ok(())
+    }
+
+    fn vectors(&self) -> u16 {
+        self.inner.borrow().controller.vectors()
+    }
+
+    fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError> {
+        let eventfd = eventfd.try_clone().map_err(|source| DriverError::System {
+            what: "duplicate an eventfd",
+            source,
+        })?;
+        let mut inner = self.inner.borrow_mut();
+        match inner.interrupts.get_mut(usize::from(vector)) {
+            Some(place) => {
+                *place = Some(eventfd);
+                Ok(())
+            }
+            None => Err(DriverError::Unsupported(format!(
+                "the controller has no vector {vector}"
+            ))),
+        }
+    }
+
+    fn turn(&self) {
+        self.inner.borrow_mut().turn();
+    }
+
+    fn wait(&self, eventfd: &EventFd, timeout: Duration) -> Result<bool, DriverError> {
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let deadline = self.now_ns().saturating_add(timeout);
+        while !eventfd.drain() {
+            if self.now_ns() >= deadline {
+                return Ok(false);
+            }
+            self.turn();
+        }
+        Ok(true)
+    }
+
+    fn check_alive(&self) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.inner.borrow().now.0
+    }
+}

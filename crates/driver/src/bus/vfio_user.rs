@@ -1,0 +1,275 @@
+//! A controller in another process, over a vfio-user socket.
+//!
+//! The socket carries register accesses, one at a time, each bounded by the
+//! timeout; it is not touched for a command when the doorbells are mapped.
+//! What the server asks of us unasked is refused by the client.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use memory::{DoorbellPages, EventFd, HostMemory, Iova};
+use nvme_spec::registers::DOORBELLS;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use vfio_user::message::{DmaMapFlags, RegionFlags, irq_index, region_index};
+use vfio_user::{Client, ClientError, Region};
+
+use super::{Bus, MappedDoorbells};
+use crate::DriverError;
+
+/// Empty looks that only spin, before the thread gives the processor away.
+const SPINS: u32 = 1 << 12;
+/// Empty looks after which the thread sleeps between them.
+const YIELDS: u32 = SPINS + (1 << 10);
+/// How long it then sleeps.
+const NAP: Duration = Duration::from_micros(50);
+
+/// The bus to a server of vfio-user.
+pub struct VfioUser {
+    client: Mutex<Client>,
+    /// The client's socket once more: to wait on while others use the client.
+    socket: OwnedFd,
+    doorbells: Option<MappedDoorbells>,
+    vectors: u16,
+    timeout: Duration,
+    started: Instant,
+}
+
+impl VfioUser {
+    /// Connects to a server's socket. Each request is bounded by `timeout`.
+    ///
+    /// # Errors
+    /// [`DriverError::Connect`]; [`DriverError::Broken`] for a device without a
+    /// BAR0 that holds registers.
+    pub fn connect(path: &Path, timeout: Duration) -> Result<Self, DriverError> {
+        let client = Client::connect(path, timeout).map_err(|source| DriverError::Connect {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::from_client(client, timeout)
+    }
+
+    /// Speaks over a connected socket.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn from_stream(stream: UnixStream, timeout: Duration) -> Result<Self, DriverError> {
+        let client = Client::from_stream(stream, timeout)
+            .map_err(|error| DriverError::from_client("a version", error, timeout))?;
+        Self::from_client(client, timeout)
+    }
+
+    fn from_client(mut client: Client, timeout: Duration) -> Result<Self, DriverError> {
+        let map = |what| move |error| DriverError::from_client(what, error, timeout);
+        client.device_info().map_err(map("the device info"))?;
+        let bar0 = client
+            .region_info(region_index::BAR0)
+            .map_err(map("the region info of BAR0"))?;
+        if bar0.info.size <= DOORBELLS {
+            return Err(DriverError::Unsupported(format!(
+                "BAR0 has {} bytes and no doorbells: this is no NVMe controller",
+                bar0.info.size
+            )));
+        }
+        let doorbells = map_doorbells(bar0)?;
+        let irqs = client
+            .irq_info(irq_index::MSIX)
+            .map_err(map("the interrupt info of MSI-X"))?;
+        let socket = client
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|source| DriverError::System {
+                what: "duplicate the socket's descriptor",
+                source,
+            })?;
+        Ok(Self {
+            client: Mutex::new(client),
+            socket,
+            doorbells,
+            vectors: u16::try_from(irqs.count).unwrap_or(u16::MAX),
+            timeout,
+            started: Instant::now(),
+        })
+    }
+
+    /// A panic of another user of the bus leaves the client in step: it keeps
+    /// no state between requests but the socket's.
+    fn client(&self) -> MutexGuard<'_, Client> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request<T>(
+        &self,
+        what: &'static str,
+        ask: impl FnOnce(&mut Client) -> Result<T, ClientError>,
+    ) -> Result<T, DriverError> {
+        ask(&mut self.client()).map_err(|error| DriverError::from_client(what, error, self.timeout))
+    }
+
+    fn read<const N: usize>(&self, offset: u64) -> Result<[u8; N], DriverError> {
+        let mut bytes = [0; N];
+        self.request("a register read", |client| {
+            client.region_read(region_index::BAR0, offset, &mut bytes)
+        })?;
+        Ok(bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        self.request("a register write", |client| {
+            client.region_write(region_index::BAR0, offset, bytes)
+        })
+    }
+}
+
+/// Maps the area of BAR0 in which the doorbells begin, where there is one.
+fn map_doorbells(bar0: Region) -> Result<Option<MappedDoorbells>, DriverError> {
+    let Some(fd) = bar0.fd else { return Ok(None) };
+    if !bar0.info.flags.contains(RegionFlags::MMAP) {
+        return Ok(None);
+    }
+    // No list of areas: the whole region may be mapped.
+    let (start, len) = if bar0.areas.is_empty() {
+        (0, bar0.info.size)
+    } else {
+        let holds = |area: &&vfio_user::message::SparseArea| {
+            area.offset <= DOORBELLS && DOORBELLS - area.offset < area.size
+        };
+        match bar0.areas.iter().find(holds) {
+            Some(area) => (area.offset, area.size),
+            None => return Ok(None),
+        }
+    };
+    let broken = || DriverError::Broken(format!("a mappable area of BAR0 has {len} bytes"));
+    let len = usize::try_from(len).map_err(|_| broken())?;
+    let at = bar0.info.offset.checked_add(start).ok_or_else(broken)?;
+    let pages = DoorbellPages::map_client(fd, at, len)
+        .map_err(|error| DriverError::Broken(format!("its doorbell page: {error}")))?;
+    Ok(Some(MappedDoorbells {
+        pages: Arc::new(pages),
+        start,
+    }))
+}
+
+impl Bus for VfioUser {
+    fn read32(&self, offset: u64) -> Result<u32, DriverError> {
+        Ok(u32::from_le_bytes(self.read(offset)?))
+    }
+
+    fn read64(&self, offset: u64) -> Result<u64, DriverError> {
+        Ok(u64::from_le_bytes(self.read(offset)?))
+    }
+
+    fn write32(&self, offset: u64, value: u32) -> Result<(), DriverError> {
+        self.write(offset, &value.to_le_bytes())
+    }
+
+    fn write64(&self, offset: u64, value: u64) -> Result<(), DriverError> {
+        self.write(offset, &value.to_le_bytes())
+    }
+
+    fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError> {
+        self.request("a doorbell write", |client| {
+            client.region_write_posted(region_index::BAR0, offset, &value.to_le_bytes())
+        })
+    }
+
+    fn config_read(&self, offset: u64, out: &mut [u8]) -> Result<(), DriverError> {
+        self.request("a read of PCI configuration", |client| {
+            client.region_read(region_index::CONFIG, offset, out)
+        })
+    }
+
+    fn config_write(&self, offset: u64, data: &[u8]) -> Result<(), DriverError> {
+        self.request("a write of PCI configuration", |client| {
+            client.region_write(region_index::CONFIG, offset, data)
+        })
+    }
+
+    fn reset_function(&self) -> Result<(), DriverError> {
+        self.request("a device reset", Client::reset)
+    }
+
+    fn doorbells(&self) -> Option<MappedDoorbells> {
+        self.doorbells.clone()
+    }
+
+    fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError> {
+        let len = u64::try_from(memory.len()).expect("usize fits in 64 bits");
+        self.request("shared memory", |client| {
+            let flags = DmaMapFlags::READ | DmaMapFlags::WRITE;
+            client.dma_map(base.0, len, flags, Some((memory.fd(), 0)))
+        })
+    }
+
+    fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {
+        self.request("to give memory back", |client| {
+            client.dma_unmap(base.0, len)
+        })
+    }
+
+    fn vectors(&self) -> u16 {
+        self.vectors
+    }
+
+    fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError> {
+        self.request("an interrupt's eventfd", |client| {
+            client.set_irqs(irq_index::MSIX, u32::from(vector), &[eventfd.as_fd()])
+        })
+    }
+
+    fn pause(&self) {
+        thread::sleep(NAP);
+    }
+
+    fn relax(&self, empty: u32) {
+        if empty < SPINS {
+            std::hint::spin_loop();
+        } else if empty < YIELDS {
+            thread::yield_now();
+        } else {
+            thread::sleep(NAP);
+        }
+    }
+
+    fn wait(&self, eventfd: &EventFd, timeout: Duration) -> Result<bool, DriverError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).expect("a timeout fits in a timespec");
+            let mut fds = [
+                PollFd::new(eventfd, PollFlags::IN),
+                PollFd::new(&self.socket, PollFlags::IN),
+            ];
+            match poll(&mut fds, Some(&left)) {
+                Ok(0) => return Ok(false),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    return Err(DriverError::System {
+                        what: "wait for an interrupt",
+                        source: errno.into(),
+                    });
+                }
+            }
+            let signalled = !fds[0].revents().is_empty();
+            let spoken_to = !fds[1].revents().is_empty();
+            if signalled && eventfd.drain() {
+                return Ok(true);
+            }
+            if spoken_to {
+                self.check_alive()?;
+            }
+        }
+    }
+
+    fn check_alive(&self) -> Result<(), DriverError> {
+        self.request("what it asked", Client::service)
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}

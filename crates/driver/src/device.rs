@@ -1,0 +1,346 @@
+//! One controller as its host drives it.
+//!
+//! A device is opened, enabled, asked what it is, and given I/O queue pairs,
+//! which then work on their own. The admin queue is the device's: one command
+//! at a time, each bounded by the timeout, beside Asynchronous Event Requests
+//! that stay with the controller.
+//!
+//! Invariant: memory that the controller may still write to is not given to
+//! anybody else. Queue memory is kept until the queue is deleted or the
+//! controller disabled, and so are buffers of admin commands that timed out.
+
+mod admin;
+mod bring_up;
+mod pci;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use controller::Controller;
+use controller::port::{Channel, Channels};
+use memory::{Buffer, DoorbellPages, EventFd, HostCq, HostMemory, HostSq, Iova};
+use nvme_spec::event::EventDw0;
+use nvme_spec::prp::PAGE_SIZE;
+use nvme_spec::registers::{CAP, Cap, DOORBELLS};
+use nvme_spec::{cqe::CQE_SIZE, sqe::SQE_SIZE};
+
+pub use bring_up::Shutdown;
+
+use crate::bus::Bus;
+use crate::bus::in_process::InProcess;
+use crate::bus::vfio_user::VfioUser;
+use crate::doorbell::{Doorbell, Ringing};
+use crate::queue::{Parts, QueueMemory};
+use crate::{Doorbells, DriverError, Options, QueuePair, prp};
+
+/// Where the driver's memory begins in the device's address space. Not 0, so
+/// that an offset taken for an address reaches nothing.
+const MEMORY_AT: Iova = Iova(1 << 32);
+/// One page, as a length of memory.
+const PAGE: usize = 4096;
+const _: () = assert!(PAGE as u64 == PAGE_SIZE);
+
+/// What is known of a controller once it is enabled.
+struct Enabled<B: Bus> {
+    admin: QueuePair<B>,
+    /// Event requests that the controller holds at most, less one.
+    aerl_z: u8,
+    /// RTD3 Entry Latency, in microseconds.
+    rtd3e_us: u32,
+    ringing: Ringing,
+    /// I/O queue pairs that the controller granted.
+    queues_max: u16,
+    /// Bytes that one command may move.
+    transfer_len: u32,
+    /// Identifiers of Asynchronous Event Requests that the controller holds.
+    event_requests: Vec<u16>,
+    events: VecDeque<EventDw0>,
+    /// I/O queue pairs that the controller knows, with their memory.
+    queues: Vec<(u16, Arc<QueueMemory>)>,
+    /// Buffers of admin commands that were given up.
+    given_up: Vec<Buffer>,
+}
+
+/// A controller and the memory shared with it.
+pub struct Device<B: Bus> {
+    bus: Arc<B>,
+    memory: HostMemory,
+    options: Options,
+    cap: Cap,
+    enabled: Option<Enabled<B>>,
+}
+
+impl Device<VfioUser> {
+    /// Connects to a vfio-user server and shares memory with it. The controller
+    /// is not touched until [`Self::enable`].
+    ///
+    /// # Errors
+    /// [`DriverError::Connect`], and those of [`Self::open`].
+    pub fn connect(path: impl AsRef<Path>, options: &Options) -> Result<Self, DriverError> {
+        let bus = VfioUser::connect(path.as_ref(), options.timeout)?;
+        Self::open(bus, options)
+    }
+}
+
+impl<C: Channel> Device<InProcess<C>> {
+    /// Drives a controller of our own on the caller's thread. `doorbells` are
+    /// those that the controller was made with, and `mapped` whether the driver
+    /// stores into them.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn in_process(
+        controller: Controller,
+        doorbells: Arc<DoorbellPages>,
+        mapped: bool,
+        channels: Channels<C>,
+        options: &Options,
+    ) -> Result<Self, DriverError> {
+        Self::open(
+            InProcess::new(controller, doorbells, mapped, channels),
+            options,
+        )
+    }
+}
+
+impl<B: Bus> Device<B> {
+    /// Takes a bus to a controller and shares memory with it.
+    ///
+    /// # Errors
+    /// [`DriverError::System`] without memory, [`DriverError::Unsupported`] for a
+    /// controller that is not for this driver, and those of the bus.
+    pub fn open(bus: B, options: &Options) -> Result<Self, DriverError> {
+        let memory = HostMemory::new(options.memory_len).map_err(|source| DriverError::System {
+            what: "make memory to share with the drive",
+            source,
+        })?;
+        bus.share(&memory, MEMORY_AT)?;
+        let cap = Cap::from(bus.read64(CAP)?);
+        let device = Self {
+            bus: Arc::new(bus),
+            memory,
+            options: options.clone(),
+            cap,
+            enabled: None,
+        };
+        device.check_capabilities()?;
+        device.enable_pci_function()?;
+        Ok(device)
+    }
+
+    fn check_capabilities(&self) -> Result<(), DriverError> {
+        let unsupported = |why: &str| Err(DriverError::Unsupported(why.to_owned()));
+        if u64::from(self.cap) == u64::MAX {
+            return unsupported("the controller's registers read as ones: it is not there");
+        }
+        if !self.cap.css_nvm() && !self.cap.css_iocs() {
+            return unsupported("the controller has no NVM command set");
+        }
+        if self.cap.mpsmin() > 0 {
+            return unsupported("the controller has no memory pages of 4 KiB");
+        }
+        if self.cap.mqes_z() == 0 {
+            return unsupported("the controller has no queues of two entries (CAP.MQES is 0)");
+        }
+        Ok(())
+    }
+
+    /// The bus.
+    #[must_use]
+    pub fn bus(&self) -> &B {
+        &self.bus
+    }
+
+    /// The Controller Capabilities property.
+    #[must_use]
+    pub fn capabilities(&self) -> Cap {
+        self.cap
+    }
+
+    /// Memory that the drive reaches, `len` bytes from the start of a page.
+    ///
+    /// # Errors
+    /// [`DriverError::NoMemory`].
+    pub fn alloc(&self, len: usize) -> Result<Buffer, DriverError> {
+        self.memory
+            .alloc(len, PAGE)
+            .ok_or(DriverError::NoMemory { wanted: len })
+    }
+
+    /// The memory shared with the drive.
+    #[must_use]
+    pub fn memory(&self) -> &HostMemory {
+        &self.memory
+    }
+
+    /// Where the drive finds `buffer`'s first byte.
+    #[must_use]
+    pub fn iova(&self, buffer: &Buffer) -> Iova {
+        buffer.iova(MEMORY_AT)
+    }
+
+    /// How I/O queues ring, once the controller is enabled; never
+    /// [`Doorbells::Auto`].
+    #[must_use]
+    pub fn doorbells(&self) -> Option<Doorbells> {
+        Some(self.enabled.as_ref()?.ringing.mode())
+    }
+
+    /// I/O queue pairs that the controller granted.
+    #[must_use]
+    pub fn queues_max(&self) -> u16 {
+        self.enabled
+            .as_ref()
+            .map_or(0, |enabled| enabled.queues_max)
+    }
+
+    /// The largest depth of a queue pair: a ring has one entry more.
+    #[must_use]
+    pub fn depth_max(&self) -> u16 {
+        self.cap.mqes_z()
+    }
+
+    /// Bytes that one command may move; 0 until the controller is enabled.
+    #[must_use]
+    pub fn transfer_len_max(&self) -> u32 {
+        self.enabled
+            .as_ref()
+            .map_or(0, |enabled| enabled.transfer_len)
+    }
+
+    fn enabled(&mut self) -> Result<&mut Enabled<B>, DriverError> {
+        self.enabled.as_mut().ok_or_else(|| {
+            DriverError::Unsupported("the controller is not enabled: call enable first".to_owned())
+        })
+    }
+
+    /// Rings, lists and doorbells of a queue pair; the controller is not told.
+    fn make_queue_pair(
+        &self,
+        qid: u16,
+        depth: u16,
+        ringing: &Ringing,
+        transfer_len: u32,
+        interrupt: Option<EventFd>,
+    ) -> Result<QueuePair<B>, DriverError> {
+        let entries = usize::from(depth) + 1;
+        let sq = self.alloc((entries * SQE_SIZE).next_multiple_of(PAGE))?;
+        let cq = self.alloc((entries * CQE_SIZE).next_multiple_of(PAGE))?;
+        // The phase of an entry that was never posted is 0.
+        cq.zero();
+        let list_pages = prp::list_pages(u64::from(transfer_len));
+        let lists_len = list_pages * PAGE_SIZE * u64::from(depth);
+        let lists = match usize::try_from(lists_len).expect("a few pages for each of 65535 slots") {
+            0 => None,
+            len => Some(self.alloc(len)?),
+        };
+        // The stride of the registers and of the shadow buffers is one and the
+        // same (Base 2.1, 5.2.5): 4 << CAP.DSTRD bytes.
+        let stride = 4u64 << self.cap.dstrd();
+        let at = stride * 2 * u64::from(qid);
+        let doorbell = |at: u64| {
+            let shadow_at = usize::try_from(at).expect("2^17 doorbells of 128 KiB at most");
+            Doorbell::new(ringing, DOORBELLS + at, shadow_at)
+        };
+        Ok(QueuePair::new(Parts {
+            bus: self.bus.clone(),
+            qid,
+            depth,
+            base: MEMORY_AT,
+            memory: Arc::new(QueueMemory::new(
+                HostSq::new(sq),
+                HostCq::new(cq),
+                lists,
+                list_pages,
+            )),
+            sq_tail: doorbell(at),
+            cq_head: doorbell(at + stride),
+            interrupt,
+            timeout: self.options.timeout,
+        }))
+    }
+
+    /// Makes an I/O queue pair in which `depth` commands may be in flight; with
+    /// `interrupt` it can wait.
+    ///
+    /// # Errors
+    /// [`DriverError::Unsupported`] for a depth or a number of queue pairs that
+    /// the controller does not have, or an interrupt that was not asked for in
+    /// [`Options::interrupts`]; [`DriverError::NoMemory`]; and those of the
+    /// commands.
+    pub fn create_queue_pair(
+        &mut self,
+        depth: u16,
+        interrupt: bool,
+    ) -> Result<QueuePair<B>, DriverError> {
+        let depth_max = self.depth_max();
+        if depth == 0 || depth > depth_max {
+            return Err(DriverError::Unsupported(format!(
+                "a queue of this controller holds 1 to {depth_max} commands, not {depth}"
+            )));
+        }
+        let enabled = self.enabled()?;
+        let taken = |qid: &u16| enabled.queues.iter().any(|(other, _)| other == qid);
+        let Some(qid) = (1..=enabled.queues_max).find(|qid| !taken(qid)) else {
+            return Err(DriverError::Unsupported(format!(
+                "all {} I/O queue pairs of the controller are in use",
+                enabled.queues_max
+            )));
+        };
+        let (ringing, transfer_len) = (enabled.ringing.clone(), enabled.transfer_len);
+        let interrupt = interrupt.then(|| self.make_interrupt(qid)).transpose()?;
+        let queue = self.make_queue_pair(qid, depth, &ringing, transfer_len, interrupt)?;
+        // Known from here on: a command that times out may still be done.
+        self.enabled()?.queues.push((qid, queue.memory().clone()));
+        match self.create_queues(&queue) {
+            Ok(()) => Ok(queue),
+            Err(error) => {
+                if let DriverError::Status { .. } = error {
+                    self.enabled()?.queues.retain(|(other, _)| *other != qid);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Deletes an I/O queue pair. What is in flight in it is aborted by the
+    /// controller, and its completions are lost.
+    ///
+    /// # Errors
+    /// Those of the commands; the queue pair is gone all the same, its
+    /// identifier stays taken until the controller is reset.
+    pub fn delete_queue_pair(&mut self, queue: QueuePair<B>) -> Result<(), DriverError> {
+        let enabled = self.enabled()?;
+        let known = |(qid, memory): &(u16, Arc<QueueMemory>)| {
+            *qid == queue.qid() && Arc::ptr_eq(memory, queue.memory())
+        };
+        // A queue pair from before a reset is the controller's no more.
+        let Some(at) = enabled.queues.iter().position(known) else {
+            return Ok(());
+        };
+        self.delete_queues(queue.qid())?;
+        self.enabled()?.queues.remove(at);
+        Ok(())
+    }
+
+    fn make_interrupt(&self, vector: u16) -> Result<EventFd, DriverError> {
+        if !self.options.interrupts {
+            return Err(DriverError::Unsupported(
+                "an interrupt needs Options::interrupts".to_owned(),
+            ));
+        }
+        if vector >= self.bus.vectors() {
+            return Err(DriverError::Unsupported(format!(
+                "the drive has {} interrupt vectors, queue {vector} gets none",
+                self.bus.vectors()
+            )));
+        }
+        let eventfd = EventFd::new().map_err(|source| DriverError::System {
+            what: "make an eventfd",
+            source,
+        })?;
+        self.bus.set_interrupt(vector, &eventfd)?;
+        Ok(eventfd)
+    }
+}

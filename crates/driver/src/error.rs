@@ -1,0 +1,108 @@
+//! What can go wrong between a host and a drive, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nvme_spec::Status;
+use vfio_user::ClientError;
+
+/// Why a request to a drive was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The controller did not answer in the time allowed.
+    #[error(
+        "{what} did not finish within {after:?}; reset the controller, or allow more time if the drive is only slow"
+    )]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// The time allowed.
+        after: Duration,
+    },
+    /// CSTS.CFS is set: the controller has given up (Base 2.1, 3.1.4.6).
+    #[error(
+        "the controller reports a fatal error (CSTS {csts:#010x}); its server's log says why, a reset may bring it back"
+    )]
+    ControllerFatal {
+        /// The Controller Status property as read.
+        csts: u32,
+    },
+    /// The server has closed the connection.
+    #[error(
+        "the server has closed the connection; look in its log, start it again and connect anew"
+    )]
+    Gone,
+    /// A command was completed with an error.
+    #[error("{command} failed: {status}")]
+    Status {
+        /// The command's name.
+        command: &'static str,
+        /// What the controller answered.
+        status: Status,
+    },
+    /// The server refused a vfio-user request.
+    #[error("the server refused {what}: {}; its log may say more", io::Error::from_raw_os_error(*.errno))]
+    Refused {
+        /// The request.
+        what: &'static str,
+        /// Its error number.
+        errno: i32,
+    },
+    /// What is asked for cannot be done with this drive.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The socket cannot be reached.
+    #[error("cannot connect to {}: {source}; is the server running, and may you open its socket?", path.display())]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        source: ClientError,
+    },
+    /// The memory that the driver shares with the drive is full.
+    #[error(
+        "no room for {wanted} bytes in the memory shared with the drive; ask for more of it (memory_len)"
+    )]
+    NoMemory {
+        /// Bytes asked for.
+        wanted: usize,
+    },
+    /// The drive or its server did what the specification forbids.
+    #[error(
+        "the drive breaks the specification: {0}; nothing it says can be relied on until it is reset"
+    )]
+    Broken(String),
+    /// The system refused something the driver needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl DriverError {
+    /// The meaning of a failed vfio-user request.
+    pub(crate) fn from_client(what: &'static str, error: ClientError, after: Duration) -> Self {
+        match error {
+            ClientError::Closed => Self::Gone,
+            ClientError::Timeout => Self::Timeout { what, after },
+            ClientError::Refused(errno) => Self::Refused {
+                what,
+                errno: i32::try_from(errno).unwrap_or(0),
+            },
+            other => Self::Broken(format!("{what}: {other}")),
+        }
+    }
+
+    /// A command's status as a result.
+    pub(crate) fn check(command: &'static str, status: Status) -> Result<(), Self> {
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(Self::Status { command, status })
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a caller may choose when it opens a drive.
+
+use std::time::Duration;
+
+/// How the driver tells the controller of new commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doorbells {
+    /// The fastest that the drive offers: mapped, else shadow, else trapped.
+    #[default]
+    Auto,
+    /// Stores into the server's doorbell page; an error where it maps none.
+    Mapped,
+    /// Doorbell Buffer Config (Base 2.1, 5.2.5); an error where the controller
+    /// does not offer it.
+    Shadow,
+    /// A register write for every doorbell.
+    Trapped,
+}
+
+/// How to drive a drive.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of memory shared with the drive, for queues and buffers. Pages
+    /// that nobody has touched take no memory.
+    pub memory_len: usize,
+    /// Admin commands in flight, at most; at least 2.
+    pub admin_depth: u16,
+    /// How doorbells are rung.
+    pub doorbells: Doorbells,
+    /// Whether interrupts are set up: needed for queues that wait.
+    pub interrupts: bool,
+    /// Bound on every wait: for a reply of the server, for an admin command,
+    /// and for a helper's I/O command. Enabling and shutting down have the
+    /// controller's own bounds.
+    pub timeout: Duration,
+    /// Largest transfer of one command, in bytes: what lists are set aside for.
+    /// The controller's MDTS lowers it.
+    pub transfer_len_max: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory_len: 256 << 20,
+            admin_depth: 31,
+            doorbells: Doorbells::Auto,
+            interrupts: false,
+            timeout: Duration::from_secs(10),
+            transfer_len_max: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! One submission queue and the completion queue that belongs to it.
+//!
+//! Invariants:
+//! - The submission queue has one entry more than commands may be in flight,
+//!   so that it is never written full; the completion queue has the same size
+//!   and therefore always has a free entry.
+//! - A command identifier is the number of a slot; it is free or in flight.
+//!   A completion of one that is not in flight is the drive's mistake and an
+//!   error here, never a panic.
+//! - Nothing is allocated, and no call of the system made, for a command.
+//!
+//! A queue pair does not know what its commands mean; the helpers for the NVM
+//! command set are in [`crate::io`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use memory::{Buffer, EventFd, HostCq, HostSq, Iova};
+use nvme_spec::{Cqe, Sqe};
+
+use crate::DriverError;
+use crate::bus::Bus;
+use crate::doorbell::Doorbell;
+use crate::prp::{self, PrpError, Prps};
+
+/// Empty looks between two questions whether the server is still there: about
+/// every millisecond of polling in vain, never while there is work.
+const LOOKS_PER_ALIVE_CHECK: u32 = 1 << 16;
+
+/// As many commands are in flight as the queue pair allows: poll first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("as many commands are in flight as the queue holds; poll for completions first")]
+pub struct Full;
+
+/// What a queue pair's rings and lists lie in. The device keeps it too, until
+/// the controller has forgotten the queue: it may write here as long.
+pub(crate) struct QueueMemory {
+    pub(crate) sq: HostSq,
+    pub(crate) cq: HostCq,
+    /// `list_pages` pages per command.
+    lists: Option<Buffer>,
+    list_pages: u64,
+}
+
+impl QueueMemory {
+    pub(crate) fn new(sq: HostSq, cq: HostCq, lists: Option<Buffer>, list_pages: u64) -> Self {
+        Self {
+            sq,
+            cq,
+            lists,
+            list_pages,
+        }
+    }
+}
+
+/// What a new queue pair consists of.
+pub(crate) struct Parts<B> {
+    pub(crate) bus: Arc<B>,
+    pub(crate) qid: u16,
+    pub(crate) depth: u16,
+    pub(crate) base: Iova,
+    pub(crate) memory: Arc<QueueMemory>,
+    pub(crate) sq_tail: Doorbell,
+    pub(crate) cq_head: Doorbell,
+    pub(crate) interrupt: Option<EventFd>,
+    pub(crate) timeout: Duration,
+}
+
+/// A submission queue with its completion queue, used by one thread at a time.
+pub struct QueuePair<B: Bus> {
+    bus: Arc<B>,
+    qid: u16,
+    depth: u16,
+    base: Iova,
+    memory: Arc<QueueMemory>,
+    sq_tail: Doorbell,
+    cq_head: Doorbell,
+    interrupt: Option<EventFd>,
+    timeout: Duration,
+    /// Entries of both rings.
+    entries: u32,
+    tail: u32,
+    head: u32,
+    /// The phase tag that a new completion has.
+    phase: bool,
+    /// Entries were written since the doorbell was rung.
+    tail_moved: bool,
+    /// Completions were taken since the doorbell was rung.
+    head_moved: bool,
+    /// Free command identifiers; the one used next is the last.
+    free: Vec<u16>,
+    in_flight: Vec<bool>,
+    /// Looks in vain since the last completion.
+    empty: u32,
+}
+
+impl<B: Bus> QueuePair<B> {
+    pub(crate) fn new(parts: Parts<B>) -> Self {
+        let Parts {
+            bus,
+            qid,
+            depth,
+            base,
+            memory,
+            sq_tail,
+            cq_head,
+            interrupt,
+            timeout,
+        } = parts;
+        Self {
+            bus,
+            qid,
+            depth,
+            base,
+            memory,
+            sq_tail,
+            cq_head,
+            interrupt,
+            timeout,
+            entries: u32::from(depth) + 1,
+            tail: 0,
+            head: 0,
+            phase: true,
+            tail_moved: false,
+            head_moved: false,
+            free: (0..depth).rev().collect(),
+            in_flight: vec![false; usize::from(depth)],
+            empty: 0,
+        }
+    }
+
+    /// The queue identifier.
+    #[must_use]
+    pub fn qid(&self) -> u16 {
+        self.qid
+    }
+
+    /// Commands that may be in flight at once.
+    #[must_use]
+    pub fn depth(&self) -> u16 {
+        self.depth
+    }
+
+    /// Commands submitted and not yet polled.
+    #[must_use]
+    pub fn in_flight(&self) -> u16 {
+        let free = u16::try_from(self.free.len()).expect("as many as the depth, which is 16 bits");
+        self.depth - free
+    }
+
+    /// The bus that this queue pair uses.
+    #[must_use]
+    pub fn bus(&self) -> &B {
+        &self.bus
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<QueueMemory> {
+        &self.memory
+    }
+
+    /// Where the controller finds the submission queue.
+    pub(crate) fn sq_iova(&self) -> Iova {
+        self.memory.sq.buffer().iova(self.base)
+    }
+
+    /// Where the controller finds the completion queue.
+    pub(crate) fn cq_iova(&self) -> Iova {
+        self.memory.cq.buffer().iova(self.base)
+    }
+
+    /// The vector of the queue's interrupt: queues have one each, by number.
+    pub(crate) fn interrupt_vector(&self) -> Option<u16> {
+        self.interrupt.as_ref().map(|_| self.qid)
+    }
+
+    /// Has the next commands use the slots from 0 on: as many as are in flight
+    /// at once, and no others.
+    ///
+    /// # Panics
+    /// When a command is in flight.
+    pub(crate) fn order_slots(&mut self) {
+        assert_eq!(self.in_flight(), 0, "slots in use keep their order");
+        self.free.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// Where the drive finds `buffer`'s first byte.
+    #[must_use]
+    pub fn iova(&self, buffer: &Buffer) -> Iova {
+        buffer.iova(self.base)
+    }
+
+    /// The command identifier that the next [`Self::submit`] gives; it is also
+    /// the number of the slot whose list [`Self::prps`] fills.
+    #[must_use]
+    pub fn next_cid(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
+    /// Data pointers for `len` bytes of `buffer` from `at` on, with the list
+    /// memory of slot `cid`, which must not be in flight.
+    ///
+    /// # Errors
+    /// [`DriverError::Unsupported`] for more bytes than a command may move, or
+    /// an address that is not a multiple of four.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer, or `cid` is no slot.
+    pub fn prps(
+        &self,
+        cid: u16,
+        buffer: &Buffer,
+        at: usize,
+        len: usize,
+    ) -> Result<Prps, DriverError> {
+        assert!(cid < self.depth, "slot {cid} of {}", self.depth);
+        assert!(
+            at.checked_add(len).is_some_and(|end| end <= buffer.len()),
+            "{len} bytes at {at} of a buffer of {}",
+            buffer.len()
+        );
+        let wide = |value: usize| u64::try_from(value).expect("usize fits in 64 bits");
+        let iova = self.iova(buffer).0 + wide(at);
+        let pages = self.memory.list_pages;
+        let slot = pages * nvme_spec::prp::PAGE_SIZE * u64::from(cid);
+        let lists = self.memory.lists.as_ref();
+        let list = lists.map_or(0, |lists| self.iova(lists).0 + slot);
+        let put = |at: u64, entry: u64| {
+            let lists = lists.expect("a queue without lists has no pages for them");
+            let at = usize::try_from(slot + at).expect("an offset in a buffer");
+            lists.write_from(at, &entry.to_le_bytes());
+        };
+        prp::build(iova, wide(len), list, pages, put).map_err(|error| {
+            DriverError::Unsupported(match error {
+                PrpError::TooLong => format!(
+                    "a command moves at most {} bytes here, not {len}",
+                    pages * nvme_spec::prp::PAGE_SIZE * (nvme_spec::prp::ENTRIES_PER_PAGE - 1)
+                ),
+                PrpError::Misaligned => format!("data at {iova:#x} is not aligned to four bytes"),
+                PrpError::Wraps => format!("{len} bytes at {iova:#x} pass the last address"),
+            })
+        })
+    }
+
+    /// Puts a command into the queue and gives its identifier. The controller
+    /// learns of it by [`Self::ring`]. What `sqe` has for an identifier is
+    /// replaced.
+    ///
+    /// # Errors
+    /// [`Full`].
+    #[inline]
+    pub fn submit(&mut self, sqe: Sqe) -> Result<u16, Full> {
+        self.submit_words(sqe.to_words())
+    }
+
+    /// As [`Self::submit`], for an entry as eight little-endian words.
+    ///
+    /// # Errors
+    /// [`Full`].
+    #[inline]
+    pub fn submit_words(&mut self, mut words: [u64; 8]) -> Result<u16, Full> {
+        let cid = self.free.pop().ok_or(Full)?;
+        self.in_flight[usize::from(cid)] = true;
+        words[0] = words[0] & !(0xffff << 16) | u64::from(cid) << 16;
+        self.memory.sq.store(self.tail, words);
+        self.tail = self.after(self.tail);
+        self.tail_moved = true;
+        Ok(cid)
+    }
+
+    /// Tells the controller of everything submitted, and of the completions
+    /// taken, each by one doorbell.
+    ///
+    /// # Errors
+    /// Those of a register write, where the doorbell needs one.
+    #[inline]
+    pub fn ring(&mut self) -> Result<(), DriverError> {
+        self.ring_head()?;
+        if self.tail_moved {
+            self.tail_moved = false;
+            self.sq_tail.ring(&*self.bus, self.tail)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn ring_head(&mut self) -> Result<(), DriverError> {
+        if self.head_moved {
+            self.head_moved = false;
+            self.cq_head.ring(&*self.bus, self.head)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has completed, at most as many as `out` holds, and says how
+    /// many. Never blocks.
+    ///
+    /// The controller learns that the entries are free by the next call of
+    /// this or of [`Self::ring`], whichever is first: both doorbells then move
+    /// together between the processors' caches.
+    ///
+    /// # Errors
+    /// [`DriverError::Gone`], found out now and then while nothing completes;
+    /// [`DriverError::Broken`] for a completion that fits no command.
+    #[inline]
+    pub fn poll(&mut self, out: &mut [Cqe]) -> Result<usize, DriverError> {
+        self.ring_head()?;
+        self.bus.turn();
+        let mut taken = 0;
+        while taken < out.len() {
+            let words = self.memory.cq.load(self.head);
+            if (words[1] >> 48 & 1 == 1) != self.phase {
+                break;
+            }
+            let cqe = Cqe::from_words(words);
+            self.release(&cqe)?;
+            out[taken] = cqe;
+            taken += 1;
+            self.head = self.after(self.head);
+            if self.head == 0 {
+                self.phase = !self.phase;
+            }
+        }
+        if taken == 0 {
+            self.empty = self.empty.wrapping_add(1);
+            if self.empty.is_multiple_of(LOOKS_PER_ALIVE_CHECK) {
+                self.bus.check_alive()?;
+            }
+        } else {
+            self.head_moved = true;
+            self.empty = 0;
+        }
+        Ok(taken)
+    }
+
+    #[inline]
+    fn release(&mut self, cqe: &Cqe) -> Result<(), DriverError> {
+        match self.in_flight.get_mut(usize::from(cqe.cid)) {
+            Some(in_flight) if *in_flight && cqe.sq_id == self.qid => {
+                *in_flight = false;
+                self.free.push(cqe.cid);
+                Ok(())
+            }
+            _ => Err(DriverError::Broken(format!(
+                "queue {} got a completion of command {} of queue {}, which is not in flight",
+                self.qid, cqe.cid, cqe.sq_id
+            ))),
+        }
+    }
+
+    #[inline]
+    fn after(&self, index: u32) -> u32 {
+        let next = index + 1;
+        if next == self.entries { 0 } else { next }
+    }
+
+    /// Looks in vain since the last completion.
+    #[must_use]
+    pub fn empty_looks(&self) -> u32 {
+        self.empty
+    }
+
+    /// As [`Self::poll`], and waits for the queue's interrupt when there is
+    /// nothing: at most `timeout`, after which the result is 0.
+    ///
+    /// # Errors
+    /// As [`Self::poll`]; [`DriverError::Unsupported`] for a queue pair made
+    /// without an interrupt.
+    pub fn wait(&mut self, out: &mut [Cqe], timeout: Duration) -> Result<usize, DriverError> {
+        let taken = self.poll(out)?;
+        if taken > 0 || out.is_empty() {
+            return Ok(taken);
+        }
+        let deadline = self.deadline(timeout);
+        loop {
+            let left = Duration::from_nanos(deadline.saturating_sub(self.bus.now_ns()));
+            let interrupt = self.interrupt.as_ref().ok_or_else(|| {
+                DriverError::Unsupported(format!(
+                    "queue {} was made without an interrupt and can only be polled",
+                    self.qid
+                ))
+            })?;
+            // It clears the signal before the look: what is posted after that
+            // signals again.
+            let signalled = self.bus.wait(interrupt, left)?;
+            let taken = self.poll(out)?;
+            if taken > 0 || !signalled {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Submits a command and polls until it is done. Nothing else may be in
+    /// flight in this queue pair.
+    ///
+    /// # Errors
+    /// [`DriverError::Status`] when it fails, [`DriverError::Timeout`] when it
+    /// does not finish: its buffers then belong to the controller until the
+    /// queue is deleted or the controller reset.
+    pub fn run(&mut self, command: &'static str, sqe: Sqe) -> Result<Cqe, DriverError> {
+        if self.in_flight() != 0 {
+            return Err(DriverError::Unsupported(format!(
+                "{command} waits for its own completion, and {} commands are in flight in queue {}",
+                self.in_flight(),
+                self.qid
+            )));
+        }
+        self.submit(sqe)
+            .expect("nothing is in flight, and a queue holds one command");
+        self.ring()?;
+        let deadline = self.deadline(self.timeout);
+        let mut cqe = [Cqe::default()];
+        while self.poll(&mut cqe)? == 0 {
+            if self.bus.now_ns() > deadline {
+                return Err(DriverError::Timeout {
+                    what: command,
+                    after: self.timeout,
+                });
+            }
+            self.bus.relax(self.empty);
+        }
+        self.ring_head()?;
+        DriverError::check(command, cqe[0].status.status())?;
+        Ok(cqe[0])
+    }
+
+    /// The point in the bus's time that is `timeout` from now.
+    pub(crate) fn deadline(&self, timeout: Duration) -> u64 {
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.bus.now_ns().saturating_add(timeout)
+    }
+}

@@ -1,0 +1,300 @@
+//! A load generator on one queue pair: busy polling, seeded, and able to check
+//! every byte it wrote.
+//!
+//! Each slot of the queue has its own buffer, and an entry whose data pointers
+//! are made once: per command only the opcode and the first block change.
+//! Nothing is allocated and no call of the system made for a command, and the
+//! clock is read once per batch of completions.
+//!
+//! It does not pin its thread and owns no clock: both are the caller's. The
+//! same seed gives the same sequence of commands.
+
+mod drive;
+mod random;
+mod traffic;
+mod verify;
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use memory::HostMemory;
+use nvme_spec::Status;
+
+use crate::bus::Bus;
+use crate::io::Namespace;
+use crate::{DriverError, QueuePair};
+use drive::{Drive, Record};
+use traffic::{Plain, Sequence, Verified};
+use verify::Ledger;
+pub use verify::Mismatch;
+
+/// Units of a job's block size that can be verified: each takes four bytes.
+const VERIFIED_UNITS_MAX: u64 = 1 << 26;
+
+/// Which commands a job issues, and in which order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rw {
+    /// Reads at random.
+    RandRead,
+    /// Writes at random.
+    RandWrite,
+    /// Reads and writes at random, as many of each.
+    RandRw,
+    /// Reads in order, again and again.
+    Read,
+    /// Writes in order, again and again.
+    Write,
+}
+
+impl Rw {
+    /// The name that a command line has for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RandRead => "randread",
+            Self::RandWrite => "randwrite",
+            Self::RandRw => "randrw",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+
+    /// Every one, in the order of a help text.
+    pub const ALL: [Self; 5] = [
+        Self::RandRead,
+        Self::RandWrite,
+        Self::RandRw,
+        Self::Read,
+        Self::Write,
+    ];
+}
+
+impl fmt::Display for Rw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What the result is called.
+    pub name: String,
+    /// Which commands.
+    pub rw: Rw,
+    /// Bytes of each command; a multiple of the namespace's blocks.
+    pub block_size: u32,
+    /// Commands in flight.
+    pub queue_depth: u16,
+    /// How long to go on; verification comes on top.
+    pub runtime: Duration,
+    /// Fill what is only read, mark what is written, and check every byte read,
+    /// at the end of everything that was written.
+    pub verify: bool,
+    /// What the order of commands and the data are made from.
+    pub seed: u64,
+    /// Bytes used, from the namespace's start; `None` for all of them.
+    pub span: Option<u64>,
+}
+
+/// Latencies of commands, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Longest.
+    pub max: u64,
+}
+
+/// What a job measured and found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobResult {
+    /// The job's name.
+    pub name: String,
+    /// Which commands.
+    pub rw: Rw,
+    /// Bytes of each command.
+    pub block_size: u32,
+    /// Commands in flight.
+    pub queue_depth: u16,
+    /// Commands completed per second.
+    pub iops: f64,
+    /// Data moved per second, in units of 2^20 bytes.
+    pub mib_s: f64,
+    /// From just before a command's batch is submitted until just after its
+    /// completion is seen.
+    pub latency_ns: Latency,
+    /// Commands that failed, and blocks that read back wrong.
+    pub errors: u64,
+    /// Status of the first command that failed.
+    pub first_error: Option<Status>,
+    /// The first block that read back wrong.
+    pub first_mismatch: Option<Mismatch>,
+    /// Commands completed in the measured time.
+    pub commands: u64,
+    /// Logical blocks whose every byte was checked.
+    pub blocks_verified: u64,
+    /// The measured time, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// How far a job has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What it is at.
+    pub phase: Phase,
+    /// Commands completed in this phase.
+    pub commands: u64,
+    /// Time in this phase, in nanoseconds.
+    pub elapsed_ns: u64,
+}
+
+/// The parts of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Writing what is going to be read.
+    Fill,
+    /// The measured part.
+    Measure,
+    /// Reading back what was written.
+    Verify,
+}
+
+/// A source of time: nanoseconds from some start, never going back.
+pub trait Clock {
+    /// Now.
+    fn now_ns(&self) -> u64;
+}
+
+impl<F: Fn() -> u64> Clock for F {
+    fn now_ns(&self) -> u64 {
+        self()
+    }
+}
+
+/// Does `job` on `queue`, which must be idle, with buffers from `memory`. It
+/// tells `progress` about ten times a second how far it is, and ends early, with
+/// the result so far, when that says so.
+///
+/// # Errors
+/// [`DriverError::Unsupported`] for a job that does not fit the namespace or
+/// the queue; [`DriverError::NoMemory`] for its buffers;
+/// [`DriverError::Timeout`], [`DriverError::ControllerFatal`] and
+/// [`DriverError::Gone`] when nothing completes any more. Commands that fail,
+/// and bytes that are wrong, are counted in the result.
+pub fn run<B: Bus>(
+    job: &Job,
+    namespace: &Namespace,
+    queue: &mut QueuePair<B>,
+    memory: &HostMemory,
+    clock: &impl Clock,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<JobResult, DriverError> {
+    let units = check(job, namespace, queue.depth())?;
+    let mut drive = Drive::new(job, namespace, queue, memory, clock, progress)?;
+    let runtime_ns = u64::try_from(job.runtime.as_nanos()).unwrap_or(u64::MAX);
+    let mut measured = Record::new();
+    let mut plain = Plain::new(job.rw, units, job.seed);
+    if !job.verify {
+        drive.run(&mut plain, Phase::Measure, Some(runtime_ns), &mut measured)?;
+        return Ok(result(job, &measured, None));
+    }
+    let mut ledger = Ledger::new(job, namespace, units);
+    let mut unmeasured = Record::new();
+    if matches!(job.rw, Rw::Read | Rw::RandRead) {
+        let mut fill = Verified::new(Sequence::new(0..units, true), &mut ledger);
+        drive.run(&mut fill, Phase::Fill, None, &mut unmeasured)?;
+    }
+    let mut traffic = Verified::new(&mut plain, &mut ledger);
+    drive.run(
+        &mut traffic,
+        Phase::Measure,
+        Some(runtime_ns),
+        &mut measured,
+    )?;
+    if !matches!(job.rw, Rw::Read | Rw::RandRead) {
+        let mut back = Verified::new(Sequence::new(0..units, false), &mut ledger).only_written();
+        drive.run(&mut back, Phase::Verify, None, &mut unmeasured)?;
+    }
+    measured.add_errors(&unmeasured);
+    Ok(result(job, &measured, Some(&ledger)))
+}
+
+/// Units of the job's block size that it works on.
+fn check(job: &Job, namespace: &Namespace, depth: u16) -> Result<u64, DriverError> {
+    let unsupported = |why: String| Err(DriverError::Unsupported(why));
+    let (block_size, block_len) = (job.block_size, namespace.block_len);
+    if block_size == 0 || !block_size.is_multiple_of(block_len) || block_size / block_len > 65536 {
+        return unsupported(format!(
+            "a block size of {block_size} bytes is not 1 to 65536 times the namespace's {block_len}"
+        ));
+    }
+    if job.queue_depth == 0 || job.queue_depth > depth {
+        return unsupported(format!(
+            "a queue depth of {} is not between 1 and the queue's {depth}",
+            job.queue_depth
+        ));
+    }
+    let bytes = job.span.unwrap_or(u64::MAX).min(namespace.len());
+    let units = bytes / u64::from(block_size);
+    if units == 0 {
+        return unsupported(format!(
+            "{bytes} bytes are less than one block of {block_size} bytes"
+        ));
+    }
+    if job.verify && units > VERIFIED_UNITS_MAX {
+        return unsupported(format!(
+            "verification keeps track of {VERIFIED_UNITS_MAX} blocks at most, not {units}: use a smaller span or larger blocks"
+        ));
+    }
+    if job.verify && units < u64::from(job.queue_depth) {
+        return unsupported(format!(
+            "verification never has two commands in one block: {units} blocks are too few for a queue depth of {}",
+            job.queue_depth
+        ));
+    }
+    Ok(units)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "rates need no more than 52 bits"
+)]
+fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
+    let seconds = record.elapsed_ns as f64 / 1e9;
+    let rate = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
+    let bytes = record.commands as f64 * f64::from(job.block_size);
+    JobResult {
+        name: job.name.clone(),
+        rw: job.rw,
+        block_size: job.block_size,
+        queue_depth: job.queue_depth,
+        iops: rate(record.commands as f64),
+        mib_s: rate(bytes / f64::from(1 << 20)),
+        latency_ns: summary(&record.latency),
+        errors: record.errors + ledger.map_or(0, Ledger::mismatches),
+        first_error: record.first_error,
+        first_mismatch: ledger.and_then(Ledger::first_mismatch),
+        commands: record.commands,
+        blocks_verified: ledger.map_or(0, Ledger::checked),
+        elapsed_ns: record.elapsed_ns,
+    }
+}
+
+fn summary(latency: &Histogram<u64>) -> Latency {
+    Latency {
+        mean: latency.mean(),
+        p50: latency.value_at_quantile(0.5),
+        p99: latency.value_at_quantile(0.99),
+        p999: latency.value_at_quantile(0.999),
+        max: latency.max(),
+    }
+}

@@ -1,0 +1,178 @@
+//! Which command comes next, and what is done with its data.
+
+use std::ops::Range;
+
+use memory::Buffer;
+
+use super::Rw;
+use super::random::Random;
+use super::verify::Ledger;
+
+/// One command: a read or a write of one unit of the job's block size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Op {
+    pub(super) write: bool,
+    pub(super) unit: u64,
+}
+
+/// A source of commands.
+pub(super) trait Traffic {
+    /// The next command; `None` when there is none, or none until one that is
+    /// in flight is done.
+    fn next(&mut self) -> Option<Op>;
+
+    /// `op` is about to be submitted with the data at `at` in `buffer`.
+    fn start(&mut self, _op: Op, _buffer: &Buffer, _at: usize) {}
+
+    /// `op` is done; `ok` is whether it succeeded.
+    fn finish(&mut self, _op: Op, _ok: bool, _buffer: &Buffer, _at: usize) {}
+}
+
+/// What a job asks for, for ever.
+pub(super) struct Plain {
+    rw: Rw,
+    units: u64,
+    random: Random,
+    next: u64,
+}
+
+impl Plain {
+    pub(super) fn new(rw: Rw, units: u64, seed: u64) -> Self {
+        Self {
+            rw,
+            units,
+            random: Random::new(seed),
+            next: 0,
+        }
+    }
+
+    fn in_order(&mut self) -> u64 {
+        let unit = self.next;
+        self.next = if unit + 1 == self.units { 0 } else { unit + 1 };
+        unit
+    }
+}
+
+impl Traffic for Plain {
+    #[inline]
+    fn next(&mut self) -> Option<Op> {
+        let (write, unit) = match self.rw {
+            Rw::RandRead => (false, self.random.below(self.units)),
+            Rw::RandWrite => (true, self.random.below(self.units)),
+            Rw::RandRw => {
+                let write = self.random.next_u64() & 1 == 1;
+                (write, self.random.below(self.units))
+            }
+            Rw::Read => (false, self.in_order()),
+            Rw::Write => (true, self.in_order()),
+        };
+        Some(Op { write, unit })
+    }
+}
+
+impl<T: Traffic> Traffic for &mut T {
+    fn next(&mut self) -> Option<Op> {
+        (**self).next()
+    }
+}
+
+/// Every unit of a range once, in order.
+pub(super) struct Sequence {
+    units: Range<u64>,
+    write: bool,
+}
+
+impl Sequence {
+    pub(super) fn new(units: Range<u64>, write: bool) -> Self {
+        Self { units, write }
+    }
+}
+
+impl Traffic for Sequence {
+    fn next(&mut self) -> Option<Op> {
+        let write = self.write;
+        self.units.next().map(|unit| Op { write, unit })
+    }
+}
+
+/// Other traffic with marked data: writes enter it in the ledger, reads are
+/// checked against that. No two commands are in flight in one unit, since
+/// their order would not be known.
+pub(super) struct Verified<'l, T> {
+    inner: T,
+    ledger: &'l mut Ledger,
+    only_written: bool,
+}
+
+impl<'l, T: Traffic> Verified<'l, T> {
+    pub(super) fn new(inner: T, ledger: &'l mut Ledger) -> Self {
+        Self {
+            inner,
+            ledger,
+            only_written: false,
+        }
+    }
+
+    /// Leaves out units whose contents are not known.
+    pub(super) fn only_written(mut self) -> Self {
+        self.only_written = true;
+        self
+    }
+}
+
+impl<T: Traffic> Traffic for Verified<'_, T> {
+    fn next(&mut self) -> Option<Op> {
+        loop {
+            let op = self.inner.next()?;
+            if self.only_written && !self.ledger.is_written(op.unit) {
+                continue;
+            }
+            // There are as many units as commands in flight, so one is free.
+            let unit = self.ledger.take_free(op.unit)?;
+            return Some(Op { unit, ..op });
+        }
+    }
+
+    fn start(&mut self, op: Op, buffer: &Buffer, at: usize) {
+        if op.write {
+            self.ledger.fill(op.unit, buffer, at);
+        } else {
+            self.ledger.poison(buffer, at);
+        }
+    }
+
+    fn finish(&mut self, op: Op, ok: bool, buffer: &Buffer, at: usize) {
+        if op.write {
+            self.ledger.written(op.unit, ok);
+        } else if ok {
+            self.ledger.check(op.unit, buffer, at);
+        }
+        self.ledger.release(op.unit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(rw: Rw, count: usize, seed: u64) -> Vec<Op> {
+        let mut plain = Plain::new(rw, 10, seed);
+        (0..count).map(|_| plain.next().unwrap()).collect()
+    }
+
+    #[test]
+    fn in_order_goes_around() {
+        let units: Vec<_> = take(Rw::Read, 12, 0).iter().map(|op| op.unit).collect();
+        assert_eq!(units, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]);
+        assert!(take(Rw::Write, 3, 0).iter().all(|op| op.write));
+    }
+
+    #[test]
+    fn a_mix_is_half_reads_half_writes_and_repeats_by_seed() {
+        let mix = take(Rw::RandRw, 10_000, 3);
+        let writes = mix.iter().filter(|op| op.write).count();
+        assert!((4700..5300).contains(&writes), "{writes} of 10000");
+        assert_eq!(mix, take(Rw::RandRw, 10_000, 3));
+        assert_ne!(mix, take(Rw::RandRw, 10_000, 4));
+    }
+}
