@@ -11,13 +11,20 @@
 //! What this crate does NOT do: it knows no NVMe command and no vfio-user message, it checks no guest value beyond
 //! addresses and lengths, and it decides nothing about when work is done.
 #![deny(unsafe_op_in_unsafe_fn)]
-#![deny(clippy::disallowed_types, clippy::disallowed_methods, clippy::disallowed_macros)]
+#![deny(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros
+)]
 
 pub mod address;
 pub mod counters;
+pub mod dma;
 pub mod host;
+pub mod lost;
 pub mod mailbox;
 mod map;
+pub mod mapping;
 pub mod sleep;
 pub mod state;
 mod sync;
@@ -25,7 +32,13 @@ pub mod wake;
 
 pub use address::{Iova, PAGE};
 pub use counters::{Counter, Histogram};
+pub use dma::{
+    Access, DmaError, DmaMap, DmaView, Hint, MAX_DMA_REGIONS, Need, PinId, Region, Segment,
+    TranslateError, ViewPins,
+};
 pub use host::{Buffer, HostCq, HostMemory, HostSq};
+pub use lost::{LostFlag, install_sigbus_handler};
+pub use mapping::{ClientMappings, MapError, Mapping};
 pub use sleep::Bell;
 pub use state::{Area, StateError, StateFile};
 pub use wake::EventFd;

@@ -1,0 +1,166 @@
+//! Pieces of host memory, translated.
+
+use super::{Need, Region};
+use crate::address::Iova;
+
+/// The bytes of a piece that [`Segment::compare`] looks at in one go.
+const COMPARE_PIECE: usize = 1024;
+
+/// A contiguous range of host memory within one region. It lives as long as the view that translated it.
+///
+/// The host, or other guests' devices, may change the bytes at any moment, also during a copy. That race cannot be
+/// prevented and is the host's own: a copy then holds some mixture of old and new bytes. It is tolerated in exactly one
+/// way: bytes move by plain memory copies between raw pointers, never through a reference, and nobody decides anything by
+/// looking at host memory twice.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'v> {
+    /// Its `base` is not null.
+    region: &'v Region,
+    /// From the region's first byte; `offset + len <= region.len`.
+    offset: u64,
+    len: u32,
+    /// Translated for writing, so that the mapping is writable.
+    writable: bool,
+}
+
+impl<'v> Segment<'v> {
+    /// At most `len` bytes from `offset`, which lies inside the region; fewer at its end. The region has memory and
+    /// allows `need`.
+    #[inline]
+    pub(super) fn new(region: &'v Region, offset: u64, len: u32, need: Need) -> Self {
+        debug_assert!(!region.base.is_null() && offset < region.len);
+        let room = region.len - offset;
+        let len = if room < u64::from(len) {
+            room as u32
+        } else {
+            len
+        };
+        Segment {
+            region,
+            offset,
+            len,
+            writable: need == Need::DeviceWrites,
+        }
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether it was asked for with a length of 0.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The host's address of the first byte.
+    #[inline]
+    pub fn iova(&self) -> Iova {
+        Iova(self.region.iova.0 + self.offset)
+    }
+
+    /// Copies `bytes` into host memory, from the segment's byte `at` on.
+    ///
+    /// # Panics
+    /// If they do not fit, or the segment was translated for reading.
+    #[inline]
+    pub fn write_from(&self, at: u32, bytes: &[u8]) {
+        self.assert_writable();
+        let to = self.at(at, bytes.len());
+        // SAFETY: `at` has checked that the destination lies in the region's mapping, and the line before that it is
+        // writable. Our own `bytes` cannot overlap a client's mapping. The host may
+        // access the destination meanwhile: see the type's documentation.
+        unsafe { bytes.as_ptr().copy_to_nonoverlapping(to, bytes.len()) }
+    }
+
+    /// Copies host memory into `bytes`, from the segment's byte `at` on.
+    ///
+    /// # Panics
+    /// If the segment has fewer bytes.
+    #[inline]
+    pub fn read_into(&self, at: u32, bytes: &mut [u8]) {
+        let from = self.at(at, bytes.len());
+        // SAFETY: `at` has checked that the source lies in the region's mapping. Our own `bytes` cannot overlap a
+        // client's mapping. The host may write the source meanwhile: see the type's documentation.
+        unsafe {
+            bytes
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(from, bytes.len())
+        }
+    }
+
+    /// Whether host memory from the segment's byte `at` on equals `bytes`. Each byte is read once.
+    ///
+    /// # Panics
+    /// If the segment has fewer bytes.
+    pub fn compare(&self, at: u32, bytes: &[u8]) -> bool {
+        let mut from = self.at(at, bytes.len()).cast_const();
+        let mut copy = [0u8; COMPARE_PIECE];
+        for piece in bytes.chunks(COMPARE_PIECE) {
+            // SAFETY: the pieces together are the `bytes.len()` bytes that `at` has checked; `copy` holds one piece and
+            // is ours. The host may write the source meanwhile, which is why a copy is compared.
+            unsafe {
+                copy.as_mut_ptr()
+                    .copy_from_nonoverlapping(from, piece.len());
+                from = from.add(piece.len());
+            }
+            if copy[..piece.len()] != *piece {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Fills host memory with zeros.
+    ///
+    /// # Panics
+    /// If the segment was translated for reading.
+    #[inline]
+    pub fn zero(&self) {
+        self.assert_writable();
+        let to = self.at(0, self.len as usize);
+        // SAFETY: as for `write_from`.
+        unsafe { to.write_bytes(0, self.len as usize) }
+    }
+
+    /// Joins two segments where `next` goes on in the same region where `self` ends; both come back otherwise.
+    ///
+    /// # Errors
+    /// The two segments, unchanged: they are not adjacent, or too long for one.
+    #[inline]
+    pub fn merge(self, next: Segment<'v>) -> Result<Segment<'v>, (Segment<'v>, Segment<'v>)> {
+        let adjacent = std::ptr::eq(self.region, next.region)
+            && self.offset + u64::from(self.len) == next.offset
+            && self.writable == next.writable;
+        match self.len.checked_add(next.len) {
+            Some(len) if adjacent => Ok(Segment { len, ..self }),
+            _ => Err((self, next)),
+        }
+    }
+
+    /// The address and the length for a system call that does I/O of its own. Valid while the view is alive; what a
+    /// call may do with the bytes is what the segment was translated for.
+    #[inline]
+    pub fn as_raw(&self) -> (*mut u8, usize) {
+        (self.at(0, 0), self.len as usize)
+    }
+
+    #[inline]
+    fn assert_writable(&self) {
+        assert!(self.writable, "the segment was translated for reading");
+    }
+
+    /// The address of the segment's byte `at`.
+    #[inline]
+    fn at(&self, at: u32, len: usize) -> *mut u8 {
+        let fits = (at as usize)
+            .checked_add(len)
+            .is_some_and(|end| end <= self.len as usize);
+        assert!(fits, "{len} bytes at {at} of a segment of {}", self.len);
+        // SAFETY: offset + at <= region.len, and the region's `len` bytes at `base` lie in its mapping; a region's
+        // length in memory fits a usize, as its mapping's does.
+        unsafe { self.region.base.add(self.offset as usize + at as usize) }
+    }
+}

@@ -1,0 +1,406 @@
+//! Clients' memory files, each mapped once.
+//!
+//! A client passes a descriptor with every piece of memory that it maps for its device. Behind a vIOMMU those pieces are
+//! thousands of 4 KiB ranges of one file, and the kernel limits how many mappings a process may have; so a [`Mapping`] is
+//! the whole file, and a region is an offset into it.
+//!
+//! Invariants:
+//! - Only memory is mapped: a regular file of tmpfs (a memfd is one) or hugetlbfs. A file of any other file system could
+//!   block a reactor for as long as its disk, network or FUSE daemon pleases.
+//! - Every mapping is watched for SIGBUS ([`crate::lost`]) from before its first use until after its last.
+//! - One client can exhaust neither the table of mappings nor the address space: both are bounded per session.
+//!
+//! What it does NOT do: it lends no bytes; [`crate::DmaView`] and [`crate::DoorbellPages`] do, each with its own rules.
+
+use std::{
+    ffi::c_int,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    ptr::{self, NonNull},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use rustix::{
+    fs::{FileType, OFlags, SealFlags, Stat},
+    mm::{Advice, MapFlags, ProtFlags},
+};
+
+use crate::lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError};
+
+/// The most files of one session that are mapped at one time.
+pub const MAX_SESSION_MAPPINGS: usize = 512;
+/// The most bytes of address space for one session's files: 16 TiB of the 128 TiB that a process has.
+pub const MAX_SESSION_BYTES: u64 = 1 << 44;
+
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
+
+/// Why a descriptor cannot be mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// Not a regular file: a pipe, a socket, a device, a directory.
+    #[error(
+        "the descriptor is {0}, not memory: share the memory as a memfd, or a file of tmpfs or hugetlbfs"
+    )]
+    NotFile(&'static str),
+    /// A regular file whose pages a disk, a network or a daemon stands behind.
+    #[error(
+        "the file's file system (type {0:#x}) is not memory: share the memory as a memfd, or a file of tmpfs or hugetlbfs"
+    )]
+    NotMemory(i64),
+    /// The descriptor does not allow reading.
+    #[error("the descriptor cannot be read through: open it for reading and writing")]
+    NotReadable,
+    /// The file has no bytes.
+    #[error("the file is empty: set its size before sharing it")]
+    Empty,
+    /// An offset or a length that the file does not have, or that is not a whole number of pages.
+    #[error("{len} bytes at {offset} are not whole pages within the file's {file_len} bytes")]
+    OutOfFile {
+        /// Bytes from the file's start.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Bytes in the file.
+        file_len: u64,
+    },
+    /// This session has [`MAX_SESSION_MAPPINGS`] files or [`MAX_SESSION_BYTES`] of address space mapped.
+    #[error(
+        "the client has too much mapped: at most {MAX_SESSION_MAPPINGS} files and {MAX_SESSION_BYTES} bytes; unmap some, or share fewer and smaller files"
+    )]
+    SessionLimit,
+    /// The process has [`MAX_MAPPINGS`] files mapped.
+    #[error("all {MAX_MAPPINGS} mappings of client memory are in use: disconnect a client")]
+    TableFull,
+    /// The handler that guards against memory that is taken away could not be installed.
+    #[error("cannot install the handler for SIGBUS: {0}")]
+    Handler(io::Error),
+    /// The system refused.
+    #[error("cannot map the client's memory: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<rustix::io::Errno> for MapError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        MapError::System(errno.into())
+    }
+}
+
+/// One mmap of one file, unmapped on drop.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    /// Bytes of the file when it was mapped.
+    file_len: u64,
+    /// Bytes of address space: `file_len` rounded up to the file's page size.
+    span: usize,
+    writable: bool,
+    /// Taken out before the memory is unmapped: see `drop`.
+    watch: Option<Watch>,
+    budget: Arc<Budget>,
+}
+
+// SAFETY: the value is an address, lengths and atomics. The bytes are only copied or accessed by atomics, through this
+// crate; which threads do so at one time does not matter, the client races with all of them anyway.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method of a shared reference makes a reference to the bytes.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Bytes of the file that are mapped, from its first.
+    pub fn len(&self) -> u64 {
+        self.file_len
+    }
+
+    /// Never: an empty file is not mapped.
+    pub fn is_empty(&self) -> bool {
+        self.file_len == 0
+    }
+
+    /// Whether the bytes may be written; false for a read-only descriptor and for a file sealed against writing.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The address of byte `offset`; `None` when the `len` bytes from there are not all in the file.
+    pub(crate) fn at(&self, offset: u64, len: u64) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(len)?;
+        if end > self.file_len {
+            return None;
+        }
+        let offset = usize::try_from(offset).ok()?;
+        // SAFETY: offset <= file_len <= span, the size of the mapping at `base`.
+        Some(unsafe { self.base.add(offset) })
+    }
+
+    /// Maps `range` of `fd`. `unit` is the page size of the file's file system.
+    fn new(
+        fd: &OwnedFd,
+        range: Range,
+        writable: bool,
+        unit: usize,
+        budget: &Arc<Budget>,
+        flag: &LostFlag,
+    ) -> Result<Mapping, MapError> {
+        let too_large = || MapError::System(io::Error::from_raw_os_error(libc::ENOMEM));
+        let span = usize::try_from(range.len)
+            .ok()
+            .and_then(|len| len.checked_next_multiple_of(unit))
+            .ok_or_else(too_large)?;
+        let charge = Charge::new(budget, span as u64)?;
+        let protection = match writable {
+            true => ProtFlags::READ | ProtFlags::WRITE,
+            false => ProtFlags::READ,
+        };
+        // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
+        let base = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                span,
+                protection,
+                MapFlags::SHARED,
+                fd,
+                range.offset,
+            )?
+        };
+        let base = NonNull::new(base.cast()).expect("mmap does not return a null pointer");
+        charge.keep();
+        let mut mapping = Mapping {
+            base,
+            file_len: range.len,
+            span,
+            writable,
+            watch: None,
+            budget: budget.clone(),
+        };
+        // A guest's memory does not belong into our core dump.
+        // SAFETY: the range is the mapping just made; the advice changes no bytes. An error changes nothing.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), span, Advice::LinuxDontDump) };
+        let start = base.as_ptr() as usize;
+        let bits = protection.bits() as c_int;
+        let watch = Watch::new(start, span, unit, bits, flag).map_err(|error| match error {
+            WatchError::TableFull => MapError::TableFull,
+            WatchError::Handler(error) => MapError::Handler(error),
+        })?;
+        mapping.watch = Some(watch);
+        Ok(mapping)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // First out of the table: once the range is unmapped, somebody else's mapping may get the same addresses.
+        self.watch = None;
+        // SAFETY: the mapping is ours, and whoever used it held this value. An error changes nothing.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.span) };
+        self.budget.give_back(self.span as u64);
+    }
+}
+
+/// Bytes of a file.
+#[derive(Clone, Copy)]
+struct Range {
+    offset: u64,
+    len: u64,
+}
+
+/// How much one session has mapped: also what it has unmapped that commands in flight still hold.
+#[derive(Debug, Default)]
+struct Budget {
+    mappings: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+impl Budget {
+    // Relaxed: the counts guard no other memory. Only a session's own thread takes; any thread that drops the last
+    // user of a mapping gives back.
+    fn take(&self, bytes: u64) -> Result<(), MapError> {
+        let mappings = self.mappings.load(Ordering::Relaxed) + 1;
+        let total = self.bytes.load(Ordering::Relaxed).checked_add(bytes);
+        if mappings > MAX_SESSION_MAPPINGS || total.is_none_or(|total| total > MAX_SESSION_BYTES) {
+            return Err(MapError::SessionLimit);
+        }
+        self.mappings.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.mappings.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A part of the budget, given back unless a mapping keeps it.
+struct Charge<'b> {
+    budget: &'b Budget,
+    bytes: u64,
+}
+
+impl<'b> Charge<'b> {
+    fn new(budget: &'b Budget, bytes: u64) -> Result<Self, MapError> {
+        budget.take(bytes)?;
+        Ok(Charge { budget, bytes })
+    }
+
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+/// The memory files of one session, each mapped once.
+///
+/// A file stays mapped when its last region goes: a guest behind a vIOMMU maps and unmaps all day. What no region uses is
+/// let go when the client brings another file, and everything when the session ends.
+#[derive(Debug, Default)]
+pub struct ClientMappings {
+    files: Vec<KnownFile>,
+    lost: LostFlag,
+    budget: Arc<Budget>,
+}
+
+#[derive(Debug)]
+struct KnownFile {
+    identity: Identity,
+    mapping: Arc<Mapping>,
+}
+
+/// Which file, and how it may be used. The number of a file's inode cannot be given to another file while its mapping
+/// holds it. A read-only descriptor never gets a writable mapping, also where another descriptor would allow one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    writable: bool,
+}
+
+impl ClientMappings {
+    /// No files, nothing lost.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The mapping of the file behind `fd`, made now or before. The descriptor is closed: a mapping needs none.
+    ///
+    /// A file whose size has changed since it was mapped is mapped anew; regions keep the mapping that they came with.
+    ///
+    /// # Errors
+    /// See [`MapError`]. Nothing has changed then.
+    pub fn map(&mut self, fd: OwnedFd) -> Result<Arc<Mapping>, MapError> {
+        let stat = stat_of_file(&fd)?;
+        let unit = unit_of_memory(&fd)?;
+        let len = u64::try_from(stat.st_size).unwrap_or(0);
+        if len == 0 {
+            return Err(MapError::Empty);
+        }
+        let identity = Identity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            writable: is_writable(&fd)?,
+        };
+        let known = self.files.iter().find(|file| file.identity == identity);
+        if let Some(file) = known
+            && file.mapping.len() == len
+        {
+            return Ok(file.mapping.clone());
+        }
+        // Before the new one is charged: what nobody uses, and the old size of this file.
+        self.files
+            .retain(|file| Arc::strong_count(&file.mapping) > 1 && file.identity != identity);
+        let range = Range { offset: 0, len };
+        let mapping = Mapping::new(
+            &fd,
+            range,
+            identity.writable,
+            unit,
+            &self.budget,
+            &self.lost,
+        )?;
+        let mapping = Arc::new(mapping);
+        self.files.push(KnownFile {
+            identity,
+            mapping: mapping.clone(),
+        });
+        Ok(mapping)
+    }
+
+    /// The flag that tells when any of this session's memory was taken away.
+    pub fn lost(&self) -> LostFlag {
+        self.lost.clone()
+    }
+}
+
+/// Maps whole pages of a server's file for a host: doorbells, writable.
+pub(crate) fn map_pages(
+    fd: &OwnedFd,
+    offset: u64,
+    len: u64,
+    flag: &LostFlag,
+) -> Result<Mapping, MapError> {
+    let stat = stat_of_file(fd)?;
+    let unit = rustix::param::page_size();
+    let file_len = u64::try_from(stat.st_size).unwrap_or(0);
+    let out_of_file = MapError::OutOfFile {
+        offset,
+        len,
+        file_len,
+    };
+    let whole = |bytes: u64| bytes.is_multiple_of(unit as u64);
+    let inside = offset.checked_add(len).is_some_and(|end| end <= file_len);
+    if len == 0 || !whole(offset) || !whole(len) || !inside {
+        return Err(out_of_file);
+    }
+    let range = Range { offset, len };
+    Mapping::new(fd, range, true, unit, &Arc::default(), flag)
+}
+
+fn stat_of_file(fd: &OwnedFd) -> Result<Stat, MapError> {
+    let stat = rustix::fs::fstat(fd)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(stat),
+        FileType::Directory => Err(MapError::NotFile("a directory")),
+        FileType::Fifo => Err(MapError::NotFile("a pipe")),
+        FileType::Socket => Err(MapError::NotFile("a socket")),
+        FileType::CharacterDevice => Err(MapError::NotFile("a character device")),
+        FileType::BlockDevice => Err(MapError::NotFile("a block device")),
+        FileType::Symlink => Err(MapError::NotFile("a symbolic link")),
+        // eventfd, epoll, io_uring and their like have no type.
+        _ => Err(MapError::NotFile("not a file at all")),
+    }
+}
+
+/// The page size of the file's file system, if that is memory.
+fn unit_of_memory(fd: &OwnedFd) -> Result<usize, MapError> {
+    let stat = rustix::fs::fstatfs(fd)?;
+    // The field's type differs by architecture; the magic numbers have 32 bits.
+    match i64::from(stat.f_type as u32) {
+        TMPFS_MAGIC => Ok(rustix::param::page_size()),
+        HUGETLBFS_MAGIC => usize::try_from(stat.f_bsize)
+            .ok()
+            .filter(|size| size.is_power_of_two())
+            .ok_or(MapError::NotMemory(HUGETLBFS_MAGIC)),
+        other => Err(MapError::NotMemory(other)),
+    }
+}
+
+/// Whether the descriptor and the file's seals allow writing.
+fn is_writable(fd: &OwnedFd) -> Result<bool, MapError> {
+    let flags = rustix::fs::fcntl_getfl(fd.as_fd())?;
+    let mode = flags & OFlags::ACCMODE;
+    if flags.contains(OFlags::PATH) || mode == OFlags::WRONLY {
+        return Err(MapError::NotReadable);
+    }
+    // A file that knows no seals (a file of a mounted tmpfs) has none.
+    let seals = rustix::fs::fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
+    let sealed = seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE);
+    Ok(mode == OFlags::RDWR && !sealed)
+}
