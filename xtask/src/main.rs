@@ -33,7 +33,7 @@ enum Task {
     Setup,
     /// Run all tests: every stage, in order
     Test {
-        /// Run only these stages
+        /// Run only set-up and these stages
         #[arg(long, value_delimiter = ',', value_name = "STAGE")]
         only: Vec<String>,
         /// Name the stages and do nothing

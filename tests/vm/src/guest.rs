@@ -10,16 +10,15 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
+use crate::lines::Lines;
 use crate::{Report, Rig};
 
 /// What a guest is given.
@@ -143,9 +142,7 @@ const QEMU_LOG: &str = "qemu.log";
 pub struct Guest {
     child: Child,
     input: ChildStdin,
-    terminal: Arc<Terminal>,
-    /// The line of the terminal that the next [`Guest::wait_for_line`] looks at first.
-    next_line: usize,
+    terminal: Lines,
     dir: Option<TempDir>,
 }
 
@@ -167,14 +164,11 @@ impl Guest {
             .context("cannot start QEMU")?;
         let input = child.stdin.take().expect("standard input is a pipe");
         let output = child.stdout.take().expect("standard output is a pipe");
-        let terminal = Arc::new(Terminal::default());
-        let reader = Arc::clone(&terminal);
-        thread::spawn(move || reader.read(BufReader::new(output)));
+        let terminal = Lines::collect(output);
         Ok(Self {
             child,
             input,
             terminal,
-            next_line: 0,
             dir: Some(dir),
         })
     }
@@ -191,29 +185,8 @@ impl Guest {
     /// # Errors
     /// The guest ended, or `bound` passed: with the last lines that it printed.
     pub fn wait_for_line(&mut self, text: &str, bound: Duration) -> Result<String> {
-        let mut state = self.terminal.state();
-        let deadline = Instant::now() + bound;
-        loop {
-            if let Some(found) = state.lines[self.next_line..]
-                .iter()
-                .position(|line| line.contains(text))
-            {
-                self.next_line += found + 1;
-                return Ok(state.lines[self.next_line - 1].clone());
-            }
-            self.next_line = state.lines.len();
-            let left = deadline.saturating_duration_since(Instant::now());
-            if state.ended || left.is_zero() {
-                let why = if state.ended {
-                    "the guest ended"
-                } else {
-                    "the bound passed"
-                };
-                drop(state);
-                return Err(self.error(&format!("no line with {text:?}: {why}")));
-            }
-            state = self.terminal.wait(state, left);
-        }
+        let found = self.terminal.wait_for(text, bound);
+        found.map_err(|why| self.error(&format!("no line with {text:?}: {why}")))
     }
 
     /// Sends a line to the job (`await` in the guest).
@@ -232,21 +205,13 @@ impl Guest {
     /// then): with the step, the last lines of the job and of the kernel, and the folder with all
     /// of them.
     pub fn finish(mut self, bound: Duration) -> Result<Report> {
-        let deadline = Instant::now() + bound;
-        let mut state = self.terminal.state();
-        while !state.ended {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                drop(state);
-                self.end();
-                let verdict = self.report().verdict();
-                return Err(self.error(&format!(
-                    "the guest did not end within {bound:?}: {verdict}"
-                )));
-            }
-            state = self.terminal.wait(state, left);
+        if !self.terminal.wait_for_end(bound) {
+            self.end();
+            let verdict = self.report().verdict();
+            return Err(self.error(&format!(
+                "the guest did not end within {bound:?}: {verdict}"
+            )));
         }
-        drop(state);
         // QEMU closes its standard output as it exits, so this does not wait for long.
         let status = self.child.wait()?;
         let report = self.report();
@@ -268,7 +233,7 @@ impl Guest {
     /// The job's lines so far.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        self.terminal.state().lines.clone()
+        self.terminal.so_far()
     }
 
     /// The kernel's log so far.
@@ -278,7 +243,7 @@ impl Guest {
     }
 
     fn report(&self) -> Report {
-        Report::parse(&self.terminal.state().lines)
+        Report::parse(&self.terminal.so_far())
     }
 
     fn log(&self, name: &str) -> String {
@@ -292,22 +257,9 @@ impl Guest {
     /// What went wrong, with all that a person needs to see why. Keeps the guest's folder.
     fn error(&mut self, what: &str) -> anyhow::Error {
         let mut text = what.to_owned();
-        let job = self.lines().join("\n");
-        for (name, log, lines) in [
-            ("job", job, 80),
-            ("kernel", self.log(KERNEL_LOG), 40),
-            ("QEMU", self.log(QEMU_LOG), 20),
-        ] {
-            let all: Vec<_> = log.lines().collect();
-            let last = &all[all.len().saturating_sub(lines)..];
-            if !last.is_empty() {
-                let _ = write!(
-                    text,
-                    "\n--- the last lines of the {name}:\n{}",
-                    last.join("\n")
-                );
-            }
-        }
+        text += &tail("job", &self.lines().join("\n"), 80);
+        text += &tail("kernel", &self.log(KERNEL_LOG), 40);
+        text += &tail("QEMU", &self.log(QEMU_LOG), 20);
         if let Some(dir) = self.dir.take() {
             let _ = write!(text, "\n--- all of it is in {}", dir.keep().display());
         }
@@ -327,50 +279,12 @@ impl Drop for Guest {
     }
 }
 
-/// The job's terminal: the lines read so far, by a thread of its own.
-#[derive(Debug, Default)]
-struct Terminal {
-    state: Mutex<TerminalState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct TerminalState {
-    lines: Vec<String>,
-    ended: bool,
-}
-
-impl Terminal {
-    fn read(&self, mut from: impl BufRead) {
-        let mut line = Vec::new();
-        // An error on the pipe is its end: the guest is gone either way.
-        while from
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|bytes| bytes > 0)
-        {
-            let text = String::from_utf8_lossy(&line)
-                .trim_end_matches(['\r', '\n'])
-                .to_owned();
-            line.clear();
-            self.state().lines.push(text);
-            self.changed.notify_all();
-        }
-        self.state().ended = true;
-        self.changed.notify_all();
+/// The last `lines` lines of the log `name`, under a heading; nothing where it is empty.
+pub(crate) fn tail(name: &str, log: &str, lines: usize) -> String {
+    let all: Vec<_> = log.lines().collect();
+    let last = &all[all.len().saturating_sub(lines)..];
+    if last.is_empty() {
+        return String::new();
     }
-
-    fn state(&self) -> MutexGuard<'_, TerminalState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, TerminalState>,
-        bound: Duration,
-    ) -> MutexGuard<'a, TerminalState> {
-        self.changed
-            .wait_timeout(state, bound)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
-    }
+    format!("\n--- the last lines of the {name}:\n{}", last.join("\n"))
 }

@@ -11,10 +11,13 @@ pub mod cpio;
 pub mod debian;
 pub mod guest;
 pub mod initramfs;
+pub mod lines;
 pub mod report;
 pub mod rig;
+pub mod server;
 pub mod sources;
 
 pub use guest::{Guest, Options};
 pub use report::{Report, Step};
 pub use rig::Rig;
+pub use server::Server;

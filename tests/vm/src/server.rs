@@ -1,0 +1,143 @@
+//! `nvmirage serve` as a child of ours: it outlives neither its [`Server`] nor its bounds.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::guest::tail;
+use crate::lines::Lines;
+
+/// How long the program may take until it serves.
+const START: Duration = Duration::from_secs(30);
+/// How often a program that is about to end is looked at.
+const TURN: Duration = Duration::from_millis(20);
+
+/// The release build of the program: the one that `NVMIRAGE_BIN` names, else the workspace's.
+///
+/// # Errors
+/// There is none: says how to build it.
+pub fn program() -> Result<PathBuf> {
+    let built = || {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let target = env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+        root.join(target).join("release/nvmirage")
+    };
+    let path = env::var_os("NVMIRAGE_BIN").map_or_else(built, PathBuf::from);
+    ensure!(
+        path.is_file(),
+        "there is no {}: run `cargo build --release`",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// A running `nvmirage serve`.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    output: Lines,
+}
+
+impl Server {
+    /// Starts `nvmirage serve` with `args`, and waits until it says that it is ready.
+    ///
+    /// # Errors
+    /// It cannot be started, ends, or is not ready in time: with what it printed.
+    pub fn start<S: AsRef<OsStr>>(args: &[S]) -> Result<Self> {
+        let (reader, writer) = std::io::pipe()?;
+        let child = Command::new(program()?)
+            .arg("serve")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .spawn()
+            .context("cannot start nvmirage")?;
+        let mut server = Self {
+            child,
+            output: Lines::collect(reader),
+        };
+        server.wait_for_line("ready", START)?;
+        Ok(server)
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The lines that it has printed, on both outputs.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.output.so_far()
+    }
+
+    /// Waits for a line that contains `text`, and returns it. Lines up to it are not looked at
+    /// again.
+    ///
+    /// # Errors
+    /// It ended, or `bound` passed: with what it printed.
+    pub fn wait_for_line(&mut self, text: &str, bound: Duration) -> Result<String> {
+        let found = self.output.wait_for(text, bound);
+        found.map_err(|why| anyhow!("no line with {text:?}: {why}{}", self.tail()))
+    }
+
+    /// Asks it to end (SIGTERM), and returns the lines that it printed.
+    ///
+    /// # Errors
+    /// It had ended before, does not end within `bound` (it is killed then), or ends with another
+    /// status than 0.
+    pub fn stop(mut self, bound: Duration) -> Result<Vec<String>> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("nvmirage had ended with {status}{}", self.tail());
+        }
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.context("a process has an id")?, Signal::TERM)?;
+        let Some(status) = self.wait(bound)? else {
+            bail!(
+                "nvmirage did not end within {bound:?} of SIGTERM{}",
+                self.tail()
+            );
+        };
+        ensure!(
+            status.success(),
+            "nvmirage ended with {status}{}",
+            self.tail()
+        );
+        Ok(self.lines())
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill(self) {
+        drop(self);
+    }
+
+    fn wait(&mut self, bound: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + bound;
+        loop {
+            let status = self.child.try_wait()?;
+            if status.is_some() || Instant::now() >= deadline {
+                return Ok(status);
+            }
+            thread::sleep(TURN);
+        }
+    }
+
+    fn tail(&self) -> String {
+        tail("server", &self.lines().join("\n"), 60)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only where the process has already been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
