@@ -20,11 +20,14 @@
 pub mod address;
 pub mod counters;
 pub mod dma;
+pub mod doorbell;
 pub mod host;
 pub mod lost;
 pub mod mailbox;
 mod map;
 pub mod mapping;
+mod order;
+pub mod ring;
 pub mod sleep;
 pub mod state;
 mod sync;
@@ -36,9 +39,11 @@ pub use dma::{
     Access, DmaError, DmaMap, DmaView, Hint, MAX_DMA_REGIONS, Need, PinId, Region, Segment,
     TranslateError, ViewPins,
 };
+pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence};
 pub use host::{Buffer, HostCq, HostMemory, HostSq};
 pub use lost::{LostFlag, install_sigbus_handler};
 pub use mapping::{ClientMappings, MapError, Mapping};
+pub use ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
 pub use sleep::Bell;
 pub use state::{Area, StateError, StateFile};
 pub use wake::EventFd;

@@ -125,6 +125,12 @@ impl Mapping {
         self.writable
     }
 
+    /// The address of the first byte.
+    #[inline]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
     /// The address of byte `offset`; `None` when the `len` bytes from there are not all in the file.
     pub(crate) fn at(&self, offset: u64, len: u64) -> Option<NonNull<u8>> {
         let end = offset.checked_add(len)?;

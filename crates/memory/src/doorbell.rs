@@ -1,0 +1,208 @@
+//! Doorbells: single words that one side stores and the other polls.
+//!
+//! [`DoorbellPages`] is our register page, ours to give away: a memfd that a client may map, so that a guest's doorbell
+//! write is a plain store into it. [`ShadowDoorbells`] is the host's own copy (Doorbell Buffer Config, NVMe Base 2.1,
+//! 5.2.5): it stores tails and heads into one page and reads from the other when a register write is wanted.
+//!
+//! Invariants:
+//! - Our pages cannot be shrunk or grown by whoever holds their descriptor.
+//! - The shadow page is only read by us, the EventIdx page only written.
+//!
+//! What it does NOT do: it judges no value; a doorbell that moved past its queue is the controller's to notice.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+pub use crate::order::full_fence;
+use crate::{
+    address::{Iova, PAGE},
+    dma::{DmaView, Need},
+    lost::LostFlag,
+    map::OwnMap,
+    mapping::{self, MapError, Mapping},
+    order,
+    ring::{Pages, RingError},
+};
+
+/// Bytes of a doorbell (CAP.DSTRD = 0).
+const SLOT_BYTES: usize = 4;
+
+/// Doorbell registers in shared memory: slots of 32 bits, slot 2y the tail of submission queue y, slot 2y + 1 the head of
+/// completion queue y.
+#[derive(Debug)]
+pub struct DoorbellPages {
+    fd: OwnedFd,
+    pages: Owner,
+    slots: usize,
+}
+
+#[derive(Debug)]
+enum Owner {
+    /// Ours, sealed.
+    Own(OwnMap),
+    /// A server's.
+    Client { mapping: Mapping, lost: LostFlag },
+}
+
+impl DoorbellPages {
+    /// Pages for `slots` doorbells, all zero, in a memfd of our own.
+    ///
+    /// # Errors
+    /// Those of memfd_create(2), ftruncate(2), fcntl(2) and mmap(2).
+    pub fn new(slots: usize) -> io::Result<Self> {
+        let unit = rustix::param::page_size();
+        let len = slots
+            .max(1)
+            .checked_mul(SLOT_BYTES)
+            .and_then(|bytes| bytes.checked_next_multiple_of(unit))
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("nvmirage-doorbells", flags)?;
+        rustix::fs::ftruncate(&fd, len as u64)?;
+        // A client that could shrink the file could stop every reactor that polls it. SEAL: it cannot add seals either.
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&fd, seals)?;
+        let map = OwnMap::shared(&fd, len)?;
+        Ok(DoorbellPages {
+            fd,
+            pages: Owner::Own(map),
+            slots: len / SLOT_BYTES,
+        })
+    }
+
+    /// Maps a server's doorbell pages for a host: `len` bytes at `offset` of its file.
+    ///
+    /// The server is trusted with more than a client is: its file may lie in any file system.
+    ///
+    /// # Errors
+    /// See [`MapError`]: `offset` and `len` are whole pages within a regular file that may be written.
+    pub fn map_client(fd: OwnedFd, offset: u64, len: usize) -> Result<Self, MapError> {
+        let lost = LostFlag::default();
+        let mapping = mapping::map_pages(&fd, offset, len as u64, &lost)?;
+        Ok(DoorbellPages {
+            fd,
+            pages: Owner::Client { mapping, lost },
+            slots: len / SLOT_BYTES,
+        })
+    }
+
+    /// The file, to be given to whoever maps it.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Bytes: whole pages.
+    #[expect(clippy::len_without_is_empty, reason = "there is always a page")]
+    pub fn len(&self) -> usize {
+        self.slots * SLOT_BYTES
+    }
+
+    /// Doorbells.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Whether a server has taken its pages away (its file was shrunk); they read as zeros then.
+    pub fn is_lost(&self) -> bool {
+        match &self.pages {
+            Owner::Own(_) => false,
+            Owner::Client { lost, .. } => lost.is_lost(),
+        }
+    }
+
+    /// What was stored last into `slot`. Acquire: entries that the other side stored before are seen after.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[inline]
+    pub fn load(&self, slot: usize) -> u32 {
+        // SAFETY: `at` gives an aligned word of a mapping that `self` holds.
+        unsafe { order::load_doorbell(self.at(slot)) }
+    }
+
+    /// Rings `slot`. Release: entries stored before are seen by whoever sees the value.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[inline]
+    pub fn store(&self, slot: usize, value: u32) {
+        // SAFETY: as in `load`; all of these pages are mapped for writing.
+        unsafe { order::store_doorbell(self.at(slot), value) };
+    }
+
+    /// Stores 0 into every slot, as a controller reset does.
+    pub fn zero_all(&self) {
+        (0..self.slots).for_each(|slot| self.store(slot, 0));
+    }
+
+    #[inline]
+    fn at(&self, slot: usize) -> *mut u32 {
+        assert!(slot < self.slots, "doorbell {slot} of {}", self.slots);
+        let base = match &self.pages {
+            Owner::Own(map) => map.at(0, 0),
+            Owner::Client { mapping, .. } => mapping.base(),
+        };
+        base.wrapping_add(slot * SLOT_BYTES).cast()
+    }
+}
+
+/// The two pages of Doorbell Buffer Config in the host's memory. Their slots are numbered as the registers are.
+#[derive(Debug)]
+pub struct ShadowDoorbells {
+    shadow: Pages,
+    event_idx: Pages,
+}
+
+/// Doorbells in a page: 512 queue pairs.
+const SHADOW_SLOTS: usize = PAGE as usize / SLOT_BYTES;
+
+impl ShadowDoorbells {
+    /// The shadow page at `shadow` (PRP1) and the EventIdx page at `event_idx` (PRP2).
+    ///
+    /// # Errors
+    /// See [`RingError`].
+    pub fn new(view: &Arc<DmaView>, shadow: Iova, event_idx: Iova) -> Result<Self, RingError> {
+        Ok(ShadowDoorbells {
+            shadow: Pages::new(view, shadow, PAGE, Need::DeviceReads)?,
+            event_idx: Pages::new(view, event_idx, PAGE, Need::DeviceWrites)?,
+        })
+    }
+
+    /// Finds both pages again after the map has changed. A page that is gone becomes absent.
+    pub fn resolve(&mut self, view: &Arc<DmaView>) {
+        self.shadow.resolve(view);
+        self.event_idx.resolve(view);
+    }
+
+    /// What the host has stored into `slot` of the shadow page (Acquire); `None` where the page is absent or has no such
+    /// slot.
+    #[inline]
+    pub fn load(&self, slot: usize) -> Option<u32> {
+        let word = at(&self.shadow, slot)?;
+        // SAFETY: `at` gives an aligned word of a present page, readable while `shadow` holds its view.
+        Some(unsafe { order::load_doorbell(word) })
+    }
+
+    /// Tells the host at which value of `slot` it shall write the register again. Nothing happens where the page is
+    /// absent. [`full_fence`] comes after, then the second look at the shadow.
+    #[inline]
+    pub fn store_event_idx(&self, slot: usize, value: u32) {
+        if let Some(word) = at(&self.event_idx, slot) {
+            // SAFETY: as in `load`, and writable: it was translated for DeviceWrites.
+            unsafe { order::store_doorbell(word, value) };
+        }
+    }
+}
+
+#[inline]
+fn at(pages: &Pages, slot: usize) -> Option<*mut u32> {
+    if slot >= SHADOW_SLOTS {
+        return None;
+    }
+    Some(pages.at((slot * SLOT_BYTES) as u64)?.cast())
+}
