@@ -1,5 +1,6 @@
 //! Set-up, tests, benchmarks and checks of nvmirage: `cargo xtask`.
 
+mod bench;
 mod counts;
 mod fuzz;
 mod process;
@@ -8,6 +9,7 @@ mod show;
 mod stages;
 mod tidy;
 mod tools;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -16,7 +18,9 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::bench::BenchArgs;
 use crate::process::Interrupt;
+use crate::vm::VmArgs;
 use crate::workspace::Workspace;
 
 /// Set-up, tests, benchmarks and checks of nvmirage.
@@ -42,6 +46,10 @@ enum Task {
     },
     /// Check the rules that no compiler checks
     Tidy,
+    /// Boot a guest: a shell on its console, or a job
+    Vm(VmArgs),
+    /// Measure the program on this machine
+    Bench(BenchArgs),
     /// Fuzz one target on the terminal
     Fuzz {
         /// The target; without a known one, the error names them
@@ -87,6 +95,14 @@ fn run(cli: &Cli) -> Result<bool> {
             let findings = tidy::run(&workspace.root)?;
             findings.iter().for_each(|finding| println!("{finding}"));
             Ok(findings.is_empty())
+        }
+        Task::Vm(args) => {
+            vm::run(args)?;
+            Ok(true)
+        }
+        Task::Bench(args) => {
+            bench::run(&workspace, args)?;
+            Ok(true)
         }
         Task::Fuzz { target, seconds } => {
             fuzz::one(&workspace, target, *seconds)?;

@@ -164,7 +164,8 @@ pub(crate) fn list() -> String {
         .collect()
 }
 
-/// Runs all stages, or set-up and those that `only` names, and prints the table. Whether all of them passed.
+/// Runs all stages, or set-up and those that `only` names, and prints the table. Whether all of
+/// them passed.
 ///
 /// # Errors
 /// `only` names a stage that does not exist, or we are asked to stop.
@@ -178,7 +179,8 @@ pub(crate) fn test(workspace: &Workspace, interrupt: &Interrupt, only: &[String]
     fs::create_dir_all(workspace.logs())?;
     let mut rows = Vec::new();
     for stage in STAGES {
-        // Set-up always comes first: it is quick where nothing is missing, and the others rely on it.
+        // Set-up always comes first: it is quick where nothing is missing, and the others rely on
+        // it.
         let asked = only.is_empty() || only.iter().any(|name| name == stage.name);
         if !asked && stage.name != "setup" {
             continue;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
-use crate::lines::Lines;
+use crate::lines::{Lines, NoLine};
 use crate::{Report, Rig};
 
 /// What a guest is given.
@@ -187,6 +187,14 @@ impl Guest {
     pub fn wait_for_line(&mut self, text: &str, bound: Duration) -> Result<String> {
         let found = self.terminal.wait_for(text, bound);
         found.map_err(|why| self.error(&format!("no line with {text:?}: {why}")))
+    }
+
+    /// The next line of the job.
+    ///
+    /// # Errors
+    /// There is none within `bound`.
+    pub fn next_line(&mut self, bound: Duration) -> Result<String, NoLine> {
+        self.terminal.wait_for("", bound)
     }
 
     /// Sends a line to the job (`await` in the guest).
