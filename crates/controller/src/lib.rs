@@ -15,14 +15,26 @@
     clippy::disallowed_macros
 )]
 
+pub mod admin;
 pub mod command;
+pub mod config;
+pub mod controller;
 pub mod counters;
+pub mod identity;
 pub mod lane;
 pub mod namespace;
+mod pci;
 pub mod port;
 pub mod prp;
 pub mod queue;
+mod registers;
 pub mod state;
 pub mod status;
 pub mod ticket;
 pub mod time;
+
+pub use config::{ConfigError, ControllerConfig, DoorbellMode};
+pub use controller::{Controller, Failure};
+
+#[cfg(test)]
+mod testing;

@@ -188,3 +188,6 @@ impl Walk<'_, '_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

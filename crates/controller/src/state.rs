@@ -159,7 +159,7 @@ pub struct SlotState {
     /// Bytes moved, for the counters.
     pub(crate) bytes: u32,
     /// 0.
-    pub reserved: [u32; 5],
+    pub reserved: [u32; 7],
 }
 
 const _: () = assert!(size_of::<SqState>() == 32);

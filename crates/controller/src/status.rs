@@ -86,6 +86,6 @@ mod tests {
         assert!(field(Status::COMPARE_FAILURE).dnr());
         let field = field(Status::LBA_OUT_OF_RANGE);
         assert_eq!(field.status(), Status::LBA_OUT_OF_RANGE);
-        assert!(!field.p());
+        assert!(!field.phase());
     }
 }

@@ -56,8 +56,8 @@ impl Queues {
                 None => 0,
             };
             let posted = self.cq.post(Cqe {
-                sqhd: head,
-                sqid,
+                sq_head: head,
+                sq_id: sqid,
                 cid,
                 status: status::field(status),
                 ..Cqe::default()

@@ -116,7 +116,7 @@ impl Cq {
     /// The entry's page is not mapped: the completion is lost, and the place remains taken.
     #[inline]
     pub fn post(&mut self, mut cqe: Cqe) -> Result<(), RingAbsent> {
-        cqe.status.set_p(self.phase);
+        cqe.status.set_phase(self.phase);
         let there = self.ring.store(self.tail, cqe.to_words());
         self.tail = next(self.tail, self.entries);
         self.phase ^= self.tail == 0;

@@ -1,0 +1,427 @@
+//! What each command does, and what each mistake is answered with (NVM 1.1, chapter 3).
+
+use std::sync::Arc;
+
+use memory::Iova;
+use nvme_spec::{Sqe, Status};
+
+use super::rig::{CQID, DATA, MEDIUM, MEDIUM_ID, Rig, VECTOR, command, config, read, transfer};
+use crate::lane::{FailedCommand, Lane, LaneEvent};
+use crate::port::{ByteRange, Cause, ChannelId};
+use crate::queue::QueueError;
+use crate::testing::{Host, Manner, Seen, TestMedium, namespace};
+
+const BLOCKS: u64 = MEDIUM as u64 / 512;
+
+fn rig() -> Rig {
+    Rig::new(16, &[16], Manner::Synchronous)
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|n| (n / 7) as u8 ^ n as u8 ^ seed).collect()
+}
+
+#[test]
+fn data_goes_to_its_blocks_and_comes_back() {
+    for manner in [Manner::Synchronous, Manner::Asynchronous] {
+        let mut rig = Rig::new(16, &[16], manner);
+        for (slba, blocks) in [(0u64, 1u32), (8, 8), (100, 9), (333, 64), (BLOCKS - 1000, 1000)] {
+            let len = blocks as usize * 512;
+            let data = pattern(len, blocks as u8);
+            rig.host.write(rig.host.page(DATA + 1), &data);
+            let write = transfer(&rig.host, 0x01, slba, blocks, DATA + 1);
+            assert_eq!(rig.run(write), Status::SUCCESSFUL_COMPLETION);
+            let at = slba as usize * 512;
+            assert_eq!(rig.medium().bytes[at..at + len], data);
+            let back = transfer(&rig.host, 0x02, slba, blocks, DATA + 400);
+            assert_eq!(rig.run(back), Status::SUCCESSFUL_COMPLETION);
+            assert!(rig.host.read(rig.host.page(DATA + 400), len) == data);
+        }
+        let counters = rig.lane.counters();
+        assert_eq!((counters.reads.get(), counters.writes.get()), (5, 5));
+        let bytes = 512 * (1 + 8 + 9 + 64 + 1000);
+        assert_eq!(counters.read_bytes.get(), bytes);
+        assert_eq!(counters.write_bytes.get(), bytes);
+        assert_eq!(counters.completions.get(), 10);
+    }
+}
+
+#[test]
+fn requests_carry_what_the_command_asks() {
+    let mut rig = rig();
+    let mut partition = namespace(2, MEDIUM_ID, 100);
+    partition.start = 1 << 20;
+    partition.lba_shift = 12;
+    rig.set_namespaces(vec![partition]);
+    let ok = Status::SUCCESSFUL_COMPLETION;
+    let mut write = transfer(&rig.host, 0x01, 3, 2, DATA);
+    (write.nsid, write.prp2) = (2, rig.host.page(DATA + 1).0);
+    write.cdw12 |= 1 << 30;
+    assert_eq!(rig.run(write), ok);
+    let zeroes = |cdw12| Sqe {
+        nsid: 2,
+        cdw10: 1,
+        cdw12,
+        ..command(0x08, 0)
+    };
+    assert_eq!(rig.run(zeroes(98 | 1 << 25)), ok);
+    assert_eq!(rig.run(zeroes(1 << 30)), ok);
+    let flush = Sqe {
+        nsid: 2,
+        ..command(0x00, 0)
+    };
+    assert_eq!(rig.run(flush), ok);
+    let base = 1 << 20;
+    let expected = [
+        Seen::Write(base + 3 * 4096, 8192, true),
+        Seen::WriteZeroes(base + 4096, 99 * 4096, true, false),
+        Seen::WriteZeroes(base + 4096, 4096, false, true),
+        Seen::Flush,
+    ];
+    assert_eq!(rig.medium().seen, expected);
+}
+
+#[test]
+fn a_comparison_that_differs_is_compare_failure() {
+    let mut rig = rig();
+    let data = pattern(4096, 9);
+    rig.medium().bytes[4096..8192].copy_from_slice(&data);
+    rig.host.write(rig.host.page(DATA), &data);
+    let compare = transfer(&rig.host, 0x05, 8, 8, DATA);
+    assert_eq!(rig.run(compare), Status::SUCCESSFUL_COMPLETION);
+    rig.host.write(Iova(rig.host.page(DATA).0 + 4095), &[!data[4095]]);
+    assert_eq!(rig.run(compare), Status::COMPARE_FAILURE);
+    assert_eq!(rig.events(), [], "no failure of the medium");
+}
+
+#[test]
+fn blocks_outside_the_namespace_are_refused() {
+    let mut rig = rig();
+    for opcode in [0x01, 0x02, 0x05, 0x08] {
+        let beyond = [
+            (BLOCKS, 1),
+            (BLOCKS - 1, 2),
+            (u64::MAX, 1),
+            (u64::MAX, 16),
+            (u64::MAX - 7, 8),
+            (1 << 55, 8),
+        ];
+        for (slba, blocks) in beyond {
+            let sqe = transfer(&rig.host, opcode, slba, blocks, DATA);
+            assert_eq!(rig.run(sqe), Status::LBA_OUT_OF_RANGE, "{opcode} {slba:#x}");
+        }
+        let last = transfer(&rig.host, opcode, BLOCKS - 1, 1, DATA);
+        assert_eq!(rig.run(last), Status::SUCCESSFUL_COMPLETION);
+    }
+}
+
+#[test]
+fn quirk_mdts_is_enforced_on_transfers_only() {
+    let mut rig = rig();
+    // 512 KiB.
+    let most = 1024;
+    for opcode in [0x01, 0x02, 0x05] {
+        let mut sqe = transfer(&rig.host, opcode, 0, most + 1, DATA + 1);
+        assert_eq!(rig.run(sqe), Status::INVALID_FIELD_IN_COMMAND);
+        sqe.cdw12 = 0xFFFF;
+        sqe.cdw10 = 0;
+        assert_ne!(rig.run(sqe), Status::SUCCESSFUL_COMPLETION);
+        let sqe = transfer(&rig.host, opcode, 0, most, DATA + 1);
+        assert_eq!(rig.run(sqe), Status::SUCCESSFUL_COMPLETION);
+    }
+    let zeroes = transfer(&rig.host, 0x08, 0, BLOCKS as u32, DATA + 1);
+    assert_eq!(rig.run(zeroes), Status::SUCCESSFUL_COMPLETION);
+}
+
+#[test]
+fn namespaces_that_are_not_there_are_refused() {
+    let mut rig = rig();
+    for opcode in [0x00, 0x01, 0x02, 0x05, 0x08, 0x09] {
+        for nsid in [0, 2, u32::MAX - 1, u32::MAX] {
+            let sqe = Sqe {
+                nsid,
+                cdw11: 4,
+                ..command(opcode, 5)
+            };
+            let status = if (opcode, nsid) == (0, u32::MAX) {
+                Status::SUCCESSFUL_COMPLETION
+            } else {
+                Status::INVALID_NAMESPACE_OR_FORMAT
+            };
+            assert_eq!(rig.run(sqe), status, "{opcode} {nsid:#x}");
+        }
+    }
+    // One whose channel was taken away.
+    rig.set_namespaces(vec![namespace(1, ChannelId(9), 8)]);
+    assert_eq!(rig.run(read(1)), Status::NAMESPACE_NOT_READY);
+}
+
+#[test]
+fn mistakes_in_the_command_complete_with_do_not_retry() {
+    let mut rig = rig();
+    let mut sgl = read(1);
+    sgl.flags = 0x40.into();
+    let mut fused = read(2);
+    fused.flags = 1.into();
+    let mut list = read(3);
+    list.prp1 += 2;
+    let mut lost = read(4);
+    lost.prp1 = 0;
+    let expected = [
+        Status::INVALID_FIELD_IN_COMMAND,
+        Status::INVALID_FIELD_IN_COMMAND,
+        Status::PRP_OFFSET_INVALID,
+        Status::DATA_TRANSFER_ERROR,
+        Status::INVALID_COMMAND_OPCODE,
+    ];
+    for (sqe, status) in [sgl, fused, list, lost, command(0x7F, 5)].into_iter().zip(expected) {
+        rig.submit(1, sqe);
+        rig.turn();
+        let cqe = rig.completions()[0];
+        assert_eq!(cqe.status.status(), status);
+        assert!(cqe.status.dnr());
+    }
+    assert_eq!(rig.medium().seen, [], "none of them reached the medium");
+    assert_eq!(rig.lane.counters().errors.get(), 5);
+}
+
+/// Writes ranges to the data page, as (blocks, first block).
+fn ranges(rig: &Rig, at: Iova, ranges: &[(u32, u64)]) {
+    for (n, (blocks, slba)) in (0..).zip(ranges) {
+        let mut bytes = [0xFF; 16];
+        bytes[4..8].copy_from_slice(&blocks.to_le_bytes());
+        bytes[8..].copy_from_slice(&slba.to_le_bytes());
+        rig.host.write(Iova(at.0 + 16 * n), &bytes);
+    }
+}
+
+fn deallocate(count: u32) -> Sqe {
+    Sqe {
+        cdw10: count - 1,
+        cdw11: 4,
+        ..command(0x09, 0)
+    }
+}
+
+#[test]
+fn deallocate_takes_its_ranges_and_skips_empty_ones() {
+    let mut rig = rig();
+    rig.medium().bytes.fill(1);
+    ranges(&rig, rig.host.page(DATA), &[(8, 16), (0, 77), (1, 0)]);
+    assert_eq!(rig.run(deallocate(3)), Status::SUCCESSFUL_COMPLETION);
+    let expected = [
+        ByteRange {
+            offset: 8192,
+            len: 4096,
+        },
+        ByteRange {
+            offset: 0,
+            len: 512,
+        },
+    ];
+    assert_eq!(rig.medium().seen, [Seen::Deallocate(expected.to_vec())]);
+    // Nothing but empty ranges, and a medium that cannot.
+    ranges(&rig, rig.host.page(DATA), &[(0, 16)]);
+    assert_eq!(rig.run(deallocate(1)), Status::SUCCESSFUL_COMPLETION);
+    let mut fixed = namespace(1, MEDIUM_ID, 64);
+    fixed.traits.deallocate = false;
+    rig.set_namespaces(vec![fixed]);
+    ranges(&rig, rig.host.page(DATA), &[(1, 1)]);
+    assert_eq!(rig.run(deallocate(1)), Status::SUCCESSFUL_COMPLETION);
+    assert_eq!(rig.medium().seen.len(), 1);
+}
+
+#[test]
+fn deallocate_checks_every_range_before_any() {
+    let mut rig = rig();
+    for bad in [(1, BLOCKS), (2, BLOCKS - 1), (u32::MAX, 1), (8, u64::MAX)] {
+        let mut list = [(1, 1); 256];
+        list[255] = bad;
+        // 256 ranges that begin inside a page, so that they lie in two.
+        let at = Iova(rig.host.page(DATA).0 + 2048);
+        let second = rig.host.page(DATA + 9);
+        ranges(&rig, at, &list[..128]);
+        ranges(&rig, second, &list[128..]);
+        let mut sqe = deallocate(256);
+        (sqe.prp1, sqe.prp2) = (at.0, second.0);
+        assert_eq!(rig.run(sqe), Status::LBA_OUT_OF_RANGE, "{bad:?}");
+        ranges(&rig, Iova(second.0 + 127 * 16), &[(1, 1)]);
+        assert_eq!(rig.run(sqe), Status::SUCCESSFUL_COMPLETION);
+        let seen = rig.medium().seen.pop();
+        assert!(matches!(seen, Some(Seen::Deallocate(list)) if list.len() == 256));
+        assert_eq!(rig.medium().seen, []);
+    }
+    // Hints need no range list at all.
+    let mut hint = deallocate(1);
+    (hint.cdw11, hint.prp1) = (3, 0);
+    assert_eq!(rig.run(hint), Status::SUCCESSFUL_COMPLETION);
+}
+
+/// Three namespaces, two of them on one medium.
+fn rig_with_two_media(manner: Manner) -> Rig {
+    let mut rig = Rig::new(16, &[16], manner);
+    let second = rig.channels.insert(TestMedium::new(4096, manner)).ok();
+    let second = second.unwrap();
+    let table = [(1, MEDIUM_ID), (2, second), (5, MEDIUM_ID)];
+    rig.set_namespaces(table.map(|(nsid, id)| namespace(nsid, id, 8)).to_vec());
+    rig
+}
+
+fn flush_all(cid: u16) -> Sqe {
+    Sqe {
+        nsid: u32::MAX,
+        ..command(0x00, cid)
+    }
+}
+
+#[test]
+fn flush_of_all_namespaces_flushes_every_medium_once() {
+    for manner in [Manner::Synchronous, Manner::Asynchronous] {
+        let mut rig = rig_with_two_media(manner);
+        assert_eq!(rig.run(flush_all(3)), Status::SUCCESSFUL_COMPLETION);
+        for (_, medium) in rig.channels.iter() {
+            assert_eq!(medium.seen, [Seen::Flush]);
+        }
+        assert_eq!(rig.lane.in_flight(), 0);
+    }
+}
+
+#[test]
+fn flush_of_all_namespaces_ends_with_the_last_and_tells_the_first_error() {
+    let mut rig = rig_with_two_media(Manner::Hanging);
+    let second = ChannelId(1);
+    rig.channels.get_mut(second).unwrap().fault = Some(Cause::WriteFailed);
+    rig.submit(1, flush_all(3));
+    rig.turn();
+    assert_eq!(rig.lane.in_flight(), 1);
+    rig.channels.get_mut(second).unwrap().release(1);
+    rig.turn();
+    assert_eq!(rig.completions(), [], "one medium is still at it");
+    rig.medium().release(1);
+    rig.turn();
+    let done = rig.completions();
+    assert_eq!(done.len(), 1);
+    assert_eq!(done[0].status.status(), Status::WRITE_FAULT);
+}
+
+#[test]
+fn flush_of_all_namespaces_goes_on_where_a_channel_was_full() {
+    let mut rig = rig_with_two_media(Manner::Hanging);
+    let second = ChannelId(1);
+    rig.channels.get_mut(second).unwrap().capacity = 0;
+    rig.submit(1, flush_all(3));
+    assert_eq!(rig.turn().pending, 1);
+    // The first medium ends before the second could be asked.
+    rig.medium().release(1);
+    rig.turn();
+    assert_eq!(rig.completions(), []);
+    assert_eq!(rig.lane.in_flight(), 0);
+    rig.channels.get_mut(second).unwrap().capacity = 1;
+    assert_eq!(rig.turn().pending, 0);
+    rig.channels.get_mut(second).unwrap().release(1);
+    rig.turn();
+    assert_eq!(rig.completions().len(), 1);
+    for (_, medium) in rig.channels.iter() {
+        assert_eq!(medium.seen, [Seen::Flush], "each once");
+    }
+}
+
+#[test]
+fn flush_of_all_namespaces_without_any_succeeds() {
+    let mut rig = rig();
+    rig.set_namespaces(Vec::new());
+    assert_eq!(rig.run(flush_all(3)), Status::SUCCESSFUL_COMPLETION);
+}
+
+#[test]
+fn quirk_a_media_error_reaches_the_host_and_the_error_log() {
+    let mut rig = rig();
+    let table = [
+        (Cause::ReadFailed, Status::UNRECOVERED_READ_ERROR),
+        (Cause::WriteFailed, Status::WRITE_FAULT),
+        (Cause::NoSpace, Status::CAPACITY_EXCEEDED),
+    ];
+    for (cause, status) in table {
+        rig.medium().fault = Some(cause);
+        let mut sqe = transfer(&rig.host, 0x02, 0x123, 1, DATA);
+        sqe.cid = 77;
+        assert_eq!(rig.run(sqe), status);
+        let failed = LaneEvent::CommandFailed(FailedCommand {
+            sqid: 1,
+            cid: 77,
+            status,
+            nsid: 1,
+            lba: 0x123,
+        });
+        assert_eq!(rig.events(), [failed]);
+    }
+    for cause in [Cause::Aborted, Cause::Unsupported] {
+        rig.medium().fault = Some(cause);
+        assert_ne!(rig.run(read(1)), Status::SUCCESSFUL_COMPLETION);
+    }
+    assert_eq!(rig.events(), []);
+}
+
+#[test]
+fn errors_nobody_logs_are_counted_and_do_not_pile_up() {
+    let mut rig = rig();
+    rig.medium().fault = Some(Cause::ReadFailed);
+    for cid in 0..100 {
+        rig.run(read(cid));
+    }
+    assert_eq!(rig.events().len(), 16);
+    assert_eq!(rig.lane.counters().media_errors.get(), 100);
+    assert_eq!(rig.lane.counters().unlogged_errors.get(), 84);
+    rig.run(read(0));
+    assert_eq!(rig.events().len(), 1);
+}
+
+#[test]
+fn one_interrupt_for_what_a_turn_has_posted() {
+    let mut rig = rig();
+    assert_eq!(rig.lane.take_interrupt(), None);
+    for cid in 0..4 {
+        rig.store(1, read(cid));
+    }
+    rig.ring(1);
+    rig.turn();
+    assert_eq!(rig.lane.take_interrupt(), Some(VECTOR));
+    assert_eq!(rig.lane.take_interrupt(), None);
+    rig.turn();
+    assert_eq!(rig.lane.take_interrupt(), None);
+    assert_eq!(rig.lane.counters().interrupts.get(), 1);
+    assert_eq!(rig.lane.cqid(), CQID);
+}
+
+#[test]
+fn no_interrupt_where_they_are_not_enabled() {
+    let mut rig = rig();
+    let mut silent = config(&rig.host, &rig.doorbells, 16);
+    silent.vector = None;
+    rig.lane = Lane::new(silent).unwrap();
+    rig.set_namespaces(vec![namespace(1, MEDIUM_ID, 8)]);
+    rig.add_queue(1, 16);
+    assert_eq!(rig.run(read(1)), Status::SUCCESSFUL_COMPLETION);
+    assert_eq!(rig.lane.take_interrupt(), None);
+}
+
+#[test]
+fn queues_that_cannot_be_are_refused() {
+    let host = Host::new(64);
+    let doorbells = Arc::new(memory::DoorbellPages::new(256).unwrap());
+    let make = |base, entries| {
+        let mut made = config(&host, &doorbells, 16);
+        (made.base, made.entries) = (base, entries);
+        Lane::new(made).map(|_| ())
+    };
+    for entries in [0, 1, 65_537, u32::MAX] {
+        let error = QueueError::Size { entries };
+        assert_eq!(make(host.page(0), entries), Err(error));
+    }
+    let small = make(host.page(0), 4096);
+    assert!(matches!(small, Err(QueueError::State { .. })), "{small:?}");
+    for base in [Iova(0), Iova(Host::BASE + 8), Iova(u64::MAX - 4095), host.page(64)] {
+        let result = make(base, 16);
+        assert!(matches!(result, Err(QueueError::Ring(_))), "{base}");
+    }
+}

@@ -1,0 +1,300 @@
+//! For tests: a host's memory, and a medium that does as it is told.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use memory::{
+    Access, Buffer, ClientMappings, DmaMap, DmaView, HostMemory, Iova, Mapping, Segment,
+};
+
+use crate::namespace::Namespace;
+use crate::port::{
+    Added, ByteRange, Cause, Channel, ChannelId, Done, MediumTraits, Outcome, Request,
+};
+use crate::ticket::Ticket;
+
+pub(crate) const PAGE: u64 = 4096;
+
+/// A host's memory: one memfd, mapped for the device from [`Host::BASE`] on, in regions of one page each or as one.
+pub(crate) struct Host {
+    ram: Buffer,
+    map: DmaMap,
+    mapping: Arc<Mapping>,
+}
+
+impl Host {
+    /// Where its memory begins for the device.
+    pub(crate) const BASE: u64 = 0x4000_0000;
+
+    /// Memory of `pages` pages, mapped as one region.
+    pub(crate) fn new(pages: u64) -> Self {
+        let mut host = Self::unmapped(pages);
+        host.map_pages(0, pages);
+        host
+    }
+
+    /// Memory of `pages` pages, of which none is mapped.
+    pub(crate) fn unmapped(pages: u64) -> Self {
+        let len = (pages * PAGE) as usize;
+        let memory = HostMemory::new(len).unwrap();
+        let fd = memory.fd().as_fd().try_clone_to_owned().unwrap();
+        Host {
+            ram: memory.alloc(len, PAGE as usize).unwrap(),
+            map: DmaMap::new(65_535),
+            mapping: ClientMappings::new().map(fd).unwrap(),
+        }
+    }
+
+    /// Maps `count` pages from page `first` on, as one region.
+    pub(crate) fn map_pages(&mut self, first: u64, count: u64) {
+        self.map_as(
+            first,
+            count,
+            Access {
+                read: true,
+                write: true,
+            },
+        );
+    }
+
+    pub(crate) fn map_as(&mut self, first: u64, count: u64, access: Access) {
+        let backing = Some((self.mapping.clone(), first * PAGE));
+        self.map
+            .map(self.page(first), count * PAGE, access, backing)
+            .unwrap();
+    }
+
+    /// Maps pages without a descriptor: the device knows of them and cannot reach them.
+    pub(crate) fn map_without_descriptor(&mut self, first: u64, count: u64) {
+        let access = Access {
+            read: true,
+            write: true,
+        };
+        self.map
+            .map(self.page(first), count * PAGE, access, None)
+            .unwrap();
+    }
+
+    /// Unmaps the regions in `count` pages from page `first` on.
+    pub(crate) fn unmap_pages(&mut self, first: u64, count: u64) {
+        self.map.unmap(self.page(first), count * PAGE).unwrap();
+    }
+
+    pub(crate) fn view(&self) -> Arc<DmaView> {
+        self.map.view()
+    }
+
+    /// The device's address of page `number`.
+    pub(crate) fn page(&self, number: u64) -> Iova {
+        Iova(Self::BASE + number * PAGE)
+    }
+
+    pub(crate) fn write(&self, at: Iova, bytes: &[u8]) {
+        self.ram.write_from((at.0 - Self::BASE) as usize, bytes);
+    }
+
+    pub(crate) fn read(&self, at: Iova, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.ram
+            .read_into((at.0 - Self::BASE) as usize, &mut bytes);
+        bytes
+    }
+
+    pub(crate) fn write_u32(&self, at: Iova, value: u32) {
+        self.write(at, &value.to_le_bytes());
+    }
+
+    pub(crate) fn read_u32(&self, at: Iova) -> u32 {
+        u32::from_le_bytes(self.read(at, 4).try_into().unwrap())
+    }
+
+    pub(crate) fn write_u64(&self, at: Iova, value: u64) {
+        self.write(at, &value.to_le_bytes());
+    }
+}
+
+/// How a [`TestMedium`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// At once.
+    Synchronous,
+    /// From the next reap on.
+    Asynchronous,
+    /// Holds every ticket until [`TestMedium::release`].
+    Hanging,
+}
+
+/// A request as a medium saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Read(u64, u32),
+    Write(u64, u32, bool),
+    Compare(u64, u32),
+    WriteZeroes(u64, u64, bool, bool),
+    Deallocate(Vec<ByteRange>),
+    Flush,
+}
+
+/// A medium in a vector.
+pub(crate) struct TestMedium {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) manner: Manner,
+    /// Tickets it holds at most.
+    pub(crate) capacity: usize,
+    /// What every request ends with instead of being done.
+    pub(crate) fault: Option<Cause>,
+    pub(crate) seen: Vec<Seen>,
+    held: VecDeque<(Ticket, Outcome)>,
+    released: usize,
+}
+
+impl TestMedium {
+    pub(crate) fn new(len: usize, manner: Manner) -> Self {
+        TestMedium {
+            bytes: vec![0; len],
+            manner,
+            capacity: usize::MAX,
+            fault: None,
+            seen: Vec::new(),
+            held: VecDeque::new(),
+            released: 0,
+        }
+    }
+
+    /// Lets up to `count` held requests end.
+    pub(crate) fn release(&mut self, count: usize) {
+        self.released += count;
+    }
+
+    fn act(&mut self, request: &Request<'_>, segments: &[Segment<'_>]) -> Cause {
+        if let Some(cause) = self.fault {
+            return cause;
+        }
+        let total: u64 = segments.iter().map(|s| u64::from(s.len())).sum();
+        match *request {
+            Request::Read { offset, len } => {
+                assert_eq!(total, u64::from(len));
+                let mut at = offset as usize;
+                for segment in segments {
+                    let end = at + segment.len() as usize;
+                    segment.write_from(0, &self.bytes[at..end]);
+                    at = end;
+                }
+                Cause::None
+            }
+            Request::Write { offset, len, .. } => {
+                let data = gather(segments);
+                assert_eq!(data.len(), len as usize);
+                self.bytes[offset as usize..][..data.len()].copy_from_slice(&data);
+                Cause::None
+            }
+            Request::Compare { offset, len } => {
+                let data = gather(segments);
+                assert_eq!(data.len(), len as usize);
+                if self.bytes[offset as usize..][..data.len()] == data {
+                    Cause::None
+                } else {
+                    Cause::CompareMismatch
+                }
+            }
+            Request::WriteZeroes { offset, len, .. } => {
+                self.bytes[offset as usize..][..len as usize].fill(0);
+                Cause::None
+            }
+            Request::Deallocate { ranges } => {
+                for range in ranges {
+                    self.bytes[range.offset as usize..][..range.len as usize].fill(0);
+                }
+                Cause::None
+            }
+            Request::Flush => Cause::None,
+        }
+    }
+}
+
+fn gather(segments: &[Segment<'_>]) -> Vec<u8> {
+    let mut data = Vec::new();
+    for segment in segments {
+        let at = data.len();
+        data.resize(at + segment.len() as usize, 0);
+        segment.read_into(0, &mut data[at..]);
+    }
+    data
+}
+
+impl Channel for TestMedium {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        _view: &Arc<DmaView>,
+    ) -> Added {
+        if self.held.len() >= self.capacity {
+            return Added::Full(ticket);
+        }
+        self.seen.push(match *request {
+            Request::Read { offset, len } => Seen::Read(offset, len),
+            Request::Write { offset, len, fua } => Seen::Write(offset, len, fua),
+            Request::Compare { offset, len } => Seen::Compare(offset, len),
+            Request::WriteZeroes {
+                offset,
+                len,
+                deallocate,
+                fua,
+            } => Seen::WriteZeroes(offset, len, deallocate, fua),
+            Request::Deallocate { ranges } => Seen::Deallocate(ranges.to_vec()),
+            Request::Flush => Seen::Flush,
+        });
+        let outcome = Outcome::of(self.act(request, segments));
+        if self.manner == Manner::Synchronous {
+            return Added::Done(ticket, outcome);
+        }
+        self.held.push_back((ticket, outcome));
+        Added::Pending
+    }
+
+    fn submit(&mut self) {}
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        if self.manner != Manner::Hanging {
+            self.released = self.held.len();
+        }
+        for _ in 0..self.released.min(self.held.len()) {
+            let (ticket, outcome) = self.held.pop_front().unwrap();
+            done.push(Done { ticket, outcome });
+        }
+        self.released = 0;
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.held.len() as u32
+    }
+}
+
+/// What a test leaves in flight is nobody's loss.
+impl Drop for TestMedium {
+    fn drop(&mut self) {
+        for (ticket, _) in self.held.drain(..) {
+            ticket.retire();
+        }
+    }
+}
+
+/// A namespace of `blocks` blocks of 512 bytes at the start of the medium behind `channel`.
+pub(crate) fn namespace(nsid: u32, channel: ChannelId, blocks: u64) -> Namespace {
+    Namespace {
+        nsid,
+        channel,
+        start: 0,
+        blocks,
+        lba_shift: 9,
+        nguid: [0; 16],
+        eui64: [0; 8],
+        traits: MediumTraits {
+            deallocate: true,
+            ..MediumTraits::default()
+        },
+    }
+}
