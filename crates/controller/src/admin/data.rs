@@ -1,0 +1,118 @@
+//! Data of admin commands, to and from the host's buffers, and the commands that are little more than that.
+
+use memory::{Hint, Need};
+use nvme_spec::{Sqe, Status};
+
+use crate::admin::Reply;
+use crate::admin::features::{FeatureContext, Features, data_len};
+use crate::admin::identify::{identify, volatile_cache};
+use crate::admin::logs::{LogRequest, LogSources};
+use crate::config::DoorbellMode;
+use crate::controller::Controller;
+use crate::prp::{Segments, walk};
+
+impl Controller {
+    /// Copies `bytes` to where the command's PRPs point.
+    fn send(&self, sqe: &Sqe, bytes: &[u8]) -> Result<(), Status> {
+        let mut segments = Segments::new();
+        let len = u32::try_from(bytes.len()).map_err(|_| Status::INVALID_FIELD_IN_COMMAND)?;
+        let mut hint = Hint::default();
+        walk(
+            &self.view,
+            &mut hint,
+            sqe.prp1,
+            sqe.prp2,
+            len,
+            Need::DeviceWrites,
+            &mut segments,
+        )?;
+        let mut rest = bytes;
+        for segment in &segments {
+            let (part, after) = rest.split_at(segment.len() as usize);
+            segment.write_from(0, part);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Copies from where the command's PRPs point, once.
+    fn receive(&self, sqe: &Sqe, bytes: &mut [u8]) -> Result<(), Status> {
+        let mut segments = Segments::new();
+        let len = u32::try_from(bytes.len()).map_err(|_| Status::INVALID_FIELD_IN_COMMAND)?;
+        let mut hint = Hint::default();
+        walk(
+            &self.view,
+            &mut hint,
+            sqe.prp1,
+            sqe.prp2,
+            len,
+            Need::DeviceReads,
+            &mut segments,
+        )?;
+        let mut rest = bytes;
+        for segment in &segments {
+            let (part, after) = rest.split_at_mut(segment.len() as usize);
+            segment.read_into(0, part);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    pub(super) fn identify(&mut self, sqe: &Sqe) -> Result<Reply, Status> {
+        let page = identify(sqe, &self.config, &self.namespaces)?;
+        self.send(sqe, &page)?;
+        Ok(Reply::Done(0))
+    }
+
+    pub(super) fn get_log_page(&mut self, sqe: &Sqe) -> Result<Reply, Status> {
+        let request = LogRequest::parse(sqe, self.config.max_transfer)?;
+        let sources = LogSources {
+            errors: &self.errors,
+            changed: &self.changed,
+            health: self.health(),
+            firmware_revision: &self.config.firmware_revision,
+            doorbell_buffers: self.config.doorbells == DoorbellMode::Unmapped,
+            reactor: self.reactor.as_deref(),
+        };
+        let part = request.cut(&sources.page(request.lid)?);
+        self.send(sqe, &part)?;
+        if !request.retain_event {
+            self.events.clear(request.lid);
+            if request.lid == nvme_spec::log::LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST {
+                self.changed.clear();
+            }
+        }
+        Ok(Reply::Done(0))
+    }
+
+    /// What features depend on.
+    pub(crate) fn feature_context(&self) -> FeatureContext {
+        FeatureContext {
+            queues: self.config.queues,
+            queues_exist: !self.queues.is_empty(),
+            volatile_cache: volatile_cache(&self.namespaces),
+            namespace_limit: self.config.namespace_limit,
+            now: self.now,
+        }
+    }
+
+    pub(super) fn get_features(&mut self, sqe: &Sqe) -> Result<Reply, Status> {
+        let answer = self.features.get(sqe, &self.feature_context())?;
+        if !answer.data.is_empty() {
+            self.send(sqe, &answer.data)?;
+        }
+        Ok(Reply::Done(answer.dw0))
+    }
+
+    pub(super) fn set_features(&mut self, sqe: &Sqe) -> Result<Reply, Status> {
+        let context = self.feature_context();
+        let fid = Features::check_set(sqe, &context)?;
+        let mut data = vec![0; data_len(fid)];
+        if !data.is_empty() {
+            self.receive(sqe, &mut data)?;
+        }
+        let dw0 = self.features.set(sqe, &data, &context)?;
+        self.apply_features(fid);
+        Ok(Reply::Done(dw0))
+    }
+}

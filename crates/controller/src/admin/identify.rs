@@ -1,0 +1,241 @@
+//! Identify (Base 2.1, 5.1.13): what the controller and its namespaces say of themselves.
+//!
+//! Structures are made from the configuration and the namespace table each time; nothing is cached. What is not set
+//! is zero: not supported, or not reported.
+
+use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
+use nvme_spec::cqe::CQE_SIZE_LOG2;
+use nvme_spec::identify::controller::{
+    Cmic, ControllerType, FlushBehavior, Frmw, IdentifyController, IdentifyNvmController, Lpa,
+    Oacs, Oaes, Oncs, QueueEntrySize, Vwc,
+};
+use nvme_spec::identify::lists::{
+    IoCommandSetVector, IoCommandSets, NamespaceIdList, NamespaceIdentificationHeader,
+    NamespaceIdentifierType,
+};
+use nvme_spec::identify::namespace::{
+    DeallocatedReads, Dlfeat, IdentifyNamespace, IdentifyNamespaceIndependent,
+    IdentifyNvmNamespace, LbaFormat, Nsfeat, NsfeatIndependent, Nstat,
+};
+use nvme_spec::identify::{Cns, IDENTIFY_SIZE, ascii_field};
+use nvme_spec::opcode::Csi;
+use nvme_spec::registers::Version;
+use nvme_spec::sqe::SQE_SIZE_LOG2;
+use nvme_spec::{Sqe, Status};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::admin::events::AERL_Z;
+use crate::admin::logs::ERROR_ENTRIES;
+use crate::admin::{ABORT_LIMIT, temperature};
+use crate::config::{ControllerConfig, DoorbellMode};
+use crate::identity::LOCAL_OUI;
+use crate::namespace::{Namespace, NamespaceTable};
+
+/// Identifier of the only controller of its subsystem.
+pub(crate) const CONTROLLER_ID: u16 = 1;
+/// RTD3E: a shutdown is bounded by the drain and the flush, 4 s each; in microseconds.
+const SHUTDOWN_LATENCY_US: u32 = 10_000_000;
+/// RTD3R: nothing has to warm up; in microseconds.
+const RESUME_LATENCY_US: u32 = 1_000_000;
+/// What power state 0 claims: 25 W in units of 10 mW.
+const MAX_POWER: u16 = 2500;
+/// Revision of the NVM command set specification: 1.1.
+const NVM_1_1: Version = Version::new().with_mjr(1).with_mnr(1);
+
+/// Whether any namespace loses what was not flushed: then there is a volatile write cache.
+pub(crate) fn volatile_cache(namespaces: &NamespaceTable) -> bool {
+    namespaces.iter().any(|n| n.traits.volatile_cache)
+}
+
+/// The data structure that an Identify command asks for.
+pub(crate) fn identify(
+    sqe: &Sqe,
+    config: &ControllerConfig,
+    namespaces: &NamespaceTable,
+) -> Result<[u8; IDENTIFY_SIZE], Status> {
+    let cdw10 = IdentifyCdw10::from(sqe.cdw10);
+    let csi = IdentifyCdw11::from(sqe.cdw11).csi();
+    let mut page = [0; IDENTIFY_SIZE];
+    let mut fill = |bytes: &[u8]| page.copy_from_slice(bytes);
+    match cdw10.cns() {
+        Cns::CONTROLLER => fill(controller(config, namespaces).as_bytes()),
+        Cns::NAMESPACE => {
+            if let Some(n) = named(sqe.nsid, config, namespaces)? {
+                fill(namespace(n).as_bytes());
+            }
+        }
+        Cns::ACTIVE_NAMESPACE_ID_LIST => fill(active_list(sqe.nsid, namespaces)?.as_bytes()),
+        Cns::IO_COMMAND_SET_ACTIVE_NAMESPACE_ID_LIST => {
+            nvm_only(csi)?;
+            fill(active_list(sqe.nsid, namespaces)?.as_bytes());
+        }
+        Cns::NAMESPACE_IDENTIFICATION_DESCRIPTOR_LIST => {
+            let n = named(sqe.nsid, config, namespaces)?;
+            let n = n.ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?;
+            fill(&descriptors(n));
+        }
+        Cns::IO_COMMAND_SET_NAMESPACE => {
+            nvm_only(csi)?;
+            // For an active namespace too, everything it could tell is zero: no protection information.
+            named(sqe.nsid, config, namespaces)?;
+            fill(IdentifyNvmNamespace::new_zeroed().as_bytes());
+        }
+        Cns::IO_COMMAND_SET_CONTROLLER => {
+            nvm_only(csi)?;
+            let mut nvm = IdentifyNvmController::new_zeroed();
+            nvm.ver = NVM_1_1;
+            fill(nvm.as_bytes());
+        }
+        Cns::NAMESPACE_INDEPENDENT => {
+            if let Some(n) = named(sqe.nsid, config, namespaces)? {
+                fill(namespace_independent(n).as_bytes());
+            }
+        }
+        Cns::IO_COMMAND_SET => {
+            // FFFFh stands for the controller that processes the command.
+            if ![CONTROLLER_ID, 0xffff].contains(&cdw10.cntid()) {
+                return Err(Status::INVALID_FIELD_IN_COMMAND);
+            }
+            let mut sets = IoCommandSets::new_zeroed();
+            sets.combinations[0] = IoCommandSetVector::new().with_nvm(true);
+            fill(sets.as_bytes());
+        }
+        _ => return Err(Status::INVALID_FIELD_IN_COMMAND),
+    }
+    Ok(page)
+}
+
+/// The namespace that NSID names; `None` where the id is valid and nothing is attached there, for which most
+/// structures are all zeros (Base 2.1, 5.1.13.1).
+fn named<'a>(
+    nsid: u32,
+    config: &ControllerConfig,
+    namespaces: &'a NamespaceTable,
+) -> Result<Option<&'a Namespace>, Status> {
+    // FFFFFFFFh asks for what all namespaces share, which only Namespace Management offers.
+    if nsid == 0 || nsid > config.namespace_limit {
+        return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
+    }
+    Ok(namespaces.get(nsid))
+}
+
+fn nvm_only(csi: Csi) -> Result<(), Status> {
+    match csi {
+        Csi::NVM => Ok(()),
+        _ => Err(Status::INVALID_FIELD_IN_COMMAND),
+    }
+}
+
+fn controller(config: &ControllerConfig, namespaces: &NamespaceTable) -> IdentifyController {
+    let mut c = IdentifyController::new_zeroed();
+    (c.vid, c.ssvid) = (config.vendor_id, config.vendor_id);
+    c.sn = ascii_field(&config.serial);
+    c.mn = ascii_field(&config.model_number);
+    c.fr = ascii_field(&config.firmware_revision);
+    c.rab = 0;
+    c.ieee = [LOCAL_OUI[2], LOCAL_OUI[1], LOCAL_OUI[0]];
+    c.cmic = Cmic::new();
+    c.mdts = config.mdts();
+    c.cntlid = CONTROLLER_ID;
+    c.ver = Version::V2_1;
+    (c.rtd3r, c.rtd3e) = (RESUME_LATENCY_US, SHUTDOWN_LATENCY_US);
+    c.oaes = Oaes::new().with_nsan(true);
+    c.cntrltype = ControllerType::IO;
+    // An NVMe storage device (Base 2.1, figure 312, NVMSR).
+    c.nvmsr = 1;
+    // The shadow would hide doorbells from a page that we poll anyway.
+    c.oacs = Oacs::new().with_dbcs(config.doorbells == DoorbellMode::Unmapped);
+    c.acl_z = ABORT_LIMIT as u8 - 1;
+    c.aerl_z = AERL_Z;
+    c.frmw = Frmw::new().with_ffsro(true).with_nofs(1);
+    c.lpa = Lpa::new().with_cses(true).with_lpeds(true);
+    c.elpe_z = ERROR_ENTRIES as u8 - 1;
+    (c.wctemp, c.cctemp) = (temperature::WARNING, temperature::CRITICAL);
+    c.sqes = QueueEntrySize::new()
+        .with_min(SQE_SIZE_LOG2)
+        .with_max(SQE_SIZE_LOG2);
+    c.cqes = QueueEntrySize::new()
+        .with_min(CQE_SIZE_LOG2)
+        .with_max(CQE_SIZE_LOG2);
+    c.nn = config.namespace_limit;
+    c.oncs = Oncs::new()
+        .with_nvmcmps(true)
+        .with_nvmdsmsv(true)
+        .with_nvmwzsv(true)
+        .with_ssfs(true)
+        .with_tss(true);
+    c.vwc = Vwc::new()
+        .with_vwcp(volatile_cache(namespaces))
+        .with_fb(FlushBehavior::ALL_NAMESPACES);
+    c.mnan = config.namespace_limit;
+    let nqn = config.subnqn.as_bytes();
+    c.subnqn[..nqn.len()].copy_from_slice(nqn);
+    c.psd[0].mp = MAX_POWER;
+    c
+}
+
+fn namespace(n: &Namespace) -> IdentifyNamespace {
+    let mut id = IdentifyNamespace::new_zeroed();
+    (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
+    id.nvmcap.set(u128::from(n.blocks) << n.lba_shift);
+    id.lbaf[0] = LbaFormat::new().with_lbads(n.lba_shift);
+    let reads = if n.traits.deallocated_reads_zero {
+        DeallocatedReads::ZEROES
+    } else {
+        DeallocatedReads::NOT_REPORTED
+    };
+    id.dlfeat = Dlfeat::new().with_drb(reads).with_wzds(n.traits.deallocate);
+    let optimal = n.traits.optimal_bytes >> n.lba_shift;
+    if let Some(optimal_z) = optimal.checked_sub(1).and_then(|z| u16::try_from(z).ok()) {
+        id.nsfeat = Nsfeat::new().with_optperf(1);
+        (id.npwg_z, id.npwa_z, id.nows_z) = (optimal_z, optimal_z, optimal_z);
+        (id.npdg_z, id.npda_z) = (optimal_z, optimal_z);
+    }
+    (id.nguid, id.eui64) = (n.nguid, n.eui64);
+    id
+}
+
+fn namespace_independent(n: &Namespace) -> IdentifyNamespaceIndependent {
+    let mut id = IdentifyNamespaceIndependent::new_zeroed();
+    id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);
+    id.nstat = Nstat::new().with_nrdy(true);
+    id
+}
+
+/// The active namespaces with an id above `nsid` (Base 2.1, 5.1.13.2.2).
+fn active_list(nsid: u32, namespaces: &NamespaceTable) -> Result<NamespaceIdList, Status> {
+    if nsid >= nvme_spec::NSID_ALL - 1 {
+        return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
+    }
+    let mut list = NamespaceIdList::new_zeroed();
+    let above = namespaces.iter().map(|n| n.nsid).filter(|id| *id > nsid);
+    for (place, id) in list.nsids.iter_mut().zip(above) {
+        *place = id;
+    }
+    Ok(list)
+}
+
+/// EUI-64 and NGUID where the namespace has them, and its command set (Base 2.1, 5.1.13.2.3).
+fn descriptors(n: &Namespace) -> [u8; IDENTIFY_SIZE] {
+    let mut page = [0; IDENTIFY_SIZE];
+    let mut at = 0;
+    let mut add = |nidt: NamespaceIdentifierType, id: &[u8]| {
+        let head = NamespaceIdentificationHeader {
+            nidt,
+            nidl: id.len() as u8,
+            reserved_2: [0; 2],
+        };
+        for part in [head.as_bytes(), id] {
+            page[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+    };
+    if n.eui64 != [0; 8] {
+        add(NamespaceIdentifierType::EUI64, &n.eui64);
+    }
+    if n.nguid != [0; 16] {
+        add(NamespaceIdentifierType::NGUID, &n.nguid);
+    }
+    add(NamespaceIdentifierType::CSI, &[Csi::NVM.0]);
+    page
+}

@@ -1,0 +1,328 @@
+//! Admin commands (Base 2.1, 5): fetched one at a time, answered at once where that is possible.
+//!
+//! A place in the completion queue is taken before a command is fetched, so that each command fetched can be
+//! completed. Asynchronous Event Requests give theirs back while they are held; what waits for a lane (deletions,
+//! aborts) keeps it. Invariant: every fetched command is completed once, or held as a request for an event, or dies with
+//! a reset. Nothing here waits: a lane's answer arrives in a later turn.
+
+pub(crate) mod data;
+pub(crate) mod events;
+pub mod features;
+pub(crate) mod identify;
+pub mod logs;
+mod pending;
+mod queues;
+pub(crate) mod temperature;
+
+use std::sync::Arc;
+
+use memory::{DmaView, DoorbellPages, Iova};
+use nvme_spec::command::{AbortCdw10, AbortDw0};
+use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::sqe::{Fuse, Psdt};
+use nvme_spec::{Cqe, Sqe, Status};
+
+use crate::config::DoorbellMode;
+use crate::controller::{Controller, DEADLINE_NS, Failure};
+use crate::lane::{LaneCommand, LaneTable, ShadowSpec};
+use crate::queue::{BadDoorbell, Bells, Cq, QueueError, RingAbsent, Sq};
+use crate::status;
+
+pub(crate) use pending::{ABORT_LIMIT, Pending, Waiting, WaitingCommand};
+pub(crate) use queues::IoQueues;
+
+/// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
+const BATCH: u32 = 16;
+
+/// Every opcode that is served; Doorbell Buffer Config besides, where doorbells are not mapped.
+const SUPPORTED: [AdminOpcode; 10] = [
+    AdminOpcode::DELETE_IO_SUBMISSION_QUEUE,
+    AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
+    AdminOpcode::GET_LOG_PAGE,
+    AdminOpcode::DELETE_IO_COMPLETION_QUEUE,
+    AdminOpcode::CREATE_IO_COMPLETION_QUEUE,
+    AdminOpcode::IDENTIFY,
+    AdminOpcode::ABORT,
+    AdminOpcode::SET_FEATURES,
+    AdminOpcode::GET_FEATURES,
+    AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST,
+];
+
+/// What becomes of a command that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It succeeded, with this Dword 0.
+    Done(u32),
+    /// It keeps its place and completes when a lane answers.
+    Waits,
+    /// It waits for an event, without a place.
+    Held,
+}
+
+/// The admin submission and completion queue of an enabled controller.
+#[derive(Debug)]
+pub(crate) struct AdminQueue {
+    pub(crate) sq: Sq,
+    pub(crate) cq: Cq,
+    /// A completion was posted since the last interrupt.
+    pub(crate) posted: bool,
+}
+
+impl AdminQueue {
+    /// Queues of so many entries at these addresses.
+    pub(crate) fn new(
+        view: &Arc<DmaView>,
+        doorbells: &DoorbellPages,
+        (asq, sq_entries): (u64, u32),
+        (acq, cq_entries): (u64, u32),
+    ) -> Result<Self, QueueError> {
+        // Hosts ring the register for queue 0 even after Doorbell Buffer Config.
+        let bells = Bells {
+            pages: doorbells,
+            shadow: None,
+        };
+        Ok(AdminQueue {
+            sq: Sq::new(view, 0, Iova(asq), sq_entries, bells)?,
+            cq: Cq::new(view, 0, Iova(acq), cq_entries, bells)?,
+            posted: false,
+        })
+    }
+
+    /// Looks at both doorbells.
+    fn look(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
+        let bells = Bells {
+            pages: doorbells,
+            shadow: None,
+        };
+        self.cq.look(bells)?;
+        self.sq.look(bells)
+    }
+
+    /// Fetches a command if there is one and a place for its completion, which is taken.
+    fn fetch(&mut self) -> Result<Option<Sqe>, RingAbsent> {
+        if self.sq.available() == 0 || self.cq.free() == 0 {
+            return Ok(None);
+        }
+        let (words, _) = self.sq.fetch()?;
+        self.cq.reserve();
+        Ok(Some(Sqe::from_words(words)))
+    }
+}
+
+impl Controller {
+    /// Serves the admin queue for a batch; whether it did anything.
+    pub(crate) fn serve_admin(&mut self, lanes: &mut impl LaneTable) -> bool {
+        let mut worked = false;
+        for _ in 0..BATCH {
+            self.post_aborted_requests();
+            let Some(sqe) = self.fetch_admin() else {
+                break;
+            };
+            worked = true;
+            match self.execute(&sqe, lanes) {
+                Ok(Reply::Done(dw0)) => self.complete_admin(sqe.cid, Ok(dw0)),
+                Err(status) => self.refuse(&sqe, status),
+                Ok(Reply::Waits) => (),
+                Ok(Reply::Held) => {
+                    if let Some(admin) = &mut self.admin {
+                        admin.cq.release();
+                    }
+                }
+            }
+        }
+        worked | self.post_events()
+    }
+
+    fn fetch_admin(&mut self) -> Option<Sqe> {
+        let admin = self.admin.as_mut()?;
+        let looked = admin.look(&self.doorbells);
+        let fetched = admin.fetch();
+        if looked.is_err() {
+            self.bad_doorbell(0);
+        }
+        match fetched {
+            Ok(sqe) => {
+                self.admin_absent_since = None;
+                sqe
+            }
+            Err(RingAbsent) => {
+                // Firmware remaps memory under a live queue; what is gone this long does not come back.
+                let since = *self.admin_absent_since.get_or_insert(self.now);
+                if self.now >= since + DEADLINE_NS {
+                    self.fail(Failure::QueueLost);
+                }
+                None
+            }
+        }
+    }
+
+    fn execute(&mut self, sqe: &Sqe, lanes: &mut impl LaneTable) -> Result<Reply, Status> {
+        let opcode = sqe.admin_opcode();
+        let doorbell_buffers = opcode == AdminOpcode::DOORBELL_BUFFER_CONFIG
+            && self.config.doorbells == DoorbellMode::Unmapped;
+        if !SUPPORTED.contains(&opcode) && !doorbell_buffers {
+            return Err(Status::INVALID_COMMAND_OPCODE);
+        }
+        // Admin commands over PCIe use PRPs (PCIe Transport 1.1, 2.2), and none is fused.
+        if sqe.flags.psdt() != Psdt::PRP || sqe.flags.fuse() != Fuse::NORMAL {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        match opcode {
+            AdminOpcode::IDENTIFY => self.identify(sqe),
+            AdminOpcode::GET_LOG_PAGE => self.get_log_page(sqe),
+            AdminOpcode::GET_FEATURES => self.get_features(sqe),
+            AdminOpcode::SET_FEATURES => self.set_features(sqe),
+            AdminOpcode::CREATE_IO_COMPLETION_QUEUE => self.create_cq(sqe, lanes),
+            AdminOpcode::CREATE_IO_SUBMISSION_QUEUE => self.create_sq(sqe, lanes),
+            AdminOpcode::DELETE_IO_COMPLETION_QUEUE => self.delete_cq(sqe, lanes),
+            AdminOpcode::DELETE_IO_SUBMISSION_QUEUE => self.delete_sq(sqe, lanes),
+            AdminOpcode::ABORT => self.abort(sqe, lanes),
+            AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST => {
+                if !self.events.hold(sqe.cid) {
+                    return Err(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED);
+                }
+                Ok(Reply::Held)
+            }
+            AdminOpcode::DOORBELL_BUFFER_CONFIG => self.doorbell_buffer_config(sqe, lanes),
+            _ => Err(Status::INVALID_COMMAND_OPCODE),
+        }
+    }
+
+    /// Completes a command of the host's that was refused.
+    fn refuse(&mut self, sqe: &Sqe, status: Status) {
+        tracing::debug!(
+            controller = self.config.name, opcode = ?sqe.admin_opcode(), cid = sqe.cid, %status,
+            "admin command refused"
+        );
+        self.complete_admin(sqe.cid, Err(status));
+    }
+
+    /// Posts the completion of a command that holds a place.
+    pub(crate) fn complete_admin(&mut self, cid: u16, answer: Result<u32, Status>) {
+        // What a completion tells must be kept before it is told.
+        self.save();
+        let Some(admin) = &mut self.admin else {
+            return;
+        };
+        let (dw0, status) = match answer {
+            Ok(dw0) => (dw0, Status::SUCCESSFUL_COMPLETION),
+            Err(status) => (0, status),
+        };
+        // How a host finds out what is supported is no error worth an entry.
+        let logged = !matches!(
+            status,
+            Status::SUCCESSFUL_COMPLETION
+                | Status::INVALID_COMMAND_OPCODE
+                | Status::INVALID_FIELD_IN_COMMAND
+                | Status::INVALID_LOG_PAGE
+        );
+        if logged {
+            self.errors.add(logs::LoggedError {
+                command: Some((0, cid)),
+                status,
+                ..Default::default()
+            });
+        }
+        let cqe = Cqe {
+            dw0,
+            dw1: 0,
+            // A queue is at most 4096 entries long.
+            sq_head: admin.sq.head() as u16,
+            sq_id: 0,
+            cid,
+            status: status::field(status).with_more(logged),
+        };
+        let posted = admin.cq.post(cqe);
+        admin.posted = true;
+        if posted.is_err() {
+            self.fail(Failure::QueueLost);
+        }
+    }
+
+    /// Completes held requests for which there is an event and a place.
+    fn post_events(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(admin) = &mut self.admin
+            && admin.cq.free() > 0
+            && let Some((cid, dw0)) = self.events.next()
+        {
+            admin.cq.reserve();
+            self.complete_admin(cid, Ok(dw0));
+            worked = true;
+        }
+        worked
+    }
+
+    /// Abort (Base 2.1, 5.1.1): always answered; bit 0 of Dword 0 says that the command was not aborted.
+    fn abort(&mut self, sqe: &Sqe, lanes: &mut impl LaneTable) -> Result<Reply, Status> {
+        let (sqid, cid) = {
+            let cdw10 = AbortCdw10::from(sqe.cdw10);
+            (cdw10.sqid(), cdw10.cid())
+        };
+        if sqid == 0 {
+            // Only a held request can be found waiting. It completes in a place of its own, which may have to become
+            // free first.
+            let aborted = self.events.release(cid);
+            if aborted {
+                self.aborted_requests.push(cid);
+                self.post_aborted_requests();
+            }
+            return Ok(Reply::Done(abort_dw0(aborted)));
+        }
+        let Some(key) = self.queues.lane_of_sq(sqid) else {
+            return Ok(Reply::Done(abort_dw0(false)));
+        };
+        let Some(lane) = lanes.get_mut(key) else {
+            return Ok(Reply::Done(abort_dw0(false)));
+        };
+        if self.pending.aborts() >= ABORT_LIMIT {
+            return Err(Status::ABORT_COMMAND_LIMIT_EXCEEDED);
+        }
+        lane.command(LaneCommand::Abort { sqid, cid });
+        self.pending
+            .add(sqe.cid, Waiting::Abort { sqid, cid }, self.now);
+        Ok(Reply::Waits)
+    }
+
+    /// Completes the aborted requests for which there is a place. Before the next command is fetched, which could take
+    /// it: so there is never more than one that waits.
+    fn post_aborted_requests(&mut self) {
+        while let Some(&cid) = self.aborted_requests.first()
+            && let Some(admin) = &mut self.admin
+            && admin.cq.free() > 0
+        {
+            admin.cq.reserve();
+            self.aborted_requests.remove(0);
+            self.complete_admin(cid, Err(Status::COMMAND_ABORT_REQUESTED));
+        }
+    }
+
+    /// Doorbell Buffer Config (Base 2.1, 5.2.5): two pages, both whole.
+    fn doorbell_buffer_config(
+        &mut self,
+        sqe: &Sqe,
+        lanes: &mut impl LaneTable,
+    ) -> Result<Reply, Status> {
+        let spec = ShadowSpec {
+            shadow: Iova(sqe.prp1),
+            event_idx: Iova(sqe.prp2),
+        };
+        if spec.shadow.page_offset() != 0 || spec.event_idx.page_offset() != 0 {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        memory::ShadowDoorbells::new(&self.view, spec.shadow, spec.event_idx)
+            .map_err(|error| self.ring_status(error))?;
+        self.shadow = Some(spec);
+        for key in self.queues.lanes() {
+            if let Some(lane) = lanes.get_mut(key) {
+                lane.command(LaneCommand::Shadow(Some(spec)));
+            }
+        }
+        Ok(Reply::Done(0))
+    }
+}
+
+/// Dword 0 of an Abort's completion.
+pub(crate) fn abort_dw0(aborted: bool) -> u32 {
+    AbortDw0::new().with_ianp(!aborted).into()
+}

@@ -1,0 +1,196 @@
+//! What an operator chooses about a controller, checked once before it exists.
+//!
+//! Invariant: a [`ControllerConfig`] that passed [`ControllerConfig::check`] can be served; nothing later looks at
+//! these values with doubt. It does not read files and knows no names of media: that is the program's part.
+
+use memory::PAGE;
+
+use crate::namespace::Namespace;
+
+/// The most I/O queue pairs one controller offers.
+pub const MAX_IO_QUEUES: u16 = 64;
+/// The most entries of one queue.
+pub const MAX_QUEUE_DEPTH: u16 = 4096;
+pub use crate::prp::MAX_TRANSFER;
+/// Namespace ids a host may name by default: 1 to this (NN). Firmware asks for each of them in turn, so it is small.
+pub const DEFAULT_NAMESPACE_LIMIT: u32 = 32;
+/// The most namespaces: an active list is one page of ids, and the log of changed ones as well.
+pub const MAX_NAMESPACES: u32 = 1024;
+/// PCI vendor id by default.
+///
+/// Drivers keep tables of defects by vendor and device id; this pair is in none of them. The ids of QEMU's own
+/// controller (1b36:0010) would make Linux distrust the NGUID and EUI-64 that are reported.
+pub const DEFAULT_VENDOR_ID: u16 = 0x4e56;
+/// PCI device id by default.
+pub const DEFAULT_DEVICE_ID: u16 = 0x0001;
+
+/// How a host's doorbell writes are noticed; fixed before a host exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoorbellMode {
+    /// The doorbell page is mapped into the host. Doorbell Buffer Config is not offered.
+    Mapped,
+    /// Every write is a message; Doorbell Buffer Config spares the host most of them.
+    Unmapped,
+}
+
+/// One controller, as the operator wants it.
+#[derive(Clone, Debug)]
+pub struct ControllerConfig {
+    /// What the log calls it.
+    pub name: String,
+    /// PCI vendor id, of the function and of the subsystem.
+    pub vendor_id: u16,
+    /// PCI device id, of the function and of the subsystem.
+    pub device_id: u16,
+    /// Serial number: 1 to 20 printable ASCII characters.
+    pub serial: String,
+    /// Model number: 1 to 40 printable ASCII characters.
+    pub model_number: String,
+    /// Firmware revision: 1 to 8 printable ASCII characters.
+    pub firmware_revision: String,
+    /// NVM Subsystem NQN: `nqn.` and at most 223 bytes in all (Base 2.1, 4.7).
+    pub subnqn: String,
+    /// I/O queue pairs offered: 1 to [`MAX_IO_QUEUES`].
+    pub queues: u16,
+    /// Entries of an I/O queue at most: 2 to [`MAX_QUEUE_DEPTH`].
+    pub queue_depth: u16,
+    /// Bytes that one command may move (MDTS): a power of two, 4 KiB to [`MAX_TRANSFER`].
+    pub max_transfer: u32,
+    /// The highest namespace id that may ever be attached (NN): 1 to [`MAX_NAMESPACES`].
+    pub namespace_limit: u32,
+    /// How doorbell writes are noticed.
+    pub doorbells: DoorbellMode,
+    /// Namespaces attached from the start; ids from 1 to `namespace_limit`, each once.
+    pub namespaces: Vec<Namespace>,
+}
+
+/// What is wrong with a [`ControllerConfig`], or why the controller cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A text does not fit its field.
+    #[error("{field} is \"{value}\": write 1 to {max} printable ASCII characters")]
+    Text {
+        /// The field's name.
+        field: &'static str,
+        /// What it holds.
+        value: String,
+        /// Its longest length, in bytes.
+        max: usize,
+    },
+    /// An NQN that is none.
+    #[error("subnqn is \"{0}\": write nqn.YYYY-MM.reverse.domain:name, at most 223 bytes")]
+    Subnqn(String),
+    /// A number is outside its range.
+    #[error("{field} is {value}: write {min} to {max}")]
+    Number {
+        /// The field's name.
+        field: &'static str,
+        /// What it holds.
+        value: u64,
+        /// The least it may hold.
+        min: u64,
+        /// The most it may hold.
+        max: u64,
+    },
+    /// The largest transfer is no power of two.
+    #[error("max_transfer is {0}: write a power of two")]
+    MaxTransfer(u32),
+    /// Two namespaces share an id.
+    #[error("namespace id {0} is given twice: give each namespace of a controller its own id")]
+    DuplicateNamespace(u32),
+    /// The doorbell pages are too small.
+    #[error("{have} bytes of doorbells: this controller needs {need}")]
+    Doorbells {
+        /// Bytes given.
+        have: usize,
+        /// Bytes needed.
+        need: usize,
+    },
+    /// The memory for what outlives the process could not be had.
+    #[error("cannot create the state file: {0}; check memory limits and the number of open files")]
+    State(#[source] std::io::Error),
+    /// An area of that memory could not be had.
+    #[error("cannot use the state file: {0}")]
+    Area(#[from] memory::StateError),
+}
+
+/// NQNs have at most 223 bytes, without the terminating NUL (Base 2.1, 4.7).
+const MAX_NQN: usize = 223;
+
+impl ControllerConfig {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// The first field that is wrong, with what to write instead.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        text("serial", &self.serial, 20)?;
+        text("model_number", &self.model_number, 40)?;
+        text("firmware_revision", &self.firmware_revision, 8)?;
+        let nqn = &self.subnqn;
+        if !nqn.starts_with("nqn.")
+            || nqn.len() > MAX_NQN
+            || !nqn.bytes().all(|b| b.is_ascii_graphic())
+        {
+            return Err(ConfigError::Subnqn(nqn.clone()));
+        }
+        number("queues", self.queues, 1, MAX_IO_QUEUES)?;
+        number("queue_depth", self.queue_depth, 2, MAX_QUEUE_DEPTH)?;
+        number("max_transfer", self.max_transfer, PAGE as u32, MAX_TRANSFER)?;
+        if !self.max_transfer.is_power_of_two() {
+            return Err(ConfigError::MaxTransfer(self.max_transfer));
+        }
+        number("namespace_limit", self.namespace_limit, 1, MAX_NAMESPACES)?;
+        check_namespaces(&self.namespaces, self.namespace_limit)
+    }
+
+    /// Doorbell slots (u32 each) this controller reads: a tail and a head for the admin and each I/O queue pair.
+    pub fn doorbell_slots(&self) -> usize {
+        2 * (usize::from(self.queues) + 1)
+    }
+
+    /// MDTS: the largest transfer as a power of two of the smallest page (Base 2.1, figure 312).
+    pub(crate) fn mdts(&self) -> u8 {
+        (u64::from(self.max_transfer) / PAGE).ilog2() as u8
+    }
+}
+
+/// Checks ids of namespaces against the highest one and against each other.
+///
+/// # Errors
+/// The first id that is out of range or given twice.
+pub(crate) fn check_namespaces(namespaces: &[Namespace], limit: u32) -> Result<(), ConfigError> {
+    let mut ids: Vec<u32> = namespaces.iter().map(|n| n.nsid).collect();
+    ids.sort_unstable();
+    for &id in &ids {
+        number("namespace id", id, 1, limit)?;
+    }
+    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(ConfigError::DuplicateNamespace(pair[0])),
+        None => Ok(()),
+    }
+}
+
+fn text(field: &'static str, value: &str, max: usize) -> Result<(), ConfigError> {
+    let printable = value.bytes().all(|b| (0x20..=0x7e).contains(&b));
+    if value.is_empty() || value.len() > max || !printable {
+        return Err(ConfigError::Text {
+            field,
+            value: value.to_owned(),
+            max,
+        });
+    }
+    Ok(())
+}
+
+fn number<T: Into<u64>>(field: &'static str, value: T, min: T, max: T) -> Result<(), ConfigError> {
+    let (value, min, max) = (value.into(), min.into(), max.into());
+    if value < min || value > max {
+        return Err(ConfigError::Number {
+            field,
+            value,
+            min,
+            max,
+        });
+    }
+    Ok(())
+}

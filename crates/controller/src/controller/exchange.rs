@@ -1,0 +1,277 @@
+//! Turns, and what the controller and its lanes tell each other in them.
+
+use nvme_spec::features::FeatureId;
+
+use super::lifecycle::Phase;
+use super::{Controller, DEADLINE_NS, Failure};
+use crate::admin::events::Event;
+use crate::admin::logs::{Health, LoggedError};
+use crate::admin::{Waiting, WaitingCommand, abort_dw0, temperature};
+use crate::counters::LaneCounters;
+use crate::lane::{LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
+use crate::port::{Channel, Channels};
+use crate::queue::Bells;
+use crate::ticket::OwnerKey;
+use crate::time::Time;
+
+impl Controller {
+    /// One turn: takes what lanes have to tell, moves on with what registers ask for, and serves the admin queue. Whether
+    /// it did anything.
+    ///
+    /// Due whenever [`Controller::has_work`], after any call that changed something (register writes, views,
+    /// namespaces, completions), when a lane has an event, and at [`Controller::next_deadline`].
+    pub fn turn<C: Channel>(
+        &mut self,
+        now: Time,
+        channels: &mut Channels<C>,
+        lanes: &mut impl LaneTable,
+    ) -> bool {
+        self.keep_time(now, lanes);
+        let mut worked = self.tell_changes(lanes);
+        worked |= self.take_events(lanes);
+        worked |= self.advance(channels, lanes);
+        self.give_up_late(lanes);
+        if self.phase == Phase::Ready {
+            worked |= self.serve_admin(lanes);
+            // A lane answers most commands at once.
+            worked |= self.take_events(lanes);
+        }
+        worked
+    }
+
+    /// Whether a turn would find something to do, as far as the controller can tell without its lanes.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        let bells = Bells {
+            pages: &self.doorbells,
+            shadow: None,
+        };
+        let admin = self.admin.as_ref().is_some_and(|admin| {
+            let submitted = admin.sq.available() > 0 || admin.sq.has_news(bells);
+            let to_tell = self.events.has_next() || !self.aborted_requests.is_empty();
+            let places = admin.cq.free() > 0 || admin.cq.has_news(bells);
+            (submitted || to_tell) && places
+        });
+        let changes = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
+        admin || changes || self.is_moving()
+    }
+
+    /// When a turn is due because something took too long.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let pending = self
+            .pending
+            .iter()
+            .map(|command| command.since + DEADLINE_NS);
+        let absent = self.admin_absent_since.map(|since| since + DEADLINE_NS);
+        pending.chain(absent).chain(self.stage_deadline()).min()
+    }
+
+    /// Time passes: what the health log counts.
+    fn keep_time(&mut self, now: Time, lanes: &mut impl LaneTable) {
+        if self.started {
+            let passed_ns = now.since(self.now);
+            self.history.powered_ns += passed_ns;
+            let mut keys = self.queues.lanes();
+            if keys.any(|key| lanes.get_mut(key).is_some_and(|lane| lane.in_flight() > 0)) {
+                self.history.busy_ns += passed_ns;
+            }
+        }
+        self.started = true;
+        self.now = now;
+    }
+
+    /// Sends a command to every lane that lives.
+    pub(super) fn tell_lanes(&self, lanes: &mut impl LaneTable, command: impl Fn() -> LaneCommand) {
+        for key in self.queues.lanes() {
+            if let Some(lane) = lanes.get_mut(key) {
+                lane.command(command());
+            }
+        }
+    }
+
+    /// Tells lanes what changed since the last turn.
+    fn tell_changes(&mut self, lanes: &mut impl LaneTable) -> bool {
+        let view = std::mem::take(&mut self.view_changed);
+        if view {
+            self.tell_lanes(lanes, || LaneCommand::Map(self.view.clone()));
+        }
+        let namespaces = std::mem::take(&mut self.namespaces_changed);
+        if namespaces {
+            self.tell_lanes(lanes, || LaneCommand::Namespaces(self.namespaces.clone()));
+        }
+        let abandon = self.abandon_before.take();
+        if let Some(before_epoch) = abandon {
+            self.tell_lanes(lanes, || LaneCommand::Abandon { before_epoch });
+        }
+        view || namespaces || abandon.is_some()
+    }
+
+    /// Takes every event that lanes have.
+    pub(super) fn take_events(&mut self, lanes: &mut impl LaneTable) -> bool {
+        let mut worked = false;
+        for cqid in 1..=self.config.queues {
+            let Some(key) = self.queues.lane_of_cq(cqid) else {
+                continue;
+            };
+            while let Some(event) = lanes.get_mut(key).and_then(|lane| lane.take_event()) {
+                worked = true;
+                if event == LaneEvent::Stopped {
+                    self.lane_stopped(cqid, key, lanes);
+                    break;
+                }
+                self.lane_event(cqid, event);
+            }
+        }
+        worked
+    }
+
+    fn lane_event(&mut self, cqid: u16, event: LaneEvent) {
+        match event {
+            LaneEvent::QueueRemoved { sqid } => self.sq_removed(sqid),
+            LaneEvent::AbortDone { sqid, cid, aborted } => {
+                if let Some(by) = self.pending.take(Waiting::Abort { sqid, cid }) {
+                    self.complete_admin(by, Ok(abort_dw0(aborted)));
+                }
+            }
+            LaneEvent::Drained { epoch } => {
+                if let Some(cq) = self.queues.cq_mut(cqid) {
+                    cq.drained = cq.drained.max(epoch);
+                }
+            }
+            LaneEvent::CommandFailed(failed) => self.errors.add(LoggedError {
+                command: Some((failed.sqid, failed.cid)),
+                status: failed.status,
+                nsid: failed.nsid,
+                lba: failed.lba,
+            }),
+            LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, .. }) => match queue {
+                QueueName::Submission(qid) | QueueName::Completion(qid) => self.bad_doorbell(qid),
+            },
+            LaneEvent::Fault(LaneFault::RingLost { .. }) => self.fail(Failure::QueueLost),
+            // Taken before: it needs the table of lanes.
+            LaneEvent::Stopped => (),
+        }
+    }
+
+    fn sq_removed(&mut self, sqid: u16) {
+        self.queues.remove_sq(sqid);
+        if let Some(by) = self.pending.take(Waiting::DeleteSq { sqid }) {
+            self.complete_admin(by, Ok(0));
+        }
+    }
+
+    /// A lane has nothing in flight and does nothing more: it goes, and who waited for it is answered.
+    fn lane_stopped(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
+        drop(lanes.remove(key));
+        if let Some(cq) = self.queues.cq_mut(cqid) {
+            cq.lane = None;
+        }
+        let waits = |c: &WaitingCommand| self.waits_for(c.waiting, cqid).then_some(c.waiting);
+        let answered: Vec<Waiting> = self.pending.iter().filter_map(waits).collect();
+        for waiting in answered {
+            match waiting {
+                Waiting::DeleteSq { sqid } => self.sq_removed(sqid),
+                Waiting::DeleteCq { cqid } => {
+                    self.forget_cq(cqid);
+                    if let Some(by) = self.pending.take(waiting) {
+                        self.complete_admin(by, Ok(0));
+                    }
+                }
+                Waiting::Abort { .. } => {
+                    if let Some(by) = self.pending.take(waiting) {
+                        self.complete_admin(by, Ok(abort_dw0(false)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether this waits for the lane of that completion queue.
+    fn waits_for(&self, waiting: Waiting, cqid: u16) -> bool {
+        match waiting {
+            Waiting::DeleteCq { cqid: waited } => waited == cqid,
+            Waiting::DeleteSq { sqid } | Waiting::Abort { sqid, .. } => {
+                self.queues.cqid_of_sq(sqid) == Some(cqid)
+            }
+        }
+    }
+
+    /// Deletions that waited too long: what hangs in their lanes is given up, whichever queue of the lane it belongs to.
+    fn give_up_late(&mut self, lanes: &mut impl LaneTable) {
+        let now = self.now;
+        let late = |since: Time| now >= since + DEADLINE_NS;
+        if !self.pending.iter().any(|command| late(command.since)) {
+            return;
+        }
+        for cqid in 1..=self.config.queues {
+            let waits = |waiting| self.waits_for(waiting, cqid);
+            let is_late = self
+                .pending
+                .iter()
+                .any(|c| late(c.since) && waits(c.waiting));
+            let lane = self
+                .queues
+                .lane_of_cq(cqid)
+                .and_then(|key| lanes.get_mut(key));
+            if let Some(lane) = lane.filter(|_| is_late) {
+                lane.command(LaneCommand::AbandonAll);
+            }
+        }
+        self.pending.postpone(now, late);
+    }
+
+    /// Forgets a completion queue whose lane is gone; what it counted stays.
+    pub(crate) fn forget_cq(&mut self, cqid: u16) {
+        if let Some(cq) = self.queues.remove_cq(cqid) {
+            self.history.add(&cq.counters);
+        }
+    }
+
+    /// Forgets every queue.
+    pub(super) fn forget_all_queues(&mut self) {
+        for qid in 1..=self.config.queues {
+            self.forget_cq(qid);
+            self.queues.remove_sq(qid);
+        }
+    }
+
+    /// What the health log reports now.
+    pub(crate) fn health(&self) -> Health {
+        let mut health = self.history;
+        for (_, cq) in self.queues.cqs() {
+            health.add(&cq.counters);
+        }
+        health.error_log_entries = self.errors.count();
+        health.thresholds = self.features.temperature_thresholds();
+        health
+    }
+
+    /// What follows from a feature that was set.
+    pub(crate) fn apply_features(&mut self, fid: FeatureId) {
+        let watched = [
+            FeatureId::TEMPERATURE_THRESHOLD,
+            FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION,
+        ];
+        if !watched.contains(&fid) {
+            return;
+        }
+        let (over, under) = self.features.temperature_thresholds();
+        let warning = u8::from(self.health().critical_warning());
+        let asked_for = self.features.event_configuration().shcw();
+        if temperature::beyond(over, under) && warning & asked_for != 0 {
+            self.events.raise(Event::TemperatureThreshold);
+        }
+    }
+}
+
+impl Health {
+    /// Adds what a lane counted. Compare counts as a read (Base 2.1, 5.1.12.1.3).
+    fn add(&mut self, lane: &LaneCounters) {
+        self.bytes_read += lane.read_bytes.get() + lane.compare_bytes.get();
+        self.bytes_written += lane.write_bytes.get();
+        self.read_commands += lane.reads.get() + lane.compares.get();
+        self.write_commands += lane.writes.get();
+        self.media_errors += lane.media_errors.get();
+    }
+}

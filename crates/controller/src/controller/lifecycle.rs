@@ -1,0 +1,488 @@
+//! Enable, disable, resets, shutdown and failure (Base 2.1, 3.5 to 3.7 and 9.5).
+//!
+//! ```text
+//! Disabled --CC.EN--> Ready --CC.EN cleared, resets--> Stopping --lanes gone--> Disabled
+//!     \                 \---failure--> Stopping --lanes gone--> Failed --resets--> Stopping
+//!      \--cannot enable--> Failed
+//! ```
+//! Shutdown runs beside: lanes stop, media are flushed, SHST tells. Each stage is bounded by [`DEADLINE_NS`].
+
+use memory::{LostFlag, RingError};
+use nvme_spec::cqe::CQE_SIZE_LOG2;
+use nvme_spec::registers::{
+    ArbitrationMechanism, CommandSetSelected, ShutdownNotification, ShutdownStatus,
+};
+use nvme_spec::sqe::SQE_SIZE_LOG2;
+
+use super::{Controller, DEADLINE_NS};
+use crate::admin::events::Events;
+use crate::admin::features::Features;
+use crate::admin::{AdminQueue, IoQueues};
+use crate::lane::{LaneCommand, LaneTable};
+use crate::port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
+use crate::queue::QueueError;
+use crate::ticket::Ticket;
+use crate::time::Time;
+
+/// Where a controller is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// RDY is 0.
+    Disabled,
+    /// RDY is 1 and commands are served.
+    Ready,
+    /// Lanes are stopping.
+    Stopping(Stopping),
+    /// CFS is 1; a reset helps.
+    Failed,
+}
+
+/// Lanes are stopping, and then...
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stopping {
+    then: Then,
+    /// When what hangs is given up; `None` until the lanes were told.
+    deadline: Option<Time>,
+}
+
+/// What follows when the lanes are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Disabled,
+    Failed,
+}
+
+/// How far a shutdown is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shutdown {
+    /// None was asked for.
+    None,
+    /// Lanes are stopping.
+    Draining(Time),
+    /// Media are flushed.
+    Flushing {
+        deadline: Time,
+        /// Channels that had no room yet.
+        to_add: Vec<ChannelId>,
+        /// Flushes out.
+        out: u32,
+        failed: bool,
+    },
+    /// SHST says so.
+    Complete,
+}
+
+impl Shutdown {
+    pub(super) fn is_complete(&self) -> bool {
+        *self == Shutdown::Complete
+    }
+}
+
+/// Why a controller failed: CSTS.CFS is set, and its lanes stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The host enabled it with settings that it cannot have.
+    #[error("the host enabled the controller with settings that cannot be: {0}")]
+    Enable(#[from] EnableError),
+    /// A client truncated memory that it shared.
+    #[error("memory that the client shared was truncated: restart the client")]
+    MemoryLost,
+    /// The host unmapped a queue that it uses.
+    #[error("memory under a queue in use was unmapped: reset the controller")]
+    QueueLost,
+    /// The client's messages cannot be told apart any more.
+    #[error("the client broke the protocol: restart the client")]
+    ClientLost,
+    /// A medium could not be flushed at a shutdown.
+    #[error("a medium was not flushed before shutdown: look for its errors above")]
+    NotFlushed,
+}
+
+/// What is wrong with the settings that a controller was enabled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnableError {
+    /// CC.MPS is not 0.
+    #[error("CC.MPS is {0}: only 4 KiB pages (0) are offered")]
+    PageSize(u8),
+    /// CC.CSS is not 000b.
+    #[error("CC.CSS is {0}: only the NVM command set (0) is offered")]
+    CommandSet(u8),
+    /// CC.AMS is not 0.
+    #[error("CC.AMS is {0}: only round robin (0) is offered")]
+    Arbitration(u8),
+    /// CC.IOSQES is neither 6 nor unset.
+    #[error("CC.IOSQES is {0}: submission queue entries have 64 bytes (6)")]
+    SqEntrySize(u8),
+    /// CC.IOCQES is neither 4 nor unset.
+    #[error("CC.IOCQES is {0}: completion queue entries have 16 bytes (4)")]
+    CqEntrySize(u8),
+    /// AQA gives a queue of fewer than two entries.
+    #[error("an admin queue has fewer than two entries")]
+    QueueSize,
+    /// ASQ or ACQ is not on a page boundary.
+    #[error("ASQ or ACQ is not aligned to 4 KiB")]
+    Misaligned,
+    /// ASQ or ACQ is not in memory that the client mapped.
+    #[error("ASQ or ACQ points to no memory of the host's")]
+    Unmapped,
+    /// ASQ or ACQ is in memory that the client does not share.
+    #[error(
+        "ASQ or ACQ is in memory that came without a descriptor: start the virtual machine with memory-backend-memfd,share=on"
+    )]
+    NoDescriptor,
+}
+
+impl From<QueueError> for EnableError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Ring(RingError::Misaligned) => EnableError::Misaligned,
+            QueueError::Ring(RingError::NoDescriptor) => EnableError::NoDescriptor,
+            QueueError::Ring(_) => EnableError::Unmapped,
+            _ => EnableError::QueueSize,
+        }
+    }
+}
+
+impl Controller {
+    /// Moves on with what registers ask for; whether anything happened.
+    pub(super) fn advance<C: Channel>(
+        &mut self,
+        channels: &mut Channels<C>,
+        lanes: &mut impl LaneTable,
+    ) -> bool {
+        if self.registers.take_subsystem_reset() {
+            self.begin_reset(true);
+        } else if self.registers.reset_wanted() && !self.is_resetting() {
+            self.begin_stop(Then::Disabled);
+        }
+        if self.is_memory_lost() {
+            self.fail(Failure::MemoryLost);
+        }
+        let before = self.phase;
+        match self.phase {
+            Phase::Stopping(stopping) => self.stop_lanes(stopping, lanes),
+            Phase::Disabled if self.registers.cc().en() => self.enable(),
+            Phase::Disabled | Phase::Ready | Phase::Failed => (),
+        }
+        let moved = self.phase != before;
+        let shut = self.advance_shutdown(channels, lanes);
+        if moved || shut {
+            self.save();
+        }
+        moved || shut
+    }
+
+    fn is_resetting(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Stopping(Stopping {
+                then: Then::Disabled,
+                ..
+            })
+        )
+    }
+
+    fn is_memory_lost(&self) -> bool {
+        matches!(self.phase, Phase::Ready) && self.lost.as_ref().is_some_and(LostFlag::is_lost)
+    }
+
+    /// A Controller Level Reset other than by CC.EN (Base 2.1, 3.7.2): registers at once, but for RDY, which falls when the
+    /// lanes are gone.
+    pub(super) fn begin_reset(&mut self, subsystem: bool) {
+        self.registers.power_on(subsystem);
+        self.begin_stop(Then::Disabled);
+    }
+
+    fn begin_stop(&mut self, then: Then) {
+        self.admin = None;
+        self.admin_absent_since = None;
+        self.pending.clear();
+        self.aborted_requests.clear();
+        self.events = Events::default();
+        self.shadow = None;
+        self.kicks = 0;
+        self.shutdown = Shutdown::None;
+        self.generation = self.generation.wrapping_add(1);
+        // Lanes that were told to stop need not be told again, and their time goes on.
+        let deadline = match self.phase {
+            Phase::Stopping(stopping) => stopping.deadline,
+            _ => None,
+        };
+        self.phase = Phase::Stopping(Stopping { then, deadline });
+    }
+
+    fn stop_lanes(&mut self, stopping: Stopping, lanes: &mut impl LaneTable) {
+        let deadline = match stopping.deadline {
+            None => {
+                self.tell_lanes(lanes, || LaneCommand::Stop);
+                let deadline = self.now + DEADLINE_NS;
+                self.phase = Phase::Stopping(Stopping {
+                    deadline: Some(deadline),
+                    ..stopping
+                });
+                deadline
+            }
+            Some(deadline) => deadline,
+        };
+        if self.now >= deadline {
+            self.tell_lanes(lanes, || LaneCommand::AbandonAll);
+        }
+        self.take_events(lanes);
+        if !self.queues.has_lanes() {
+            self.finish_stop(stopping.then);
+        }
+    }
+
+    fn finish_stop(&mut self, then: Then) {
+        self.forget_all_queues();
+        match then {
+            Then::Disabled => {
+                self.queues = IoQueues::new();
+                // Before RDY falls: from then on the host may write them again.
+                self.doorbells.zero_all();
+                self.features = Features::new(&self.feature_context());
+                self.registers.finish_reset();
+                self.phase = Phase::Disabled;
+            }
+            Then::Failed => self.phase = Phase::Failed,
+        }
+    }
+
+    fn enable(&mut self) {
+        if self.lost.as_ref().is_some_and(LostFlag::is_lost) {
+            return self.fail(Failure::MemoryLost);
+        }
+        match self.make_admin_queue() {
+            Ok(admin) => {
+                self.admin = Some(admin);
+                self.features = Features::new(&self.feature_context());
+                self.shutdown = Shutdown::None;
+                self.registers
+                    .set_shutdown_status(ShutdownStatus::NORMAL_OPERATION);
+                self.registers.set_ready(true);
+                self.phase = Phase::Ready;
+                tracing::debug!(controller = self.config.name, "enabled");
+            }
+            Err(error) => self.fail(error.into()),
+        }
+    }
+
+    fn make_admin_queue(&self) -> Result<AdminQueue, EnableError> {
+        let cc = self.registers.cc();
+        if cc.mps() != 0 {
+            return Err(EnableError::PageSize(cc.mps()));
+        }
+        if cc.css() != CommandSetSelected::NVM {
+            return Err(EnableError::CommandSet(cc.css().0));
+        }
+        if cc.ams() != ArbitrationMechanism::ROUND_ROBIN {
+            return Err(EnableError::Arbitration(cc.ams().0));
+        }
+        // Zero is not set yet: a host may do that until it creates I/O queues (Base 2.1, 3.1.4.5).
+        if ![0, SQE_SIZE_LOG2].contains(&cc.iosqes()) {
+            return Err(EnableError::SqEntrySize(cc.iosqes()));
+        }
+        if ![0, CQE_SIZE_LOG2].contains(&cc.iocqes()) {
+            return Err(EnableError::CqEntrySize(cc.iocqes()));
+        }
+        let aqa = self.registers.aqa();
+        let sq = (self.registers.asq(), u32::from(aqa.asqs_z()) + 1);
+        let cq = (self.registers.acq(), u32::from(aqa.acqs_z()) + 1);
+        Ok(AdminQueue::new(&self.view, &self.doorbells, sq, cq)?)
+    }
+
+    /// Sets Controller Fatal Status and stops the lanes. The host recovers by a reset.
+    pub fn fail(&mut self, cause: Failure) {
+        self.registers.set_fatal();
+        if !self.warned.failure {
+            self.warned.failure = true;
+            tracing::warn!(controller = self.config.name, %cause, "controller failed");
+        }
+        match self.phase {
+            // The reset that goes on clears it.
+            Phase::Stopping(_) | Phase::Failed => (),
+            Phase::Disabled | Phase::Ready => self.begin_stop(Then::Failed),
+        }
+        self.save();
+    }
+
+    /// Says once in a session what to do about memory that is not shared.
+    pub(crate) fn warn_unshared(&mut self) {
+        if !self.warned.unshared {
+            self.warned.unshared = true;
+            tracing::warn!(
+                controller = self.config.name,
+                "a queue is in memory that came without a descriptor: start the virtual machine with memory-backend-memfd,share=on"
+            );
+        }
+    }
+
+    /// Whether a shutdown was asked for and no reset came since: no new queues then.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.shutdown != Shutdown::None
+    }
+
+    fn advance_shutdown<C: Channel>(
+        &mut self,
+        channels: &mut Channels<C>,
+        lanes: &mut impl LaneTable,
+    ) -> bool {
+        if matches!(self.phase, Phase::Stopping(_)) {
+            return false;
+        }
+        match std::mem::replace(&mut self.shutdown, Shutdown::None) {
+            Shutdown::None => {
+                let wanted = self.wants_shutdown();
+                if wanted {
+                    self.registers
+                        .set_shutdown_status(ShutdownStatus::OCCURRING);
+                    self.tell_lanes(lanes, || LaneCommand::Stop);
+                    self.shutdown = Shutdown::Draining(self.now + DEADLINE_NS);
+                }
+                wanted
+            }
+            Shutdown::Draining(deadline) => {
+                if self.now >= deadline {
+                    self.tell_lanes(lanes, || LaneCommand::AbandonAll);
+                }
+                self.take_events(lanes);
+                let drained = !self.queues.has_lanes();
+                self.shutdown = if drained {
+                    self.begin_flush()
+                } else {
+                    Shutdown::Draining(deadline)
+                };
+                drained
+            }
+            Shutdown::Flushing {
+                deadline,
+                to_add,
+                out,
+                failed,
+            } => self.flush(deadline, to_add, out, failed, channels),
+            Shutdown::Complete => {
+                self.shutdown = Shutdown::Complete;
+                false
+            }
+        }
+    }
+
+    /// One flush of each medium with a volatile cache.
+    fn begin_flush(&self) -> Shutdown {
+        let volatile = self.namespaces.iter().filter(|n| n.traits.volatile_cache);
+        let mut to_add: Vec<ChannelId> = volatile.map(|n| n.channel).collect();
+        to_add.sort_unstable();
+        to_add.dedup();
+        Shutdown::Flushing {
+            deadline: self.now + DEADLINE_NS,
+            to_add,
+            out: 0,
+            failed: false,
+        }
+    }
+
+    fn flush<C: Channel>(
+        &mut self,
+        deadline: Time,
+        mut to_add: Vec<ChannelId>,
+        mut out: u32,
+        mut failed: bool,
+        channels: &mut Channels<C>,
+    ) -> bool {
+        let waiting = to_add.len();
+        to_add.retain(|&id| {
+            let Some(channel) = channels.get_mut(id) else {
+                failed = true;
+                return false;
+            };
+            let ticket = Ticket::new(self.key, id.0, self.generation);
+            let full = match channel.add(ticket, &Request::Flush, &[], &self.view) {
+                Added::Pending => {
+                    out += 1;
+                    false
+                }
+                Added::Done(ticket, outcome) => {
+                    ticket.fulfil();
+                    failed |= outcome.cause != Cause::None;
+                    false
+                }
+                Added::Full(ticket) => {
+                    ticket.fulfil();
+                    true
+                }
+            };
+            channel.submit();
+            full
+        });
+        let late = self.now >= deadline;
+        if (!to_add.is_empty() || out > 0) && !late {
+            let added = to_add.len() != waiting;
+            self.shutdown = Shutdown::Flushing {
+                deadline,
+                to_add,
+                out,
+                failed,
+            };
+            return added;
+        }
+        self.generation = self.generation.wrapping_add(1);
+        self.shutdown = Shutdown::Complete;
+        self.registers.set_shutdown_status(ShutdownStatus::COMPLETE);
+        if failed || late {
+            self.fail_flush();
+        }
+        true
+    }
+
+    /// The shutdown is over, but the host learns that it must not rely on it.
+    fn fail_flush(&mut self) {
+        self.registers.set_fatal();
+        let cause = Failure::NotFlushed;
+        tracing::warn!(controller = self.config.name, %cause, "controller failed");
+    }
+
+    /// A flush of its own has ended.
+    pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        let (_, generation) = ticket.fulfil();
+        if generation != self.generation {
+            return;
+        }
+        if let Shutdown::Flushing { out, failed, .. } = &mut self.shutdown {
+            *out = out.saturating_sub(1);
+            *failed |= outcome.cause != Cause::None;
+        }
+    }
+
+    /// Whether the next turn moves a reset, shutdown or start on, whatever lanes and media do.
+    pub(super) fn is_moving(&self) -> bool {
+        let phase = match self.phase {
+            Phase::Stopping(stopping) => stopping.deadline.is_none() || !self.queues.has_lanes(),
+            Phase::Disabled => self.registers.cc().en(),
+            Phase::Ready | Phase::Failed => false,
+        };
+        let shutdown = match &self.shutdown {
+            Shutdown::None => self.wants_shutdown() && !matches!(self.phase, Phase::Stopping(_)),
+            Shutdown::Draining(_) => !self.queues.has_lanes(),
+            Shutdown::Flushing { to_add, out, .. } => to_add.is_empty() && *out == 0,
+            Shutdown::Complete => false,
+        };
+        phase || shutdown || self.registers.reset_wanted() && !self.is_resetting()
+    }
+
+    fn wants_shutdown(&self) -> bool {
+        self.registers.cc().shn() != ShutdownNotification::NONE
+    }
+
+    /// When the stage that goes on takes too long.
+    pub(super) fn stage_deadline(&self) -> Option<Time> {
+        let stopping = match self.phase {
+            Phase::Stopping(stopping) => stopping.deadline,
+            _ => None,
+        };
+        let shutdown = match &self.shutdown {
+            Shutdown::Draining(deadline) | Shutdown::Flushing { deadline, .. } => Some(*deadline),
+            Shutdown::None | Shutdown::Complete => None,
+        };
+        stopping.into_iter().chain(shutdown).min()
+    }
+}

@@ -1,0 +1,404 @@
+//! The controller's home side: registers, configuration space, admin queue, and the lives of its lanes.
+//!
+//! A transport calls what a host does ([`Controller::config_write`], [`Controller::bar_write`], [`Controller::set_view`],
+//! [`Controller::function_reset`]); the engine gives turns. A register write is answered at once; what it asks for
+//! happens in [`Controller::turn`], within [`DEADLINE_NS`] per stage whatever a medium does.
+//!
+//! Invariants: RDY falls only when no lane of the former life is left; a lane is told each view once; every admin
+//! command that was fetched completes, or dies with a reset. It does NOT deliver interrupts, answer messages, or hold a
+//! clock: `now` comes with each turn.
+
+mod exchange;
+mod lifecycle;
+mod saved;
+
+use std::sync::Arc;
+
+use memory::{DmaView, DoorbellPages, LostFlag, StateFile};
+use nvme_spec::registers::DOORBELLS;
+
+use crate::admin::events::{Event, Events};
+use crate::admin::features::{FeatureContext, Features};
+use crate::admin::identify::volatile_cache;
+use crate::admin::logs::{ChangedNamespaces, ErrorLog, Health, LoggedError};
+use crate::admin::{AdminQueue, IoQueues, Pending};
+use crate::config::{ConfigError, ControllerConfig, check_namespaces};
+use crate::counters::ReactorCounters;
+use crate::lane::ShadowSpec;
+use crate::namespace::{Namespace, NamespaceTable};
+use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
+use crate::registers::Registers;
+use crate::ticket::OwnerKey;
+use crate::time::Time;
+
+pub use self::lifecycle::{EnableError, Failure};
+pub use self::saved::{AdminState, ControllerState, WaitingState};
+
+use self::lifecycle::{Phase, Shutdown};
+use self::saved::Saved;
+
+/// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives them up.
+pub const DEADLINE_NS: u64 = 4_000_000_000;
+
+/// One NVMe controller: one PCI function.
+#[derive(Debug)]
+pub struct Controller {
+    pub(crate) config: ControllerConfig,
+    key: OwnerKey,
+    pci: ConfigSpace,
+    msix: MsixTable,
+    bar0_size: u64,
+    pub(crate) registers: Registers,
+    pub(crate) doorbells: Arc<DoorbellPages>,
+    /// Completion queues whose doorbells were written by messages, one bit each.
+    kicks: u128,
+    pub(crate) view: Arc<DmaView>,
+    lost: Option<LostFlag>,
+    pub(crate) namespaces: Arc<NamespaceTable>,
+    pub(crate) now: Time,
+    /// The first turn was taken: `now` means something.
+    started: bool,
+    phase: Phase,
+    shutdown: Shutdown,
+    /// Counts shutdowns, so that a flush that outlives its own is recognised.
+    generation: u16,
+    pub(crate) admin: Option<AdminQueue>,
+    /// Since when the admin queue's next entry could not be reached.
+    pub(crate) admin_absent_since: Option<Time>,
+    pub(crate) pending: Pending,
+    /// Held requests that were aborted and wait for a place in the completion queue.
+    pub(crate) aborted_requests: Vec<u16>,
+    pub(crate) queues: IoQueues,
+    pub(crate) features: Features,
+    pub(crate) events: Events,
+    pub(crate) errors: ErrorLog,
+    pub(crate) changed: ChangedNamespaces,
+    pub(crate) shadow: Option<ShadowSpec>,
+    pub(crate) reactor: Option<Arc<ReactorCounters>>,
+    pub(crate) state: Arc<StateFile>,
+    saved: Saved,
+    /// What lanes did that are gone, and what else the health log counts.
+    history: Health,
+    /// To be told to every lane in the next turn.
+    view_changed: bool,
+    namespaces_changed: bool,
+    abandon_before: Option<u64>,
+    /// The operator was told once in this session.
+    warned: Warned,
+}
+
+/// What the log has said in this session: a host that misbehaves on purpose does not fill it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Warned {
+    failure: bool,
+    unshared: bool,
+}
+
+impl Controller {
+    /// A controller as after power-on, with `doorbells` of at least [`ControllerConfig::doorbell_slots`].
+    ///
+    /// # Errors
+    /// A field of the configuration is wrong, the doorbells are too small, or there is no memory for the state file.
+    pub fn new(
+        config: ControllerConfig,
+        doorbells: Arc<DoorbellPages>,
+    ) -> Result<Self, ConfigError> {
+        config.check()?;
+        let need = config.doorbell_slots() * size_of::<u32>();
+        if doorbells.len() < need {
+            return Err(ConfigError::Doorbells {
+                have: doorbells.len(),
+                need,
+            });
+        }
+        let vectors = config.queues + 1;
+        let bar0_size = pci::bar0_size(doorbells.len());
+        let namespaces = NamespaceTable::from(config.namespaces.clone());
+        let (state, saved) = saved::create(&config)?;
+        let context = FeatureContext {
+            queues: config.queues,
+            queues_exist: false,
+            volatile_cache: volatile_cache(&namespaces),
+            namespace_limit: config.namespace_limit,
+            now: Time(0),
+        };
+        let mut controller = Controller {
+            key: OwnerKey::controller(0),
+            pci: ConfigSpace::new(config.vendor_id, config.device_id, vectors, bar0_size),
+            msix: MsixTable::new(vectors),
+            bar0_size,
+            registers: Registers::new(&config),
+            doorbells,
+            kicks: 0,
+            view: DmaView::empty(),
+            lost: None,
+            namespaces: Arc::new(namespaces),
+            now: Time(0),
+            started: false,
+            phase: Phase::Disabled,
+            shutdown: Shutdown::None,
+            generation: 0,
+            admin: None,
+            admin_absent_since: None,
+            pending: Pending::default(),
+            aborted_requests: Vec::new(),
+            queues: IoQueues::new(),
+            features: Features::new(&context),
+            events: Events::default(),
+            errors: ErrorLog::default(),
+            changed: ChangedNamespaces::default(),
+            shadow: None,
+            reactor: None,
+            state,
+            saved,
+            history: Health {
+                power_cycles: 1,
+                ..Health::default()
+            },
+            view_changed: false,
+            namespaces_changed: false,
+            abandon_before: None,
+            warned: Warned::default(),
+            config,
+        };
+        controller.save();
+        Ok(controller)
+    }
+
+    /// What it was made from; its namespaces are those at the start.
+    #[must_use]
+    pub fn config(&self) -> &ControllerConfig {
+        &self.config
+    }
+
+    /// Whose name the tickets of its own flushes carry.
+    #[must_use]
+    pub fn key(&self) -> OwnerKey {
+        self.key
+    }
+
+    /// Gives it its place among the controllers of its reactor. Before its first turn.
+    pub fn set_key(&mut self, key: OwnerKey) {
+        self.key = key;
+    }
+
+    /// Interrupt vectors: the admin queue's and one for each I/O queue pair.
+    #[must_use]
+    pub fn vectors(&self) -> u16 {
+        self.config.queues + 1
+    }
+
+    /// Sizes of the six BARs in bytes, 0 where there is none. BAR0 is 64-bit and takes BAR1's place too.
+    #[must_use]
+    pub fn bar_sizes(&self) -> [u64; 6] {
+        [self.bar0_size, 0, 0, 0, BAR4_SIZE, 0]
+    }
+
+    /// The file with what must outlive the process.
+    #[must_use]
+    pub fn state(&self) -> &Arc<StateFile> {
+        &self.state
+    }
+
+    /// Reads configuration space.
+    pub fn config_read(&self, offset: u64, out: &mut [u8]) {
+        self.pci.read(offset, out);
+    }
+
+    /// Writes configuration space. A function level reset begins at once; it is over when [`Controller::is_quiet`].
+    pub fn config_write(&mut self, offset: u64, data: &[u8]) {
+        if self.pci.write(offset, data) == ConfigEffect::FunctionReset {
+            self.begin_function_reset();
+        }
+    }
+
+    /// Reads a BAR. Doorbells read as zero (PCIe Transport 1.1, 3.1.2).
+    pub fn bar_read(&self, bar: u8, offset: u64, out: &mut [u8]) {
+        match bar {
+            0 if offset < DOORBELLS => self.registers.read(offset, out),
+            4 => self.msix.read(offset, out),
+            _ => out.fill(0),
+        }
+    }
+
+    /// Writes a BAR.
+    pub fn bar_write(&mut self, bar: u8, offset: u64, data: &[u8]) {
+        match bar {
+            0 => {
+                let registers = DOORBELLS.saturating_sub(offset).min(data.len() as u64) as usize;
+                let (registers, doorbells) = data.split_at(registers);
+                if !registers.is_empty() && self.registers.write(offset, registers) {
+                    self.save();
+                }
+                self.write_doorbells(offset.max(DOORBELLS) - DOORBELLS, doorbells);
+            }
+            4 => self.msix.write(offset, data),
+            _ => (),
+        }
+    }
+
+    /// Doorbells by message: whole slots only.
+    fn write_doorbells(&mut self, offset: u64, data: &[u8]) {
+        let skip = (offset.wrapping_neg() & 3) as usize;
+        let mut slot = offset.div_ceil(4);
+        for value in data.get(skip..).unwrap_or(&[]).chunks_exact(4) {
+            let value = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
+            self.ring_doorbell(slot, value);
+            slot += 1;
+        }
+    }
+
+    fn ring_doorbell(&mut self, slot: u64, value: u32) {
+        // Before RDY there are no queues; a doorbell then has no defined effect.
+        if self.admin.is_none() {
+            return;
+        }
+        let Ok(qid) = u16::try_from(slot / 2) else {
+            return self.unknown_doorbell();
+        };
+        let is_head = slot % 2 == 1;
+        let cqid = match (qid, is_head) {
+            (0, _) => Some(0),
+            (_, true) => self.queues.has_cq(qid).then_some(qid),
+            (_, false) => self.queues.cqid_of_sq(qid),
+        };
+        let Some(cqid) = cqid else {
+            return self.unknown_doorbell();
+        };
+        self.doorbells.store(slot as usize, value);
+        if cqid != 0 {
+            self.kicks |= 1 << cqid;
+        }
+    }
+
+    /// A doorbell of a queue that does not exist was written (Base 2.1, 5.1.2, Error status 00h).
+    fn unknown_doorbell(&mut self) {
+        self.error_event(Event::InvalidDoorbellRegister);
+    }
+
+    /// A value that cannot be was found in a doorbell of queue `qid`, which is frozen now.
+    pub(crate) fn bad_doorbell(&mut self, qid: u16) {
+        tracing::debug!(controller = self.config.name, qid, "invalid doorbell value");
+        self.error_event(Event::InvalidDoorbellValue);
+    }
+
+    /// Logs and raises an error that belongs to no command.
+    fn error_event(&mut self, event: Event) {
+        self.errors.add(LoggedError {
+            status: nvme_spec::Status::INVALID_FIELD_IN_COMMAND,
+            ..LoggedError::default()
+        });
+        self.events.raise(event);
+    }
+
+    /// Lanes whose doorbells were written by messages since the last call.
+    pub fn take_kicks(&mut self) -> impl Iterator<Item = OwnerKey> {
+        let kicks = std::mem::take(&mut self.kicks);
+        let queues = &self.queues;
+        (1..=self.config.queues)
+            .filter(move |cqid| kicks >> cqid & 1 == 1)
+            .filter_map(|cqid| queues.lane_of_cq(cqid))
+    }
+
+    /// Back to power-on, because the client asks for it or is gone: registers, configuration space and MSI-X table at
+    /// once, and the lanes in the next turns. It is over when [`Controller::is_quiet`].
+    pub fn function_reset(&mut self) {
+        if self.registers.csts().rdy() {
+            self.history.power_cycles += 1;
+            if !self.shutdown.is_complete() {
+                self.history.unsafe_shutdowns += 1;
+            }
+        }
+        self.warned = Warned::default();
+        self.begin_function_reset();
+    }
+
+    fn begin_function_reset(&mut self) {
+        self.pci.reset();
+        self.msix.reset();
+        self.begin_reset(false);
+        self.save();
+    }
+
+    /// The host's memory map changed. Rings are found anew, and lanes are told in the next turn.
+    pub fn set_view(&mut self, view: Arc<DmaView>, lost: LostFlag) {
+        if let Some(admin) = &mut self.admin {
+            admin.sq.resolve(&view);
+            admin.cq.resolve(&view);
+        }
+        self.view = view;
+        self.lost = Some(lost);
+        self.view_changed = true;
+    }
+
+    /// Whether nothing that was issued before the view with this epoch is in flight.
+    #[must_use]
+    pub fn drained(&self, epoch: u64) -> bool {
+        self.queues
+            .cqs()
+            .all(|(_, cq)| cq.lane.is_none() || cq.drained >= epoch)
+    }
+
+    /// Gives up, in the next turn, what was issued before the view with this epoch and still hangs.
+    pub fn abandon(&mut self, before_epoch: u64) {
+        let before = self.abandon_before.unwrap_or(0).max(before_epoch);
+        self.abandon_before = Some(before);
+    }
+
+    /// Whether no reset goes on and no lane is left.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        !matches!(self.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
+    }
+
+    /// Attaches, detaches and changes namespaces: from now on there are these. The host is told by the Changed Attached
+    /// Namespace List and, where it asked for that, by an event.
+    ///
+    /// # Errors
+    /// An id is out of range or given twice; nothing changed.
+    pub fn set_namespaces(&mut self, namespaces: Vec<Namespace>) -> Result<(), ConfigError> {
+        check_namespaces(&namespaces, self.config.namespace_limit)?;
+        let new = NamespaceTable::from(namespaces);
+        let ids = |table: &NamespaceTable| table.iter().map(|n| n.nsid).collect::<Vec<_>>();
+        let mut changed = ids(&self.namespaces);
+        changed.extend(ids(&new));
+        changed.retain(|&nsid| self.namespaces.get(nsid) != new.get(nsid));
+        self.namespaces = Arc::new(new);
+        self.namespaces_changed = true;
+        // A host that is not there yet looks for itself.
+        if changed.is_empty() || self.admin.is_none() {
+            return Ok(());
+        }
+        changed.into_iter().for_each(|nsid| self.changed.add(nsid));
+        if self.features.event_configuration().nan() {
+            self.events.raise(Event::NamespaceChanged);
+        }
+        Ok(())
+    }
+
+    /// Where the reactor counts, for the vendor log page.
+    pub fn set_reactor_counters(&mut self, counters: Arc<ReactorCounters>) {
+        self.reactor = Some(counters);
+    }
+
+    /// The admin completion queue's vector, where something was posted since the last call.
+    pub fn take_interrupt(&mut self) -> Option<u16> {
+        let admin = self.admin.as_mut()?;
+        std::mem::take(&mut admin.posted).then_some(0)
+    }
+
+    /// Whether the host has masked the vector by INTMS, which counts only without MSI-X (Base 2.1, 3.1.4.3).
+    #[must_use]
+    pub fn is_masked(&self, vector: u16) -> bool {
+        let bit = u32::from(vector);
+        !self.pci.msix_enabled() && bit < 32 && self.registers.interrupt_mask() >> bit & 1 == 1
+    }
+
+    /// Notes whether a vector waits to be delivered: the pending bits of BAR4.
+    pub fn set_pending(&mut self, vector: u16, pending: bool) {
+        self.msix.set_pending(vector, pending);
+    }
+}
+
+#[cfg(test)]
+mod tests;

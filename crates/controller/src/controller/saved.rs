@@ -1,0 +1,148 @@
+//! What of a controller must outlive the serving process: area 0 of the state file, and area 1 for the admin queue.
+//!
+//! It is written before the host can learn of it: after a register write, before the write is answered; after an admin
+//! command, before its completion is posted. It is rewritten whole. This does NOT restore anything yet; it is the
+//! layout that restoring builds on.
+
+use std::sync::Arc;
+
+use memory::{Area, StateFile};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Controller;
+use crate::admin::Waiting;
+use crate::admin::events::REQUESTS;
+use crate::admin::features::{FeatureValues, Features};
+use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
+use crate::lane::ShadowSpec;
+use crate::registers::SavedRegisters;
+use crate::state::{FORMAT_VERSION, area_bytes};
+
+/// Area of the controller.
+const CONTROLLER_AREA: usize = 0;
+/// Area of the admin queue: 1 + queue identifier 0.
+const ADMIN_AREA: usize = 1;
+/// Admin commands that can wait for lanes: one deletion of each queue, and the aborts.
+const WAITING: usize = 2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT;
+
+/// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id, from 1.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct ControllerState {
+    /// Registers.
+    pub registers: SavedRegisters,
+    /// Features of the controller.
+    pub features: FeatureValues,
+    /// Doorbell Buffer Config: address of the shadow, and of EventIdx; both 0 where there is none.
+    pub doorbell_buffers: [u64; 2],
+    /// Completion queue of each submission queue from 1 on; 0 where there is none. What else there is to know of a
+    /// queue is in its lane's area.
+    pub sq_cqids: [u16; MAX_IO_QUEUES as usize],
+}
+
+/// The admin queue's positions and held requests. Its slots are the commands that wait for lanes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct AdminState {
+    /// The next entry to fetch.
+    pub sq_head: u32,
+    /// The next entry to post to, times two, plus the phase it gets; 0 where there is no admin queue.
+    pub cq_tail_phase: u32,
+    /// Slots in use.
+    pub waiting: u32,
+    /// Held Asynchronous Event Requests.
+    pub held: u32,
+    /// Their command identifiers.
+    pub held_cids: [u16; REQUESTS],
+}
+
+/// A command that waits for a lane.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct WaitingState {
+    /// Its command identifier.
+    pub cid: u16,
+    /// 1: deletion of a submission queue; 2: of a completion queue; 3: abort.
+    pub kind: u16,
+    /// The queue that is deleted, or that holds the command to abort.
+    pub qid: u16,
+    /// The command to abort.
+    pub target_cid: u16,
+}
+
+/// Both areas.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    controller: Area<ControllerState, u32>,
+    admin: Area<AdminState, WaitingState>,
+}
+
+/// The state file of a controller: area 0 is its own, area 1 its admin queue's, area 1 + cqid a lane's.
+pub(super) fn create(config: &ControllerConfig) -> Result<(Arc<StateFile>, Saved), ConfigError> {
+    let namespaces = config.namespace_limit as usize;
+    let mut areas = vec![
+        size_of::<ControllerState>().next_multiple_of(64) + namespaces * size_of::<u32>(),
+        size_of::<AdminState>().next_multiple_of(64) + WAITING * size_of::<WaitingState>(),
+    ];
+    areas.resize(
+        2 + usize::from(config.queues),
+        area_bytes(config.queue_depth.into()),
+    );
+    let file =
+        StateFile::create(&config.name, FORMAT_VERSION, &areas).map_err(ConfigError::State)?;
+    let saved = Saved {
+        controller: file.take(CONTROLLER_AREA, namespaces)?,
+        admin: file.take(ADMIN_AREA, WAITING)?,
+    };
+    Ok((file, saved))
+}
+
+impl Controller {
+    /// Writes what must outlive the process.
+    pub(crate) fn save(&mut self) {
+        let Features {
+            values,
+            error_recovery,
+        } = &self.features;
+        let doorbell_buffers = self.shadow.map_or([0; 2], |spec| {
+            let ShadowSpec { shadow, event_idx } = spec;
+            [shadow.0, event_idx.0]
+        });
+        let (head, slots) = self.saved.controller.parts();
+        *head = ControllerState {
+            registers: self.registers.saved(),
+            features: *values,
+            doorbell_buffers,
+            sq_cqids: self.queues.saved(),
+        };
+        slots.copy_from_slice(error_recovery);
+
+        let held = self.events.held();
+        let mut held_cids = [0; REQUESTS];
+        held_cids[..held.len()].copy_from_slice(held);
+        let (head, slots) = self.saved.admin.parts();
+        let mut waiting = 0;
+        for (slot, command) in slots.iter_mut().zip(self.pending.iter()) {
+            let (kind, qid, target_cid) = match command.waiting {
+                Waiting::DeleteSq { sqid } => (1, sqid, 0),
+                Waiting::DeleteCq { cqid } => (2, cqid, 0),
+                Waiting::Abort { sqid, cid } => (3, sqid, cid),
+            };
+            *slot = WaitingState {
+                cid: command.cid,
+                kind,
+                qid,
+                target_cid,
+            };
+            waiting += 1;
+        }
+        let admin = self.admin.as_ref();
+        *head = AdminState {
+            sq_head: admin.map_or(0, |admin| admin.sq.head()),
+            cq_tail_phase: admin.map_or(0, |admin| admin.cq.tail_and_phase()),
+            waiting,
+            held: held.len() as u32,
+            held_cids,
+        };
+    }
+}
