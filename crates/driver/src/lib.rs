@@ -18,6 +18,7 @@ pub mod bus;
 mod device;
 mod doorbell;
 mod error;
+pub mod floor;
 pub mod io;
 mod options;
 pub mod prp;

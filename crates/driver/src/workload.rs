@@ -10,7 +10,7 @@
 //! same seed gives the same sequence of commands.
 
 mod drive;
-mod random;
+pub(crate) mod random;
 mod traffic;
 mod verify;
 

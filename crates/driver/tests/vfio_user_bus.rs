@@ -1,16 +1,19 @@
 //! The vfio-user bus against a scripted server: what it puts on the wire, and
 //! what it makes of servers that refuse, hang or go away.
 
-mod common;
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
-use std::os::fd::{AsFd, OwnedFd};
+#[path = "common/server.rs"]
+mod server;
+
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use common::{Answer, Event, LONG, VECTORS, doorbell_file, serve, word};
 use driver::bus::Bus;
 use driver::bus::vfio_user::VfioUser;
 use driver::{Device, Doorbells, DriverError, Options};
 use memory::{EventFd, HostMemory, Iova};
+use server::{Answer, Event, LONG, VECTORS, doorbell_file, serve, word};
 use vfio_user::message::{DmaMapFlags, IrqAction, IrqData, irq_index, region_index};
 
 const SHORT: Duration = Duration::from_millis(100);

@@ -266,6 +266,11 @@ impl Bus for VfioUser {
     }
 
     fn check_alive(&self) -> Result<(), DriverError> {
+        if self.doorbells.as_ref().is_some_and(|d| d.pages.is_lost()) {
+            return Err(DriverError::Broken(
+                "its server took the doorbell page away".to_owned(),
+            ));
+        }
         self.request("what it asked", Client::service)
     }
 

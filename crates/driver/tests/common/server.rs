@@ -1,8 +1,6 @@
 //! A scripted vfio-user server at the other end of a socket pair: it answers
 //! what every server must, and leaves the registers to the test.
 
-#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
-
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;

@@ -1,0 +1,384 @@
+//! What the machine itself allows: the floors that results are read against.
+//!
+//! A command to a drive on another core moves a cache line there and one back,
+//! and a read copies its data. Measured here, between two threads that the
+//! caller starts and pins: the round trip of a line, and of a queue entry with
+//! its doorbell and completion, with no controller between; and on one thread
+//! the copy of 4 KiB from memory at random. No result depends on the drive.
+
+use memory::{Buffer, HostCq, HostMemory, HostSq};
+use nvme_spec::cqe::CQE_SIZE;
+use nvme_spec::sqe::SQE_SIZE;
+
+use crate::DriverError;
+use crate::workload::Clock;
+use crate::workload::random::Random;
+
+/// What tells the answering thread to return.
+const STOP: u32 = u32::MAX;
+/// Two words that one core writes and the other reads lie this far apart:
+/// processors fetch cache lines in pairs.
+const APART: usize = 128;
+/// Looks in vain between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 1 << 16;
+/// How long to wait for one answer; the other thread may yet have to start.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// Entries of the rings.
+const ENTRIES: u32 = 256;
+/// Bytes of a copy, and of a page.
+const COPY_LEN: usize = 4096;
+/// How many copies ahead memory is prefetched, and every which byte of a copy.
+/// Fetching every line gained nothing over every eighth.
+const COPIES_AHEAD: usize = 4;
+const PREFETCH_STEP: usize = 8 * 64;
+/// Copies go to so many places in turn, as to the buffers of a queue's slots.
+const TARGETS: usize = 32;
+
+fn no_memory(wanted: usize) -> DriverError {
+    DriverError::NoMemory { wanted }
+}
+
+/// Polls until `answered`.
+fn await_answer(clock: &impl Clock, mut answered: impl FnMut() -> bool) -> Result<(), DriverError> {
+    let mut started = None;
+    for look in 1u32.. {
+        if answered() {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+        if look.is_multiple_of(LOOKS_PER_CLOCK) {
+            let now = clock.now_ns();
+            if now - *started.get_or_insert(now) > PATIENCE_NS {
+                break;
+            }
+        }
+    }
+    Err(DriverError::Timeout {
+        what: "the other thread's answer",
+        after: std::time::Duration::from_nanos(PATIENCE_NS),
+    })
+}
+
+/// Mean nanoseconds of `rounds` calls.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a mean needs no more than 52 bits"
+)]
+fn mean_ns(
+    rounds: u32,
+    clock: &impl Clock,
+    mut round: impl FnMut() -> Result<(), DriverError>,
+) -> Result<f64, DriverError> {
+    let begun = clock.now_ns();
+    for _ in 0..rounds {
+        round()?;
+    }
+    let elapsed = clock.now_ns() - begun;
+    Ok(elapsed as f64 / f64::from(rounds.max(1)))
+}
+
+/// Two words on cache lines of their own.
+struct Words(Buffer);
+
+impl Words {
+    fn call(&self) -> u32 {
+        self.0.load_u32(0)
+    }
+
+    fn set_call(&self, value: u32) {
+        self.0.store_u32(0, value);
+    }
+
+    fn answer(&self) -> u32 {
+        self.0.load_u32(APART)
+    }
+
+    fn set_answer(&self, value: u32) {
+        self.0.store_u32(APART, value);
+    }
+}
+
+/// Measures round trips of a cache line. Dropped, it has the answering thread
+/// return.
+pub struct LineCaller {
+    words: std::sync::Arc<Words>,
+    next: u32,
+}
+
+/// Answers a [`LineCaller`].
+pub struct LineAnswerer(std::sync::Arc<Words>);
+
+/// Both ends of the round trip of a cache line.
+///
+/// # Errors
+/// [`DriverError::NoMemory`].
+pub fn cache_line(memory: &HostMemory) -> Result<(LineCaller, LineAnswerer), DriverError> {
+    let buffer = memory
+        .alloc(2 * APART, APART)
+        .ok_or_else(|| no_memory(2 * APART))?;
+    let words = std::sync::Arc::new(Words(buffer));
+    let caller = LineCaller {
+        words: words.clone(),
+        next: 1,
+    };
+    Ok((caller, LineAnswerer(words)))
+}
+
+impl LineCaller {
+    /// Mean nanoseconds of `rounds` round trips.
+    ///
+    /// # Errors
+    /// [`DriverError::Timeout`] when nobody answers.
+    pub fn measure(&mut self, rounds: u32, clock: &impl Clock) -> Result<f64, DriverError> {
+        mean_ns(rounds, clock, || {
+            let value = self.next;
+            self.next = following(value);
+            self.words.set_call(value);
+            await_answer(clock, || self.words.answer() == value)
+        })
+    }
+}
+
+impl Drop for LineCaller {
+    fn drop(&mut self) {
+        self.words.set_call(STOP);
+    }
+}
+
+impl LineAnswerer {
+    /// Answers until the caller is dropped.
+    pub fn serve(self) {
+        let mut last = 0;
+        loop {
+            let call = self.0.call();
+            if call == STOP {
+                return;
+            }
+            if call != last {
+                last = call;
+                self.0.set_answer(call);
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// A value that differs from the last, and from [`STOP`].
+fn following(value: u32) -> u32 {
+    match value + 1 {
+        STOP => 1,
+        next => next,
+    }
+}
+
+/// The rings and the doorbell of a controller that does nothing.
+struct Rings {
+    sq: HostSq,
+    cq: HostCq,
+    /// A tail, or [`STOP`].
+    doorbell: Buffer,
+}
+
+/// Measures round trips of a queue entry. Dropped, it has the answering thread
+/// return.
+pub struct EntryCaller {
+    rings: std::sync::Arc<Rings>,
+    index: u32,
+    phase: u64,
+}
+
+/// Answers an [`EntryCaller`].
+pub struct EntryAnswerer(std::sync::Arc<Rings>);
+
+/// Both ends of the round trip of an entry of 64 bytes and a doorbell to a
+/// completion of 16 bytes.
+///
+/// # Errors
+/// [`DriverError::NoMemory`].
+pub fn queue_entry(memory: &HostMemory) -> Result<(EntryCaller, EntryAnswerer), DriverError> {
+    let alloc = |len: usize| memory.alloc(len, COPY_LEN).ok_or_else(|| no_memory(len));
+    let entries = usize::try_from(ENTRIES).expect("u32 fits in usize");
+    let rings = std::sync::Arc::new(Rings {
+        sq: HostSq::new(alloc(entries * SQE_SIZE)?),
+        cq: HostCq::new(alloc(entries * CQE_SIZE)?),
+        doorbell: alloc(COPY_LEN)?,
+    });
+    let caller = EntryCaller {
+        rings: rings.clone(),
+        index: 0,
+        phase: 1,
+    };
+    Ok((caller, EntryAnswerer(rings)))
+}
+
+impl EntryCaller {
+    /// Mean nanoseconds of `rounds` round trips.
+    ///
+    /// # Errors
+    /// [`DriverError::Timeout`] when nobody answers.
+    pub fn measure(&mut self, rounds: u32, clock: &impl Clock) -> Result<f64, DriverError> {
+        mean_ns(rounds, clock, || {
+            let (index, phase) = (self.index, self.phase);
+            self.rings.sq.store(index, [u64::from(index); 8]);
+            self.index = (index + 1) % ENTRIES;
+            if self.index == 0 {
+                self.phase ^= 1;
+            }
+            self.rings.doorbell.store_u32(0, self.index);
+            await_answer(clock, || self.rings.cq.load(index)[1] >> 48 & 1 == phase)
+        })
+    }
+}
+
+impl Drop for EntryCaller {
+    fn drop(&mut self) {
+        self.rings.doorbell.store_u32(0, STOP);
+    }
+}
+
+impl EntryAnswerer {
+    /// Answers until the caller is dropped.
+    pub fn serve(self) {
+        let Rings { sq, cq, doorbell } = &*self.0;
+        let (mut head, mut phase) = (0, 1u32);
+        loop {
+            let tail = doorbell.load_u32(0);
+            if tail == STOP {
+                return;
+            }
+            if tail == head {
+                std::hint::spin_loop();
+                continue;
+            }
+            let at = usize::try_from(head).expect("u32 fits in usize");
+            let mut entry = [0; SQE_SIZE];
+            sq.buffer().read_into(at * SQE_SIZE, &mut entry);
+            // The first three dwords, then the one with the phase, released.
+            let at = at * CQE_SIZE;
+            cq.buffer().write_from(at, &entry[..12]);
+            cq.buffer().store_u32(at + 12, phase << 16);
+            head = (head + 1) % ENTRIES;
+            if head == 0 {
+                phase ^= 1;
+            }
+        }
+    }
+}
+
+/// Memory at random to copy from.
+pub struct Copies {
+    source: Buffer,
+    targets: Vec<[u8; COPY_LEN]>,
+}
+
+impl Copies {
+    /// Takes `len` bytes of memory, at least a page, much more than the caches
+    /// hold.
+    ///
+    /// # Errors
+    /// [`DriverError::NoMemory`].
+    pub fn new(memory: &HostMemory, len: usize) -> Result<Self, DriverError> {
+        let len = len.max(COPY_LEN);
+        let source = memory.alloc(len, COPY_LEN).ok_or_else(|| no_memory(len))?;
+        source.fill(1);
+        Ok(Self {
+            source,
+            targets: vec![[0; COPY_LEN]; TARGETS],
+        })
+    }
+
+    /// Mean nanoseconds of `rounds` copies of 4 KiB, with the memory of later
+    /// copies prefetched or not.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn measure(
+        &mut self,
+        rounds: u32,
+        prefetch: bool,
+        clock: &impl Clock,
+    ) -> Result<f64, DriverError> {
+        let pages = self.source.len() / COPY_LEN;
+        let pages = u64::try_from(pages).expect("usize fits in 64 bits");
+        let page = |random: &mut Random| {
+            usize::try_from(random.below(pages)).expect("below a usize") * COPY_LEN
+        };
+        // The same sequence, so many steps ahead.
+        let (mut random, mut ahead) = (Random::new(1), Random::new(1));
+        for _ in 0..COPIES_AHEAD {
+            page(&mut ahead);
+        }
+        let mut to = 0;
+        mean_ns(rounds, clock, || {
+            if prefetch {
+                let later = page(&mut ahead);
+                for line in (0..COPY_LEN).step_by(PREFETCH_STEP) {
+                    self.source.prefetch(later + line);
+                }
+            }
+            let from = page(&mut random);
+            self.source.read_into(from, &mut self.targets[to]);
+            to = (to + 1) % TARGETS;
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn clock() -> impl Clock {
+        let begun = Instant::now();
+        move || u64::try_from(begun.elapsed().as_nanos()).unwrap()
+    }
+
+    #[test]
+    fn a_line_comes_back_and_the_answerer_returns() {
+        let memory = HostMemory::new(1 << 16).unwrap();
+        let (mut caller, answerer) = cache_line(&memory).unwrap();
+        let thread = thread::spawn(move || answerer.serve());
+        assert!(caller.measure(1000, &clock()).unwrap() > 0.0);
+        drop(caller);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn entries_come_back_around_the_ring() {
+        let memory = HostMemory::new(1 << 16).unwrap();
+        let (mut caller, answerer) = queue_entry(&memory).unwrap();
+        let thread = thread::spawn(move || answerer.serve());
+        assert!(caller.measure(3 * ENTRIES + 7, &clock()).unwrap() > 0.0);
+        assert_eq!((caller.index, caller.phase), (7, 0), "three times around");
+        // The completion carries the entry's first bytes: it was read.
+        assert_eq!(caller.rings.cq.load(6)[0], 6);
+        drop(caller);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn copies_move_bytes_with_and_without_prefetch() {
+        let memory = HostMemory::new(2 << 20).unwrap();
+        let mut copies = Copies::new(&memory, 1 << 20).unwrap();
+        for prefetch in [false, true] {
+            assert!(copies.measure(1000, prefetch, &clock()).unwrap() > 0.0);
+        }
+        assert_eq!(copies.targets[7], [1; COPY_LEN]);
+    }
+
+    #[test]
+    fn nobody_answering_is_an_error_and_no_hang() {
+        let memory = HostMemory::new(1 << 16).unwrap();
+        let (mut caller, _answerer) = cache_line(&memory).unwrap();
+        let now = std::cell::Cell::new(0);
+        let clock = || {
+            now.set(now.get() + PATIENCE_NS);
+            now.get()
+        };
+        let result = caller.measure(1, &clock);
+        assert!(matches!(result, Err(DriverError::Timeout { .. })));
+    }
+}

@@ -1,0 +1,299 @@
+//! The load generator against our own controller: it counts what it does, and
+//! finds what a drive does wrong.
+
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
+#[path = "common/rig.rs"]
+mod rig;
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use controller::config::DoorbellMode;
+use controller::port::Cause;
+use driver::workload::{Job, JobResult, Phase, Rw, run};
+use driver::{DriverError, Options};
+use rig::{Manner, RamDevice, open, options, with_ram};
+
+fn device() -> RamDevice {
+    let mut device = open(DoorbellMode::Mapped, &options()).unwrap();
+    device.enable().unwrap();
+    device
+}
+
+fn job(rw: Rw) -> Job {
+    Job {
+        name: rw.name().into(),
+        rw,
+        block_size: 4096,
+        queue_depth: 8,
+        runtime: Duration::from_millis(2),
+        verify: false,
+        seed: 42,
+        span: None,
+    }
+}
+
+/// Runs on namespace 1, by a clock that gains a microsecond with every look.
+fn run_on(device: &mut RamDevice, job: &Job) -> Result<JobResult, DriverError> {
+    let namespace = device.namespace(1).unwrap();
+    let mut queue = device.create_queue_pair(32, false).unwrap();
+    let now = Cell::new(0);
+    let clock = || {
+        now.set(now.get() + 1000);
+        now.get()
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let result = run(job, &namespace, &mut queue, device.memory(), &clock, go_on);
+    device.delete_queue_pair(queue).unwrap();
+    result
+}
+
+#[test]
+fn every_pattern_counts_its_commands() {
+    for rw in Rw::ALL {
+        let mut device = device();
+        let result = run_on(&mut device, &job(rw)).unwrap();
+        let [reads, writes, ..] = with_ram(&device, |ram| ram.count);
+        assert_eq!(result.commands, reads + writes, "{rw}");
+        assert_eq!(result.errors, 0, "{rw}");
+        match rw {
+            Rw::Read | Rw::RandRead => assert_eq!(writes, 0),
+            Rw::Write | Rw::RandWrite => assert_eq!(reads, 0),
+            Rw::RandRw => assert!(reads.abs_diff(writes) < result.commands / 4),
+        }
+        // The rates are the counts over the time.
+        let seconds = result.elapsed_ns as f64 / 1e9;
+        assert!(seconds >= 0.002);
+        let commands = result.iops * seconds;
+        assert!((commands - result.commands as f64).abs() < 1e-3, "{rw}");
+        let mib = result.mib_s * seconds;
+        assert!((mib - result.commands as f64 * 4096.0 / 1048576.0).abs() < 1e-3);
+        assert!(result.latency_ns.p50 >= 1000 && result.latency_ns.p50 <= result.latency_ns.max);
+    }
+}
+
+#[test]
+fn good_data_verifies_in_every_pattern_and_order() {
+    for rw in Rw::ALL {
+        for manner in [Manner::AtOnce, Manner::LaterInReverse] {
+            let mut device = device();
+            with_ram(&device, |ram| ram.manner = manner);
+            let job = Job {
+                verify: true,
+                block_size: 1536,
+                span: Some(200 * 1536),
+                ..job(rw)
+            };
+            let result = run_on(&mut device, &job).unwrap();
+            assert_eq!(result.errors, 0, "{rw}: {:?}", result.first_mismatch);
+            assert!(result.blocks_verified >= 3, "{rw}");
+            assert_eq!(result.blocks_verified % 3, 0, "three blocks a command");
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_found_where_it_is() {
+    let mut device = device();
+    with_ram(&device, |ram| ram.flip = Some(700));
+    let job = Job {
+        verify: true,
+        block_size: 1024,
+        span: Some(64 * 1024),
+        ..job(Rw::Write)
+    };
+    let result = run_on(&mut device, &job).unwrap();
+    let mismatch = result.first_mismatch.expect("a mismatch");
+    assert!(result.errors > 0);
+    assert_eq!(mismatch.lba % 2, 1, "byte 700 is in the second block");
+    assert_eq!(mismatch.offset, 700 - 512);
+    assert_eq!(mismatch.expected ^ mismatch.found, 0x40);
+    assert_eq!(
+        mismatch.found_mark,
+        Some((mismatch.lba, mismatch.generation))
+    );
+    // What the medium holds is what was expected.
+    let at = usize::try_from(mismatch.lba).unwrap() * 512 + mismatch.offset;
+    let held = with_ram(&device, |ram| ram.bytes[at]);
+    assert_eq!(held, mismatch.expected);
+    let text = mismatch.to_string();
+    assert!(text.contains("byte 188"), "{text}");
+}
+
+#[test]
+fn lost_writes_are_found() {
+    let mut device = device();
+    with_ram(&device, |ram| ram.lose_writes = true);
+    let job = Job {
+        verify: true,
+        span: Some(1 << 20),
+        ..job(Rw::RandWrite)
+    };
+    let result = run_on(&mut device, &job).unwrap();
+    assert_eq!(result.errors, result.blocks_verified, "every block");
+    let mismatch = result.first_mismatch.expect("a mismatch");
+    assert_eq!((mismatch.found, mismatch.found_mark), (0, None));
+}
+
+#[test]
+fn data_of_another_address_is_named() {
+    // The first run leaves its blocks; the second, with the same seed and only
+    // its first write of each block kept from happening, finds older marks.
+    let mut device = device();
+    let namespace = device.namespace(1).unwrap();
+    let job = Job {
+        verify: true,
+        span: Some(64 * 4096),
+        ..job(Rw::Write)
+    };
+    assert_eq!(run_on(&mut device, &job).unwrap().errors, 0);
+    // Blocks 0 to 7 are copied over blocks 8 to 15, and then only read.
+    with_ram(&device, |ram| {
+        ram.bytes.copy_within(0..4096, 4096);
+        ram.lose_writes = true;
+    });
+    let result = run_on(&mut device, &job).unwrap();
+    let mismatch = result.first_mismatch.expect("a mismatch");
+    let (lba, _) = mismatch.found_mark.expect("marked by the same seed");
+    assert!(lba < namespace.blocks);
+    assert!(result.errors > 0);
+}
+
+#[test]
+fn failed_commands_are_counted_and_their_data_is_not_expected() {
+    let mut device = device();
+    with_ram(&device, |ram| ram.fault = Some(Cause::WriteFailed));
+    let job = Job {
+        verify: true,
+        span: Some(1 << 20),
+        ..job(Rw::RandWrite)
+    };
+    let result = run_on(&mut device, &job).unwrap();
+    assert_eq!(result.errors, result.commands);
+    assert_eq!(result.first_error, Some(nvme_spec::Status::WRITE_FAULT));
+    assert_eq!((result.first_mismatch, result.blocks_verified), (None, 0));
+}
+
+#[test]
+fn the_same_seed_issues_the_same_commands() {
+    let bytes = |seed| {
+        let mut device = device();
+        let job = Job {
+            verify: true,
+            span: Some(1 << 20),
+            seed,
+            ..job(Rw::RandRw)
+        };
+        run_on(&mut device, &job).unwrap();
+        with_ram(&device, |ram| ram.bytes.clone())
+    };
+    let first = bytes(1);
+    assert!(first == bytes(1));
+    assert!(first != bytes(2));
+}
+
+#[test]
+fn progress_is_told_and_can_end_it() {
+    let mut device = device();
+    let namespace = device.namespace(1).unwrap();
+    let mut queue = device.create_queue_pair(8, false).unwrap();
+    let now = Cell::new(0u64);
+    let clock = || {
+        now.set(now.get() + 1_000_000);
+        now.get()
+    };
+    let job = Job {
+        runtime: Duration::from_secs(3600),
+        ..job(Rw::RandRead)
+    };
+    let mut told = Vec::new();
+    let progress = &mut |progress: driver::workload::Progress| {
+        told.push(progress);
+        if told.len() == 3 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    let result = run(
+        &job,
+        &namespace,
+        &mut queue,
+        device.memory(),
+        &clock,
+        progress,
+    )
+    .unwrap();
+    assert_eq!(told.len(), 3);
+    assert!(told.iter().all(|progress| progress.phase == Phase::Measure));
+    assert!(told.is_sorted_by_key(|progress| progress.commands));
+    assert!(result.elapsed_ns < 1_000_000_000, "not an hour");
+    assert_eq!(queue.in_flight(), 0);
+}
+
+#[test]
+fn a_drive_that_stops_answering_ends_the_job() {
+    let options = Options {
+        timeout: Duration::from_millis(50),
+        ..options()
+    };
+    let mut device = open(DoorbellMode::Mapped, &options).unwrap();
+    device.enable().unwrap();
+    with_ram(&device, |ram| ram.manner = Manner::Never);
+    let namespace = device.namespace(1).unwrap();
+    let mut queue = device.create_queue_pair(32, false).unwrap();
+    let now = Cell::new(0);
+    let clock = || {
+        now.set(now.get() + 1_000_000);
+        now.get()
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let job = job(Rw::RandRead);
+    let result = run(&job, &namespace, &mut queue, device.memory(), &clock, go_on);
+    assert!(matches!(result, Err(DriverError::Timeout { .. })));
+}
+
+#[test]
+fn jobs_that_do_not_fit_are_refused() {
+    let mut device = device();
+    let good = job(Rw::RandRead);
+    for bad in [
+        Job {
+            block_size: 0,
+            ..good.clone()
+        },
+        Job {
+            block_size: 1000,
+            ..good.clone()
+        },
+        Job {
+            block_size: 8 << 20,
+            ..good.clone()
+        },
+        Job {
+            queue_depth: 0,
+            ..good.clone()
+        },
+        Job {
+            queue_depth: 33,
+            ..good.clone()
+        },
+        Job {
+            span: Some(100),
+            ..good.clone()
+        },
+        Job {
+            verify: true,
+            span: Some(7 * 4096),
+            ..good.clone()
+        },
+    ] {
+        let result = run_on(&mut device, &bad);
+        assert!(
+            matches!(result, Err(DriverError::Unsupported(_))),
+            "{bad:?}"
+        );
+    }
+}
