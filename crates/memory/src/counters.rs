@@ -21,8 +21,10 @@ impl Counter {
     #[inline]
     pub fn add(&self, n: u64) {
         // no other thread writes, so load and store need not be one operation; readers need no order with other data
-        self.0
-            .store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(n),
+            Ordering::Relaxed,
+        );
     }
 
     /// The count, possibly a moment old.

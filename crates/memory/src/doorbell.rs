@@ -37,17 +37,27 @@ const SLOT_BYTES: usize = 4;
 #[derive(Debug)]
 pub struct DoorbellPages {
     fd: OwnedFd,
-    pages: Owner,
+    /// The first slot, aligned to a page.
+    base: *mut u8,
     slots: usize,
+    /// Raised when a server takes its pages away; never for our own.
+    lost: LostFlag,
+    /// Keeps `base` valid for `slots`.
+    _pages: Owner,
 }
 
+/// Whose pages they are; held for its drop.
 #[derive(Debug)]
 enum Owner {
-    /// Ours, sealed.
-    Own(OwnMap),
-    /// A server's.
-    Client { mapping: Mapping, lost: LostFlag },
+    Ours { _map: OwnMap },
+    Server { _mapping: Mapping },
 }
+
+// SAFETY: `base` points into `_pages`, which is Send and Sync and lives as long. The words are accessed only by the
+// helpers of `order`, which race with the other process at any rate.
+unsafe impl Send for DoorbellPages {}
+// SAFETY: as above; a shared reference only loads and stores atomics.
+unsafe impl Sync for DoorbellPages {}
 
 impl DoorbellPages {
     /// Pages for `slots` doorbells, all zero, in a memfd of our own.
@@ -70,8 +80,10 @@ impl DoorbellPages {
         let map = OwnMap::shared(&fd, len)?;
         Ok(DoorbellPages {
             fd,
-            pages: Owner::Own(map),
+            base: map.at(0, len),
             slots: len / SLOT_BYTES,
+            lost: LostFlag::default(),
+            _pages: Owner::Ours { _map: map },
         })
     }
 
@@ -86,8 +98,10 @@ impl DoorbellPages {
         let mapping = mapping::map_pages(&fd, offset, len as u64, &lost)?;
         Ok(DoorbellPages {
             fd,
-            pages: Owner::Client { mapping, lost },
+            base: mapping.base(),
             slots: len / SLOT_BYTES,
+            lost,
+            _pages: Owner::Server { _mapping: mapping },
         })
     }
 
@@ -109,10 +123,7 @@ impl DoorbellPages {
 
     /// Whether a server has taken its pages away (its file was shrunk); they read as zeros then.
     pub fn is_lost(&self) -> bool {
-        match &self.pages {
-            Owner::Own(_) => false,
-            Owner::Client { lost, .. } => lost.is_lost(),
-        }
+        self.lost.is_lost()
     }
 
     /// What was stored last into `slot`. Acquire: entries that the other side stored before are seen after.
@@ -143,11 +154,7 @@ impl DoorbellPages {
     #[inline]
     fn at(&self, slot: usize) -> *mut u32 {
         assert!(slot < self.slots, "doorbell {slot} of {}", self.slots);
-        let base = match &self.pages {
-            Owner::Own(map) => map.at(0, 0),
-            Owner::Client { mapping, .. } => mapping.base(),
-        };
-        base.wrapping_add(slot * SLOT_BYTES).cast()
+        self.base.wrapping_add(slot * SLOT_BYTES).cast()
     }
 }
 

@@ -228,7 +228,7 @@ impl Buffer {
     #[inline]
     pub fn prefetch(&self, at: usize) {
         if at < self.len {
-            prefetch(self.memory.map.at(self.offset + at, 1));
+            crate::order::prefetch(self.memory.map.at(self.offset + at, 1));
         }
     }
 
@@ -273,19 +273,6 @@ impl Drop for Buffer {
         let memory = HostMemory(self.memory.clone());
         memory.free().give_back(self.offset, self.size);
     }
-}
-
-/// Brings the cache line of an address near.
-#[inline]
-pub(crate) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing and never faults.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// A submission queue as the host sees it: 64 bytes an entry.

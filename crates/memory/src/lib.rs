@@ -30,6 +30,7 @@ mod order;
 pub mod ring;
 pub mod sleep;
 pub mod state;
+pub mod store;
 mod sync;
 pub mod wake;
 
@@ -46,4 +47,5 @@ pub use mapping::{ClientMappings, MapError, Mapping};
 pub use ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
 pub use sleep::Bell;
 pub use state::{Area, StateError, StateFile};
+pub use store::Store;
 pub use wake::EventFd;

@@ -41,9 +41,8 @@ impl OwnMap {
     pub(crate) fn shared(fd: impl AsFd, len: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
-        let base = unsafe {
-            rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0)?
-        };
+        let base =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0)? };
         Ok(Self::of(base, len))
     }
 

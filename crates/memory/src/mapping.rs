@@ -15,7 +15,7 @@
 use std::{
     ffi::c_int,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     ptr::{self, NonNull},
     sync::{
         Arc,
@@ -24,7 +24,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{FileType, OFlags, SealFlags, Stat},
+    fs::{AtFlags, FileType, OFlags, SealFlags, StatxFlags},
     mm::{Advice, MapFlags, ProtFlags},
 };
 
@@ -35,8 +35,8 @@ pub const MAX_SESSION_MAPPINGS: usize = 512;
 /// The most bytes of address space for one session's files: 16 TiB of the 128 TiB that a process has.
 pub const MAX_SESSION_BYTES: u64 = 1 << 44;
 
-const TMPFS_MAGIC: i64 = 0x0102_1994;
-const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
+const TMPFS_MAGIC: u32 = 0x0102_1994;
+const HUGETLBFS_MAGIC: u32 = 0x9584_58f6;
 
 /// Why a descriptor cannot be mapped.
 #[derive(Debug, thiserror::Error)]
@@ -48,9 +48,9 @@ pub enum MapError {
     NotFile(&'static str),
     /// A regular file whose pages a disk, a network or a daemon stands behind.
     #[error(
-        "the file's file system (type {0:#x}) is not memory: share the memory as a memfd, or a file of tmpfs or hugetlbfs"
+        "the file's file system is not memory: share the memory as a memfd, or a file of tmpfs or hugetlbfs"
     )]
-    NotMemory(i64),
+    NotMemory,
     /// The descriptor does not allow reading.
     #[error("the descriptor cannot be read through: open it for reading and writing")]
     NotReadable,
@@ -300,9 +300,11 @@ impl ClientMappings {
     /// A file whose size has changed since it was mapped is mapped anew; regions keep the mapping that they came with.
     ///
     /// # Errors
-    /// See [`MapError`]. Nothing has changed then.
+    /// See [`MapError`]. What regions use has not changed then.
     pub fn map(&mut self, fd: OwnedFd) -> Result<Arc<Mapping>, MapError> {
-        let stat = stat_of_file(&fd)?;
+        let may_write = may_write(&fd)?;
+        let seals = seals_of_memory(&fd)?;
+        let stat = rustix::fs::fstat(&fd)?;
         let unit = unit_of_memory(&fd)?;
         let len = u64::try_from(stat.st_size).unwrap_or(0);
         if len == 0 {
@@ -311,7 +313,8 @@ impl ClientMappings {
         let identity = Identity {
             device: stat.st_dev,
             inode: stat.st_ino,
-            writable: is_writable(&fd)?,
+            // A seal forbids new writable mappings.
+            writable: may_write && !seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE),
         };
         let known = self.files.iter().find(|file| file.identity == identity);
         if let Some(file) = known
@@ -352,7 +355,10 @@ pub(crate) fn map_pages(
     len: u64,
     flag: &LostFlag,
 ) -> Result<Mapping, MapError> {
-    let stat = stat_of_file(fd)?;
+    if let Some(kind) = kind_of(fd) {
+        return Err(MapError::NotFile(kind));
+    }
+    let stat = rustix::fs::fstat(fd)?;
     let unit = rustix::param::page_size();
     let file_len = u64::try_from(stat.st_size).unwrap_or(0);
     let out_of_file = MapError::OutOfFile {
@@ -369,44 +375,58 @@ pub(crate) fn map_pages(
     Mapping::new(fd, range, true, unit, &Arc::default(), flag)
 }
 
-fn stat_of_file(fd: &OwnedFd) -> Result<Stat, MapError> {
-    let stat = rustix::fs::fstat(fd)?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(stat),
-        FileType::Directory => Err(MapError::NotFile("a directory")),
-        FileType::Fifo => Err(MapError::NotFile("a pipe")),
-        FileType::Socket => Err(MapError::NotFile("a socket")),
-        FileType::CharacterDevice => Err(MapError::NotFile("a character device")),
-        FileType::BlockDevice => Err(MapError::NotFile("a block device")),
-        FileType::Symlink => Err(MapError::NotFile("a symbolic link")),
+/// The seals of a file that is memory.
+///
+/// This question comes first, because it is answered without asking the file: fstat(2) and fstatfs(2) of a file that a
+/// client's own FUSE daemon serves may never return. Only tmpfs and hugetlbfs know seals.
+fn seals_of_memory(fd: &OwnedFd) -> Result<SealFlags, MapError> {
+    rustix::fs::fcntl_get_seals(fd).map_err(|_| match kind_of(fd) {
+        Some(kind) => MapError::NotFile(kind),
+        None => MapError::NotMemory,
+    })
+}
+
+/// What a descriptor is, if not a regular file.
+fn kind_of(fd: &OwnedFd) -> Option<&'static str> {
+    // DONT_SYNC: the kind is known without asking a disk, a server or a daemon.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(fd, c"", flags, StatxFlags::TYPE).ok()?;
+    match FileType::from_raw_mode(stat.stx_mode.into()) {
+        FileType::RegularFile => None,
+        FileType::Directory => Some("a directory"),
+        FileType::Fifo => Some("a pipe"),
+        FileType::Socket => Some("a socket"),
+        FileType::CharacterDevice => Some("a character device"),
+        FileType::BlockDevice => Some("a block device"),
+        FileType::Symlink => Some("a symbolic link"),
         // eventfd, epoll, io_uring and their like have no type.
-        _ => Err(MapError::NotFile("not a file at all")),
+        _ => Some("not a file at all"),
     }
 }
 
-/// The page size of the file's file system, if that is memory.
+/// The page size of a memory file's file system: a huge page for hugetlbfs.
 fn unit_of_memory(fd: &OwnedFd) -> Result<usize, MapError> {
     let stat = rustix::fs::fstatfs(fd)?;
     // The field's type differs by architecture; the magic numbers have 32 bits.
-    match i64::from(stat.f_type as u32) {
+    match stat.f_type as u32 {
         TMPFS_MAGIC => Ok(rustix::param::page_size()),
         HUGETLBFS_MAGIC => usize::try_from(stat.f_bsize)
             .ok()
             .filter(|size| size.is_power_of_two())
-            .ok_or(MapError::NotMemory(HUGETLBFS_MAGIC)),
-        other => Err(MapError::NotMemory(other)),
+            .ok_or(MapError::NotMemory),
+        _ => Err(MapError::NotMemory),
     }
 }
 
-/// Whether the descriptor and the file's seals allow writing.
-fn is_writable(fd: &OwnedFd) -> Result<bool, MapError> {
-    let flags = rustix::fs::fcntl_getfl(fd.as_fd())?;
-    let mode = flags & OFlags::ACCMODE;
-    if flags.contains(OFlags::PATH) || mode == OFlags::WRONLY {
+/// Whether the descriptor was opened for writing; reading is a must.
+fn may_write(fd: &OwnedFd) -> Result<bool, MapError> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    if flags.contains(OFlags::PATH) {
         return Err(MapError::NotReadable);
     }
-    // A file that knows no seals (a file of a mounted tmpfs) has none.
-    let seals = rustix::fs::fcntl_get_seals(fd).unwrap_or(SealFlags::empty());
-    let sealed = seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE);
-    Ok(mode == OFlags::RDWR && !sealed)
+    match flags & OFlags::ACCMODE {
+        OFlags::RDWR => Ok(true),
+        OFlags::RDONLY => Ok(false),
+        _ => Err(MapError::NotReadable),
+    }
 }

@@ -88,7 +88,7 @@ pub(crate) unsafe fn store_doorbell(slot: *mut u32, value: u32) {
 /// only a full fence on both sides rules out that both miss, since a store may otherwise wait behind a later load.
 #[inline]
 pub fn full_fence() {
-    fence(Ordering::SeqCst);
+    crate::sync::fence(Ordering::SeqCst);
 }
 
 /// Asks for the cache line that holds `line`, where the machine can. Any address will do.

@@ -84,11 +84,8 @@ impl Pages {
         if base.page_offset() != 0 {
             return Err(RingError::Misaligned);
         }
-        let count = bytes.div_ceil(PAGE);
-        let mut hint = Hint::default();
-        let each = (0..count)
-            .map(|page| find(view, &mut hint, base, page, need))
-            .collect::<Result<Box<[_]>, _>>()?;
+        let mut each = vec![ptr::null_mut(); bytes.div_ceil(PAGE) as usize].into_boxed_slice();
+        fill(&mut each, view, base, need)?;
         Ok(Pages {
             base,
             need,
@@ -100,11 +97,8 @@ impl Pages {
 
     /// Finds the pages again, in another view. Those that are gone become absent.
     pub(crate) fn resolve(&mut self, view: &Arc<DmaView>) {
-        let mut hint = Hint::default();
-        for (page, address) in (0..).zip(&mut self.each) {
-            let found = find(view, &mut hint, self.base, page, self.need);
-            *address = found.unwrap_or(ptr::null_mut());
-        }
+        // An error is told by the pages that are absent, when they are needed.
+        let _ = fill(&mut self.each, view, self.base, self.need);
         self.flat = flat(&self.each);
         self.view = view.clone();
     }
@@ -126,27 +120,45 @@ impl Pages {
     }
 }
 
-/// The address of one page. Regions are whole pages at whole pages of their files, so a page lies in one region, and
-/// its address is aligned to a page here too.
-fn find(
-    view: &DmaView,
-    hint: &mut Hint,
-    base: Iova,
-    page: u64,
-    need: Need,
-) -> Result<*mut u8, RingError> {
-    let at = page.checked_mul(PAGE).and_then(|at| base.checked_add(at));
-    let at = at.ok_or(RingError::Unmapped)?;
-    let segment = view.translate(hint, at, PAGE as u32, need)?;
-    let (address, len) = segment.as_raw();
-    debug_assert!(len as u64 == PAGE && address as u64 % PAGE == 0);
-    Ok(address)
+/// Finds the pages from `base` on, region by region. A page that is not there becomes null; the first one's error is
+/// returned in the end.
+///
+/// Regions are whole pages at whole pages of their files, so a page lies in one region, and its address is aligned to a
+/// page here too.
+fn fill(each: &mut [*mut u8], view: &DmaView, base: Iova, need: Need) -> Result<(), RingError> {
+    let mut hint = Hint::default();
+    let mut outcome = Ok(());
+    let mut page = 0;
+    while page < each.len() {
+        let rest = (each.len() - page) as u32 * PAGE as u32;
+        let found = base
+            .checked_add(page as u64 * PAGE)
+            .ok_or(TranslateError::Wraps)
+            .and_then(|at| view.translate(&mut hint, at, rest, need));
+        match found {
+            Ok(segment) => {
+                let (start, len) = segment.as_raw();
+                debug_assert!((start as u64 | len as u64).is_multiple_of(PAGE));
+                let count = len / PAGE as usize;
+                for (index, address) in each[page..page + count].iter_mut().enumerate() {
+                    *address = start.wrapping_add(index * PAGE as usize);
+                }
+                page += count;
+            }
+            Err(error) => {
+                outcome = outcome.and(Err(error.into()));
+                each[page] = ptr::null_mut();
+                page += 1;
+            }
+        }
+    }
+    outcome
 }
 
 fn flat(each: &[*mut u8]) -> *mut u8 {
     let follows = |pair: &[*mut u8]| pair[0].wrapping_add(PAGE as usize) == pair[1];
     match each.first() {
-        // An absent page follows none: a null page after the address space's last one cannot be mapped.
+        // A null page follows none: nothing is mapped at the end of the address space.
         Some(first) if !first.is_null() && each.windows(2).all(follows) => *first,
         _ => ptr::null_mut(),
     }

@@ -5,7 +5,10 @@
 //! "sleeping" and loads the work; the other side stores the work and loads "sleeping". Without a full fence between
 //! store and load on both sides each load may run before the other's store is seen, and both would miss.
 
-use crate::sync::{AtomicBool, Ordering, fence};
+use crate::{
+    order::full_fence,
+    sync::{AtomicBool, Ordering},
+};
 
 /// Whether a reactor sleeps, shared with those who give it work.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ impl Bell {
     pub fn announce(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         // between our store of `sleeping` and our second look at the work
-        fence(Ordering::SeqCst);
+        full_fence();
     }
 
     /// The sleeper's side: it is awake.
@@ -46,7 +49,7 @@ impl Bell {
     #[must_use]
     pub fn ring(&self) -> bool {
         // between our store of the work and our load of `sleeping`
-        fence(Ordering::SeqCst);
+        full_fence();
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed)
     }
 }

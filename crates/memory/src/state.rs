@@ -142,7 +142,9 @@ impl StateFile {
         const { assert!(align_of::<H>() <= SLOT_ALIGN && align_of::<S>() <= SLOT_ALIGN) };
         let place = self.areas.get(area).ok_or(StateError::Missing(area))?;
         let slots_at = size_of::<H>().next_multiple_of(SLOT_ALIGN);
-        let need = slots.saturating_mul(size_of::<S>()).saturating_add(slots_at);
+        let need = slots
+            .saturating_mul(size_of::<S>())
+            .saturating_add(slots_at);
         if need > place.len {
             return Err(StateError::TooLarge {
                 area,
@@ -283,7 +285,10 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let file = file();
         let too_large = file.take::<u32, u64>(0, 505).map(drop);
-        assert!(matches!(too_large, Err(StateError::TooLarge { need: 4104, .. })));
+        assert!(matches!(
+            too_large,
+            Err(StateError::TooLarge { need: 4104, .. })
+        ));
         assert!(file.take::<u32, u64>(0, 504).is_ok());
         let missing = file.take::<u32, u64>(2, 0).map(drop);
         assert_eq!(missing, Err(StateError::Missing(2)));

@@ -106,9 +106,8 @@ impl Store {
         let first = self.at(offset, len);
         let end = start + len;
         let pages = start.next_multiple_of(PAGE_LEN)..end / PAGE_LEN * PAGE_LEN;
-        let given_back = deallocate
-            && !pages.is_empty()
-            && self.map.discard(pages.start, pages.len()).is_ok();
+        let given_back =
+            deallocate && !pages.is_empty() && self.map.discard(pages.start, pages.len()).is_ok();
         if given_back {
             self.fill_zero(start, pages.start - start);
             self.fill_zero(pages.end, end - pages.end);

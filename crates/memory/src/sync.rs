@@ -8,12 +8,12 @@ pub(crate) use loom::{
         atomic::{AtomicBool, AtomicUsize, fence},
     },
 };
+pub(crate) use std::sync::atomic::Ordering;
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicUsize, fence},
 };
-pub(crate) use std::sync::atomic::Ordering;
 
 /// A cell with loom's interface, so that one text serves both.
 #[cfg(not(feature = "loom"))]

@@ -58,7 +58,11 @@ fn no_wake_up_is_lost() {
         let sleeps = receiver.is_empty();
         let sender = sending.join().unwrap();
         if sleeps {
-            assert_eq!(wakes.load(Ordering::SeqCst), 1, "asleep with a message waiting");
+            assert_eq!(
+                wakes.load(Ordering::SeqCst),
+                1,
+                "asleep with a message waiting"
+            );
         }
         bell.awake();
         assert_eq!(receiver.try_recv(), Some(1));
@@ -90,7 +94,11 @@ fn no_submission_is_lost_past_the_event_index() {
         let sleeps = tail.load(Ordering::Acquire) == 0;
         host.join().unwrap();
         if sleeps {
-            assert_eq!(rings.load(Ordering::SeqCst), 1, "asleep with a command waiting");
+            assert_eq!(
+                rings.load(Ordering::SeqCst),
+                1,
+                "asleep with a command waiting"
+            );
         }
     });
 }
