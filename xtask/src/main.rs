@@ -4,6 +4,7 @@ mod bench;
 mod counts;
 mod fuzz;
 mod process;
+mod record;
 mod setup;
 mod show;
 mod stages;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::process::Interrupt;
+use crate::record::RecordArgs;
 use crate::vm::VmArgs;
 use crate::workspace::Workspace;
 
@@ -50,6 +52,8 @@ enum Task {
     Vm(VmArgs),
     /// Measure the program on this machine
     Bench(BenchArgs),
+    /// Record a session of QEMU with the server, as a fixture for the protocol tests
+    Record(RecordArgs),
     /// Fuzz one target on the terminal
     Fuzz {
         /// The target; without a known one, the error names them
@@ -102,6 +106,10 @@ fn run(cli: &Cli) -> Result<bool> {
         }
         Task::Bench(args) => {
             bench::run(&workspace, args)?;
+            Ok(true)
+        }
+        Task::Record(args) => {
+            record::run(args)?;
             Ok(true)
         }
         Task::Fuzz { target, seconds } => {

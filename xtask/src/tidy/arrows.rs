@@ -42,7 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["controller", "memory", "nvme-spec", "vfio-user"],
     ),
     ("vfio-user", &[]),
-    ("xtask", &["tests-vm"]),
+    ("xtask", &["tests-vm", "vfio-user"]),
 ];
 
 /// What the tests of a crate may use beside that.
