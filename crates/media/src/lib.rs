@@ -1,1 +1,31 @@
-//! Where the data lives: null, ram and file.
+//! Where the data lives: `null`, `ram` and `file`.
+//!
+//! A [`Medium`] is opened once and shared; each reactor makes a [`Channel`] and enters through the
+//! port of the crate `controller`. A medium is a run of bytes: it knows no namespaces, no LBAs
+//! beyond the smallest one, and no hosts.
+//!
+//! Invariants:
+//! - A medium's size never changes.
+//! - A ticket that is taken comes back exactly once; `add`, `submit` and `reap` never wait.
+//! - Nothing is allocated per command.
+//!
+//! What it does NOT do: check requests against namespaces (the controller has; only the medium's
+//! own end is looked at again), schedule, keep time, or retry what the host can retry.
+//!
+//! Unsafe code stands in `file/ring.rs` alone.
+#![deny(
+    unsafe_code,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros
+)]
+
+mod error;
+mod file;
+mod medium;
+mod null;
+mod ram;
+mod size;
+
+pub use self::error::MediumError;
+pub use self::medium::{Channel, Direct, MAX_DEPTH, Medium, MediumKind, MediumSpec};

@@ -1,0 +1,92 @@
+//! Why a medium could not be opened: each message says what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::size::Bytes;
+
+/// Why [`crate::Medium::open`] refused.
+#[derive(Debug, thiserror::Error)]
+pub enum MediumError {
+    /// A size of zero, or one that is no multiple of 512.
+    #[error("size {} is not a positive multiple of 512 bytes: choose one that is", Bytes(*size))]
+    Size {
+        /// The size asked for, in bytes.
+        size: u64,
+    },
+    /// The file's own length cannot be a medium's size.
+    #[error("'{}' is {} long, which is not a positive multiple of 512 bytes: {}", path.display(), Bytes(*size), remedy)]
+    FileSize {
+        /// The file or device.
+        path: PathBuf,
+        /// Its length in bytes.
+        size: u64,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The file exists with another size than the configured one.
+    #[error(
+        "'{}' is {} long but {} is configured: correct the size, leave it out, or move the file away to have a new one made",
+        path.display(), Bytes(*actual), Bytes(*configured)
+    )]
+    SizeMismatch {
+        /// The file or device.
+        path: PathBuf,
+        /// The size asked for, in bytes.
+        configured: u64,
+        /// The size found, in bytes.
+        actual: u64,
+    },
+    /// The file does not exist, and without a size it cannot be made.
+    #[error("'{}' does not exist: give a size to have it created, or correct the path", path.display())]
+    Missing {
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+    /// The path names something that holds no blocks.
+    #[error("'{}' is {}: a medium needs a regular file or a block device", path.display(), what)]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+        /// What it is, with its article.
+        what: &'static str,
+    },
+    /// Somebody else has the file or device open.
+    #[error(
+        "'{}' is in use by {}: stop that user first (`fuser -v` on the path names it)",
+        path.display(), match pid { Some(pid) => format!("process {pid}"), None => "another opener".to_owned() }
+    )]
+    Locked {
+        /// The file or device.
+        path: PathBuf,
+        /// Who holds it, where the kernel says (it does not for the locks that this program
+        /// and QEMU take, which belong to an open file and not to a process).
+        pid: Option<u32>,
+    },
+    /// `direct = "on"` was asked for and cannot be had.
+    #[error("'{}' cannot be opened for direct I/O ({reason}): use direct = \"auto\" or \"off\"", path.display())]
+    DirectRefused {
+        /// The file or device.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The system refused an operation.
+    #[error("cannot {what} '{}': {source}", path.display())]
+    Io {
+        /// The file or device.
+        path: PathBuf,
+        /// The operation, as a verb.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The memory for a RAM medium could not be had.
+    #[error("cannot allocate {} of memory: {source}; choose a smaller size", Bytes(*size))]
+    Memory {
+        /// The size asked for, in bytes.
+        size: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,530 @@
+//! Requests into operations of the ring, results into outcomes.
+//!
+//! Each command is a small state machine with one operation in the kernel at a time:
+//! - Data moves between the host's segments and the file directly where they are aligned, else in
+//!   rounds of a bounce buffer. What the kernel did not finish (a short result, more than 1024
+//!   segments) goes on from there. Compare always reads into the bounce buffer.
+//! - Write Zeroes asks the file system or device to clear the range, and writes zeros where it
+//!   cannot; with FUA a sync follows.
+//! - Deallocate punches range after range. It is a hint: where it is not supported it does nothing.
+//! - An interrupted or momentarily refused operation is tried again, a bounded number of times.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use controller::port::{Added, ByteRange, Cause, Channel, Done, Outcome, Request};
+use controller::ticket::Ticket;
+use memory::{DmaView, Segment};
+
+use super::direct::{Access, Alignment};
+use super::ring::{BOUNCE_BYTES, Buffer, Io, MAX_SEGMENTS, Ring, ZEROS_BYTES};
+use super::{Clear, FileMedium};
+
+/// Ranges of one Deallocate (NVM Command Set: NR is eight bits, 0's based).
+const MAX_RANGES: usize = 256;
+/// How often one operation is repeated when the kernel says to try again.
+const MAX_REPEATS: u8 = 100;
+
+/// What a slot is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    Compare,
+    /// Write Zeroes by a request to the file system or device.
+    Clear {
+        how: Clear,
+        deallocate: bool,
+    },
+    /// Write Zeroes by writing zeros.
+    Zeros,
+    /// From this range of the slot on.
+    Deallocate(usize),
+    /// A flush, or the durable end of a Write Zeroes.
+    Sync,
+}
+
+#[derive(Debug)]
+struct Op {
+    in_use: bool,
+    /// [`Ticket::into_bits`]; in a slot that is in use the duty is here.
+    ticket: u64,
+    kind: Kind,
+    /// What is still to be done.
+    offset: u64,
+    left: u64,
+    fua: bool,
+    /// The host's segments cannot be used where they are.
+    bounced: bool,
+    repeats: u8,
+}
+
+/// What comes after a result.
+enum Next {
+    Again,
+    End(Outcome),
+}
+
+/// A reactor's handle on a file.
+#[derive(Debug)]
+pub(crate) struct FileChannel {
+    medium: Arc<FileMedium>,
+    ring: Ring,
+    /// What the file asks of segments and places; all ones where it is buffered.
+    alignment: Alignment,
+    ops: Box<[Op]>,
+    ranges: Box<[Vec<ByteRange>]>,
+    free: Vec<u16>,
+    /// Slots whose next operation goes into the ring with the next submission.
+    ready: VecDeque<u16>,
+    /// How many of them change the file.
+    ready_changes: u32,
+    /// Slots that ended without the kernel.
+    ended: Vec<(u16, Outcome)>,
+    in_flight: u32,
+    /// The ring is of no use any more: why.
+    broken: Option<i32>,
+}
+
+impl FileChannel {
+    pub(super) fn new(medium: Arc<FileMedium>, depth: u16) -> io::Result<FileChannel> {
+        let ring = Ring::new(std::os::fd::AsFd::as_fd(&medium.opened.fd), depth)?;
+        let alignment = match medium.opened.access {
+            Access::Direct(alignment) => alignment,
+            Access::Buffered(_) => Alignment {
+                memory: 1,
+                offset: 1,
+            },
+        };
+        let slots = usize::from(depth);
+        let idle = || Op {
+            in_use: false,
+            ticket: 0,
+            kind: Kind::Sync,
+            offset: 0,
+            left: 0,
+            fua: false,
+            bounced: false,
+            repeats: 0,
+        };
+        Ok(FileChannel {
+            ring,
+            alignment,
+            ops: (0..slots).map(|_| idle()).collect(),
+            ranges: (0..slots).map(|_| Vec::with_capacity(MAX_RANGES)).collect(),
+            free: (0..depth).rev().collect(),
+            ready: VecDeque::with_capacity(slots),
+            ready_changes: 0,
+            ended: Vec::with_capacity(slots),
+            in_flight: 0,
+            broken: None,
+            medium,
+        })
+    }
+
+    pub(crate) fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.ring.wait_fd()
+    }
+
+    pub(crate) fn is_due(&mut self) -> bool {
+        !self.ready.is_empty() || !self.ended.is_empty() || self.ring.is_due()
+    }
+
+    /// The outcome of a request that needs no operation, or cannot have one.
+    fn at_once(&self, request: &Request<'_>, segments: usize) -> Option<Outcome> {
+        let health = &self.medium.health;
+        if health.shrank() {
+            return Some(failed(request_reads(request), libc::EIO));
+        }
+        if let Some(errno) = self.broken {
+            return Some(failed(request_reads(request), errno));
+        }
+        if let Some(errno) = health.flush_errno()
+            && matches!(
+                request,
+                Request::Flush
+                    | Request::Write { fua: true, .. }
+                    | Request::WriteZeroes { fua: true, .. }
+            )
+        {
+            return Some(failed(false, errno));
+        }
+        let (offset, len) = match *request {
+            Request::Read { offset, len }
+            | Request::Write { offset, len, .. }
+            | Request::Compare { offset, len } => (offset, u64::from(len)),
+            Request::WriteZeroes { offset, len, .. } => (offset, len),
+            Request::Deallocate { ranges } => {
+                let fits = ranges.len() <= MAX_RANGES
+                    && ranges
+                        .iter()
+                        .all(|range| self.holds(range.offset, range.len));
+                return (!fits).then_some(Outcome::of(Cause::Unsupported));
+            }
+            Request::Flush => return None,
+        };
+        let unit = self.alignment.offset as u64;
+        let possible = self.holds(offset, len)
+            && offset.is_multiple_of(unit)
+            && len.is_multiple_of(unit)
+            && segments <= MAX_SEGMENTS;
+        if !possible {
+            return Some(Outcome::of(Cause::Unsupported));
+        }
+        (len == 0).then_some(Outcome::OK)
+    }
+
+    fn holds(&self, offset: u64, len: u64) -> bool {
+        offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.medium.opened.size)
+    }
+
+    /// Fills a slot's state from a request.
+    fn begin(
+        &mut self,
+        slot: u16,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) {
+        let (kind, offset, left, fua) = match *request {
+            Request::Read { offset, len } => (Kind::Read, offset, len.into(), false),
+            Request::Write { offset, len, fua } => (Kind::Write, offset, len.into(), fua),
+            Request::Compare { offset, len } => (Kind::Compare, offset, len.into(), false),
+            Request::WriteZeroes {
+                offset,
+                len,
+                deallocate,
+                fua,
+            } => {
+                let kind = match self.medium.clear(deallocate) {
+                    Some(how) => Kind::Clear { how, deallocate },
+                    None => Kind::Zeros,
+                };
+                (kind, offset, len, fua)
+            }
+            Request::Deallocate { ranges } => {
+                self.ranges[usize::from(slot)].clear();
+                self.ranges[usize::from(slot)].extend_from_slice(ranges);
+                (Kind::Deallocate(0), 0, 0, false)
+            }
+            Request::Flush => (Kind::Sync, 0, 0, false),
+        };
+        let aligned = match kind {
+            Kind::Read | Kind::Write | Kind::Compare => {
+                self.ring.attach(slot, segments, view, self.alignment)
+            }
+            _ => true,
+        };
+        let op = &mut self.ops[usize::from(slot)];
+        (op.kind, op.offset, op.left, op.fua) = (kind, offset, left, fua);
+        op.bounced = !aligned || kind == Kind::Compare;
+        op.repeats = 0;
+    }
+
+    /// The operation that a slot needs now.
+    fn operation(&mut self, slot: u16) -> Io {
+        let op = &self.ops[usize::from(slot)];
+        let (offset, left) = (op.offset, op.left);
+        let round = left.min(u64::from(BOUNCE_BYTES)) as u32;
+        match op.kind {
+            Kind::Read | Kind::Compare if op.bounced => Io::Read {
+                into: Buffer::Bounce(round),
+                offset,
+            },
+            Kind::Read | Kind::Compare => Io::Read {
+                into: Buffer::Segments,
+                offset,
+            },
+            Kind::Write => {
+                let durable = op.fua;
+                let from = if op.bounced {
+                    self.ring.gather(slot, round);
+                    Buffer::Bounce(round)
+                } else {
+                    Buffer::Segments
+                };
+                Io::Write {
+                    from,
+                    offset,
+                    durable,
+                }
+            }
+            Kind::Zeros => {
+                let round = left.min(u64::from(ZEROS_BYTES)) as u32;
+                Io::Write {
+                    from: Buffer::Zeros(round),
+                    offset,
+                    durable: op.fua,
+                }
+            }
+            Kind::Clear { how, .. } => Io::Fallocate {
+                mode: how.mode(),
+                offset,
+                len: left,
+            },
+            Kind::Deallocate(index) => {
+                let range = self.ranges[usize::from(slot)][index];
+                Io::Fallocate {
+                    mode: Clear::Punch.mode(),
+                    offset: range.offset,
+                    len: range.len,
+                }
+            }
+            Kind::Sync => Io::Sync,
+        }
+    }
+
+    fn make_ready(&mut self, slot: u16) {
+        self.ready.push_back(slot);
+        self.ready_changes += u32::from(!matches!(
+            self.ops[usize::from(slot)].kind,
+            Kind::Read | Kind::Compare | Kind::Sync
+        ));
+    }
+
+    /// Takes a result of the kernel into a slot's state.
+    fn step(&mut self, slot: u16, result: i32) -> Next {
+        if result < 0 {
+            return self.step_error(slot, -result);
+        }
+        self.ops[usize::from(slot)].repeats = 0;
+        match self.ops[usize::from(slot)].kind {
+            Kind::Read | Kind::Write | Kind::Compare | Kind::Zeros => {
+                self.step_moved(slot, result as u32)
+            }
+            Kind::Clear { .. } => self.after_zeroing(slot),
+            Kind::Deallocate(index) => self.after_range(slot, index),
+            Kind::Sync => match self.medium.health.flush_errno() {
+                // Another channel's flush met the error that this one's did not get to see.
+                Some(errno) => Next::End(failed(false, errno)),
+                None => Next::End(Outcome::OK),
+            },
+        }
+    }
+
+    /// `moved` bytes were read or written.
+    fn step_moved(&mut self, slot: u16, moved: u32) -> Next {
+        let op = &mut self.ops[usize::from(slot)];
+        let (kind, bounced) = (op.kind, op.bounced);
+        let reads = matches!(kind, Kind::Read | Kind::Compare);
+        let ended = moved == 0 || !moved.is_multiple_of(self.alignment.offset as u32);
+        if ended || u64::from(moved) > op.left {
+            // The file's end, in the middle of what was the medium. There is nothing to go on with.
+            self.medium.look_shrunk();
+            return Next::End(failed(reads, libc::EIO));
+        }
+        op.offset += u64::from(moved);
+        op.left -= u64::from(moved);
+        let left = op.left;
+        match kind {
+            Kind::Read if bounced => self.ring.scatter(slot, moved),
+            Kind::Compare if !self.ring.equal(slot, moved) => {
+                return Next::End(Outcome::of(Cause::CompareMismatch));
+            }
+            _ => {}
+        }
+        if kind != Kind::Zeros {
+            self.ring.advance(slot, moved as usize);
+        }
+        if left > 0 {
+            Next::Again
+        } else {
+            Next::End(Outcome::OK)
+        }
+    }
+
+    /// A range was cleared.
+    fn after_zeroing(&mut self, slot: u16) -> Next {
+        let op = &mut self.ops[usize::from(slot)];
+        if !op.fua {
+            return Next::End(Outcome::OK);
+        }
+        op.kind = Kind::Sync;
+        Next::Again
+    }
+
+    /// A range was deallocated, or cannot be.
+    fn after_range(&mut self, slot: u16, index: usize) -> Next {
+        if index + 1 == self.ranges[usize::from(slot)].len() {
+            return Next::End(Outcome::OK);
+        }
+        self.ops[usize::from(slot)].kind = Kind::Deallocate(index + 1);
+        Next::Again
+    }
+
+    fn step_error(&mut self, slot: u16, errno: i32) -> Next {
+        let is_block_device = self.medium.opened.is_block_device;
+        let op = &mut self.ops[usize::from(slot)];
+        if matches!(errno, libc::EINTR | libc::EAGAIN) && op.repeats < MAX_REPEATS {
+            op.repeats += 1;
+            return Next::Again;
+        }
+        let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::ENOSYS);
+        // A block device answers so for ranges below its logical blocks.
+        let too_fine = is_block_device && errno == libc::EINVAL;
+        match op.kind {
+            Kind::Clear { how, deallocate } if unsupported => {
+                self.medium.cannot(how);
+                op.kind = match self.medium.clear(deallocate) {
+                    Some(how) => Kind::Clear { how, deallocate },
+                    None => Kind::Zeros,
+                };
+                Next::Again
+            }
+            Kind::Clear { .. } if too_fine => {
+                op.kind = Kind::Zeros;
+                Next::Again
+            }
+            Kind::Deallocate(_) if unsupported => {
+                self.medium.cannot(Clear::Punch);
+                Next::End(Outcome::OK)
+            }
+            Kind::Deallocate(index) if too_fine => self.after_range(slot, index),
+            Kind::Sync => {
+                self.medium.flush_failed(errno);
+                Next::End(failed(false, errno))
+            }
+            kind => Next::End(failed(matches!(kind, Kind::Read | Kind::Compare), errno)),
+        }
+    }
+
+    fn reads(&self, slot: u16) -> bool {
+        matches!(self.ops[usize::from(slot)].kind, Kind::Read | Kind::Compare)
+    }
+
+    /// Gives a slot back.
+    fn end(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
+        self.ring.release(slot);
+        self.free.push(slot);
+        self.give_back(slot, outcome, done);
+    }
+
+    fn give_back(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
+        let op = &mut self.ops[usize::from(slot)];
+        op.in_use = false;
+        self.in_flight -= 1;
+        done.push(Done {
+            ticket: Ticket::from_bits(op.ticket),
+            outcome,
+        });
+    }
+
+    /// The ring refuses for good: from now on everything fails.
+    fn break_down(&mut self, error: &io::Error) {
+        if self.broken.is_none() {
+            tracing::error!(%error, "an io_uring cannot be used any more: its commands fail");
+            self.broken = Some(error.raw_os_error().unwrap_or(libc::EIO));
+        }
+    }
+
+    /// Ends every command of a broken ring. The slots are not used again: what the kernel may
+    /// still touch stays pinned until the ring is dropped.
+    fn fail_all(&mut self, errno: i32, done: &mut Vec<Done>) {
+        for slot in 0..self.ops.len() as u16 {
+            if self.ops[usize::from(slot)].in_use {
+                let outcome = failed(self.reads(slot), errno);
+                self.give_back(slot, outcome, done);
+            }
+        }
+        self.ready.clear();
+        self.ended.clear();
+    }
+}
+
+impl Channel for FileChannel {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        if let Some(outcome) = self.at_once(request, segments.len()) {
+            return Added::Done(ticket, outcome);
+        }
+        if matches!(request, Request::Deallocate { .. })
+            && self.medium.clear(true) != Some(Clear::Punch)
+        {
+            return Added::Done(ticket, Outcome::OK);
+        }
+        let Some(slot) = self.free.pop() else {
+            return Added::Full(ticket);
+        };
+        let op = &mut self.ops[usize::from(slot)];
+        (op.in_use, op.ticket) = (true, ticket.into_bits());
+        self.in_flight += 1;
+        self.begin(slot, request, segments, view);
+        self.make_ready(slot);
+        Added::Pending
+    }
+
+    fn submit(&mut self) {
+        if self.ready.is_empty() || self.broken.is_some() {
+            return;
+        }
+        let shrank =
+            self.medium.health.shrank() || (self.ready_changes > 0 && self.medium.look_shrunk());
+        self.ready_changes = 0;
+        while let Some(slot) = self.ready.pop_front() {
+            if shrank {
+                self.ended.push((slot, failed(self.reads(slot), libc::EIO)));
+                continue;
+            }
+            let io = self.operation(slot);
+            self.ring.queue(slot, io);
+        }
+        if let Err(error) = self.ring.submit() {
+            self.break_down(&error);
+        }
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        if self.in_flight == 0 {
+            return;
+        }
+        if let Err(error) = self.ring.run_completions() {
+            self.break_down(&error);
+        }
+        while let Some((slot, result)) = self.ring.next() {
+            match self.step(slot, result) {
+                Next::Again => self.make_ready(slot),
+                Next::End(outcome) => self.end(slot, outcome, done),
+            }
+        }
+        self.submit();
+        while let Some((slot, outcome)) = self.ended.pop() {
+            self.end(slot, outcome, done);
+        }
+        if let Some(errno) = self.broken {
+            self.fail_all(errno, done);
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+}
+
+fn request_reads(request: &Request<'_>) -> bool {
+    matches!(request, Request::Read { .. } | Request::Compare { .. })
+}
+
+/// The outcome for an errno.
+fn failed(reads: bool, errno: i32) -> Outcome {
+    let cause = match errno {
+        _ if reads => Cause::ReadFailed,
+        libc::ENOSPC | libc::EDQUOT => Cause::NoSpace,
+        _ => Cause::WriteFailed,
+    };
+    Outcome {
+        cause,
+        os_error: Some(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! A regular file or a block device, through io_uring.
+//!
+//! Invariants:
+//! - The size is fixed at opening; nothing here makes the file longer. A file that somebody else
+//!   made shorter fails ([`health`]).
+//! - Flush is `fdatasync`; a FUA write carries `RWF_DSYNC`; Write Zeroes with FUA is followed by
+//!   `fdatasync`. All the rest sits in volatile caches until then.
+//! - Deallocated bytes read as zero, or are untouched where the file system or device cannot give
+//!   space back.
+//! - One ring per channel, one operation per command at a time, everything allocated when the
+//!   channel is made.
+//!
+//! What it does NOT do: order overlapping commands (NVMe does not either), cache, or keep out
+//! programs that ask for no lock.
+//!
+//! [`open`] finds and locks the file, [`direct`] decides how it is accessed, [`ring`] holds the
+//! io_uring and all unsafe code, [`channel`] turns requests into operations and results into
+//! outcomes.
+
+mod channel;
+mod direct;
+mod health;
+mod open;
+#[allow(unsafe_code)] // the one place: see there
+mod ring;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use controller::port::MediumTraits;
+use rustix::fs::{FallocateFlags, fdatasync, fstat};
+
+pub(crate) use self::channel::FileChannel;
+use self::direct::{Access, Alignment};
+use self::health::Health;
+use self::open::Opened;
+use crate::error::MediumError;
+use crate::medium::Direct;
+use crate::size::Bytes;
+
+/// An open file or block device.
+#[derive(Debug)]
+pub(crate) struct FileMedium {
+    opened: Opened,
+    health: Health,
+    /// Set when the first attempt found the operation unsupported; it is not tried again.
+    no_punch: AtomicBool,
+    no_zero_range: AtomicBool,
+}
+
+/// A way to make a range read as zero without writing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clear {
+    /// The space goes back to the file system or device.
+    Punch,
+    /// The space stays allocated.
+    ZeroRange,
+}
+
+impl Clear {
+    /// Neither lets the file grow.
+    fn mode(self) -> FallocateFlags {
+        let kind = match self {
+            Clear::Punch => FallocateFlags::PUNCH_HOLE,
+            Clear::ZeroRange => FallocateFlags::ZERO_RANGE,
+        };
+        kind | FallocateFlags::KEEP_SIZE
+    }
+}
+
+impl FileMedium {
+    /// See [`crate::MediumKind::File`].
+    pub(crate) fn open(
+        path: &Path,
+        size: Option<u64>,
+        direct: Direct,
+    ) -> Result<FileMedium, MediumError> {
+        let opened = open::open(path, size, direct)?;
+        Ok(FileMedium {
+            no_punch: AtomicBool::new(!opened.punches),
+            no_zero_range: AtomicBool::new(false),
+            health: Health::default(),
+            opened,
+        })
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.opened.size
+    }
+
+    pub(crate) fn traits(&self) -> MediumTraits {
+        MediumTraits {
+            deallocate: self.opened.punches,
+            deallocated_reads_zero: true,
+            volatile_cache: true,
+            optimal_bytes: self.opened.optimal_bytes,
+        }
+    }
+
+    pub(crate) fn min_lba_bytes(&self) -> u32 {
+        match self.opened.access {
+            Access::Direct(alignment) => alignment.offset as u32,
+            Access::Buffered(_) => open::SECTOR as u32,
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let kind = if self.opened.is_block_device {
+            "block device"
+        } else {
+            "file"
+        };
+        let access = match &self.opened.access {
+            Access::Direct(Alignment { memory, offset }) => {
+                format!(
+                    "direct I/O (O_DIRECT), buffers aligned to {memory} and blocks to {offset} bytes"
+                )
+            }
+            Access::Buffered(why) => format!("buffered I/O: {why}"),
+        };
+        format!(
+            "{kind} '{}', {}, {access}",
+            self.opened.path.display(),
+            Bytes(self.opened.size)
+        )
+    }
+
+    pub(crate) fn channel(self: &Arc<Self>, depth: u16) -> io::Result<FileChannel> {
+        FileChannel::new(Arc::clone(self), depth)
+    }
+
+    /// Blocks until all that was written is on the media.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        if self.look_shrunk() {
+            return Err(io::Error::other("the file shrank while it was in use"));
+        }
+        if let Some(errno) = self.health.flush_errno() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        fdatasync(&self.opened.fd).map_err(|errno| {
+            self.flush_failed(errno.raw_os_error());
+            errno.into()
+        })
+    }
+
+    /// Looks at the file's length, unless it is known to have shrunk. One system call; none for
+    /// a block device.
+    fn look_shrunk(&self) -> bool {
+        if self.health.shrank() {
+            return true;
+        }
+        if self.opened.is_block_device {
+            return false;
+        }
+        let now = match fstat(&self.opened.fd) {
+            Ok(status) => u64::try_from(status.st_size).unwrap_or(0),
+            // The I/O itself will tell what is wrong.
+            Err(_) => return false,
+        };
+        if now >= self.opened.size {
+            return false;
+        }
+        if self.health.note_shrank() {
+            tracing::error!(
+                path = %self.opened.path.display(), from = self.opened.size, to = now,
+                "a file shrank while it was in use: all its I/O fails until it is opened again"
+            );
+        }
+        true
+    }
+
+    fn flush_failed(&self, errno: i32) {
+        if self.health.note_flush_failed(errno) {
+            tracing::error!(
+                path = %self.opened.path.display(), error = %io::Error::from_raw_os_error(errno),
+                "written data could not be made durable: every flush fails until the file is opened again"
+            );
+        }
+    }
+
+    /// The way to clear a range, best first: as the host would like the space kept or given back.
+    fn clear(&self, deallocate: bool) -> Option<Clear> {
+        if deallocate && !self.no_punch.load(Relaxed) {
+            return Some(Clear::Punch);
+        }
+        (!self.no_zero_range.load(Relaxed)).then_some(Clear::ZeroRange)
+    }
+
+    fn cannot(&self, clear: Clear) {
+        match clear {
+            Clear::Punch => self.no_punch.store(true, Relaxed),
+            Clear::ZeroRange => self.no_zero_range.store(true, Relaxed),
+        }
+    }
+}
+
+impl Drop for FileMedium {
+    fn drop(&mut self) {
+        open::unlock(self.opened.fd.as_fd());
+    }
+}

@@ -1,0 +1,548 @@
+//! One io_uring and the memory that the kernel reads and writes on its behalf: the only unsafe
+//! code of this crate.
+//!
+//! A [`Ring`] has `depth` slots, each with room for one command's segments and one bounce buffer,
+//! all made at the start. A slot has at most one operation in the kernel at a time. What makes
+//! the interface safe:
+//! - Host memory that a slot refers to is pinned ([`ViewPins`]) from [`Ring::attach`] to
+//!   [`Ring::release`], and a slot cannot be released, attached or copied while its operation is
+//!   in the kernel (asserted).
+//! - Everything else that an operation refers to (iovecs, bounce buffers, zeros) belongs to the
+//!   ring. Dropping the ring waits a bounded time for what the kernel still has, and leaks all of
+//!   it, pins included, where that does not end.
+//!
+//! Host memory is touched through raw pointers alone, never as a slice: the host may write it at
+//! any time. What is read then is some mix of old and new bytes, as with any DMA.
+//!
+//! This module knows nothing of requests, retries or errors; [`super::channel`] does.
+
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::io;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use io_uring::{IoUring, opcode, squeue, types};
+use libc::iovec;
+use memory::{DmaView, PinId, Segment, ViewPins};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FallocateFlags;
+
+use super::direct::{Alignment, MAX_MEMORY_ALIGN};
+
+/// Segments of one command: 4 MiB of pages that do not start at a page.
+pub(super) const MAX_SEGMENTS: usize = 1025;
+/// The kernel's UIO_MAXIOV.
+const MAX_IOVECS: usize = 1024;
+/// iovecs from one slot's first to the next slot's: an odd number of cache lines, so that the
+/// first iovecs of the slots do not share a cache set.
+const STRIDE: usize = 1028;
+/// Bytes in a slot's bounce buffer.
+pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
+/// Bytes of zeros to write from, shared by all slots.
+pub(super) const ZEROS_BYTES: u32 = 256 << 10;
+/// The registered file's index.
+const FILE: types::Fixed = types::Fixed(0);
+/// How often, and for how long each time, a dropped ring waits for what the kernel still has.
+const DROP_WAITS: u32 = 50;
+const DROP_WAIT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// What the kernel is asked to do for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Io {
+    Read {
+        into: Buffer,
+        offset: u64,
+    },
+    /// `durable`: ends only when the bytes, and what is needed to find them, are on the media.
+    Write {
+        from: Buffer,
+        offset: u64,
+        durable: bool,
+    },
+    Fallocate {
+        mode: FallocateFlags,
+        offset: u64,
+        len: u64,
+    },
+    /// All data written before, and what is needed to find it, onto the media.
+    Sync,
+}
+
+/// The memory that is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Buffer {
+    /// The slot's segments from its cursor on, at most [`MAX_IOVECS`] of them.
+    Segments,
+    /// This many bytes of the slot's bounce buffer.
+    Bounce(u32),
+    /// This many zeros.
+    Zeros(u32),
+}
+
+/// A ring with its slots. Belongs to the thread that first submits.
+pub(super) struct Ring {
+    uring: ManuallyDrop<IoUring>,
+    memory: ManuallyDrop<Memory>,
+    slots: Box<[Slot]>,
+    /// Slots whose operation is in the submission ring or in the kernel.
+    in_kernel: u32,
+    enabled: bool,
+}
+
+/// What the kernel may access at any time.
+struct Memory {
+    bounce: Pages,
+    zeros: Pages,
+    iovecs: Box<[MaybeUninit<iovec>]>,
+    pins: ViewPins,
+}
+
+#[derive(Default)]
+struct Slot {
+    in_kernel: bool,
+    pin: Option<PinId>,
+    /// The first iovec that is not used up, and the one past the last. Counted in the slot.
+    first: usize,
+    end: usize,
+}
+
+// SAFETY: the raw pointers lead to memory that the ring owns or pins, and both may be used from
+// any thread; the ring has no thread-local state of its own.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// A ring for `file` with `depth` slots.
+    ///
+    /// # Errors
+    /// The kernel's, where io_uring is missing or forbidden.
+    pub(super) fn new(file: BorrowedFd<'_>, depth: u16) -> io::Result<Ring> {
+        let uring = set_up(u32::from(depth))?;
+        uring.submitter().register_files(&[file.as_raw_fd()])?;
+        let slots = usize::from(depth);
+        let memory = Memory {
+            bounce: Pages::uninit(slots * BOUNCE_BYTES as usize),
+            zeros: Pages::zeroed(ZEROS_BYTES as usize),
+            iovecs: Box::new_uninit_slice(slots * STRIDE),
+            pins: ViewPins::new(),
+        };
+        Ok(Ring {
+            uring: ManuallyDrop::new(uring),
+            memory: ManuallyDrop::new(memory),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            in_kernel: 0,
+            enabled: false,
+        })
+    }
+
+    /// Readable when [`Ring::next`] may have something.
+    pub(super) fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.uring.as_fd()
+    }
+
+    /// Lends `segments` of `view` to `slot` until its release. True when direct I/O of
+    /// `alignment` can use them where they are.
+    pub(super) fn attach(
+        &mut self,
+        slot: u16,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+        alignment: Alignment,
+    ) -> bool {
+        assert!(segments.len() <= MAX_SEGMENTS, "the channel has checked");
+        let state = &mut self.slots[usize::from(slot)];
+        assert!(
+            !state.in_kernel && state.pin.is_none(),
+            "the slot is in use"
+        );
+        state.pin = Some(self.memory.pins.pin(view));
+        (state.first, state.end) = (0, segments.len());
+        let first = usize::from(slot) * STRIDE;
+        let mut misaligned = 0;
+        for (place, segment) in self.memory.iovecs[first..].iter_mut().zip(segments) {
+            let (base, len) = segment.as_raw();
+            misaligned |= (base as usize & (alignment.memory - 1)) | (len & (alignment.offset - 1));
+            place.write(iovec {
+                iov_base: base.cast(),
+                iov_len: len,
+            });
+        }
+        misaligned == 0
+    }
+
+    /// Ends what [`Ring::attach`] began; nothing where nothing is attached.
+    pub(super) fn release(&mut self, slot: u16) {
+        let state = &mut self.slots[usize::from(slot)];
+        assert!(!state.in_kernel, "the kernel still uses the slot");
+        (state.first, state.end) = (0, 0);
+        if let Some(pin) = state.pin.take() {
+            self.memory.pins.unpin(pin);
+        }
+    }
+
+    /// Moves the cursor over `len` bytes of the slot's segments.
+    pub(super) fn advance(&mut self, slot: u16, mut len: usize) {
+        let state = &mut self.slots[usize::from(slot)];
+        assert!(!state.in_kernel, "the kernel still uses the slot");
+        while len > 0 {
+            assert!(state.first < state.end, "past the segments");
+            let place = &mut self.memory.iovecs[usize::from(slot) * STRIDE + state.first];
+            // SAFETY: `attach` wrote the iovecs below `end`.
+            let piece = unsafe { place.assume_init_mut() };
+            if len < piece.iov_len {
+                piece.iov_base = piece.iov_base.wrapping_byte_add(len);
+                piece.iov_len -= len;
+                return;
+            }
+            len -= piece.iov_len;
+            state.first += 1;
+        }
+    }
+
+    /// The slot's iovecs that are not used up.
+    fn iovecs(&self, slot: u16) -> &[iovec] {
+        let state = &self.slots[usize::from(slot)];
+        let first = usize::from(slot) * STRIDE;
+        let iovecs = &self.memory.iovecs[first + state.first..first + state.end];
+        // SAFETY: `attach` wrote the iovecs below `end`.
+        unsafe { &*(std::ptr::from_ref(iovecs) as *const [iovec]) }
+    }
+
+    /// Calls `each` with (host memory, bounce buffer, bytes) for the first `len` bytes from the
+    /// cursor, until it says false.
+    fn pieces(
+        &self,
+        slot: u16,
+        len: u32,
+        mut each: impl FnMut(*mut u8, *mut u8, usize) -> bool,
+    ) -> bool {
+        assert!(
+            !self.slots[usize::from(slot)].in_kernel,
+            "the kernel still uses the slot"
+        );
+        assert!(len <= BOUNCE_BYTES, "above a bounce buffer");
+        let mut bounce = self
+            .memory
+            .bounce
+            .at(usize::from(slot) * BOUNCE_BYTES as usize);
+        let mut left = len as usize;
+        for piece in self.iovecs(slot) {
+            if left == 0 {
+                break;
+            }
+            let here = left.min(piece.iov_len);
+            if !each(piece.iov_base.cast(), bounce, here) {
+                return false;
+            }
+            bounce = bounce.wrapping_add(here);
+            left -= here;
+        }
+        assert!(left == 0, "past the segments");
+        true
+    }
+
+    /// Copies the host's next `len` bytes into the bounce buffer.
+    pub(super) fn gather(&mut self, slot: u16, len: u32) {
+        self.pieces(slot, len, |host, bounce, here| {
+            // SAFETY: `host` is inside a segment of a pinned view, `bounce` inside the slot's
+            // buffer, `here` bytes each (see `pieces`); one is the host's, the other ours.
+            unsafe { std::ptr::copy_nonoverlapping(host, bounce, here) };
+            true
+        });
+    }
+
+    /// Copies the bounce buffer's first `len` bytes, which the kernel has filled, to the host.
+    pub(super) fn scatter(&mut self, slot: u16, len: u32) {
+        self.pieces(slot, len, |host, bounce, here| {
+            // SAFETY: as in `gather`; the kernel has written the bytes that are read.
+            unsafe { std::ptr::copy_nonoverlapping(bounce, host, here) };
+            true
+        });
+    }
+
+    /// Whether the bounce buffer's first `len` bytes, which the kernel has filled, are the host's.
+    pub(super) fn equal(&self, slot: u16, len: u32) -> bool {
+        self.pieces(slot, len, |host, bounce, here| {
+            // SAFETY: as in `scatter`.
+            unsafe { libc::memcmp(host.cast(), bounce.cast(), here) == 0 }
+        })
+    }
+
+    /// Puts an operation into the submission ring. No system call.
+    pub(super) fn queue(&mut self, slot: u16, io: Io) {
+        assert!(
+            !self.slots[usize::from(slot)].in_kernel,
+            "one operation a slot"
+        );
+        let entry = self.entry(slot, io).user_data(u64::from(slot));
+        // SAFETY: what the entry points to stays where it is until its completion: segments by
+        // the slot's pin, the rest as part of `memory`; the asserts on `in_kernel` see to both.
+        let pushed = unsafe { self.uring.submission().push(&entry) };
+        pushed.expect("there are as many entries as slots, and one operation a slot");
+        self.slots[usize::from(slot)].in_kernel = true;
+        self.in_kernel += 1;
+    }
+
+    fn entry(&self, slot: u16, io: Io) -> squeue::Entry {
+        match io {
+            Io::Read { into, offset } => match self.memory_of(slot, into) {
+                Pointed::Bytes(at, len) => opcode::Read::new(FILE, at, len).offset(offset).build(),
+                Pointed::Iovecs(at, n) => opcode::Readv::new(FILE, at, n).offset(offset).build(),
+            },
+            Io::Write {
+                from,
+                offset,
+                durable,
+            } => {
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                match self.memory_of(slot, from) {
+                    Pointed::Bytes(at, len) => opcode::Write::new(FILE, at, len)
+                        .offset(offset)
+                        .rw_flags(flags)
+                        .build(),
+                    Pointed::Iovecs(at, n) => opcode::Writev::new(FILE, at, n)
+                        .offset(offset)
+                        .rw_flags(flags)
+                        .build(),
+                }
+            }
+            Io::Fallocate { mode, offset, len } => opcode::Fallocate::new(FILE, len)
+                .offset(offset)
+                .mode(mode.bits() as i32)
+                .build(),
+            Io::Sync => opcode::Fsync::new(FILE)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
+        }
+    }
+
+    fn memory_of(&self, slot: u16, buffer: Buffer) -> Pointed {
+        match buffer {
+            Buffer::Segments => match self.iovecs(slot) {
+                [one] => Pointed::Bytes(one.iov_base.cast(), one.iov_len as u32),
+                many => Pointed::Iovecs(many.as_ptr(), many.len().min(MAX_IOVECS) as u32),
+            },
+            Buffer::Bounce(len) => {
+                assert!(len <= BOUNCE_BYTES, "above a bounce buffer");
+                Pointed::Bytes(
+                    self.memory
+                        .bounce
+                        .at(usize::from(slot) * BOUNCE_BYTES as usize),
+                    len,
+                )
+            }
+            Buffer::Zeros(len) => {
+                assert!(len <= ZEROS_BYTES, "above the zeros");
+                Pointed::Bytes(self.memory.zeros.at(0), len)
+            }
+        }
+    }
+
+    /// Hands the kernel what is queued, in one system call; none where nothing is. What it does
+    /// not take for want of resources stays for the next call.
+    ///
+    /// # Errors
+    /// The ring cannot be used, now or later (a call from another thread than the first, say).
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        if self.uring.submission().is_empty() {
+            return Ok(());
+        }
+        if !self.enabled {
+            // From here on the ring is this thread's.
+            self.uring.submitter().register_enable_rings()?;
+            self.enabled = true;
+        }
+        loop {
+            match self.uring.submit() {
+                Ok(0) => return Ok(()),
+                Ok(_) if self.uring.submission().is_empty() => return Ok(()),
+                Ok(_) => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::EAGAIN | libc::EBUSY) => return Ok(()),
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Lets the kernel finish completions that wait for this thread, where it says there are
+    /// some, and takes up what an earlier submission left. No system call otherwise.
+    ///
+    /// # Errors
+    /// As [`Ring::submit`].
+    pub(super) fn run_completions(&mut self) -> io::Result<()> {
+        let submission = self.uring.submission();
+        let (waiting, left) = (
+            submission.taskrun() || submission.cq_overflow(),
+            !submission.is_empty(),
+        );
+        drop(submission);
+        if left {
+            return self.submit();
+        }
+        if !waiting {
+            return Ok(());
+        }
+        match self.uring.submit() {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Whether there is something to reap, or to submit again, right now.
+    pub(super) fn is_due(&mut self) -> bool {
+        if self.in_kernel == 0 {
+            return false;
+        }
+        let submission = self.uring.submission();
+        let due = submission.taskrun() || submission.cq_overflow() || !submission.is_empty();
+        drop(submission);
+        due || !self.uring.completion().is_empty()
+    }
+
+    /// The next slot whose operation has ended, with the kernel's result: bytes, or -errno.
+    pub(super) fn next(&mut self) -> Option<(u16, i32)> {
+        let entry = self.uring.completion().next()?;
+        let slot = entry.user_data() as u16;
+        let state = &mut self.slots[usize::from(slot)];
+        assert!(state.in_kernel, "the kernel answers once");
+        state.in_kernel = false;
+        self.in_kernel -= 1;
+        Some((slot, entry.result()))
+    }
+
+    /// Operations that the kernel has taken and not answered.
+    fn taken(&mut self) -> u32 {
+        self.in_kernel - self.uring.submission().len() as u32
+    }
+
+    /// True when the kernel has nothing of ours any more; waits for it, but not for ever.
+    fn settle(&mut self) -> bool {
+        for _ in 0..DROP_WAITS {
+            while self.next().is_some() {}
+            if self.taken() == 0 {
+                return true;
+            }
+            let mut ring = [PollFd::new(&*self.uring, PollFlags::IN)];
+            let _ = poll(&mut ring, Some(&DROP_WAIT)); // an interrupted wait is a short one
+            let submission = self.uring.submission();
+            let waiting = submission.taskrun();
+            drop(submission);
+            if waiting && self.uring.submitter().submit().is_err() {
+                break;
+            }
+        }
+        while self.next().is_some() {}
+        self.taken() == 0
+    }
+}
+
+/// Where an operation's bytes are.
+enum Pointed {
+    Bytes(*mut u8, u32),
+    Iovecs(*const iovec, u32),
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !self.settle() {
+            tracing::error!(
+                operations = self.taken(),
+                "a medium did not finish its operations in time; their memory is kept until the program ends"
+            );
+            return;
+        }
+        // Gives the file back now and not when the kernel gets round to taking the ring down;
+        // a failure (another thread drops the ring) leaves it to that.
+        let _ = self.uring.submitter().unregister_files();
+        // SAFETY: neither is used again, and the kernel has nothing that points into `memory`.
+        unsafe {
+            ManuallyDrop::drop(&mut self.uring);
+            ManuallyDrop::drop(&mut self.memory);
+        }
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("slots", &self.slots.len())
+            .field("in_kernel", &self.in_kernel)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The best ring this kernel makes. It is disabled at first: with `SINGLE_ISSUER` the thread that
+/// enables it is the only one that may use it, and that is not the one that makes it.
+fn set_up(depth: u32) -> io::Result<IoUring> {
+    let mut best = IoUring::builder();
+    best.setup_r_disabled()
+        .setup_submit_all()
+        .setup_single_issuer();
+    best.setup_defer_taskrun().setup_taskrun_flag().dontfork();
+    let mut plain = IoUring::builder();
+    plain.setup_r_disabled().dontfork();
+    match best.build(depth) {
+        // Linux 6.1 knows all of these; an older one refuses what it does not know.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => plain.build(depth),
+        other => other,
+    }
+}
+
+/// Page-aligned memory of a fixed size.
+struct Pages {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Pages {
+    /// Memory that holds anything until written. Pages that are never used are never touched.
+    fn uninit(len: usize) -> Pages {
+        // SAFETY: `of` gives a layout of more than zero bytes.
+        Pages::of(len, |layout| unsafe { alloc(layout) })
+    }
+
+    fn zeroed(len: usize) -> Pages {
+        // SAFETY: `of` gives a layout of more than zero bytes.
+        Pages::of(len, |layout| unsafe { alloc_zeroed(layout) })
+    }
+
+    fn of(len: usize, allocate: impl FnOnce(Layout) -> *mut u8) -> Pages {
+        assert!(len > 0, "a buffer of nothing");
+        let layout = Layout::from_size_align(len, MAX_MEMORY_ALIGN).expect("far below isize::MAX");
+        let start = NonNull::new(allocate(layout)).unwrap_or_else(|| handle_alloc_error(layout));
+        Pages { start, layout }
+    }
+
+    fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.layout.size(), "past the buffer");
+        self.start.as_ptr().wrapping_add(offset)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: `of` got it from the allocator with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+/// An entry as the kernel sees it.
+#[cfg(test)]
+fn sqe_bytes(entry: &squeue::Entry) -> [u8; 64] {
+    const { assert!(size_of::<squeue::Entry>() == 64) };
+    // SAFETY: an entry is the kernel's plain structure of 64 bytes, all of them initialised.
+    unsafe { std::ptr::from_ref(entry).cast::<[u8; 64]>().read() }
+}
+
+#[cfg(test)]
+mod tests;

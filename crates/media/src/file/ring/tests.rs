@@ -1,0 +1,230 @@
+//! What the kernel is told, by the layout of its own header (`struct io_uring_sqe`), and that the
+//! memory it is told of is guarded.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use super::*;
+
+/// `enum io_uring_op` and flags of linux/io_uring.h and linux/fs.h, as numbers.
+const READ: u8 = 22;
+const WRITE: u8 = 23;
+const FSYNC: u8 = 3;
+const FALLOCATE: u8 = 17;
+const FSYNC_DATASYNC: u32 = 1;
+const RWF_DSYNC: u32 = 2;
+const FIXED_FILE: u8 = 1;
+
+struct Sqe([u8; 64]);
+
+impl Sqe {
+    fn of(ring: &Ring, slot: u16, io: Io) -> Sqe {
+        Sqe(sqe_bytes(&ring.entry(slot, io)))
+    }
+    fn opcode(&self) -> u8 {
+        self.0[0]
+    }
+    fn flags(&self) -> u8 {
+        self.0[1]
+    }
+    fn fd(&self) -> u32 {
+        self.word(4)
+    }
+    fn off(&self) -> u64 {
+        u64::from_le_bytes(self.0[8..16].try_into().unwrap())
+    }
+    fn addr(&self) -> u64 {
+        u64::from_le_bytes(self.0[16..24].try_into().unwrap())
+    }
+    fn len(&self) -> u32 {
+        self.word(24)
+    }
+    /// `rw_flags`, `fsync_flags`.
+    fn op_flags(&self) -> u32 {
+        self.word(28)
+    }
+    fn word(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().unwrap())
+    }
+}
+
+fn file() -> File {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1 << 20).unwrap();
+    file
+}
+
+fn ring(depth: u16) -> Ring {
+    Ring::new(file().as_fd(), depth).unwrap()
+}
+
+#[test]
+fn a_flush_is_fdatasync_of_the_whole_file() {
+    let sqe = Sqe::of(&ring(1), 0, Io::Sync);
+    assert_eq!(
+        (sqe.opcode(), sqe.op_flags(), sqe.flags()),
+        (FSYNC, FSYNC_DATASYNC, FIXED_FILE)
+    );
+    assert_eq!((sqe.off(), sqe.len(), sqe.fd()), (0, 0, 0));
+}
+
+#[test]
+fn a_durable_write_says_so_and_another_does_not() {
+    let ring = ring(1);
+    for (durable, flags) in [(true, RWF_DSYNC), (false, 0)] {
+        for from in [Buffer::Bounce(512), Buffer::Zeros(512)] {
+            let sqe = Sqe::of(
+                &ring,
+                0,
+                Io::Write {
+                    from,
+                    offset: 0x1_2345_6000,
+                    durable,
+                },
+            );
+            assert_eq!(
+                (sqe.opcode(), sqe.op_flags(), sqe.off(), sqe.len()),
+                (WRITE, flags, 0x1_2345_6000, 512)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_read_is_never_told_to_sync() {
+    let sqe = Sqe::of(
+        &ring(1),
+        0,
+        Io::Read {
+            into: Buffer::Bounce(4096),
+            offset: 8192,
+        },
+    );
+    assert_eq!(
+        (sqe.opcode(), sqe.op_flags(), sqe.off(), sqe.len()),
+        (READ, 0, 8192, 4096)
+    );
+}
+
+#[test]
+fn fallocate_takes_its_length_where_the_kernel_looks_for_it() {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let sqe = Sqe::of(
+        &ring(1),
+        0,
+        Io::Fallocate {
+            mode,
+            offset: 4096,
+            len: 1 << 33,
+        },
+    );
+    assert_eq!(
+        (sqe.opcode(), sqe.off(), sqe.addr(), sqe.len()),
+        (FALLOCATE, 4096, 1 << 33, 3)
+    );
+}
+
+#[test]
+fn bounce_buffers_are_aligned_and_apart() {
+    let ring = ring(3);
+    let at = |slot| {
+        Sqe::of(
+            &ring,
+            slot,
+            Io::Read {
+                into: Buffer::Bounce(BOUNCE_BYTES),
+                offset: 0,
+            },
+        )
+        .addr()
+    };
+    let mut places = [at(0), at(1), at(2)];
+    places.sort_unstable();
+    assert!(places.iter().all(|place| place % 4096 == 0));
+    assert!(
+        places
+            .windows(2)
+            .all(|pair| pair[1] - pair[0] >= u64::from(BOUNCE_BYTES))
+    );
+}
+
+/// Runs one operation to its end.
+fn run(ring: &mut Ring, slot: u16, io: Io) -> i32 {
+    ring.queue(slot, io);
+    ring.submit().unwrap();
+    for _ in 0..100 {
+        ring.run_completions().unwrap();
+        if let Some((ended, result)) = ring.next() {
+            assert_eq!(ended, slot);
+            return result;
+        }
+        let mut wait = [PollFd::new(&*ring.uring, PollFlags::IN)];
+        poll(&mut wait, Some(&DROP_WAIT)).unwrap();
+    }
+    panic!("the kernel does not answer");
+}
+
+#[test]
+fn nothing_queued_is_no_system_call() {
+    let mut ring = ring(1);
+    ring.submit().unwrap();
+    // The first call to the kernel would have enabled the ring.
+    assert!(!ring.enabled);
+    assert!(!ring.is_due());
+    ring.run_completions().unwrap();
+    assert_eq!(run(&mut ring, 0, Io::Sync), 0);
+    assert!(ring.enabled);
+}
+
+#[test]
+fn zeros_are_zeros() {
+    use std::os::unix::fs::FileExt;
+    let file = file();
+    file.write_all_at(&[7; 8192], 0).unwrap();
+    let mut ring = Ring::new(file.as_fd(), 1).unwrap();
+    let written = run(
+        &mut ring,
+        0,
+        Io::Write {
+            from: Buffer::Zeros(4096),
+            offset: 4096,
+            durable: false,
+        },
+    );
+    assert_eq!(written, 4096);
+    let mut bytes = [1; 8192];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(
+        bytes[..4096].iter().all(|byte| *byte == 7) && bytes[4096..].iter().all(|byte| *byte == 0)
+    );
+}
+
+#[test]
+#[should_panic(expected = "one operation a slot")]
+fn a_slot_has_one_operation() {
+    let mut ring = ring(2);
+    ring.queue(0, Io::Sync);
+    ring.queue(0, Io::Sync);
+}
+
+#[test]
+#[should_panic(expected = "the kernel still uses the slot")]
+fn a_slot_is_not_released_under_the_kernel() {
+    let mut ring = ring(1);
+    ring.queue(0, Io::Sync);
+    ring.release(0);
+}
+
+#[test]
+#[should_panic(expected = "past the segments")]
+fn copies_end_with_the_segments() {
+    ring(1).gather(0, 1);
+}
+
+#[test]
+fn what_was_queued_and_never_submitted_does_not_delay_the_drop() {
+    let mut ring = ring(1);
+    ring.queue(0, Io::Sync);
+    assert_eq!(ring.taken(), 0);
+    assert!(ring.settle());
+}

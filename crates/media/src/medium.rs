@@ -1,0 +1,267 @@
+//! A medium, what it is made from, and the channels that reactors use it through.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use controller::port::{Added, Channel as Port, Done, MediumTraits, Request};
+use controller::ticket::Ticket;
+use memory::{DmaView, Segment, Store};
+
+use crate::error::MediumError;
+use crate::file::{FileChannel, FileMedium};
+use crate::null::{self, NullChannel};
+use crate::ram::{self, RamChannel};
+use crate::size::Bytes;
+
+/// The most commands one channel has in flight.
+pub const MAX_DEPTH: u16 = 4096;
+
+/// What to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediumSpec {
+    /// The kind, with what belongs to it.
+    pub kind: MediumKind,
+}
+
+/// The kinds of media, each with what it needs. Sizes are bytes: positive multiples of 512.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MediumKind {
+    /// Discards writes, leaves read buffers untouched.
+    Null {
+        /// Bytes that it seems to have.
+        size: u64,
+    },
+    /// Memory, taken as it is written to.
+    Ram {
+        /// Bytes.
+        size: u64,
+    },
+    /// A regular file or a block device.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Its size. A file that does not exist is created with it, sparse; one that exists, and a
+        /// device, must have exactly it. `None`: whatever is found.
+        size: Option<u64>,
+        /// Whether to go past the page cache.
+        direct: Direct,
+    },
+}
+
+/// Whether a file is accessed past the page cache (`O_DIRECT`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// Where that works for every LBA size.
+    #[default]
+    Auto,
+    /// Or else fail. LBAs may then have to be larger than 512 bytes: [`Medium::min_lba_bytes`].
+    On,
+    /// Never.
+    Off,
+}
+
+/// Where the data lives. Shared by all reactors; each opens a [`Channel`] of its own.
+pub struct Medium {
+    size: u64,
+    backing: Backing,
+}
+
+enum Backing {
+    Null,
+    Ram(Arc<Store>),
+    File(Arc<FileMedium>),
+}
+
+impl Medium {
+    /// Opens, or creates, what `spec` says.
+    ///
+    /// # Errors
+    /// See [`MediumError`]; each says what to do.
+    pub fn open(spec: &MediumSpec) -> Result<Arc<Medium>, MediumError> {
+        let (size, backing) = match &spec.kind {
+            MediumKind::Null { size } => (checked(*size)?, Backing::Null),
+            MediumKind::Ram { size } => {
+                let size = checked(*size)?;
+                let store =
+                    Store::new(size).map_err(|source| MediumError::Memory { size, source })?;
+                (size, Backing::Ram(Arc::new(store)))
+            }
+            MediumKind::File { path, size, direct } => {
+                let file = FileMedium::open(path, *size, *direct)?;
+                (file.size(), Backing::File(Arc::new(file)))
+            }
+        };
+        Ok(Arc::new(Medium { size, backing }))
+    }
+
+    /// Bytes; never changes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Its name in configurations: `null`, `ram` or `file`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self.backing {
+            Backing::Null => "null",
+            Backing::Ram(_) => "ram",
+            Backing::File(_) => "file",
+        }
+    }
+
+    /// What it can do.
+    #[must_use]
+    pub fn traits(&self) -> MediumTraits {
+        match &self.backing {
+            Backing::Null => null::TRAITS,
+            Backing::Ram(_) => ram::TRAITS,
+            Backing::File(file) => file.traits(),
+        }
+    }
+
+    /// The smallest LBA size, in bytes, that a namespace on it may have. A request that is no
+    /// multiple of it, or does not start at one, is not done (`Cause::Unsupported`). 512 unless a
+    /// file was opened with [`Direct::On`] on a device of larger blocks.
+    #[must_use]
+    pub fn min_lba_bytes(&self) -> u32 {
+        match &self.backing {
+            Backing::Null | Backing::Ram(_) => 512,
+            Backing::File(file) => file.min_lba_bytes(),
+        }
+    }
+
+    /// One line for the log: what it is, how large, and how it is accessed and why.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match &self.backing {
+            Backing::Null => format!("null, {}: writes are discarded", Bytes(self.size)),
+            Backing::Ram(_) => format!("ram, {}: gone when the program ends", Bytes(self.size)),
+            Backing::File(file) => file.describe(),
+        }
+    }
+
+    /// A handle for one reactor, with at most `depth` commands in flight (between 1 and
+    /// [`MAX_DEPTH`]). It may be made on any thread; it belongs to the one that first submits.
+    ///
+    /// # Errors
+    /// The system's, for a file where io_uring cannot be had.
+    pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
+        let depth = depth.clamp(1, MAX_DEPTH);
+        Ok(Channel(match &self.backing {
+            Backing::Null => Kind::Null(NullChannel),
+            Backing::Ram(store) => Kind::Ram(RamChannel::new(Arc::clone(store))),
+            Backing::File(file) => Kind::File(Box::new(file.channel(depth)?)),
+        }))
+    }
+
+    /// Blocks until everything that has completed is on the media; for a clean stop.
+    ///
+    /// # Errors
+    /// The system's, and that of a flush that failed earlier: then data is lost.
+    pub fn sync(&self) -> io::Result<()> {
+        match &self.backing {
+            Backing::Null | Backing::Ram(_) => Ok(()),
+            Backing::File(file) => file.sync(),
+        }
+    }
+}
+
+impl fmt::Debug for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Medium({})", self.describe())
+    }
+}
+
+fn checked(size: u64) -> Result<u64, MediumError> {
+    if size == 0 || !size.is_multiple_of(512) {
+        return Err(MediumError::Size { size });
+    }
+    Ok(size)
+}
+
+/// One reactor's handle on a medium: see [`controller::port::Channel`] for how it is used.
+///
+/// It keeps what it needs of the medium alive. Dropping it waits up to five seconds for the
+/// commands that are in flight, and completes none of them.
+#[derive(Debug)]
+pub struct Channel(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Null(NullChannel),
+    Ram(RamChannel),
+    File(Box<FileChannel>),
+}
+
+impl Channel {
+    /// For a reactor that sleeps: a descriptor that is readable (`POLLIN`, level-triggered; it
+    /// needs no draining) while the kernel has finished something that a reap would find. `None`
+    /// for media that complete at once.
+    ///
+    /// Before waiting for it, [`Channel::is_due`] must have said no after the last submit.
+    #[must_use]
+    pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.0 {
+            Kind::Null(_) | Kind::Ram(_) => None,
+            Kind::File(file) => Some(file.wait_fd()),
+        }
+    }
+
+    /// Whether a reap (or submit) has something to do right now: the second look of a reactor
+    /// that is about to sleep. Some commands end without the kernel and show only here.
+    #[must_use]
+    pub fn is_due(&mut self) -> bool {
+        match &mut self.0 {
+            Kind::Null(_) | Kind::Ram(_) => false,
+            Kind::File(file) => file.is_due(),
+        }
+    }
+}
+
+impl Port for Channel {
+    #[inline]
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        match &mut self.0 {
+            Kind::Null(channel) => channel.add(ticket, request, segments, view),
+            Kind::Ram(channel) => channel.add(ticket, request, segments, view),
+            Kind::File(channel) => channel.add(ticket, request, segments, view),
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self) {
+        match &mut self.0 {
+            Kind::Null(channel) => channel.submit(),
+            Kind::Ram(channel) => channel.submit(),
+            Kind::File(channel) => channel.submit(),
+        }
+    }
+
+    #[inline]
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        match &mut self.0 {
+            Kind::Null(channel) => channel.reap(done),
+            Kind::Ram(channel) => channel.reap(done),
+            Kind::File(channel) => channel.reap(done),
+        }
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        match &self.0 {
+            Kind::Null(channel) => channel.in_flight(),
+            Kind::Ram(channel) => channel.in_flight(),
+            Kind::File(channel) => channel.in_flight(),
+        }
+    }
+}

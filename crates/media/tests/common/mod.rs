@@ -1,0 +1,237 @@
+//! A host for media: memory that is shared and mapped as a client's is, tickets, and waiting with
+//! a bound.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use controller::port::{Added, Channel as _, Done, Outcome, Request};
+use controller::ticket::Ticket;
+use media::{Channel, Direct, Medium, MediumKind, MediumSpec};
+use memory::{Access, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Need, Segment};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Where the host's memory is on its bus.
+const BASE: u64 = 0x1_0000_0000;
+
+/// Memory of a host, all of it mapped for the device.
+pub(crate) struct Host {
+    buffer: memory::Buffer,
+    _memory: HostMemory,
+    _map: DmaMap,
+    pub(crate) view: Arc<DmaView>,
+}
+
+impl Host {
+    pub(crate) fn new(len: usize) -> Host {
+        let memory = HostMemory::new(len).expect("memory");
+        let mut mappings = ClientMappings::new();
+        let fd = memory
+            .fd()
+            .try_clone_to_owned()
+            .expect("a second descriptor");
+        let mapping = mappings.map(fd).expect("mapped");
+        let mut map = DmaMap::new(memory::MAX_DMA_REGIONS);
+        let access = Access {
+            read: true,
+            write: true,
+        };
+        map.map(Iova(BASE), len as u64, access, Some((mapping, 0)))
+            .expect("a region");
+        let view = map.view();
+        let buffer = memory.alloc(len, 4096).expect("all of it");
+        Host {
+            buffer,
+            _memory: memory,
+            _map: map,
+            view,
+        }
+    }
+
+    /// Segments for (offset, length) in the host's memory.
+    pub(crate) fn segments(&self, pieces: &[(usize, usize)]) -> Vec<Segment<'_>> {
+        let mut hint = Hint::default();
+        let translate = |&(offset, len): &(usize, usize)| {
+            let at = Iova(BASE + offset as u64);
+            let segment = self
+                .view
+                .translate(&mut hint, at, len as u32, Need::DeviceWrites)
+                .expect("mapped");
+            assert_eq!(segment.len(), len as u32, "one region");
+            segment
+        };
+        pieces.iter().map(translate).collect()
+    }
+
+    pub(crate) fn put(&self, at: usize, bytes: &[u8]) {
+        self.buffer.write_from(at, bytes);
+    }
+
+    pub(crate) fn get(&self, at: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.buffer.read_into(at, &mut bytes);
+        bytes
+    }
+}
+
+/// A channel with the commands that a test has in flight, named by numbers.
+pub(crate) struct Runner {
+    pub(crate) channel: Channel,
+    ended: Vec<(u64, Outcome)>,
+    done: Vec<Done>,
+    next: u64,
+}
+
+impl Runner {
+    pub(crate) fn new(medium: &Arc<Medium>, depth: u16) -> Runner {
+        let channel = medium.channel(depth).expect("a channel");
+        Runner {
+            channel,
+            ended: Vec::new(),
+            done: Vec::with_capacity(depth.into()),
+            next: 1,
+        }
+    }
+
+    /// Adds a request without submitting; `None` where there is no room.
+    pub(crate) fn try_add(
+        &mut self,
+        host: &Host,
+        request: &Request<'_>,
+        pieces: &[(usize, usize)],
+    ) -> Option<u64> {
+        let id = self.next;
+        let ticket = Ticket::from_bits(id);
+        match self
+            .channel
+            .add(ticket, request, &host.segments(pieces), &host.view)
+        {
+            Added::Pending => {}
+            Added::Done(ticket, outcome) => self.ended.push((ticket.into_bits(), outcome)),
+            Added::Full(ticket) => {
+                assert_eq!(ticket.into_bits(), id);
+                return None;
+            }
+        }
+        self.next += 1;
+        Some(id)
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        host: &Host,
+        request: &Request<'_>,
+        pieces: &[(usize, usize)],
+    ) -> u64 {
+        self.try_add(host, request, pieces).expect("room")
+    }
+
+    /// Reaps what is there, without waiting.
+    pub(crate) fn reap(&mut self) {
+        let held = self.channel.in_flight();
+        self.channel.reap(&mut self.done);
+        assert_eq!(
+            held - self.channel.in_flight(),
+            self.done.len() as u32,
+            "each ticket comes back once"
+        );
+        self.ended.extend(
+            self.done
+                .drain(..)
+                .map(|done| (done.ticket.into_bits(), done.outcome)),
+        );
+    }
+
+    /// Waits, as a sleeping reactor does, until nothing is in flight; what ended, by number.
+    pub(crate) fn drain(&mut self) -> Vec<(u64, Outcome)> {
+        self.channel.submit();
+        let mut waits = 0;
+        while self.channel.in_flight() > 0 {
+            if !self.channel.is_due() {
+                let fd = self.channel.wait_fd().expect("only a file is ever pending");
+                let bound = Timespec {
+                    tv_sec: 20,
+                    tv_nsec: 0,
+                };
+                let readable =
+                    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&bound)).expect("poll");
+                assert_ne!(readable, 0, "a command hangs");
+            }
+            self.reap();
+            waits += 1;
+            assert!(waits < 1_000_000, "nothing but waking up");
+        }
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.sort_by_key(|(id, _)| *id);
+        ended
+    }
+
+    /// One request, from start to end.
+    pub(crate) fn run(
+        &mut self,
+        host: &Host,
+        request: &Request<'_>,
+        pieces: &[(usize, usize)],
+    ) -> Outcome {
+        let id = self.add(host, request, pieces);
+        let ended = self.drain();
+        assert_eq!(ended.len(), 1);
+        assert_eq!(ended[0].0, id);
+        ended[0].1
+    }
+}
+
+/// A directory inside the build folder: a real file system.
+pub(crate) fn on_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+/// A directory in memory, where /dev/shm is that.
+pub(crate) fn in_memory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").expect("a directory")
+}
+
+pub(crate) fn file_spec(path: &Path, size: Option<u64>, direct: Direct) -> MediumSpec {
+    MediumSpec {
+        kind: MediumKind::File {
+            path: path.into(),
+            size,
+            direct,
+        },
+    }
+}
+
+pub(crate) fn open_file(path: &Path, size: Option<u64>, direct: Direct) -> Arc<Medium> {
+    Medium::open(&file_spec(path, size, direct)).expect("the file opens")
+}
+
+/// Whether this process has `path` open with O_DIRECT, by the kernel's account.
+pub(crate) fn is_open_direct(path: &Path) -> bool {
+    let path = path.canonicalize().expect("a path");
+    for entry in std::fs::read_dir("/proc/self/fd").expect("procfs") {
+        let Ok(entry) = entry else { continue };
+        if std::fs::read_link(entry.path()).is_ok_and(|target| target == path) {
+            let info = PathBuf::from("/proc/self/fdinfo").join(entry.file_name());
+            let info = std::fs::read_to_string(info).expect("fdinfo");
+            let flags = info
+                .lines()
+                .find_map(|line| line.strip_prefix("flags:"))
+                .expect("flags");
+            let flags = u32::from_str_radix(flags.trim(), 8).expect("octal");
+            return flags & rustix::fs::OFlags::DIRECT.bits() != 0;
+        }
+    }
+    panic!("{} is not open", path.display());
+}
+
+/// Bytes that differ at every place and for every seed.
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
