@@ -258,6 +258,7 @@ impl<B: Bus> Device<B> {
             cq_head: doorbell(at + stride),
             interrupt,
             timeout: self.options.timeout,
+            transfer_len,
         }))
     }
 

@@ -29,7 +29,7 @@ pub enum PrpError {
     Wraps,
 }
 
-/// Pages of lists that a transfer of `transfer_len` bytes can need, at any
+/// Pages of lists that a transfer of up to `transfer_len` bytes can need, at any
 /// offset of its first byte.
 #[must_use]
 pub fn list_pages(transfer_len: u64) -> u64 {

@@ -64,6 +64,7 @@ pub(crate) struct Parts<B> {
     pub(crate) cq_head: Doorbell,
     pub(crate) interrupt: Option<EventFd>,
     pub(crate) timeout: Duration,
+    pub(crate) transfer_len: u32,
 }
 
 /// A submission queue with its completion queue, used by one thread at a time.
@@ -77,6 +78,7 @@ pub struct QueuePair<B: Bus> {
     cq_head: Doorbell,
     interrupt: Option<EventFd>,
     timeout: Duration,
+    transfer_len: u32,
     /// Entries of both rings.
     entries: u32,
     tail: u32,
@@ -106,6 +108,7 @@ impl<B: Bus> QueuePair<B> {
             cq_head,
             interrupt,
             timeout,
+            transfer_len,
         } = parts;
         Self {
             bus,
@@ -117,6 +120,7 @@ impl<B: Bus> QueuePair<B> {
             cq_head,
             interrupt,
             timeout,
+            transfer_len,
             entries: u32::from(depth) + 1,
             tail: 0,
             head: 0,
@@ -146,6 +150,12 @@ impl<B: Bus> QueuePair<B> {
     pub fn in_flight(&self) -> u16 {
         let free = u16::try_from(self.free.len()).expect("as many as the depth, which is 16 bits");
         self.depth - free
+    }
+
+    /// Bytes that one command may move.
+    #[must_use]
+    pub fn transfer_len(&self) -> u32 {
+        self.transfer_len
     }
 
     /// The bus that this queue pair uses.
@@ -223,6 +233,12 @@ impl<B: Bus> QueuePair<B> {
             buffer.len()
         );
         let wide = |value: usize| u64::try_from(value).expect("usize fits in 64 bits");
+        if wide(len) > u64::from(self.transfer_len) {
+            return Err(DriverError::Unsupported(format!(
+                "a command moves at most {} bytes here, not {len}",
+                self.transfer_len
+            )));
+        }
         let iova = self.iova(buffer).0 + wide(at);
         let pages = self.memory.list_pages;
         let slot = pages * nvme_spec::prp::PAGE_SIZE * u64::from(cid);
@@ -235,12 +251,10 @@ impl<B: Bus> QueuePair<B> {
         };
         prp::build(iova, wide(len), list, pages, put).map_err(|error| {
             DriverError::Unsupported(match error {
-                PrpError::TooLong => format!(
-                    "a command moves at most {} bytes here, not {len}",
-                    pages * nvme_spec::prp::PAGE_SIZE * (nvme_spec::prp::ENTRIES_PER_PAGE - 1)
-                ),
                 PrpError::Misaligned => format!("data at {iova:#x} is not aligned to four bytes"),
-                PrpError::Wraps => format!("{len} bytes at {iova:#x} pass the last address"),
+                PrpError::TooLong | PrpError::Wraps => {
+                    unreachable!("the lists hold {} bytes of our memory", self.transfer_len)
+                }
             })
         })
     }

@@ -96,6 +96,13 @@ impl<'a, B: Bus, K: Clock> Drive<'a, B, K> {
                 queue.in_flight()
             )));
         }
+        if job.block_size > queue.transfer_len() {
+            return Err(DriverError::Unsupported(format!(
+                "a command moves at most {} bytes here, not {}",
+                queue.transfer_len(),
+                job.block_size
+            )));
+        }
         queue.order_slots();
         let len = usize::try_from(job.block_size).expect("u32 fits in usize");
         let stride = len.next_multiple_of(4096);

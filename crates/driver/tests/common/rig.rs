@@ -157,6 +157,14 @@ impl Channel for Ram {
     }
 }
 
+impl Drop for Ram {
+    fn drop(&mut self) {
+        for (ticket, _) in self.held.drain(..) {
+            ticket.retire();
+        }
+    }
+}
+
 pub(crate) type RamDevice = Device<InProcess<Ram>>;
 
 /// Namespace 1 with blocks of 512 bytes in the first half of the medium, and 2
