@@ -60,6 +60,11 @@ unsafe impl Send for DoorbellPages {}
 unsafe impl Sync for DoorbellPages {}
 
 impl DoorbellPages {
+    /// Where the first slot of our own pages lies in their file, in bytes: where doorbells start in BAR0 (PCIe Transport
+    /// 1.1, 3.1.2). A vfio-user client maps the file at the offset that an area has in its region, so the file is laid
+    /// out as the region is.
+    pub const FILE_OFFSET: usize = 0x1000;
+
     /// Pages for `slots` doorbells, all zero, in a memfd of our own.
     ///
     /// # Errors
@@ -71,16 +76,19 @@ impl DoorbellPages {
             .checked_mul(SLOT_BYTES)
             .and_then(|bytes| bytes.checked_next_multiple_of(unit))
             .ok_or(io::ErrorKind::InvalidInput)?;
+        let file_len = len
+            .checked_add(Self::FILE_OFFSET)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("nvmirage-doorbells", flags)?;
-        rustix::fs::ftruncate(&fd, len as u64)?;
+        rustix::fs::ftruncate(&fd, file_len as u64)?;
         // A client that could shrink the file could stop every reactor that polls it. SEAL: it cannot add seals either.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals)?;
-        let map = OwnMap::shared(&fd, len)?;
+        let map = OwnMap::shared(&fd, file_len)?;
         Ok(DoorbellPages {
             fd,
-            base: map.at(0, len),
+            base: map.at(Self::FILE_OFFSET, len),
             slots: len / SLOT_BYTES,
             lost: LostFlag::default(),
             _pages: Owner::Ours { _map: map },
