@@ -46,12 +46,6 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// What a person installs where nothing can be fetched.
-pub(crate) fn names() -> String {
-    let names: Vec<_> = TOOLS.iter().map(|tool| tool.name).collect();
-    format!("{} g++", names.join(" "))
-}
-
 /// The `PATH` with the cache's subcommands in front; those that have not been fetched are missing
 /// from it.
 ///

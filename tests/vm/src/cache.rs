@@ -53,11 +53,16 @@ impl Cache {
         Ok(Self { root })
     }
 
+    /// Where entry `key` is, or would be.
+    #[must_use]
+    pub fn path(&self, key: &str) -> PathBuf {
+        self.root.join(key)
+    }
+
     /// The folder of entry `key`, if that entry has been made.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<PathBuf> {
-        let path = self.root.join(key);
-        path.is_dir().then_some(path)
+        Some(self.path(key)).filter(|path| path.is_dir())
     }
 
     /// The folder of entry `key`; where it is missing, `make` fills an empty folder that then
@@ -82,14 +87,17 @@ impl Cache {
             return Ok(path);
         }
         self.sweep()?;
-        let staging = self.root.join(format!("{STAGING}{key}"));
+        // A set-up that was killed may have left a child that still writes: it must not write here.
+        let staging = self
+            .root
+            .join(format!("{STAGING}{key}-{}", std::process::id()));
         fs::create_dir(&staging).with_context(|| format!("cannot create {}", staging.display()))?;
         if let Err(error) = make(&staging, note) {
             // The next set-up sweeps what cannot be removed now; the cause is what matters here.
             let _ = fs::remove_dir_all(&staging);
             return Err(error);
         }
-        let path = self.root.join(key);
+        let path = self.path(key);
         fs::rename(&staging, &path).with_context(|| format!("cannot put {key} into place"))?;
         Ok(path)
     }
@@ -108,12 +116,13 @@ impl Cache {
     }
 
     /// Removes what a set-up that was killed left behind. Only called with the lock held, so nobody
-    /// is using it.
+    /// is waiting for it.
     fn sweep(&self) -> Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(STAGING) {
-                fs::remove_dir_all(entry.path()).context("cannot remove a half-finished set-up")?;
+                // What cannot be removed yet, since somebody still writes there, the next one sweeps.
+                let _ = fs::remove_dir_all(entry.path());
             }
         }
         Ok(())

@@ -32,17 +32,6 @@ const GUEST_PACKAGES: &[&str] = &[
 /// Stands for the newest kernel of the release: small, with the NVMe driver and ext4 built in.
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 
-/// What a person installs where nothing can be fetched.
-#[must_use]
-pub fn packages() -> String {
-    format!(
-        "{} ({}.{} or newer)",
-        QEMU_PACKAGES.join(" "),
-        QEMU_NEEDED.0,
-        QEMU_NEEDED.1
-    )
-}
-
 /// The parts of a guest. See the module's documentation.
 #[derive(Debug, Clone)]
 pub struct Rig {
@@ -189,9 +178,13 @@ const APT: &str = "apt";
 
 fn open_apt(dir: &Path, note: Note<'_>) -> Result<Apt> {
     if !debian::is_debian() {
+        let (major, minor) = QEMU_NEEDED;
         bail!(
-            "this is not a Debian on x86-64: guests need its packages, and {}",
-            packages()
+            "this is not a Debian on x86-64, where all of it is fetched: install QEMU {major}.{minor} or newer ({}), \
+             and unpack Debian's packages {KERNEL_PACKAGE} {} with their dependencies into {}",
+            QEMU_PACKAGES.join(" "),
+            GUEST_PACKAGES.join(" "),
+            Cache::open()?.path(&guest_key()).display()
         );
     }
     Apt::open(dir.join(APT), note)
