@@ -470,7 +470,8 @@ impl Controller {
     }
 
     fn wants_shutdown(&self) -> bool {
-        self.registers.cc().shn() != ShutdownNotification::NONE
+        let shn = self.registers.cc().shn();
+        shn == ShutdownNotification::NORMAL || shn == ShutdownNotification::ABRUPT
     }
 
     /// When the stage that goes on takes too long.

@@ -1,1 +1,15 @@
+//! A host that knows nothing but the specification drives a controller: registers by BAR writes, commands through its
+//! own memory.
 
+mod aborts;
+mod events;
+mod features;
+mod hostile;
+mod identify;
+mod lifecycle;
+mod logs;
+mod queues;
+mod registers;
+mod rig;
+mod sequences;
+mod shutdown;

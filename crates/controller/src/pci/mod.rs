@@ -159,22 +159,21 @@ impl ConfigSpace {
 
     /// Reads `out.len()` bytes; what lies past the end reads as zero.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
-        for (at, byte) in (offset..).zip(out.iter_mut()) {
-            *byte = usize::try_from(at)
-                .ok()
-                .and_then(|at| self.bytes.get(at))
-                .copied()
-                .unwrap_or(0);
+        out.fill(0);
+        let Ok(at) = usize::try_from(offset) else {
+            return;
+        };
+        let there = self.bytes.get(at..).unwrap_or(&[]);
+        for (byte, kept) in out.iter_mut().zip(there) {
+            *byte = *kept;
         }
     }
 
     /// Writes what is writable of `data`.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
         let mut effect = ConfigEffect::None;
-        for (at, &byte) in (offset..).zip(data) {
-            let Some(at) = usize::try_from(at).ok().filter(|at| *at < CONFIG_SPACE) else {
-                break;
-            };
+        let start = usize::try_from(offset).unwrap_or(CONFIG_SPACE);
+        for (at, &byte) in (start..CONFIG_SPACE).zip(data) {
             let mask = self.writable[at];
             self.bytes[at] = self.bytes[at] & !mask | byte & mask;
             if at == PCIE + 0x09 && byte & (INITIATE_FLR >> 8) as u8 != 0 {

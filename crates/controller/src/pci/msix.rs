@@ -43,30 +43,24 @@ impl MsixTable {
 
     /// Reads; what is neither table nor pending bits reads as zero.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
-        for (at, byte) in (offset..).zip(out.iter_mut()) {
+        out.fill(0);
+        for (at, byte) in (offset.min(BAR4_SIZE)..BAR4_SIZE).zip(out) {
             let pba = u64::from(MSIX_PBA);
             let (bytes, at) = if at < pba {
                 (&self.table, at)
             } else {
                 (&self.pending, at - pba)
             };
-            *byte = usize::try_from(at)
-                .ok()
-                .and_then(|at| bytes.get(at))
-                .copied()
-                .unwrap_or(0);
+            *byte = bytes.get(at as usize).copied().unwrap_or(0);
         }
     }
 
     /// Writes to the table; the pending bits are read-only, and of vector control only the mask bit is kept.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
-        for (at, &byte) in (offset..).zip(data) {
-            let Some((at, kept)) = usize::try_from(at)
-                .ok()
-                .and_then(|at| Some((at, self.table.get_mut(at)?)))
-            else {
-                break;
-            };
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(self.table.len());
+        for ((at, kept), &byte) in self.table.iter_mut().enumerate().skip(start).zip(data) {
             *kept = match at % ENTRY {
                 0 => byte & !0b11,
                 12 => byte & MASKED,
