@@ -22,10 +22,18 @@ unsafe impl<T: Send> Send for Ring<T> {}
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 /// The end that puts messages.
-pub struct Sender<T>(Arc<Ring<T>>);
+pub struct Sender<T> {
+    ring: Arc<Ring<T>>,
+    /// The tail, which only we store.
+    tail: usize,
+}
 
 /// The end that takes messages.
-pub struct Receiver<T>(Arc<Ring<T>>);
+pub struct Receiver<T> {
+    ring: Arc<Ring<T>>,
+    /// The head, which only we store.
+    head: usize,
+}
 
 /// A queue for up to `capacity` messages.
 ///
@@ -41,7 +49,11 @@ pub fn channel<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         head: AtomicUsize::new(0),
         tail: AtomicUsize::new(0),
     });
-    (Sender(ring.clone()), Receiver(ring))
+    let sender = Sender {
+        ring: ring.clone(),
+        tail: 0,
+    };
+    (sender, Receiver { ring, head: 0 })
 }
 
 impl<T: Send> Sender<T> {
@@ -50,8 +62,7 @@ impl<T: Send> Sender<T> {
     /// # Errors
     /// The message, when there is no room.
     pub fn try_send(&mut self, message: T) -> Result<(), T> {
-        let ring = &*self.0;
-        let tail = ring.tail.load(Ordering::Relaxed);
+        let (ring, tail) = (&*self.ring, self.tail);
         // Acquire: pairs with the receiver's Release store of head; its read of the slot is over before we write it.
         let head = ring.head.load(Ordering::Acquire);
         if tail.wrapping_sub(head) == ring.slots.len() {
@@ -62,7 +73,8 @@ impl<T: Send> Sender<T> {
             unsafe { (*slot).write(message) };
         });
         // Release: pairs with the receiver's Acquire load of tail; it sees the slot's message.
-        ring.tail.store(tail.wrapping_add(1), Ordering::Release);
+        self.tail = tail.wrapping_add(1);
+        ring.tail.store(self.tail, Ordering::Release);
         Ok(())
     }
 }
@@ -70,18 +82,18 @@ impl<T: Send> Sender<T> {
 impl<T: Send> Receiver<T> {
     /// Takes the oldest message.
     pub fn try_recv(&mut self) -> Option<T> {
-        let ring = &*self.0;
-        let head = ring.head.load(Ordering::Relaxed);
         if self.is_empty() {
             return None;
         }
+        let (ring, head) = (&*self.ring, self.head);
         let message = ring.slots[head % ring.slots.len()].with_mut(|slot| {
             // SAFETY: head < tail, seen with Acquire, so the sender has written the slot and leaves it until we store
             // head; we are the only receiver, so it is read once.
             unsafe { (*slot).assume_init_read() }
         });
         // Release: pairs with the sender's Acquire load of head; our read of the slot comes before its next write.
-        ring.head.store(head.wrapping_add(1), Ordering::Release);
+        self.head = head.wrapping_add(1);
+        ring.head.store(self.head, Ordering::Release);
         Some(message)
     }
 
@@ -89,9 +101,8 @@ impl<T: Send> Receiver<T> {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let ring = &*self.0;
         // Acquire: pairs with the sender's Release store of tail.
-        ring.tail.load(Ordering::Acquire) == ring.head.load(Ordering::Relaxed)
+        self.ring.tail.load(Ordering::Acquire) == self.head
     }
 }
 
