@@ -1,7 +1,7 @@
 //! One turn of a reactor, from doorbells to interrupts.
 
 use controller::{
-    Controller, LaneTable as _,
+    Controller,
     port::{Channel, ChannelId, Channels, Done},
     ticket::OwnerKey,
     time::Time,
@@ -57,8 +57,11 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// Takes a channel that holds at most `depth` commands.
-    pub fn add_channel(&mut self, channel: C, depth: usize) -> ChannelId {
+    /// Takes a channel that holds at most `depth` commands, or gives it back where there is no id left for it.
+    ///
+    /// # Errors
+    /// The channel itself.
+    pub fn add_channel(&mut self, channel: C, depth: usize) -> Result<ChannelId, C> {
         self.done.reserve(depth);
         self.channels.insert(channel)
     }
@@ -168,7 +171,7 @@ impl<C: Channel> Engine<C> {
     /// Submits and reaps every channel and completes what is done.
     #[inline]
     fn drive_channels(&mut self) -> bool {
-        for channel in self.channels.iter_mut() {
+        for (_, channel) in self.channels.iter_mut() {
             if channel.in_flight() > 0 {
                 channel.submit();
                 channel.reap(&mut self.done);
@@ -204,17 +207,14 @@ impl<C: Channel> Engine<C> {
         self.waiting.idle(now, unwoken, deadline)
     }
 
-    /// The engine's part of going to sleep; the caller has published that it sleeps. Arms every event index, then looks
-    /// again: true means that nothing came meanwhile and the caller may wait for its descriptors.
+    /// The engine's part of going to sleep; the caller has published that it sleeps. Arms every event index (queue 0 has
+    /// none: its doorbells are always registers), then looks again: true means that nothing came meanwhile and the caller may wait for its descriptors.
     ///
     /// The race: a host stores a tail, then loads the event index; we store the event index, then load the tail. With
     /// a full fence between store and load on both sides at least one of the two sees the other's store, so either the
     /// host rings or we do not sleep (Base 2.1, Annex B.5).
     #[must_use]
     pub fn arm(&mut self) -> bool {
-        for controller in self.controllers.iter_mut().flatten() {
-            controller.arm();
-        }
         for lane in self.lanes.iter_mut() {
             lane.arm();
         }
