@@ -14,8 +14,6 @@
 
 mod pins;
 mod segment;
-#[cfg(test)]
-mod tests;
 mod tree;
 
 use std::{ptr, sync::Arc};

@@ -7,6 +7,9 @@
 //! What it does NOT do: it checks nothing. Its caller has made sure that regions do not overlap and that a range that is
 //! removed splits none.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use super::Region;
@@ -162,13 +165,6 @@ impl Tree {
                 self.replace(left, left + 2, [both]);
             }
         }
-    }
-
-    /// The sizes of the chunks, for tests of how they split and join.
-    #[cfg(test)]
-    pub(super) fn chunk_sizes(&self) -> Vec<usize> {
-        let sizes = self.chunks.iter().map(|chunk| chunk.regions.len());
-        sizes.collect()
     }
 }
 

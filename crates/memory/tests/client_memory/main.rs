@@ -1,0 +1,9 @@
+//! What a client shares, mapped, translated, lost; rings and doorbells in it. One program, so that its mappings can be
+//! counted by name.
+
+mod client;
+mod doorbells;
+mod lost;
+mod map;
+mod mappings;
+mod rings;
