@@ -26,7 +26,7 @@ pub use access::{Access, DmaAccess};
 pub use device::{DeviceFlags, DeviceInfo};
 pub use dma::{DmaMap, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
 pub use irq::{IrqAction, IrqData, IrqFlags, IrqInfo, SetIrqs, SetIrqsFlags, irq_index};
-pub use region::{RegionFlags, RegionInfo, SparseArea, region_index};
+pub use region::{RegionFlags, RegionInfo, RegionIoFds, SparseArea, region_index};
 pub use version::{Capabilities, Migration, Version};
 
 /// Why a body is not what its command says. The server answers it with `EINVAL`.

@@ -31,6 +31,7 @@ proptest! {
         round_trip!(DeviceInfo { argsz: a, flags, num_regions: c, num_irqs: d }, DeviceInfo, tail);
         let flags = IrqFlags(b);
         round_trip!(IrqInfo { argsz: a, flags, index: c, count: d }, IrqInfo, tail);
+        round_trip!(RegionIoFds { argsz: a, flags: b, index: c, count: d }, RegionIoFds, tail);
         let flags = RegionFlags(b);
         round_trip!(
             RegionInfo { argsz: a, flags, index: c, cap_offset: d, size: x, offset: y },

@@ -1,4 +1,5 @@
-//! `DEVICE_GET_REGION_INFO`: size, flags and mappable areas of a region.
+//! `DEVICE_GET_REGION_INFO`: size, flags and mappable areas of a region. `DEVICE_GET_REGION_IO_FDS`:
+//! descriptors that replace accesses to it.
 //!
 //! The reply may carry a list of capabilities after the structure ("VFIO region capabilities").
 //! The only one known here is the list of mappable areas ("VFIO sparse mmap cap header"); others
@@ -65,6 +66,22 @@ pub struct RegionInfo {
     pub offset: u64,
 }
 plain_body!(RegionInfo, 32);
+
+/// The head of `DEVICE_GET_REGION_IO_FDS`, request and reply. In a request only `argsz` and `index`
+/// count. A list of sub-regions may follow in a reply; it is not parsed here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct RegionIoFds {
+    /// Request: longest reply body the client takes. Reply: length needed. In bytes.
+    pub argsz: u32,
+    /// 0.
+    pub flags: u32,
+    /// The region asked about; see [`region_index`].
+    pub index: u32,
+    /// How many sub-regions follow.
+    pub count: u32,
+}
+plain_body!(RegionIoFds, 16);
 
 /// An area of a region that a client may map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -1,0 +1,130 @@
+//! DMA_MAP and DMA_UNMAP: which of the host's memory the controller may reach.
+//!
+//! The map is the session's; the controller gets a snapshot of it after each change. A DMA_UNMAP is answered only when
+//! no command that was issued before it is in flight any more ("VFIO_USER_DMA_UNMAP": all references must be released).
+
+use arrayvec::ArrayVec;
+use controller::Controller;
+use memory::dma::{DmaError, MAX_DMA_REGIONS};
+use memory::mapping::MapError;
+use memory::{Access, ClientMappings, DmaMap, Iova};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use vfio_user::MAX_FDS;
+use vfio_user::message::{self, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
+
+use super::Answer;
+use super::waiting::Until;
+
+/// One session's map and the files behind it.
+#[derive(Debug)]
+pub(super) struct MemoryMap {
+    map: DmaMap,
+    files: ClientMappings,
+}
+
+impl MemoryMap {
+    pub(super) fn new() -> Self {
+        Self {
+            map: DmaMap::new(MAX_DMA_REGIONS),
+            files: ClientMappings::new(),
+        }
+    }
+
+    /// DMA_MAP. Memory without a descriptor (a ROM, RAM that is not shared, our own doorbells, which QEMU maps back to us
+    /// for the sake of other devices) gets a region that nothing can reach.
+    pub(super) fn map(
+        &mut self,
+        body: &[u8],
+        fds: ArrayVec<OwnedFd, MAX_FDS>,
+        controller: &mut Controller,
+    ) -> Result<Answer, Errno> {
+        let request = message::DmaMap::parse(body).map_err(|_| Errno::INVAL)?;
+        if (request.argsz as usize) < message::DmaMap::LEN || fds.len() > 1 {
+            return Err(Errno::INVAL);
+        }
+        let access = Access {
+            read: request.flags.contains(DmaMapFlags::READ),
+            write: request.flags.contains(DmaMapFlags::WRITE),
+        };
+        let file = fds.into_iter().next().map(|fd| self.files.map(fd));
+        let file = file
+            .transpose()
+            .inspect_err(|error| tracing::debug!("a host's memory cannot be mapped: {error}"))
+            .map_err(|error| errno_of_file(&error))?;
+        let backing = file.map(|file| (file, request.offset));
+        self.map
+            .map(Iova(request.iova), request.size, access, backing)
+            .inspect_err(|error| tracing::debug!("a host's DMA_MAP is refused: {error}"))
+            .map_err(errno_of_map)?;
+        self.publish(controller);
+        Ok(Answer::Reply)
+    }
+
+    /// DMA_UNMAP. The reply repeats the request.
+    pub(super) fn unmap(
+        &mut self,
+        body: &[u8],
+        controller: &mut Controller,
+    ) -> Result<Answer, Errno> {
+        let request = DmaUnmap::parse(body).map_err(|_| Errno::INVAL)?;
+        if (request.argsz as usize) < DmaUnmap::LEN {
+            return Err(Errno::INVAL);
+        }
+        let all = match request.flags {
+            DmaUnmapFlags(0) => false,
+            DmaUnmapFlags::UNMAP_ALL if request.iova == 0 && request.size == 0 => true,
+            // Dirty pages are not tracked.
+            flags if flags.contains(DmaUnmapFlags::GET_DIRTY) => return Err(Errno::OPNOTSUPP),
+            _ => return Err(Errno::INVAL),
+        };
+        if all {
+            self.map.unmap_all();
+        } else {
+            self.map
+                .unmap(Iova(request.iova), request.size)
+                .inspect_err(|error| tracing::debug!("a host's DMA_UNMAP is refused: {error}"))
+                .map_err(errno_of_map)?;
+        }
+        let epoch = self.publish(controller);
+        Ok(Answer::Later(Until::Drained { epoch, request }))
+    }
+
+    /// Tells the controller what the map is now; its epoch.
+    fn publish(&self, controller: &mut Controller) -> u64 {
+        let view = self.map.view();
+        let epoch = view.epoch();
+        controller.set_view(view, self.files.lost());
+        epoch
+    }
+}
+
+fn errno_of_map(error: DmaError) -> Errno {
+    match error {
+        DmaError::Empty
+        | DmaError::Misaligned
+        | DmaError::Wraps
+        | DmaError::OutOfFile { .. }
+        | DmaError::Splits { .. } => Errno::INVAL,
+        // "A command to map over an existing region must be failed by the server with EEXIST".
+        DmaError::Overlaps { .. } => Errno::EXIST,
+        DmaError::TooMany { .. } => Errno::NOSPC,
+        DmaError::NotWritable => Errno::ACCESS,
+        // A guest behind a vIOMMU unmaps ranges that it never mapped.
+        DmaError::NotFound => Errno::NOENT,
+    }
+}
+
+fn errno_of_file(error: &MapError) -> Errno {
+    match error {
+        MapError::NotFile { .. }
+        | MapError::NotMemory { .. }
+        | MapError::Empty
+        | MapError::OutOfFile { .. } => Errno::INVAL,
+        MapError::NotReadable => Errno::ACCESS,
+        MapError::SessionLimit | MapError::TableFull => Errno::NOSPC,
+        MapError::Handler(error) | MapError::System(error) => {
+            Errno::from_io_error(error).unwrap_or(Errno::IO)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The vfio-user server: one listening socket and at most one session for each controller.
+//!
+//! [`Listener`] is where hosts connect, [`Session`] one connected host. The reading order is `session` (which message
+//! gets which answer, and when), `memory_map` (DMA_MAP and DMA_UNMAP), `regions` (BARs and configuration space),
+//! `interrupts` (eventfds).
+//!
+//! Invariants:
+//! - A session ends only when its host has gone, when it does not read what it asked for, or when the framing is lost.
+//!   Every other mistake is answered with an errno, and the next message is read.
+//! - Every reply is sent within 5 s of its request: that is as long as QEMU waits before it gives a device up.
+//! - Nothing is ever asked of the host (DMA_READ, DMA_WRITE): memory without a descriptor is not reached at all.
+//!
+//! Section names in comments are those of the "vfio-user Protocol Specification" (QEMU, `docs/interop/vfio-user.rst`).
+
+mod interrupts;
+mod listener;
+mod memory_map;
+mod regions;
+mod session;
+mod waiting;
+
+use controller::{ControllerConfig, DoorbellMode};
+use rustix::io::Errno;
+use vfio_user::ConnectionError;
+
+pub use listener::{BindError, Listener};
+pub use session::Session;
+
+/// What of a controller's configuration its sessions need.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// What the log calls the controller.
+    pub name: String,
+    /// Whether a host may map the doorbells.
+    pub doorbells_mapped: bool,
+    /// Interrupt vectors.
+    pub vectors: u16,
+}
+
+impl SessionConfig {
+    /// That of the sessions of a controller with `config`.
+    #[must_use]
+    pub fn of(config: &ControllerConfig) -> Self {
+        Self {
+            name: config.name.clone(),
+            doorbells_mapped: config.doorbells == DoorbellMode::Mapped,
+            // The admin queue's, and one for each pair of I/O queues.
+            vectors: config.queues + 1,
+        }
+    }
+}
+
+/// What a look at a session did.
+#[derive(Debug)]
+pub struct Polled {
+    /// Messages handled.
+    pub messages: u32,
+    /// Why the session is over, when it is: drop it, and reset its controller.
+    pub ended: Option<SessionEnd>,
+}
+
+/// Why a session is over.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionEnd {
+    /// The host has closed its socket.
+    #[error("it closed its socket")]
+    Closed,
+    /// A header announces an impossible size: where the next message starts is unknown.
+    #[error("its messages cannot be told apart any more: a header announced {size} bytes")]
+    FramingLost {
+        /// The size announced, in bytes.
+        size: u32,
+    },
+    /// The host asks, but does not read the answers.
+    #[error("it does not read the answers to what it asks")]
+    PeerDoesNotRead,
+    /// The socket failed.
+    #[error("its socket failed: {0}")]
+    Io(std::io::Error),
+}
+
+impl From<ConnectionError> for SessionEnd {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::Closed => Self::Closed,
+            ConnectionError::FramingLost { size } => Self::FramingLost { size },
+            ConnectionError::Backlog => Self::PeerDoesNotRead,
+            ConnectionError::Io(error) => Self::Io(error),
+            // Replies are far below these limits.
+            error @ (ConnectionError::TooManyDescriptors { .. }
+            | ConnectionError::TooLong { .. }) => Self::Io(std::io::Error::other(error)),
+        }
+    }
+}
+
+/// What a message gets, when it is not an errno. The body stands in a buffer beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// A reply.
+    Reply,
+    /// A reply with the descriptor of the doorbells.
+    ReplyWithDoorbells,
+    /// A reply later.
+    Later(waiting::Until),
+    /// None: it was no command.
+    Nothing,
+}
+
+/// As the wire has it.
+fn number(errno: Errno) -> u32 {
+    errno.raw_os_error().unsigned_abs()
+}

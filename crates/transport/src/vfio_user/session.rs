@@ -1,0 +1,309 @@
+//! One connected host: each message gets its answer.
+//!
+//! A poll handles a bounded number of messages and never waits. A reply that must wait (`waiting`) holds up nothing but
+//! itself, except that after a DEVICE_RESET nothing is read until it is done. What the host has not read yet is kept, up
+//! to the limit of [`Connection`].
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use controller::time::Time;
+use controller::{Controller, Failure};
+use memory::DoorbellPages;
+use nvme_spec::registers::DOORBELLS;
+use rustix::io::Errno;
+use vfio_user::message::{Access, DeviceFlags, DeviceInfo, Version, irq_index, region_index};
+use vfio_user::{Command, Connection, Header, Message};
+
+use super::interrupts::Interrupts;
+use super::memory_map::MemoryMap;
+use super::regions;
+use super::waiting::{Until, WaitingList};
+use super::{Answer, Polled, SessionConfig, SessionEnd, number};
+
+/// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
+const MAX_MESSAGES: u32 = 16;
+
+/// A host and what it has set up.
+pub struct Session {
+    connection: Connection,
+    device: Device,
+    waiting: WaitingList,
+}
+
+/// Everything but the socket.
+struct Device {
+    config: SessionConfig,
+    /// Whether the versions are agreed: VERSION comes before everything else.
+    agreed: bool,
+    /// Whether the descriptor of the doorbells was sent: from then on they change without a message.
+    doorbells_sent: bool,
+    doorbells: Arc<DoorbellPages>,
+    memory: MemoryMap,
+    interrupts: Interrupts,
+    /// The body of the reply.
+    body: Vec<u8>,
+}
+
+impl Session {
+    /// Serves the host at the other end of `stream`.
+    ///
+    /// # Errors
+    /// When the socket cannot be made non-blocking.
+    pub fn new(
+        stream: UnixStream,
+        doorbells: Arc<DoorbellPages>,
+        config: SessionConfig,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            connection: Connection::new(stream)?,
+            device: Device {
+                interrupts: Interrupts::new(config.vectors),
+                config,
+                agreed: false,
+                doorbells_sent: false,
+                doorbells,
+                memory: MemoryMap::new(),
+                body: Vec::new(),
+            },
+            waiting: WaitingList::default(),
+        })
+    }
+
+    /// Sends what waits, and handles the next messages. Due when the socket is readable, or writable and
+    /// [`Self::wants_write`], in every turn while [`Self::has_pending`], and at [`Self::next_deadline`].
+    pub fn poll(&mut self, controller: &mut Controller, now: Time) -> Polled {
+        let mut messages = 0;
+        let ended = self.serve(controller, now, &mut messages).err();
+        if matches!(ended, Some(SessionEnd::FramingLost { .. })) {
+            controller.fail(Failure::ClientLost);
+        }
+        Polled { messages, ended }
+    }
+
+    fn serve(
+        &mut self,
+        controller: &mut Controller,
+        now: Time,
+        messages: &mut u32,
+    ) -> Result<(), SessionEnd> {
+        self.connection.flush()?;
+        self.send_due(controller, now)?;
+        while *messages < MAX_MESSAGES && self.waiting.has_room() {
+            let Some(message) = self.connection.receive()? else {
+                break;
+            };
+            *messages += 1;
+            let header = message.header;
+            let answer = self.device.handle(message, controller);
+            self.answer(&header, answer, now)?;
+        }
+        self.send_due(controller, now)
+    }
+
+    fn answer(
+        &mut self,
+        request: &Header,
+        answer: Result<Answer, Errno>,
+        now: Time,
+    ) -> Result<(), SessionEnd> {
+        let body = [self.device.body.as_slice()];
+        match answer {
+            Ok(Answer::Reply) => self.connection.reply(request, &body, &[])?,
+            Ok(Answer::ReplyWithDoorbells) => {
+                let fds = [self.device.doorbells.fd()];
+                self.connection.reply(request, &body, &fds)?;
+                self.device.doorbells_sent = true;
+            }
+            Ok(Answer::Later(until)) => self.waiting.push(*request, until, now),
+            Ok(Answer::Nothing) => {}
+            Err(errno) => {
+                let Header { command, .. } = request;
+                tracing::debug!(
+                    controller = self.device.config.name,
+                    "{command} is refused: {errno}"
+                );
+                self.connection.reply_error(request, number(errno))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the replies that need not wait any longer.
+    fn send_due(&mut self, controller: &mut Controller, now: Time) -> Result<(), SessionEnd> {
+        while let Some((waiting, result)) = self.waiting.take_due(controller, now) {
+            self.device.body.clear();
+            match waiting.until {
+                Until::Drained { request, .. } => request.encode(&mut self.device.body),
+                Until::Reset => self.device.interrupts.forget_pending(),
+            }
+            self.answer(&waiting.request, result.map(|()| Answer::Reply), now)?;
+        }
+        Ok(())
+    }
+
+    /// Interrupts the host by `vector`. Where it has not assigned an eventfd, or has masked the vector, that waits.
+    #[inline]
+    pub fn raise(&mut self, vector: u16) {
+        self.device.interrupts.raise(vector);
+    }
+
+    /// Whether replies wait for commands in flight: poll in every turn.
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// When a bound on such a wait is over.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.waiting.next_deadline()
+    }
+
+    /// Whether there is something to send when the socket is writable.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        self.connection.wants_write()
+    }
+
+    /// Whether the host may have mapped the doorbells: it then rings them without a message.
+    #[must_use]
+    pub fn doorbells_mapped(&self) -> bool {
+        self.device.doorbells_sent
+    }
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
+
+impl fmt::Debug for Session {
+    /// Without the host's bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("config", &self.device.config)
+            .field("connection", &self.connection)
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Does what a message asks for. The reply's body is in `self.body`.
+    fn handle(
+        &mut self,
+        message: Message<'_>,
+        controller: &mut Controller,
+    ) -> Result<Answer, Errno> {
+        self.body.clear();
+        let header = message.header;
+        if header.is_reply() {
+            // We ask nothing of a host, so it answers nothing of ours.
+            return Ok(Answer::Nothing);
+        }
+        if !header.is_command() {
+            return Err(Errno::INVAL);
+        }
+        if self.agreed == (header.command == Command::VERSION) {
+            // Something before VERSION, or VERSION again.
+            return Err(Errno::INVAL);
+        }
+        self.serve(message, controller)
+    }
+
+    fn serve(
+        &mut self,
+        message: Message<'_>,
+        controller: &mut Controller,
+    ) -> Result<Answer, Errno> {
+        let Message {
+            header,
+            body,
+            fds,
+            fds_truncated,
+        } = message;
+        let out = &mut self.body;
+        match header.command {
+            Command::VERSION => self.agree(body),
+            // Some of their descriptors are lost.
+            Command::DMA_MAP | Command::DEVICE_SET_IRQS if fds_truncated => Err(Errno::INVAL),
+            Command::DMA_MAP => self.memory.map(body, fds, controller),
+            Command::DMA_UNMAP => self.memory.unmap(body, controller),
+            Command::DEVICE_GET_INFO => info(body, out),
+            Command::DEVICE_GET_REGION_INFO => {
+                let len = self.doorbells.len() as u64;
+                let mappable = self.config.doorbells_mapped.then_some(len);
+                regions::info(body, controller, mappable, out)
+            }
+            Command::DEVICE_GET_REGION_IO_FDS => regions::io_fds(body, out),
+            Command::DEVICE_GET_IRQ_INFO => self.interrupts.info(body, out),
+            Command::DEVICE_SET_IRQS => self.interrupts.set(body, fds),
+            Command::REGION_READ => self.read(body, controller),
+            Command::REGION_WRITE => self.write(body, controller),
+            Command::DEVICE_RESET => {
+                controller.function_reset();
+                Ok(Answer::Later(Until::Reset))
+            }
+            // Ours to send, migration, messages that were not offered, and those that nobody knows.
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    fn agree(&mut self, body: &[u8]) -> Result<Answer, Errno> {
+        let proposal = Version::parse(body).map_err(|_| Errno::INVAL)?;
+        let version = proposal.answer().ok_or(Errno::INVAL)?;
+        version.encode(&mut self.body);
+        self.agreed = true;
+        tracing::debug!(
+            controller = self.config.name,
+            "version {}.{} agreed",
+            version.major,
+            version.minor
+        );
+        Ok(Answer::Reply)
+    }
+
+    fn read(&mut self, body: &[u8], controller: &mut Controller) -> Result<Answer, Errno> {
+        let request = Access::parse(body).map_err(|_| Errno::INVAL)?;
+        if request.region == region_index::BAR4 {
+            // The pending bits there are about what waits here.
+            for vector in 0..self.config.vectors {
+                controller.set_pending(vector, self.interrupts.is_pending(vector));
+            }
+        }
+        regions::read(&request, controller, &mut self.body)
+    }
+
+    fn write(&mut self, body: &[u8], controller: &mut Controller) -> Result<Answer, Errno> {
+        let (request, data) = Access::parse_with_data(body).map_err(|_| Errno::INVAL)?;
+        let answer = regions::write(&request, data, controller, &mut self.body)?;
+        let is_register = request.region == region_index::BAR0 && request.offset < DOORBELLS;
+        if is_register || request.region == region_index::CONFIG {
+            // INTMS and INTMC, and the MSI-X enable bit that puts them out of force.
+            self.interrupts
+                .set_masks(|vector| controller.is_masked(vector));
+        }
+        Ok(answer)
+    }
+}
+
+/// DEVICE_GET_INFO.
+fn info(body: &[u8], out: &mut Vec<u8>) -> Result<Answer, Errno> {
+    let request = DeviceInfo::parse(body).map_err(|_| Errno::INVAL)?;
+    if (request.argsz as usize) < DeviceInfo::LEN {
+        return Err(Errno::INVAL);
+    }
+    let info = DeviceInfo {
+        argsz: DeviceInfo::LEN as u32,
+        flags: DeviceFlags::PCI | DeviceFlags::RESET,
+        num_regions: region_index::COUNT,
+        num_irqs: irq_index::COUNT,
+    };
+    info.encode(out);
+    Ok(Answer::Reply)
+}

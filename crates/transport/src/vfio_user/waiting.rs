@@ -1,0 +1,103 @@
+//! Replies that wait: a DMA_UNMAP's for commands in flight, a DEVICE_RESET's for a quiet controller.
+//!
+//! A medium may hang, but a host waits 5 s at most for a reply. So after [`ABANDON_NS`] what still hangs is given up, and
+//! after [`ANSWER_NS`] the reply goes out in any case.
+
+use std::collections::VecDeque;
+
+use controller::Controller;
+use controller::time::Time;
+use rustix::io::Errno;
+use vfio_user::Header;
+use vfio_user::message::DmaUnmap;
+
+/// How long commands in flight may take before they are given up.
+const ABANDON_NS: u64 = 4_000_000_000;
+/// How long a reply may take: for giving up, too, needs a turn of each lane.
+const ANSWER_NS: u64 = 4_500_000_000;
+
+/// Replies that wait at the same time. A host that asks for more is not read until one has gone out.
+const MAX_WAITING: usize = 64;
+
+/// What a reply waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Nothing issued before the view with this epoch is in flight; the reply is the request.
+    Drained { epoch: u64, request: DmaUnmap },
+    /// The controller has been reset.
+    Reset,
+}
+
+/// A reply that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) request: Header,
+    pub(super) until: Until,
+    since: Time,
+    abandoned: bool,
+}
+
+/// All replies of a session that wait.
+#[derive(Debug, Default)]
+pub(super) struct WaitingList(VecDeque<Waiting>);
+
+impl WaitingList {
+    pub(super) fn push(&mut self, request: Header, until: Until, now: Time) {
+        debug_assert!(self.has_room());
+        self.0.push_back(Waiting {
+            request,
+            until,
+            since: now,
+            abandoned: false,
+        });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the next message may be handled: there is room for its reply, and no reset is going on, which everything
+    /// after it must find finished.
+    pub(super) fn has_room(&self) -> bool {
+        let resets = self.0.back().is_some_and(|last| last.until == Until::Reset);
+        self.0.len() < MAX_WAITING && !resets
+    }
+
+    /// The next reply to send, with its errno where the time was over.
+    pub(super) fn take_due(
+        &mut self,
+        controller: &mut Controller,
+        now: Time,
+    ) -> Option<(Waiting, Result<(), Errno>)> {
+        for index in 0..self.0.len() {
+            let waiting = &mut self.0[index];
+            let waited = now.since(waiting.since);
+            let result = match waiting.until {
+                Until::Drained { epoch, .. } => {
+                    if waited >= ABANDON_NS && !waiting.abandoned {
+                        waiting.abandoned = true;
+                        controller.abandon(epoch);
+                    }
+                    let due = controller.drained(epoch) || waited >= ANSWER_NS;
+                    due.then_some(Ok(()))
+                }
+                // The controller itself gives up what hangs in a reset.
+                Until::Reset if controller.is_quiet() => Some(Ok(())),
+                Until::Reset => (waited >= ANSWER_NS).then_some(Err(Errno::TIMEDOUT)),
+            };
+            if let Some(result) = result {
+                return self.0.remove(index).map(|waiting| (waiting, result));
+            }
+        }
+        None
+    }
+
+    /// When a bound is reached next.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let bound = |waiting: &Waiting| match waiting.until {
+            Until::Drained { .. } if !waiting.abandoned => waiting.since + ABANDON_NS,
+            _ => waiting.since + ANSWER_NS,
+        };
+        self.0.iter().map(bound).min()
+    }
+}
