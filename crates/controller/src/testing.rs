@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use memory::{
-    Access, Buffer, ClientMappings, DmaMap, DmaView, HostMemory, Iova, Mapping, Segment,
-};
+use memory::{Access, Buffer, ClientMappings, DmaMap, DmaView, HostMemory, Iova, Mapping, Segment};
 
 use crate::namespace::Namespace;
 use crate::port::{
@@ -96,8 +94,7 @@ impl Host {
 
     pub(crate) fn read(&self, at: Iova, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.ram
-            .read_into((at.0 - Self::BASE) as usize, &mut bytes);
+        self.ram.read_into((at.0 - Self::BASE) as usize, &mut bytes);
         bytes
     }
 

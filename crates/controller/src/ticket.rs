@@ -70,9 +70,8 @@ impl Ticket {
     /// As 64 bits, for a medium that keeps it in a user-data word. The duty goes with the bits.
     #[must_use]
     pub fn into_bits(self) -> u64 {
-        let bits = u64::from(self.owner.0) << 32
-            | u64::from(self.slot) << 16
-            | u64::from(self.generation);
+        let bits =
+            u64::from(self.owner.0) << 32 | u64::from(self.slot) << 16 | u64::from(self.generation);
         std::mem::forget(self);
         bits
     }

@@ -79,11 +79,7 @@ fn quirk_unknown_opcode_is_invalid_opcode_never_success() {
         if known.contains(&opcode) {
             assert!(result.is_ok(), "{opcode:#x}");
         } else {
-            assert_eq!(
-                result,
-                Err(Status::INVALID_COMMAND_OPCODE),
-                "{opcode:#x}"
-            );
+            assert_eq!(result, Err(Status::INVALID_COMMAND_OPCODE), "{opcode:#x}");
         }
     }
 }

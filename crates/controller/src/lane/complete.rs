@@ -1,7 +1,7 @@
 //! Completing commands: what comes back from media, and what is given up.
 
-use nvme_spec::{Cqe, Sqe, Status};
 use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::{Cqe, Sqe, Status};
 
 use super::message::{FailedCommand, LaneEvent, QueueName};
 use super::queues::{MAX_UNLOGGED_FAILURES, Queues};
@@ -134,13 +134,14 @@ impl Queues {
         }
         let sqe = Sqe::from_words(slot.sqe);
         self.unlogged_failures += 1;
-        self.events.push_back(LaneEvent::CommandFailed(FailedCommand {
-            sqid: slot.sqid,
-            cid: slot.cid,
-            status,
-            nsid: sqe.nsid,
-            lba: command::first_block(&sqe),
-        }));
+        self.events
+            .push_back(LaneEvent::CommandFailed(FailedCommand {
+                sqid: slot.sqid,
+                cid: slot.cid,
+                status,
+                nsid: sqe.nsid,
+                lba: command::first_block(&sqe),
+            }));
     }
 
     /// Completes a command that is with a medium as aborted; its tickets, when they come, complete nothing.
@@ -152,11 +153,7 @@ impl Queues {
             member.waiting = None;
         }
         self.uncount(index);
-        self.finish(
-            index,
-            Status::COMMAND_ABORT_REQUESTED,
-            slot_state::ZOMBIE,
-        );
+        self.finish(index, Status::COMMAND_ABORT_REQUESTED, slot_state::ZOMBIE);
     }
 
     /// Completes a command that waits for its channel with `status`: now, or when the tickets that are out have come

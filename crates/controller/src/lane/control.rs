@@ -5,9 +5,9 @@ use std::sync::Arc;
 use memory::{DmaView, ShadowDoorbells};
 use nvme_spec::Status;
 
+use super::Lane;
 use super::message::{LaneCommand, LaneEvent, QueueName, ShadowSpec, SqSpec};
 use super::queues::{Member, Queues, Stop};
-use super::Lane;
 use crate::queue::{Bells, QueueError, Sq};
 use crate::state::{SqState, slot_state, sq_state};
 
@@ -69,7 +69,10 @@ impl Queues {
             mut ring,
         } = spec;
         let position = usize::from(sqid) - 1;
-        debug_assert!(self.sqs[position].is_none(), "the controller knows its queues");
+        debug_assert!(
+            self.sqs[position].is_none(),
+            "the controller knows its queues"
+        );
         // The map may have changed since the ring was found.
         ring.resolve(view);
         let sq = Sq::from_ring(sqid, ring, entries, self.bells());
@@ -167,7 +170,8 @@ impl Queues {
     }
 
     fn is_newly_drained(&self) -> bool {
-        self.epochs.drained() > self.drained_told
+        let drained = self.epochs.drained();
+        drained > self.drained_told || self.map_pending && drained == self.epochs.current()
     }
 
     fn is_newly_stopped(&self) -> bool {
@@ -184,6 +188,7 @@ impl Queues {
         if self.is_newly_drained() {
             let epoch = self.epochs.drained();
             self.drained_told = epoch;
+            self.map_pending &= epoch != self.epochs.current();
             return Some(LaneEvent::Drained { epoch });
         }
         if self.is_newly_stopped() {

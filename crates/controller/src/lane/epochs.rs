@@ -182,7 +182,9 @@ mod tests {
         let mut held: Vec<(u64, u8)> = Vec::new();
         let (mut epoch, mut random) = (0u64, 1u64);
         for _ in 0..20_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             let pick = (random >> 33) as usize;
             match pick % 8 {
                 0 => {

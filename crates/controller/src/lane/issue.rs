@@ -50,12 +50,7 @@ impl<C: Channel> Issuer<'_, C> {
     }
 
     #[inline]
-    fn dispatch(
-        &mut self,
-        index: u16,
-        slot: &mut SlotState,
-        sqe: &Sqe,
-    ) -> Result<Issued, Status> {
+    fn dispatch(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Result<Issued, Status> {
         let command = command::parse(sqe)?;
         if command == Command::Flush && sqe.nsid == NSID_ALL {
             return Ok(self.flush_all(index, slot));

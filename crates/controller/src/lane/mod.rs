@@ -71,7 +71,7 @@ pub struct LaneConfig {
     pub doorbells: Arc<DoorbellPages>,
     /// The host's doorbell buffers, where it registered some.
     pub shadow: Option<ShadowSpec>,
-    /// The host's memory.
+    /// The host's memory. A lane begins drained up to this view's epoch, and does not tell so.
     pub view: Arc<DmaView>,
     /// The attached namespaces.
     pub namespaces: Arc<NamespaceTable>,
@@ -149,6 +149,7 @@ impl Lane {
             events: VecDeque::new(),
             unlogged_failures: 0,
             drained_told: view.epoch(),
+            map_pending: false,
             counters,
         };
         Ok(Lane {

@@ -67,6 +67,8 @@ pub(super) struct Queues {
     pub(super) unlogged_failures: u32,
     /// The last epoch told to be drained.
     pub(super) drained_told: u64,
+    /// A change of the map was not acknowledged yet.
+    pub(super) map_pending: bool,
     pub(super) counters: Arc<LaneCounters>,
 }
 
@@ -105,7 +107,11 @@ impl Queues {
     #[cold]
     pub(super) fn bad_doorbell(&mut self, queue: QueueName, bad: BadDoorbell) {
         let value = bad.value;
-        tracing::debug!(?queue, value, "a doorbell value that cannot be: queue frozen");
+        tracing::debug!(
+            ?queue,
+            value,
+            "a doorbell value that cannot be: queue frozen"
+        );
         let fault = LaneFault::InvalidDoorbell { queue, value };
         self.events.push_back(LaneEvent::Fault(fault));
     }
@@ -139,6 +145,7 @@ impl Queues {
             shadow.resolve(view);
         }
         self.epochs.advance(view.epoch());
+        self.map_pending = true;
     }
 
     /// Tells every queue that the registration of the shadow began or ended.

@@ -14,10 +14,7 @@ pub(super) struct Slots {
 
 impl Slots {
     /// Takes a zeroed area.
-    pub(super) fn new(
-        area: Area<QueueState, SlotState>,
-        entries: u32,
-    ) -> Result<Self, QueueError> {
+    pub(super) fn new(area: Area<QueueState, SlotState>, entries: u32) -> Result<Self, QueueError> {
         let need = slots_for(entries);
         let have = area.slots().len();
         if have < need {
@@ -82,9 +79,12 @@ impl Slots {
 
     /// The submission queue of every command that has a place in the completion queue and no entry there yet.
     pub(super) fn placed(&self) -> impl Iterator<Item = u16> {
-        let has_place = |slot: &&SlotState| {
-            matches!(slot.state, slot_state::FETCHED | slot_state::IN_FLIGHT)
-        };
-        self.area.slots().iter().filter(has_place).map(|slot| slot.sqid)
+        let has_place =
+            |slot: &&SlotState| matches!(slot.state, slot_state::FETCHED | slot_state::IN_FLIGHT);
+        self.area
+            .slots()
+            .iter()
+            .filter(has_place)
+            .map(|slot| slot.sqid)
     }
 }

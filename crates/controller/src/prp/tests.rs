@@ -20,15 +20,7 @@ fn walked(
 ) -> Result<Vec<(u64, u32)>, Status> {
     let view = host.view();
     let mut out = Segments::new();
-    walk(
-        &view,
-        &mut Hint::default(),
-        prp1,
-        prp2,
-        len,
-        need,
-        &mut out,
-    )?;
+    walk(&view, &mut Hint::default(), prp1, prp2, len, need, &mut out)?;
     Ok(out.iter().map(|s| (s.iova().0, s.len())).collect())
 }
 
@@ -222,7 +214,10 @@ fn longer_than_any_transfer_is_refused() {
     let refused = Err(Status::INVALID_FIELD_IN_COMMAND);
     assert_eq!(read(&host, page, page, MAX_TRANSFER + 4), refused);
     assert_eq!(read(&host, page, page, u32::MAX), refused);
-    assert_eq!(read(&host, page + 4, page, MAX_TRANSFER).map(|s| s.len()), Ok(1025));
+    assert_eq!(
+        read(&host, page + 4, page, MAX_TRANSFER).map(|s| s.len()),
+        Ok(1025)
+    );
 }
 
 /// What the specification says of a layout: the address of every page of data, or what is wrong with it.
@@ -339,7 +334,7 @@ fn address(aligned: u32) -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_walk_is_what_the_specification_says(

@@ -18,7 +18,6 @@ use memory::{DoorbellPages, RingError, ShadowDoorbells};
 
 use crate::state::MAX_SQS;
 
-
 /// Largest queue: MQES is 16 bits, 0's based.
 pub const MAX_ENTRIES: u32 = 65_536;
 
@@ -159,3 +158,6 @@ fn next(index: u32, entries: u32) -> u32 {
     let next = index + 1;
     if next == entries { 0 } else { next }
 }
+
+#[cfg(test)]
+mod tests;

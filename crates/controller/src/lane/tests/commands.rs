@@ -25,7 +25,13 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 fn data_goes_to_its_blocks_and_comes_back() {
     for manner in [Manner::Synchronous, Manner::Asynchronous] {
         let mut rig = Rig::new(16, &[16], manner);
-        for (slba, blocks) in [(0u64, 1u32), (8, 8), (100, 9), (333, 64), (BLOCKS - 1000, 1000)] {
+        for (slba, blocks) in [
+            (0u64, 1u32),
+            (8, 8),
+            (100, 9),
+            (333, 64),
+            (BLOCKS - 1000, 1000),
+        ] {
             let len = blocks as usize * 512;
             let data = pattern(len, blocks as u8);
             rig.host.write(rig.host.page(DATA + 1), &data);
@@ -89,7 +95,8 @@ fn a_comparison_that_differs_is_compare_failure() {
     rig.host.write(rig.host.page(DATA), &data);
     let compare = transfer(&rig.host, 0x05, 8, 8, DATA);
     assert_eq!(rig.run(compare), Status::SUCCESSFUL_COMPLETION);
-    rig.host.write(Iova(rig.host.page(DATA).0 + 4095), &[!data[4095]]);
+    rig.host
+        .write(Iova(rig.host.page(DATA).0 + 4095), &[!data[4095]]);
     assert_eq!(rig.run(compare), Status::COMPARE_FAILURE);
     assert_eq!(rig.events(), [], "no failure of the medium");
 }
@@ -174,7 +181,10 @@ fn mistakes_in_the_command_complete_with_do_not_retry() {
         Status::DATA_TRANSFER_ERROR,
         Status::INVALID_COMMAND_OPCODE,
     ];
-    for (sqe, status) in [sgl, fused, list, lost, command(0x7F, 5)].into_iter().zip(expected) {
+    for (sqe, status) in [sgl, fused, list, lost, command(0x7F, 5)]
+        .into_iter()
+        .zip(expected)
+    {
         rig.submit(1, sqe);
         rig.turn();
         let cqe = rig.completions()[0];
@@ -420,7 +430,12 @@ fn queues_that_cannot_be_are_refused() {
     }
     let small = make(host.page(0), 4096);
     assert!(matches!(small, Err(QueueError::State { .. })), "{small:?}");
-    for base in [Iova(0), Iova(Host::BASE + 8), Iova(u64::MAX - 4095), host.page(64)] {
+    for base in [
+        Iova(0),
+        Iova(Host::BASE + 8),
+        Iova(u64::MAX - 4095),
+        host.page(64),
+    ] {
         let result = make(base, 16);
         assert!(matches!(result, Err(QueueError::Ring(_))), "{base}");
     }

@@ -10,7 +10,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 use crate::counters::LaneCounters;
 use crate::lane::{Lane, LaneCommand, LaneConfig, LaneEvent, LaneTurn, ShadowSpec, SqSpec};
 use crate::namespace::{Namespace, NamespaceTable};
-use crate::port::{Channel, Channels, ChannelId};
+use crate::port::{Channel, ChannelId, Channels};
 use crate::state::{FORMAT_VERSION, area_bytes, slots_for};
 use crate::testing::{Host, Manner, TestMedium, namespace};
 
@@ -117,7 +117,11 @@ impl Rig {
         assert!(self.room(sqid) > 0, "a host does not overrun its queue");
         let q = self.sqs.get_mut(&sqid).unwrap();
         let at = Iova(q.base.0 + u64::from(q.tail) * 64);
-        let bytes: Vec<u8> = sqe.to_words().iter().flat_map(|w| w.to_le_bytes()).collect();
+        let bytes: Vec<u8> = sqe
+            .to_words()
+            .iter()
+            .flat_map(|w| w.to_le_bytes())
+            .collect();
         self.host.write(at, &bytes);
         q.tail = (q.tail + 1) % q.entries;
     }
@@ -207,7 +211,8 @@ impl Rig {
         std::iter::from_fn(|| self.lane.take_event()).collect()
     }
 
-    pub(super) fn map(&mut self) -> u64 {
+    /// Tells the lane of the host's present map; its epoch.
+    pub(super) fn map_changed(&mut self) -> u64 {
         let view = self.host.view();
         let epoch = view.epoch();
         self.lane.command(LaneCommand::Map(view));
