@@ -60,6 +60,7 @@ impl Record {
 
 /// What belongs to one command in flight.
 struct Slot {
+    /// Its entry, without opcode and first block.
     words: [u64; 8],
     /// Where its data lies in the buffer.
     at: usize,
@@ -115,7 +116,8 @@ impl<'a, B: Bus, K: Clock> Drive<'a, B, K> {
         })?;
         let slots = (0..job.queue_depth).map(|cid| {
             let at = stride * usize::from(cid);
-            let mut sqe = namespace.transfer(NvmOpcode::READ, 0, nlb, false);
+            // Flush's opcode is 0: the command's own is put over it.
+            let mut sqe = namespace.transfer(NvmOpcode::FLUSH, 0, nlb, false);
             let prps = queue.prps(cid, &buffer, at, len)?;
             (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
             Ok(Slot {
@@ -206,12 +208,15 @@ impl<'a, B: Bus, K: Clock> Drive<'a, B, K> {
             } else {
                 NvmOpcode::READ
             };
-            slot.words[OPCODE_WORD] = slot.words[OPCODE_WORD] & !0xff | u64::from(opcode.0);
-            slot.words[SLBA_WORD] = op.unit * self.blocks_per_unit;
+            // A copy: writing parts of the slot's words and reading them back
+            // whole would wait for the stores.
+            let mut words = slot.words;
+            words[OPCODE_WORD] |= u64::from(opcode.0);
+            words[SLBA_WORD] = op.unit * self.blocks_per_unit;
             slot.op = op;
             slot.submitted_ns = now;
             self.queue
-                .submit_words(slot.words)
+                .submit_words(words)
                 .expect("the queue has just named a free slot");
             any = true;
         }
