@@ -198,11 +198,11 @@ enum Kind {
 }
 
 impl Channel {
-    /// For a reactor that sleeps: a descriptor that is readable (`POLLIN`, level-triggered; it
-    /// needs no draining) while the kernel has finished something that a reap would find. `None`
-    /// for media that complete at once.
+    /// For a reactor that sleeps: a descriptor to wait for (level-triggered; nobody else drains
+    /// it). `None` for media that complete at once.
     ///
-    /// Before waiting for it, [`Channel::is_due`] must have said no after the last submit.
+    /// It becomes readable with a completion that comes after [`Channel::is_due`] and before the
+    /// next reap; at other times it says nothing, which spares the kernel the work.
     #[must_use]
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
@@ -211,8 +211,9 @@ impl Channel {
         }
     }
 
-    /// Whether a reap (or submit) has something to do right now: the second look of a reactor
-    /// that is about to sleep. Some commands end without the kernel and show only here.
+    /// The second look of a reactor that is about to sleep, after its last submit: arms
+    /// [`Channel::wait_fd`], and says whether a reap has something to do right now. Some commands
+    /// end without the kernel and show only here.
     #[must_use]
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use controller::port::{Added, ByteRange, Cause, Channel, Done, Outcome, Request};
+use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 
@@ -40,8 +40,11 @@ enum Kind {
     },
     /// Write Zeroes by writing zeros.
     Zeros,
-    /// From this range of the slot on.
-    Deallocate(usize),
+    /// From range `next` of the slot on.
+    Deallocate {
+        next: usize,
+        ranges: usize,
+    },
     /// A flush, or the durable end of a Write Zeroes.
     Sync,
 }
@@ -75,7 +78,9 @@ pub(crate) struct FileChannel {
     /// What the file asks of segments and places; all ones where it is buffered.
     alignment: Alignment,
     ops: Box<[Op]>,
-    ranges: Box<[Vec<ByteRange>]>,
+    /// Offset and length, [`MAX_RANGES`] a slot. (Of a type that the allocator's zeros will do
+    /// for, so that what is never used is never touched.)
+    ranges: Vec<[u64; 2]>,
     free: Vec<u16>,
     /// Slots whose next operation goes into the ring with the next submission.
     ready: VecDeque<u16>,
@@ -113,7 +118,7 @@ impl FileChannel {
             ring,
             alignment,
             ops: (0..slots).map(|_| idle()).collect(),
-            ranges: (0..slots).map(|_| Vec::with_capacity(MAX_RANGES)).collect(),
+            ranges: vec![[0; 2]; slots * MAX_RANGES],
             free: (0..depth).rev().collect(),
             ready: VecDeque::with_capacity(slots),
             ready_changes: 0,
@@ -129,6 +134,10 @@ impl FileChannel {
     }
 
     pub(crate) fn is_due(&mut self) -> bool {
+        if self.in_flight == 0 {
+            return false;
+        }
+        self.ring.arm();
         !self.ready.is_empty() || !self.ended.is_empty() || self.ring.is_due()
     }
 
@@ -157,7 +166,8 @@ impl FileChannel {
             | Request::Compare { offset, len } => (offset, u64::from(len)),
             Request::WriteZeroes { offset, len, .. } => (offset, len),
             Request::Deallocate { ranges } => {
-                let fits = ranges.len() <= MAX_RANGES
+                let fits = !ranges.is_empty()
+                    && ranges.len() <= MAX_RANGES
                     && ranges
                         .iter()
                         .all(|range| self.holds(range.offset, range.len));
@@ -207,9 +217,15 @@ impl FileChannel {
                 (kind, offset, len, fua)
             }
             Request::Deallocate { ranges } => {
-                self.ranges[usize::from(slot)].clear();
-                self.ranges[usize::from(slot)].extend_from_slice(ranges);
-                (Kind::Deallocate(0), 0, 0, false)
+                let places = &mut self.ranges[usize::from(slot) * MAX_RANGES..];
+                for (place, range) in places.iter_mut().zip(ranges) {
+                    *place = [range.offset, range.len];
+                }
+                let kind = Kind::Deallocate {
+                    next: 0,
+                    ranges: ranges.len(),
+                };
+                (kind, 0, 0, false)
             }
             Request::Flush => (Kind::Sync, 0, 0, false),
         };
@@ -266,12 +282,12 @@ impl FileChannel {
                 offset,
                 len: left,
             },
-            Kind::Deallocate(index) => {
-                let range = self.ranges[usize::from(slot)][index];
+            Kind::Deallocate { next, .. } => {
+                let [offset, len] = self.ranges[usize::from(slot) * MAX_RANGES + next];
                 Io::Fallocate {
                     mode: Clear::Punch.mode(),
-                    offset: range.offset,
-                    len: range.len,
+                    offset,
+                    len,
                 }
             }
             Kind::Sync => Io::Sync,
@@ -297,7 +313,7 @@ impl FileChannel {
                 self.step_moved(slot, result as u32)
             }
             Kind::Clear { .. } => self.after_zeroing(slot),
-            Kind::Deallocate(index) => self.after_range(slot, index),
+            Kind::Deallocate { next, ranges } => self.after_range(slot, next, ranges),
             Kind::Sync => match self.medium.health.flush_errno() {
                 // Another channel's flush met the error that this one's did not get to see.
                 Some(errno) => Next::End(failed(false, errno)),
@@ -348,11 +364,12 @@ impl FileChannel {
     }
 
     /// A range was deallocated, or cannot be.
-    fn after_range(&mut self, slot: u16, index: usize) -> Next {
-        if index + 1 == self.ranges[usize::from(slot)].len() {
+    fn after_range(&mut self, slot: u16, next: usize, ranges: usize) -> Next {
+        let next = next + 1;
+        if next == ranges {
             return Next::End(Outcome::OK);
         }
-        self.ops[usize::from(slot)].kind = Kind::Deallocate(index + 1);
+        self.ops[usize::from(slot)].kind = Kind::Deallocate { next, ranges };
         Next::Again
     }
 
@@ -379,11 +396,11 @@ impl FileChannel {
                 op.kind = Kind::Zeros;
                 Next::Again
             }
-            Kind::Deallocate(_) if unsupported => {
+            Kind::Deallocate { .. } if unsupported => {
                 self.medium.cannot(Clear::Punch);
                 Next::End(Outcome::OK)
             }
-            Kind::Deallocate(index) if too_fine => self.after_range(slot, index),
+            Kind::Deallocate { next, ranges } if too_fine => self.after_range(slot, next, ranges),
             Kind::Sync => {
                 self.medium.flush_failed(errno);
                 Next::End(failed(false, errno))

@@ -26,8 +26,7 @@ use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, squeue, types};
 use libc::iovec;
-use memory::{DmaView, PinId, Segment, ViewPins};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use memory::{DmaView, EventFd, PinId, Segment, ViewPins, full_fence};
 use rustix::fs::FallocateFlags;
 
 use super::direct::{Alignment, MAX_MEMORY_ALIGN};
@@ -47,10 +46,7 @@ pub(super) const ZEROS_BYTES: u32 = 256 << 10;
 const FILE: types::Fixed = types::Fixed(0);
 /// How often, and for how long each time, a dropped ring waits for what the kernel still has.
 const DROP_WAITS: u32 = 50;
-const DROP_WAIT: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+const DROP_WAIT: types::Timespec = types::Timespec::new().nsec(100_000_000);
 
 /// What the kernel is asked to do for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +89,11 @@ pub(super) struct Ring {
     /// Slots whose operation is in the submission ring or in the kernel.
     in_kernel: u32,
     enabled: bool,
+    /// Readable after a completion that came while `armed`. (A poll of the ring's own descriptor
+    /// is no substitute: with `DEFER_TASKRUN` it can sleep through a completion.)
+    wake: EventFd,
+    /// Completions write to `wake`. A reactor that polls does not have them do it.
+    armed: bool,
 }
 
 /// What the kernel may access at any time.
@@ -122,8 +123,13 @@ impl Ring {
     /// # Errors
     /// The kernel's, where io_uring is missing or forbidden.
     pub(super) fn new(file: BorrowedFd<'_>, depth: u16) -> io::Result<Ring> {
-        let uring = set_up(u32::from(depth))?;
+        let mut uring = set_up(u32::from(depth))?;
         uring.submitter().register_files(&[file.as_raw_fd()])?;
+        let wake = EventFd::new()?;
+        uring
+            .submitter()
+            .register_eventfd(wake.as_fd().as_raw_fd())?;
+        uring.completion().disable_eventfd();
         let slots = usize::from(depth);
         let memory = Memory {
             bounce: Pages::uninit(slots * BOUNCE_BYTES as usize),
@@ -137,12 +143,35 @@ impl Ring {
             slots: (0..slots).map(|_| Slot::default()).collect(),
             in_kernel: 0,
             enabled: false,
+            wake,
+            armed: false,
         })
     }
 
-    /// Readable when [`Ring::next`] may have something.
+    /// Readable when something came after [`Ring::arm`].
     pub(super) fn wait_fd(&self) -> BorrowedFd<'_> {
-        self.uring.as_fd()
+        self.wake.as_fd()
+    }
+
+    /// From now on, and until completions are run, the kernel makes `wait_fd` readable. What came
+    /// before shows in [`Ring::is_due`], to be asked afterwards.
+    pub(super) fn arm(&mut self) {
+        if self.armed {
+            return;
+        }
+        self.armed = true;
+        self.uring.completion().enable_eventfd();
+        // Our store of "enabled" before our look at the rings. The kernel stores what it has for
+        // us and then looks at "enabled": one of the two sees the other's.
+        full_fence();
+    }
+
+    fn disarm(&mut self) {
+        if self.armed {
+            self.armed = false;
+            self.uring.completion().disable_eventfd();
+            self.wake.drain();
+        }
     }
 
     /// Lends `segments` of `view` to `slot` until its release. True when direct I/O of
@@ -377,6 +406,7 @@ impl Ring {
     /// # Errors
     /// As [`Ring::submit`].
     pub(super) fn run_completions(&mut self) -> io::Result<()> {
+        self.disarm();
         let submission = self.uring.submission();
         let (waiting, left) = (
             submission.taskrun() || submission.cq_overflow(),
@@ -432,13 +462,14 @@ impl Ring {
             if self.taken() == 0 {
                 return true;
             }
-            let mut ring = [PollFd::new(&*self.uring, PollFlags::IN)];
-            let _ = poll(&mut ring, Some(&DROP_WAIT)); // an interrupted wait is a short one
-            let submission = self.uring.submission();
-            let waiting = submission.taskrun();
-            drop(submission);
-            if waiting && self.uring.submitter().submit().is_err() {
-                break;
+            let wait = types::SubmitArgs::new().timespec(&DROP_WAIT);
+            match self.uring.submitter().submit_with_args(1, &wait) {
+                Ok(_) => {}
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
+                    // Another thread than the ring's: nothing to be had from it here.
+                    _ => break,
+                },
             }
         }
         while self.next().is_some() {}

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use controller::port::{Added, ByteRange, Cause, Channel, Done, Outcome, Request};
-use controller::ticket::Ticket;
-use memory::DmaView;
+use controller::port::ByteRange;
 use rustix::fs::FallocateFlags;
 
 use super::*;
