@@ -1,6 +1,23 @@
 //! nvmirage: NVMe drives made in software.
+//!
+//! The program: threads, clocks, descriptors, configuration, control socket and command line. What a controller does
+//! and how bytes move is in the other crates.
 #![forbid(unsafe_code)]
-#![allow(unused)]
+
+mod cli;
+mod clock;
 mod config;
+mod control;
+mod cpu;
+mod demo;
 mod identity;
-fn main() {}
+mod interrupt;
+mod load;
+mod qemu;
+mod reactor;
+mod report;
+mod supervisor;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -15,7 +15,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use read::{from_file, from_json, from_toml};
+#[cfg(test)]
+pub(crate) use read::from_toml;
+pub(crate) use read::{from_file, from_json};
 pub(crate) use size::{Range, Size, Span};
 pub(crate) use validate::Problem;
 
@@ -23,6 +25,8 @@ pub(crate) use validate::Problem;
 pub(crate) const MAX_QUEUES: u16 = 64;
 /// Most entries of a queue.
 pub(crate) const MAX_QUEUE_DEPTH: u16 = 4096;
+/// Bytes of a logical block.
+pub(crate) const DEFAULT_LBA_SIZE: u32 = 4096;
 
 /// Everything one process serves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -212,12 +216,34 @@ pub(crate) struct Controller {
     pub(crate) device_id: Option<u16>,
 }
 
+impl Controller {
+    /// A controller without namespaces, everything else at its default.
+    pub(crate) fn new(name: String, listen: Listen) -> Self {
+        Controller {
+            name,
+            namespaces: Vec::new(),
+            listen,
+            queues: default_queues(),
+            queue_depth: default_queue_depth(),
+            max_transfer: default_max_transfer(),
+            doorbells: Doorbells::default(),
+            reactor: None,
+            serial: None,
+            model_number: default_model_number(),
+            firmware_revision: default_firmware_revision(),
+            subnqn: None,
+            vendor_id: None,
+            device_id: None,
+        }
+    }
+}
+
 fn default_spin() -> Span {
     Span(std::time::Duration::from_micros(50))
 }
 
 fn default_lba_size() -> u32 {
-    4096
+    DEFAULT_LBA_SIZE
 }
 
 fn default_queues() -> u16 {

@@ -1,0 +1,251 @@
+//! `nvmirage bench`: loads a drive over vfio-user and measures it.
+
+use std::{ops::ControlFlow, path::PathBuf};
+
+use anyhow::{Context, bail};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use driver::{
+    Doorbells,
+    workload::{Job, Rw},
+};
+use serde::Serialize;
+
+use super::{UsageError, floor::Floor, parse};
+use crate::{
+    config::{Size, Span},
+    cpu,
+    interrupt::Interrupt,
+    load::{self, Host, Needs},
+    report::{self, job::JobReport, progress},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage bench --target vfio-user:/tmp/nvme.sock
+      4 KiB random reads, one at a time, for 5 seconds
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randwrite --bs 4k,128k --qd 1,32 --cpu 1
+      Four jobs, one after the other, on CPU 1
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randrw --qd 32 --verify --json
+      Check every byte, and print JSON
+  nvmirage bench floor
+      What the machine itself allows, to compare with
+
+Writing jobs, and --verify, overwrite what is on the drive.";
+
+/// Load a drive over vfio-user, ours or anyone's, and measure it
+///
+/// The host polls: for figures that mean something give server and host a CPU each. Lists of --bs and --qd multiply
+/// into jobs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct Bench {
+    #[command(subcommand)]
+    other: Option<Other>,
+
+    /// The server's socket
+    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user, required = true)]
+    target: Option<PathBuf>,
+
+    /// Which commands: at random or in order, reads, writes, or half of each
+    #[arg(long, value_name = "KIND", value_parser = rw(), default_value = "randread")]
+    rw: Rw,
+
+    /// Bytes of each command; several with commas
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4k")]
+    bs: Vec<Size>,
+
+    /// Commands in flight; several with commas
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
+    qd: Vec<u16>,
+
+    /// How long each job measures; verification comes on top
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    time: Span,
+
+    /// The CPU to run on; default: any
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+
+    /// How to ring: auto takes the fastest that the drive has
+    #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
+    doorbells: Doorbells,
+
+    /// Check every byte that was written
+    #[arg(long)]
+    verify: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// The namespace
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    nsid: u32,
+
+    /// Where random order and data start from: the same seed does the same again
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Use only so much of the namespace, from its start; default: all
+    #[arg(long, value_name = "SIZE")]
+    span: Option<Size>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Other {
+    Floor(Floor),
+}
+
+fn rw() -> impl TypedValueParser<Value = Rw> {
+    PossibleValuesParser::new(Rw::ALL.map(Rw::name)).try_map(|word| {
+        let found = Rw::ALL.into_iter().find(|rw| rw.name() == word);
+        found.ok_or("no such kind")
+    })
+}
+
+fn doorbells() -> impl TypedValueParser<Value = Doorbells> {
+    PossibleValuesParser::new(["auto", "mapped", "shadow", "trapped"]).map(|word| {
+        match word.as_str() {
+            "mapped" => Doorbells::Mapped,
+            "shadow" => Doorbells::Shadow,
+            "trapped" => Doorbells::Trapped,
+            _ => Doorbells::Auto,
+        }
+    })
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Output {
+    target: String,
+    nsid: u32,
+    /// How commands were rung.
+    doorbells: &'static str,
+    jobs: Vec<JobReport>,
+}
+
+impl Bench {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        match self.other {
+            Some(Other::Floor(floor)) => floor.run(),
+            None => self.load(),
+        }
+    }
+
+    fn load(self) -> anyhow::Result<()> {
+        let target = self.target.as_ref().context("--target is missing")?;
+        let jobs = self.jobs()?;
+        if let Some(cpu) = self.cpu {
+            cpu::pin(cpu).with_context(|| {
+                format!("cannot run on CPU {cpu}; this process may use {}", usable())
+            })?;
+        }
+        let interrupt = Interrupt::install()?;
+        let needs = Needs {
+            queue_depth: jobs.iter().map(|j| j.queue_depth).max().unwrap_or(1),
+            block_size: jobs.iter().map(|j| j.block_size).max().unwrap_or(4096),
+        };
+        let mut host = Host::connect(target, self.doorbells, needs)?;
+        let mut output = Output {
+            target: format!("vfio-user:{}", target.display()),
+            nsid: self.nsid,
+            doorbells: host
+                .device()
+                .doorbells()
+                .map_or("none", load::doorbells_name),
+            jobs: Vec::new(),
+        };
+        let done = self.measure(&mut host, needs, &jobs, &interrupt, &mut output.jobs);
+        if self.json {
+            report::print_json(&output)?;
+        } else if !output.jobs.is_empty() {
+            report::print(&report::job::table(&output.jobs).to_string())?;
+        }
+        done?;
+        host.leave()?;
+        verdict(&output.jobs)
+    }
+
+    /// Does the jobs one after the other, on one queue pair.
+    fn measure(
+        &self,
+        host: &mut Host,
+        needs: Needs,
+        jobs: &[Job],
+        interrupt: &Interrupt,
+        reports: &mut Vec<JobReport>,
+    ) -> anyhow::Result<()> {
+        let namespace = host.device().namespace(self.nsid)?;
+        let mut queue = host.device().create_queue_pair(needs.queue_depth, false)?;
+        if self.verify {
+            host.refuse_forgetful(&mut queue, &namespace)?;
+        }
+        for job in jobs {
+            let title = report::job::title(job.rw.name(), job.block_size, job.queue_depth);
+            let line = progress::Line::new(&title, job.runtime);
+            let report = host.measure(&mut queue, &namespace, job, &mut |now| {
+                line.update(now);
+                if interrupt.is_set() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+            line.clear();
+            reports.push(report?);
+            if interrupt.is_set() {
+                bail!("interrupted: the last job's figures are of the time until then");
+            }
+        }
+        host.device().delete_queue_pair(queue)?;
+        Ok(())
+    }
+
+    pub(super) fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+        let mut jobs = Vec::new();
+        for bs in &self.bs {
+            let block_size = load::check_block_size(bs.0)
+                .map_err(|error| UsageError(format!("--bs {bs}: {error}")))?;
+            for &queue_depth in &self.qd {
+                jobs.push(Job {
+                    name: format!("{}-{bs}-qd{queue_depth}", self.rw),
+                    rw: self.rw,
+                    block_size,
+                    queue_depth,
+                    runtime: self.time.0,
+                    verify: self.verify,
+                    seed: self.seed,
+                    span: self.span.map(|span| span.0),
+                });
+            }
+        }
+        Ok(jobs)
+    }
+}
+
+/// The CPUs that may be used, in words.
+pub(super) fn usable() -> String {
+    match cpu::usable() {
+        Ok(cpus) => {
+            let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+            cpus.join(", ")
+        }
+        Err(error) => format!("those the system does not tell ({error})"),
+    }
+}
+
+/// Errors in any job are the command's failure.
+fn verdict(jobs: &[JobReport]) -> anyhow::Result<()> {
+    let failed: Vec<String> = jobs
+        .iter()
+        .filter(|job| job.errors > 0)
+        .map(|job| {
+            let first = job.first_error.as_deref().unwrap_or("no status is known");
+            format!("{}: {} errors; {first}", job.title(), job.errors)
+        })
+        .collect();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("the drive made errors\n{}", failed.join("\n"))
+}

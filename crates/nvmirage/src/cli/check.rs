@@ -1,0 +1,43 @@
+//! `nvmirage check`: is a configuration all right, and what does it leave to defaults?
+
+use std::path::PathBuf;
+
+use crate::{config, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage check nvmirage.toml
+      Print the configuration with every default, or what is wrong with it
+  nvmirage check nvmirage.toml > full.toml
+      Start from one where everything is written out
+
+A configuration:
+  [[media]]
+  name = \"disk\"
+  kind = \"file\"                  # null | ram | file
+  path = \"disk.img\"              # created when it is missing
+  size = \"64GiB\"
+  [[namespace]]
+  name = \"root\"
+  media = \"disk\"
+  [[controller]]
+  name = \"vm1\"
+  namespaces = [\"root\"]
+  listen = \"vfio-user:/run/nvmirage/vm1.sock\"";
+
+/// Validate a configuration and print it with every default
+///
+/// Nothing is opened or created: a file that the configuration names may still be missing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Check {
+    /// The configuration
+    file: PathBuf,
+}
+
+impl Check {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let config = config::from_file(&self.file)?;
+        report::print(&config.with_defaults())
+    }
+}

@@ -1,0 +1,251 @@
+//! `nvmirage create`: makes a medium, a namespace or a controller in a running server.
+//!
+//! Keys, units and defaults are those of the configuration file.
+
+use std::path::PathBuf;
+
+use super::parse::{self, Control};
+use crate::{
+    config::{self, Direct, Doorbells, Listen, MediumKind, Range, Size},
+    control,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage create media disk --kind file --path disk.img --size 64GiB
+  nvmirage create namespace root --media disk --range 0GiB..16GiB
+  nvmirage create controller vm1 --namespaces root --listen vfio-user:/tmp/vm1.sock
+      A drive for one more guest, without a restart";
+
+/// Create a medium, a namespace or a controller in a running server
+///
+/// It lasts as long as the server: to have it again, write it into the configuration.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Create {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Media(MediumArgs),
+    Namespace(NamespaceArgs),
+    Controller(Box<ControllerArgs>),
+}
+
+/// A place where bytes live
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage create media scratch --kind ram --size 8GiB
+  nvmirage create media disk --kind file --path disk.img --size 64GiB")]
+struct MediumArgs {
+    /// Its name
+    name: String,
+
+    /// What it is made of
+    #[arg(long, value_parser = parse::word::<MediumKind>(&["null", "ram", "file"]))]
+    kind: MediumKind,
+
+    /// The file or block device; only for `file`
+    #[arg(long)]
+    path: Option<PathBuf>,
+
+    /// Its size; a file that exists may leave it out
+    #[arg(long)]
+    size: Option<Size>,
+
+    /// Whether a file is opened with O_DIRECT
+    #[arg(long, value_parser = parse::word::<Direct>(&["auto", "on", "off"]))]
+    direct: Option<Direct>,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+/// A part of a medium, as hosts see it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage create namespace root --media disk
+  nvmirage create namespace boot --media disk --range 0GiB..1GiB --lba-size 512")]
+struct NamespaceArgs {
+    /// Its name
+    name: String,
+
+    /// The medium that holds its bytes
+    #[arg(long)]
+    media: String,
+
+    /// The part of the medium, as in 0GiB..16GiB; default: all of it
+    #[arg(long)]
+    range: Option<Range>,
+
+    /// Bytes of a logical block: 512 or 4096
+    #[arg(long, default_value_t = config::DEFAULT_LBA_SIZE)]
+    lba_size: u32,
+
+    /// NGUID, 32 hexadecimal digits; default: derived from the name
+    #[arg(long)]
+    nguid: Option<String>,
+
+    /// EUI-64, 16 hexadecimal digits; default: derived from the name
+    #[arg(long)]
+    eui64: Option<String>,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+/// What hosts attach to
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage create controller vm1 --namespaces root,data --listen vfio-user:/tmp/vm1.sock
+  nvmirage create controller vm2 --namespaces logs --listen vfio-user:/tmp/vm2.sock --queues 4 --serial LOGS1")]
+struct ControllerArgs {
+    /// Its name
+    name: String,
+
+    /// Names of its namespaces; the first is namespace 1
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    namespaces: Vec<String>,
+
+    /// Where hosts reach it
+    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
+    listen: PathBuf,
+
+    /// I/O queue pairs it offers, 1 to 64
+    #[arg(long)]
+    queues: Option<u16>,
+
+    /// Entries of a queue at most, 2 to 4096
+    #[arg(long)]
+    queue_depth: Option<u16>,
+
+    /// The largest transfer of one command: a power of two, 4KiB to 4MiB
+    #[arg(long)]
+    max_transfer: Option<Size>,
+
+    /// How doorbells reach the reactor
+    #[arg(long, value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped"]))]
+    doorbells: Option<Doorbells>,
+
+    /// Which reactor serves it, counted from 0
+    #[arg(long)]
+    reactor: Option<usize>,
+
+    /// Serial number; default: derived from the name
+    #[arg(long)]
+    serial: Option<String>,
+
+    /// Model number
+    #[arg(long)]
+    model_number: Option<String>,
+
+    /// Firmware revision
+    #[arg(long)]
+    firmware_revision: Option<String>,
+
+    /// NVM subsystem NQN; default: derived from the name
+    #[arg(long)]
+    subnqn: Option<String>,
+
+    /// PCI vendor id, as in 0x1234
+    #[arg(long, value_parser = pci_id)]
+    vendor_id: Option<u16>,
+
+    /// PCI device id, as in 0x1234
+    #[arg(long, value_parser = pci_id)]
+    device_id: Option<u16>,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+fn pci_id(text: &str) -> Result<u16, String> {
+    let id = match text.strip_prefix("0x") {
+        Some(digits) => u16::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    id.ok_or_else(|| format!("`{text}` is no id: write 0x1 to 0xfffe"))
+}
+
+impl Create {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        match self.what {
+            What::Media(args) => args.run(),
+            What::Namespace(args) => args.run(),
+            What::Controller(args) => args.run(),
+        }
+    }
+}
+
+impl MediumArgs {
+    fn run(self) -> anyhow::Result<()> {
+        let medium = config::Medium {
+            name: self.name,
+            kind: self.kind,
+            path: self.path.map(parse::absolute).transpose()?,
+            size: self.size,
+            direct: self.direct,
+        };
+        control::client::create(&self.control.socket(), "media", &medium)
+    }
+}
+
+impl NamespaceArgs {
+    fn run(self) -> anyhow::Result<()> {
+        let namespace = config::Namespace {
+            name: self.name,
+            media: self.media,
+            range: self.range,
+            lba_size: self.lba_size,
+            nguid: self.nguid,
+            eui64: self.eui64,
+        };
+        control::client::create(&self.control.socket(), "namespaces", &namespace)
+    }
+}
+
+impl ControllerArgs {
+    fn run(self) -> anyhow::Result<()> {
+        let socket = self.control.socket();
+        let defaults =
+            config::Controller::new(self.name, Listen::VfioUser(parse::absolute(self.listen)?));
+        let controller = config::Controller {
+            namespaces: self.namespaces,
+            queues: self.queues.unwrap_or(defaults.queues),
+            queue_depth: self.queue_depth.unwrap_or(defaults.queue_depth),
+            max_transfer: self.max_transfer.unwrap_or(defaults.max_transfer),
+            doorbells: self.doorbells.unwrap_or_default(),
+            reactor: self.reactor,
+            serial: self.serial,
+            model_number: self
+                .model_number
+                .unwrap_or_else(|| defaults.model_number.clone()),
+            firmware_revision: self
+                .firmware_revision
+                .unwrap_or_else(|| defaults.firmware_revision.clone()),
+            subnqn: self.subnqn,
+            vendor_id: self.vendor_id,
+            device_id: self.device_id,
+            ..defaults
+        };
+        control::client::create(&socket, "controllers", &controller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_in_both_bases() {
+        assert_eq!(pci_id("0x1b36"), Ok(0x1b36));
+        assert_eq!(pci_id("7"), Ok(7));
+        assert!(pci_id("0x12345").is_err());
+        assert!(pci_id("red").is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! `nvmirage delete`: ends an object of a running server.
+
+use super::parse::Control;
+use crate::control;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage delete controller vm1
+      Detach its host and serve it no longer
+  nvmirage delete namespace root && nvmirage delete media disk
+      What nothing uses any more; files and their bytes stay";
+
+/// Delete a medium, a namespace or a controller of a running server
+///
+/// What something else uses is not deleted: first controllers, then namespaces, then media. Files are kept.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Delete {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Close a medium; a file stays, the bytes of `ram` are gone
+    Media(Named),
+    /// Forget a namespace; its bytes stay in the medium
+    Namespace(Named),
+    /// Serve a controller no longer; its host loses the drive
+    Controller(Named),
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// Its name
+    name: String,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+impl Delete {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let (kind, named) = match self.what {
+            What::Media(named) => ("media", named),
+            What::Namespace(named) => ("namespaces", named),
+            What::Controller(named) => ("controllers", named),
+        };
+        control::client::delete(&named.control.socket(), kind, &named.name)
+    }
+}

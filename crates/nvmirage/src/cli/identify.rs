@@ -1,0 +1,47 @@
+//! `nvmirage identify`: what a drive says of itself.
+
+use std::path::PathBuf;
+
+use driver::Doorbells;
+
+use super::parse;
+use crate::{
+    load::{Host, Needs},
+    report::{self, identity::Identity},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage identify --target vfio-user:/tmp/nvme.sock
+  nvmirage identify --target vfio-user:/tmp/nvme.sock --json | jq '.namespaces[].bytes'
+
+A controller serves one host at a time: this cannot be asked while a guest has the drive.";
+
+/// Show what a drive over vfio-user says of itself
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Identify {
+    /// The server's socket
+    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
+    target: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Identify {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let needs = Needs {
+            queue_depth: 1,
+            block_size: 4096,
+        };
+        let mut host = Host::connect(&self.target, Doorbells::Auto, needs)?;
+        let identity = Identity::ask(&mut host)?;
+        host.leave()?;
+        if self.json {
+            return report::print_json(&identity);
+        }
+        report::print(&identity.in_words())
+    }
+}

@@ -1,0 +1,40 @@
+//! `nvmirage man`: manual pages, one for each command.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::CommandFactory;
+
+use crate::report;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage man | man -l -
+      Read the first page
+  nvmirage man --out ~/.local/share/man/man1
+      Install all of them";
+
+/// Print the manual page, or write those of all commands
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Man {
+    /// A folder for the pages of all commands; created when it is missing
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Man {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let command = super::Cli::command();
+        let Some(dir) = self.out else {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command).render(&mut page)?;
+            return report::print(&String::from_utf8(page)?);
+        };
+        let write = || -> std::io::Result<()> {
+            std::fs::create_dir_all(&dir)?;
+            clap_mangen::generate_to(command, &dir)
+        };
+        write().with_context(|| format!("cannot write manual pages to {}", dir.display()))
+    }
+}

@@ -1,0 +1,127 @@
+//! `--media KIND[:KEY=VALUE,…]`: a medium in one word.
+
+use std::str::FromStr;
+
+use crate::config::{Direct, MediumKind, Size};
+
+/// What one `--media` says: a medium, and the block size of the namespace on it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct MediaArg {
+    pub(super) kind: MediumKind,
+    pub(super) size: Option<Size>,
+    pub(super) path: Option<std::path::PathBuf>,
+    pub(super) direct: Option<Direct>,
+    pub(super) lba_size: Option<u32>,
+}
+
+/// The keys of `--media`.
+const KEYS: [&str; 4] = ["size", "path", "direct", "lba_size"];
+
+impl FromStr for MediaArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let kind = match kind {
+            "null" => MediumKind::Null,
+            "ram" => MediumKind::Ram,
+            "file" => MediumKind::File,
+            _ => {
+                return Err(format!(
+                    "`{kind}` is no kind of media: write null, ram or file, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
+                ));
+            }
+        };
+        let mut arg = MediaArg {
+            kind,
+            size: None,
+            path: None,
+            direct: None,
+            lba_size: None,
+        };
+        let mut seen = Vec::new();
+        for part in rest.split(',').filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once('=').ok_or_else(|| {
+                format!("`{part}` is no key=value; a path with a comma needs a configuration file")
+            })?;
+            if seen.contains(&key) {
+                return Err(format!("{key} is given twice"));
+            }
+            seen.push(key);
+            arg.set(key, value)?;
+        }
+        Ok(arg)
+    }
+}
+
+impl MediaArg {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        match key {
+            "size" => self.size = Some(value.parse()?),
+            "path" => self.path = Some(value.into()),
+            "lba_size" => {
+                let wrong = || format!("lba_size={value}: write 512 or 4096");
+                self.lba_size = Some(value.parse().map_err(|_| wrong())?);
+            }
+            "direct" => {
+                self.direct = Some(match value {
+                    "auto" => Direct::Auto,
+                    "on" => Direct::On,
+                    "off" => Direct::Off,
+                    _ => return Err(format!("direct={value}: write auto, on or off")),
+                });
+            }
+            _ => return Err(unknown(key)),
+        }
+        Ok(())
+    }
+}
+
+fn unknown(key: &str) -> String {
+    let nearest = KEYS
+        .iter()
+        .map(|word| (strsim::damerau_levenshtein(key, word), word))
+        .filter(|(distance, word)| *distance <= word.len() / 2)
+        .min();
+    match nearest {
+        Some((_, word)) => format!("there is no key `{key}`; did you mean `{word}`?"),
+        None => format!("there is no key `{key}`: there are {}", KEYS.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> MediaArg {
+        text.parse().unwrap()
+    }
+
+    fn error(text: &str) -> String {
+        text.parse::<MediaArg>().unwrap_err()
+    }
+
+    #[test]
+    fn kinds_with_and_without_keys() {
+        assert_eq!(parse("null").kind, MediumKind::Null);
+        let ram = parse("ram:size=8GiB");
+        assert_eq!((ram.kind, ram.size), (MediumKind::Ram, Some(Size(8 << 30))));
+        let file = parse("file:path=/a/b=c.img,size=1GiB,direct=off,lba_size=512");
+        assert_eq!(file.path, Some("/a/b=c.img".into()));
+        assert_eq!(file.size, Some(Size(1 << 30)));
+        assert_eq!(file.direct, Some(Direct::Off));
+        assert_eq!(file.lba_size, Some(512));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert!(error("rma:size=1GiB").contains("write null, ram or file"));
+        assert!(error("ram:size=8").contains("has no unit"));
+        assert!(error("ram:sise=8GiB").contains("did you mean `size`?"));
+        assert!(error("ram:colour=red").contains("there are size, path"));
+        assert!(error("file:path=a,b").contains("`b` is no key=value"));
+        assert!(error("ram:size=1GiB,size=2GiB").contains("twice"));
+        assert!(error("file:direct=maybe").contains("auto, on or off"));
+        assert!(error("ram:lba_size=x").contains("512 or 4096"));
+    }
+}

@@ -1,0 +1,114 @@
+//! The command line: one file per subcommand, each with its arguments and what it does with them.
+//!
+//! Results go to standard output, and nothing else does; progress, warnings and errors go to standard error. The exit
+//! status is 0 when everything asked for was done, 1 when not, 2 when the command line is wrong.
+
+mod bench;
+mod check;
+mod completions;
+mod create;
+mod delete;
+mod demo;
+mod error;
+mod floor;
+mod identify;
+mod log;
+mod ls;
+mod man;
+mod media_arg;
+mod parse;
+mod qemu_args;
+mod serve;
+
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) use error::UsageError;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage demo
+      See it work: two drives, checked and measured, in 20 seconds
+  nvmirage serve --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
+      Serve a drive in memory
+  nvmirage qemu-args nvme0
+      What to add to QEMU's command line, while that runs
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randread --qd 1,32
+      Measure it without a guest
+
+Each command has its own examples: nvmirage COMMAND --help";
+
+/// NVMe drives made in software.
+///
+/// A virtual machine, or another process, sees a real NVMe PCIe controller and drives it with the NVMe driver it
+/// already has; behind the controller stands memory, a file, or a block device. Hosts attach over vfio-user; nothing
+/// here needs a kernel module or a privilege.
+#[derive(Debug, Parser)]
+#[command(name = "nvmirage", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What is logged to standard error, as in RUST_LOG: error, warn, info, debug, or nvmirage=debug,warn.
+    ///
+    /// Without it the environment variable NVMIRAGE_LOG is used; without that, `serve` logs from info on and the other
+    /// commands from warn on.
+    #[arg(long, global = true, value_name = "FILTER")]
+    log: Option<String>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+    Demo(demo::Demo),
+    Bench(bench::Bench),
+    Identify(identify::Identify),
+    QemuArgs(qemu_args::QemuArgs),
+    Check(check::Check),
+    Ls(ls::Ls),
+    Create(create::Create),
+    Delete(delete::Delete),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+/// Runs the program and reports what went wrong.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}", error::shown(&error));
+            if error.is::<UsageError>() {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let default = match cli.command {
+        Command::Serve(_) => log::Default::Info,
+        _ => log::Default::Warn,
+    };
+    log::start(cli.log.as_deref(), default)?;
+    match cli.command {
+        Command::Serve(serve) => serve.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Identify(identify) => identify.run(),
+        Command::QemuArgs(qemu_args) => qemu_args.run(),
+        Command::Check(check) => check.run(),
+        Command::Ls(ls) => ls.run(),
+        Command::Create(create) => create.run(),
+        Command::Delete(delete) => delete.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Parsers of arguments that several commands have.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::de::{DeserializeOwned, IntoDeserializer, value};
+
+use crate::config::Listen;
+
+/// A word that the configuration file has, too: it means the same here and there.
+pub(super) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|word| {
+        let from: value::StringDeserializer<value::Error> = word.into_deserializer();
+        T::deserialize(from)
+    })
+}
+
+/// The socket of a vfio-user server: `vfio-user:PATH`.
+pub(super) fn vfio_user(text: &str) -> Result<PathBuf, String> {
+    match text.parse()? {
+        Listen::VfioUser(path) => Ok(path),
+        Listen::Unix(_) => Err(format!(
+            "`{text}` is a control socket: write vfio-user:PATH"
+        )),
+    }
+}
+
+/// A control socket: `unix:PATH`.
+pub(super) fn unix(text: &str) -> Result<PathBuf, String> {
+    match text.parse()? {
+        Listen::Unix(path) => Ok(path),
+        Listen::VfioUser(_) => Err(format!(
+            "`{text}` is a controller's socket: write unix:PATH"
+        )),
+    }
+}
+
+/// `path` from the root: the server may work in another folder.
+pub(super) fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
+    Ok(std::path::absolute(path)?)
+}
+
+/// Where a running server is steered.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Control {
+    /// The server's control socket
+    ///
+    /// Default: $XDG_RUNTIME_DIR/nvmirage/control.sock, or /run/nvmirage/control.sock.
+    #[arg(long, value_name = "unix:PATH", value_parser = unix)]
+    control: Option<PathBuf>,
+}
+
+impl Control {
+    /// The socket, as given or by default.
+    pub(super) fn socket(&self) -> PathBuf {
+        match &self.control {
+            Some(path) => path.clone(),
+            None => crate::control::default_socket(),
+        }
+    }
+
+    /// Whether one was named.
+    pub(super) fn is_given(&self) -> bool {
+        self.control.is_some()
+    }
+}

@@ -1,0 +1,181 @@
+//! `nvmirage qemu-args`: the exact options that give a guest a drive.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use super::{UsageError, parse::Control};
+use crate::{
+    config::{self, Listen, Size},
+    control,
+    qemu::{self, NEEDED},
+    report,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage qemu-args nvme0
+      For a controller of the running server
+  nvmirage qemu-args vm1 --config nvmirage.toml --memory 8GiB
+      For a controller of a configuration
+  eval \"exec qemu-system-x86_64 -accel kvm -cpu host $(nvmirage qemu-args nvme0) -drive file=root.img\"
+      Start a guest with it
+
+The guest's memory must be shared: the drive reads and writes it. A second drive needs only its own -device.";
+
+/// Print the QEMU options for a controller
+///
+/// A QEMU that is too old is told on standard error, with what to do about it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct QemuArgs {
+    /// The controller's name
+    name: String,
+
+    /// The configuration that has it; default: ask the running server
+    #[arg(long, value_name = "FILE", conflicts_with = "control")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    control: Control,
+
+    /// The guest's memory
+    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    memory: Size,
+
+    /// The QEMU that is going to be used; default: the one on the PATH
+    #[arg(long, value_name = "PATH")]
+    qemu: Option<PathBuf>,
+}
+
+impl QemuArgs {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        if self.memory.0 == 0 || !self.memory.0.is_multiple_of(1 << 20) {
+            let memory = self.memory;
+            return Err(
+                UsageError(format!("--memory {memory}: write whole MiB, as in 4GiB")).into(),
+            );
+        }
+        let socket = self.socket()?;
+        let socket = socket.to_str().with_context(|| {
+            format!(
+                "the socket's path {} is not UTF-8: QEMU's JSON cannot have it",
+                socket.display()
+            )
+        })?;
+        let lines: Vec<String> = qemu::options(&self.name, socket, self.memory)
+            .iter()
+            .map(|[option, value]| format!("{option} {}", qemu::shell_quoted(value)))
+            .collect();
+        report::print(&format!("{}\n", lines.join(" \\\n")))?;
+        if let Some(warning) = warning(self.qemu.as_deref()) {
+            eprintln!("warning: {warning}");
+        }
+        Ok(())
+    }
+
+    /// The controller's socket, from the root where that is known.
+    fn socket(&self) -> anyhow::Result<PathBuf> {
+        if let Some(file) = &self.config {
+            let controllers = config::from_file(file)?.controller;
+            let listen = find(&self.name, controllers.iter().map(|c| (&c.name, &c.listen)))
+                .with_context(|| format!("{} has no such controller", file.display()))?;
+            // from where the server is going to be started
+            return Ok(std::path::absolute(listen)?);
+        }
+        let inventory = control::client::inventory(&self.control.socket()).context(
+            if self.control.is_given() {
+                "cannot ask the server for its controllers"
+            } else {
+                "cannot ask the running server for its controllers; with --config a configuration is read instead"
+            },
+        )?;
+        let controllers = inventory.controllers.iter();
+        let listen = find(
+            &self.name,
+            controllers.map(|c| (&c.config.name, &c.config.listen)),
+        )?;
+        if listen.is_relative() {
+            eprintln!(
+                "warning: the server was given a relative path: it is relative to the server's folder"
+            );
+        }
+        Ok(listen)
+    }
+}
+
+/// The socket of controller `name`.
+fn find<'a>(
+    name: &str,
+    controllers: impl Iterator<Item = (&'a String, &'a Listen)> + Clone,
+) -> anyhow::Result<PathBuf> {
+    if let Some((_, listen)) = controllers.clone().find(|(other, _)| *other == name) {
+        return Ok(listen.path().to_owned());
+    }
+    let names: Vec<&str> = controllers.map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        bail!("there is no controller `{name}`, nor any other");
+    }
+    bail!(
+        "there is no controller `{name}`; there are {}",
+        names.join(", ")
+    )
+}
+
+/// What is wrong with the QEMU that would be used, and what to do.
+fn warning(given: Option<&Path>) -> Option<String> {
+    let advice = format!(
+        "vfio-user-pci came with QEMU {NEEDED}: on Debian, `apt install -t trixie-backports {}` has a newer one; --qemu names another",
+        package()
+    );
+    let program = match given {
+        Some(program) => program.to_owned(),
+        None => {
+            let name = qemu::program_name();
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            match qemu::on_path(&name, &path) {
+                Some(program) => program,
+                None => return Some(format!("there is no {name} on the PATH; {advice}")),
+            }
+        }
+    };
+    let shown = program.display();
+    match qemu::version_of(&program) {
+        Ok(Some(version)) if version >= NEEDED => None,
+        Ok(Some(version)) => Some(format!(
+            "{shown} is QEMU {version} and has no such device; {advice}"
+        )),
+        Ok(None) => Some(format!("{shown} does not say that it is a QEMU; {advice}")),
+        Err(error) => Some(format!("{shown} cannot be run: {error}; {advice}")),
+    }
+}
+
+/// Debian's package of QEMU for this machine.
+fn package() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" | "x86" => "qemu-system-x86",
+        "aarch64" | "arm" => "qemu-system-arm",
+        _ => "qemu-system-misc",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_there_is_answered_with_those_that_are() {
+        let listen: Listen = "vfio-user:/a".parse().unwrap();
+        let names = ["vm1".to_owned(), "vm2".to_owned()];
+        let all = || names.iter().map(|name| (name, &listen));
+        assert_eq!(find("vm2", all()).unwrap(), PathBuf::from("/a"));
+        let error = find("vm3", all()).unwrap_err().to_string();
+        assert!(error.contains("vm1, vm2"), "{error}");
+        assert!(
+            find("vm3", all().take(0))
+                .unwrap_err()
+                .to_string()
+                .contains("nor any other")
+        );
+    }
+}

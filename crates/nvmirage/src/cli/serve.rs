@@ -1,0 +1,273 @@
+//! `nvmirage serve`: serves controllers until it is told to stop.
+
+use std::{
+    io::{self, Read},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context;
+use tokio::sync::oneshot;
+
+use super::{UsageError, media_arg::MediaArg, parse};
+use crate::{
+    config::{self, Config, Doorbells, Listen},
+    control::{self, ControllerStatus, server::Socket},
+    interrupt::Signals,
+    report,
+    supervisor::Supervisor,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage serve --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
+      A drive in memory: controller nvme0 with one namespace
+  nvmirage serve --media file:path=disk.img,size=64GiB --listen vfio-user:/tmp/nvme.sock
+      A drive in a file, created when it is missing
+  nvmirage serve --config nvmirage.toml
+      All that the file says; `nvmirage check nvmirage.toml` prints it with every default
+
+It prints a line `ready: …` for each controller once hosts can attach. SIGTERM and SIGINT stop it.";
+
+/// How long requests on the control socket may go on once the program stops.
+const CONTROL_STOP: Duration = Duration::from_secs(2);
+
+/// Serve controllers until told to stop
+///
+/// With --media and --listen it serves one controller, `nvme0`, with a namespace for each --media. Anything else is
+/// said in a configuration.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Serve {
+    /// A configuration in TOML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
+    config: Option<PathBuf>,
+
+    /// What a drive is made of: null, ram or file, with size=, path=, lba_size=, direct=
+    #[arg(
+        long,
+        value_name = "KIND[:KEY=VALUE,…]",
+        required_unless_present = "config",
+        requires = "listen"
+    )]
+    media: Vec<MediaArg>,
+
+    /// Where hosts reach the controller
+    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user, requires = "media")]
+    listen: Option<PathBuf>,
+
+    /// How doorbells reach the reactor: auto is mapped for one that polls, else unmapped
+    #[arg(long, value_name = "HOW", value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped"]))]
+    doorbells: Option<Doorbells>,
+
+    /// Where it is steered: `nvmirage ls`, `create`, `delete`
+    ///
+    /// Default: that of the configuration, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or
+    /// /run/nvmirage/control.sock. Without a socket by default it serves all the same.
+    #[arg(long, value_name = "unix:PATH", value_parser = parse::unix)]
+    control: Option<PathBuf>,
+
+    /// Stop when standard input ends, too: for a program that starts this one and may be killed
+    #[arg(long)]
+    stop_at_eof: bool,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let config = self.config()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let served = runtime.block_on(serve(config, self.stop_at_eof));
+        // a request that hangs does not keep the process
+        runtime.shutdown_background();
+        served
+    }
+
+    pub(super) fn config(&self) -> anyhow::Result<Config> {
+        let mut config = match (&self.config, &self.listen) {
+            (Some(file), _) => config::from_file(file)?,
+            (None, Some(listen)) => self.short_form(listen.clone()),
+            (None, None) => {
+                return Err(
+                    UsageError("write --config FILE, or --media and --listen".into()).into(),
+                );
+            }
+        };
+        if let Some(control) = &self.control {
+            config.control = Some(Listen::Unix(control.clone()));
+        }
+        let problems = config.validate();
+        if !problems.is_empty() {
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Err(UsageError(lines.join("\n")).into());
+        }
+        Ok(config)
+    }
+
+    /// One controller, `nvme0`, with a namespace for each medium.
+    fn short_form(&self, listen: PathBuf) -> Config {
+        let mut config = Config::default();
+        let mut controller = config::Controller::new("nvme0".into(), Listen::VfioUser(listen));
+        controller.doorbells = self.doorbells.unwrap_or_default();
+        for (index, arg) in self.media.iter().enumerate() {
+            let medium = match index {
+                0 => "disk".to_owned(),
+                _ => format!("disk{}", index + 1),
+            };
+            let namespace = format!("ns{}", index + 1);
+            controller.namespaces.push(namespace.clone());
+            config.media.push(config::Medium {
+                name: medium.clone(),
+                kind: arg.kind,
+                path: arg.path.clone(),
+                size: arg.size,
+                direct: arg.direct,
+            });
+            config.namespace.push(config::Namespace {
+                name: namespace,
+                media: medium,
+                range: None,
+                lba_size: arg.lba_size.unwrap_or(config::DEFAULT_LBA_SIZE),
+                nguid: None,
+                eui64: None,
+            });
+        }
+        config.controller.push(controller);
+        config
+    }
+}
+
+/// Binds the control socket. One that was asked for is a must; the default one is not.
+fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> {
+    if let Some(listen) = asked_for {
+        return match Socket::bind(listen.path()) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error).with_context(|| {
+                format!("the control socket {listen} is in use by another server: stop that, or name another with --control")
+            }),
+            Err(error) => Err(error).with_context(|| format!("cannot listen on the control socket {listen}")),
+        };
+    }
+    let path = control::default_socket();
+    match Socket::bind(&path) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) => {
+            let why = match error.kind() {
+                io::ErrorKind::AddrInUse => "another server has it".to_owned(),
+                _ => error.to_string(),
+            };
+            tracing::warn!(
+                "no control socket at {}: {why}; name one with --control unix:PATH to use `nvmirage ls`, `create` and `delete`",
+                path.display()
+            );
+            Ok(None)
+        }
+    }
+}
+
+async fn serve(config: Config, stop_at_eof: bool) -> anyhow::Result<()> {
+    // first of all: a signal that comes while media are opened stops cleanly, too
+    let mut signals = Signals::new().context("cannot take over signals")?;
+    let socket = control_socket(config.control.as_ref())?;
+    let steerable = socket.is_some();
+    let supervisor = Arc::new(Supervisor::start(config)?);
+    let (stop, stopped) = oneshot::channel();
+    let control = socket.map(|socket| {
+        let until = async {
+            let _ = stopped.await;
+        };
+        tokio::spawn(control::server::serve(socket, supervisor.clone(), until))
+    });
+    announce(&supervisor.inventory().controllers, steerable)?;
+
+    let mut input = stop_at_eof.then(end_of_input).transpose()?;
+    let why = tokio::select! {
+        signal = signals.recv() => signal,
+        () = ended(&mut input) => "the end of standard input",
+    };
+    tracing::info!("stopping: {why}");
+    // nobody listens where there is no control socket
+    let _ = stop.send(());
+    if let Some(control) = control {
+        wait_for_control(control).await;
+    }
+    stop_supervisor(supervisor, &mut signals).await
+}
+
+/// Says on standard output where hosts can attach.
+fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result<()> {
+    if controllers.is_empty() {
+        anyhow::ensure!(
+            steerable,
+            "there is nothing to serve: the configuration has no controller, and there is no control socket to create one"
+        );
+        return report::print("ready: no controllers yet; create them with `nvmirage create`\n");
+    }
+    let mut lines = String::new();
+    for controller in controllers {
+        let config = &controller.config;
+        let namespaces = match config.namespaces.as_slice() {
+            [] => "no namespaces".to_owned(),
+            names => format!("namespaces {}", names.join(", ")),
+        };
+        lines += &format!(
+            "ready: {} controller {}, {namespaces}\n",
+            config.listen, config.name
+        );
+    }
+    report::print(&lines)
+}
+
+/// A thread that reads standard input until that ends.
+fn end_of_input() -> io::Result<oneshot::Receiver<()>> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("standard input".into())
+        .spawn(move || {
+            let mut buffer = [0; 4096];
+            let mut input = io::stdin().lock();
+            while matches!(input.read(&mut buffer), Ok(len) if len > 0) {}
+            // the program may be stopping already
+            let _ = sender.send(());
+        })?;
+    Ok(receiver)
+}
+
+/// Waits for the end of standard input; for ever where nobody asked.
+async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
+    match input {
+        Some(receiver) => {
+            let _ = receiver.await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Lets requests end, for a while.
+async fn wait_for_control(mut control: tokio::task::JoinHandle<io::Result<()>>) {
+    match tokio::time::timeout(CONTROL_STOP, &mut control).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => tracing::error!("the control socket failed: {error}"),
+        Ok(Err(error)) => tracing::error!("the control socket failed: {error}"),
+        Err(_) => {
+            control.abort();
+            // its socket's file goes with it
+            let _ = control.await;
+        }
+    }
+}
+
+/// Ends what is served, on a thread that may block; signals that come meanwhile are answered.
+async fn stop_supervisor(supervisor: Arc<Supervisor>, signals: &mut Signals) -> anyhow::Result<()> {
+    let mut stopping = tokio::task::spawn_blocking(move || supervisor.stop());
+    loop {
+        tokio::select! {
+            stopped = &mut stopping => return stopped.context("stopping failed")?,
+            signal = signals.recv() => tracing::warn!(
+                "{signal}: stopping already; commands in flight get up to 4 s, then media are made durable"
+            ),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The command line as a whole: what is taken, what is refused, and with which words.
+
+use clap::{CommandFactory, Parser};
+
+use super::{Cli, Command};
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(std::iter::once("nvmirage").chain(line.split_whitespace()))
+}
+
+fn refused(line: &str) -> String {
+    let error = parse(line).expect_err("this must be refused");
+    assert_eq!(error.exit_code(), 2);
+    error.to_string()
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn every_command_has_examples() {
+    fn check(command: &clap::Command, path: &str) {
+        for sub in command.get_subcommands() {
+            let path = format!("{path} {}", sub.get_name());
+            let leaf_of_delete = path.starts_with("nvmirage delete ");
+            let after = sub
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                leaf_of_delete || after.contains("nvmirage "),
+                "{path} has no example"
+            );
+            check(sub, &path);
+        }
+    }
+    check(&Cli::command(), "nvmirage");
+}
+
+#[test]
+fn examples_in_help_are_command_lines_that_work() {
+    fn collect(command: &clap::Command, found: &mut Vec<String>) {
+        let text = command
+            .get_after_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let examples = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("  nvmirage "));
+        found.extend(examples.map(str::to_owned));
+        command
+            .get_subcommands()
+            .for_each(|sub| collect(sub, found));
+    }
+    let mut examples = Vec::new();
+    collect(&Cli::command(), &mut examples);
+    assert!(examples.len() > 20, "{examples:?}");
+    for example in examples {
+        let line = example.split([';', '|', '>', '&']).next().unwrap();
+        if let Err(error) = parse(line) {
+            panic!("{example}: {error}");
+        }
+    }
+}
+
+#[test]
+fn lists_multiply_and_have_bounds() {
+    let cli = parse("bench --target vfio-user:/s --bs 4k,128KiB --qd 1,32").unwrap();
+    let Command::Bench(bench) = cli.command else {
+        panic!("another command");
+    };
+    let jobs = bench.jobs().unwrap();
+    let shape: Vec<_> = jobs.iter().map(|j| (j.block_size, j.queue_depth)).collect();
+    assert_eq!(shape, [(4096, 1), (4096, 32), (131_072, 1), (131_072, 32)]);
+    assert_eq!(jobs[1].name, "randread-4KiB-qd32");
+    assert!(refused("bench --target vfio-user:/s --qd 0").contains("--qd"));
+    assert!(refused("bench --target vfio-user:/s --qd 1,,2").contains("--qd"));
+    assert!(refused("bench --target vfio-user:/s --bs 4096").contains("has no unit"));
+    assert!(refused("bench --target vfio-user:/s --rw readrand").contains("randread"));
+    assert!(refused("bench --target unix:/s").contains("vfio-user:PATH"));
+    assert!(refused("bench --rw read").contains("--target"));
+}
+
+#[test]
+fn the_floor_needs_no_target() {
+    let cli = parse("bench floor --cpus 0,1 --json").unwrap();
+    assert!(matches!(cli.command, Command::Bench(_)));
+}
+
+#[test]
+fn serve_takes_a_file_or_the_short_form() {
+    parse("serve --config a.toml --control unix:/c").unwrap();
+    parse("serve --media ram:size=1GiB --media null:size=1GiB --listen vfio-user:/s").unwrap();
+    assert!(refused("serve").contains("--config"));
+    assert!(refused("serve --media ram:size=1GiB").contains("--listen"));
+    assert!(refused("serve --config a --media ram").contains("cannot be used with"));
+    assert!(
+        refused("serve --media rom:size=1GiB --listen vfio-user:/s").contains("null, ram or file")
+    );
+    assert!(refused("serve --media ram:size=1GiB --listen /s").contains("has no scheme"));
+    assert!(refused("serve --config a --control vfio-user:/s").contains("unix:PATH"));
+}
+
+#[test]
+fn names_of_media_and_namespaces_in_the_short_form() {
+    let line = "serve --media ram:size=1GiB --media file:path=a,lba_size=512 --listen vfio-user:/s --doorbells mapped";
+    let Command::Serve(serve) = parse(line).unwrap().command else {
+        panic!("another command");
+    };
+    let config = serve.config().unwrap();
+    let names: Vec<_> = config.media.iter().map(|m| m.name.as_str()).collect();
+    assert_eq!(names, ["disk", "disk2"]);
+    assert_eq!(config.namespace[0].name, "ns1");
+    assert_eq!(
+        (
+            config.namespace[1].name.as_str(),
+            config.namespace[1].lba_size
+        ),
+        ("ns2", 512)
+    );
+    let controller = &config.controller[0];
+    assert_eq!(
+        (controller.name.as_str(), controller.namespaces.len()),
+        ("nvme0", 2)
+    );
+    assert_eq!(controller.doorbells, crate::config::Doorbells::Mapped);
+}

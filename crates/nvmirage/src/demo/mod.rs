@@ -1,0 +1,321 @@
+//! `nvmirage demo`: a server and a host in processes of their own, two drives, every byte checked, everything measured.
+//!
+//! Everything lies in a folder of its own below the system's temporary folder, and goes with the demo: after an error
+//! and after Ctrl-C, too. It needs no privilege, and does not touch the folder it is started in.
+
+mod server;
+mod shown;
+
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use driver::{
+    Doorbells,
+    io::Namespace,
+    workload::{Job, Rw},
+};
+use serde::Serialize;
+use tempfile::TempDir;
+
+use crate::{
+    config::{self, Config, Listen, MediumKind, Mode, Size},
+    cpu,
+    interrupt::Interrupt,
+    load::{Host, Needs, Queue},
+    report::{self, identity::Identity, job::JobReport, progress},
+};
+use server::Server;
+
+/// Bytes of each drive.
+const DRIVE_LEN: u64 = 256 << 20;
+/// What the file system keeps free beside the file.
+const SPARE_LEN: u64 = 64 << 20;
+/// The most that jobs need.
+const NEEDS: Needs = Needs {
+    queue_depth: 32,
+    block_size: 128 << 10,
+};
+/// What is measured on each drive.
+const JOBS: [(Rw, u32, u16); 6] = [
+    (Rw::RandRead, 4 << 10, 1),
+    (Rw::RandRead, 4 << 10, 32),
+    (Rw::RandWrite, 4 << 10, 1),
+    (Rw::RandWrite, 4 << 10, 32),
+    (Rw::Read, 128 << 10, 8),
+    (Rw::Write, 128 << 10, 8),
+];
+/// What is written first, and read back and compared to the last byte.
+const CHECK: (Rw, u32, u16) = (Rw::Write, 128 << 10, 32);
+
+/// How a demo is run.
+#[derive(Debug)]
+pub(crate) struct Demo {
+    /// How long each job measures.
+    pub(crate) time: Duration,
+    /// Print JSON.
+    pub(crate) json: bool,
+}
+
+/// One drive, as it is shown.
+#[derive(Debug, Serialize)]
+struct Drive {
+    name: &'static str,
+    identity: Identity,
+    /// Bytes that were written, read back and equal.
+    bytes_verified: u64,
+    jobs: Vec<JobReport>,
+}
+
+/// All that a demo found.
+#[derive(Debug, Serialize)]
+struct Findings {
+    /// How the server waits for work.
+    mode: Mode,
+    /// CPUs of server and host; absent where there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpus: Option<(u32, u32)>,
+    doorbells: &'static str,
+    drives: Vec<Drive>,
+}
+
+impl Demo {
+    /// Runs it.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let interrupt = Interrupt::install().context("cannot take over signals")?;
+        let dir = TempDir::with_prefix("nvmirage-").with_context(|| {
+            let folder = std::env::temp_dir();
+            format!(
+                "cannot create a folder in {}: set TMPDIR to one that can be written",
+                folder.display()
+            )
+        })?;
+        let result = self.run_in(dir.path(), &interrupt);
+        let cleaned = dir.close().context("cannot remove the demo's files");
+        let findings = result?;
+        cleaned?;
+        if self.json {
+            report::print_json(&findings)?;
+        } else {
+            report::print(&shown::findings(&findings))?;
+        }
+        findings.verdict()
+    }
+
+    fn run_in(&self, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Findings> {
+        let cpus = cpu::pair().context("cannot tell which CPUs may be used")?;
+        let config = configuration(dir, cpus.map(|(server, _)| server))?;
+        let mode = config.reactor[0].mode;
+        let server = Server::start(&config, dir)?;
+        progress::note(&shown::started(server.id(), mode, cpus));
+        if let Some((_, host)) = cpus {
+            cpu::pin(host).with_context(|| format!("cannot run on CPU {host}"))?;
+        }
+        let mut findings = Findings {
+            mode,
+            cpus,
+            doorbells: "none",
+            drives: Vec::new(),
+        };
+        for (name, controller) in ["RAM", "file"].into_iter().zip(&config.controller) {
+            let drive = self.drive(name, controller.listen.path(), interrupt);
+            // the interrupt is what happened first, whatever else came of it
+            ensure!(!interrupt.is_set(), "interrupted; everything is removed");
+            let drive =
+                drive.with_context(|| format!("the {name} drive failed{}", server.last_words()))?;
+            findings.doorbells = drive.identity.controller.doorbells;
+            findings.drives.push(drive);
+        }
+        server.stop()?;
+        Ok(findings)
+    }
+
+    /// Identifies, checks and measures one drive.
+    fn drive(
+        &self,
+        name: &'static str,
+        socket: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Drive> {
+        let mut host = Host::connect(socket, Doorbells::Auto, NEEDS)?;
+        let identity = Identity::ask(&mut host)?;
+        progress::note(&shown::identified(name, &identity));
+        let namespace = host.device().namespace(1)?;
+        let mut queue = host.device().create_queue_pair(NEEDS.queue_depth, false)?;
+        let mut drive = Drive {
+            name,
+            identity,
+            bytes_verified: 0,
+            jobs: Vec::new(),
+        };
+        let check = self.job(CHECK, true);
+        let checked = run_job(name, &mut host, &mut queue, &namespace, &check, interrupt)?;
+        if checked.errors > 0 {
+            bail!(
+                "{} errors while it was written and read back; {}",
+                checked.errors,
+                checked
+                    .first_error
+                    .as_deref()
+                    .unwrap_or("no status is known")
+            );
+        }
+        drive.bytes_verified = checked.blocks_verified * u64::from(namespace.block_len);
+        progress::note(&shown::checked(name, drive.bytes_verified));
+        for job in JOBS {
+            if interrupt.is_set() {
+                break;
+            }
+            let job = self.job(job, false);
+            let report = run_job(name, &mut host, &mut queue, &namespace, &job, interrupt)?;
+            drive.jobs.push(report);
+        }
+        host.device().delete_queue_pair(queue)?;
+        host.leave()?;
+        Ok(drive)
+    }
+
+    fn job(&self, (rw, block_size, queue_depth): (Rw, u32, u16), verify: bool) -> Job {
+        Job {
+            name: report::job::title(rw.name(), block_size, queue_depth),
+            rw,
+            block_size,
+            queue_depth,
+            runtime: self.time,
+            verify,
+            seed: 1,
+            span: None,
+        }
+    }
+}
+
+fn run_job(
+    name: &str,
+    host: &mut Host,
+    queue: &mut Queue,
+    namespace: &Namespace,
+    job: &Job,
+    interrupt: &Interrupt,
+) -> anyhow::Result<JobReport> {
+    let line = progress::Line::new(&format!("{name}: {}", job.name), job.runtime);
+    let report = host.measure(queue, namespace, job, &mut |now| {
+        line.update(now);
+        if interrupt.is_set() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    line.clear();
+    report
+}
+
+impl Findings {
+    /// Errors of any job are the demo's failure.
+    fn verdict(&self) -> anyhow::Result<()> {
+        for drive in &self.drives {
+            if let Some(job) = drive.jobs.iter().find(|job| job.errors > 0) {
+                bail!(
+                    "{} drive, {}: {} errors; {}",
+                    drive.name,
+                    job.name,
+                    job.errors,
+                    job.first_error.as_deref().unwrap_or("no status is known")
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Two controllers, one with a namespace in memory, one with a namespace in a file.
+fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
+    let mut config = Config {
+        state_dir: Some(dir.join("state")),
+        control: Some(Listen::Unix(dir.join("control"))),
+        reactor: vec![config::Reactor {
+            cpu,
+            // a reactor that never sleeps would take the only CPU from the host
+            mode: if cpu.is_some() {
+                Mode::Poll
+            } else {
+                Mode::Adaptive
+            },
+            ..config::Reactor::default()
+        }],
+        ..Config::default()
+    };
+    let file_len = file_len(dir)?;
+    let media: [(_, _, Option<PathBuf>, _); 2] = [
+        ("ram", MediumKind::Ram, None, DRIVE_LEN),
+        (
+            "file",
+            MediumKind::File,
+            Some(dir.join("disk.img")),
+            file_len,
+        ),
+    ];
+    for (name, kind, path, len) in media {
+        config.media.push(config::Medium {
+            name: name.into(),
+            kind,
+            path,
+            size: Some(Size(len)),
+            direct: None,
+        });
+        config.namespace.push(config::Namespace {
+            name: name.into(),
+            media: name.into(),
+            range: None,
+            lba_size: config::DEFAULT_LBA_SIZE,
+            nguid: None,
+            eui64: None,
+        });
+        let listen = Listen::VfioUser(dir.join(format!("{name}.sock")));
+        let mut controller = config::Controller::new(name.into(), listen);
+        controller.namespaces = vec![name.into()];
+        config.controller.push(controller);
+    }
+    Ok(config)
+}
+
+/// Bytes of the file: less than [`DRIVE_LEN`] where the file system has no room for it.
+fn file_len(dir: &Path) -> anyhow::Result<u64> {
+    let room = rustix::fs::statvfs(dir)?;
+    let free = room.f_bavail.saturating_mul(room.f_frsize);
+    let len = free.saturating_sub(SPARE_LEN).min(DRIVE_LEN) & !((1 << 20) - 1);
+    ensure!(
+        len >= 16 << 20,
+        "{} has only {} left: set TMPDIR to a folder with more",
+        dir.display(),
+        report::units::bytes(free)
+    );
+    Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_one_that_can_be_used() {
+        let dir = tempfile::tempdir().unwrap();
+        for cpu in [None, Some(0)] {
+            let config = configuration(dir.path(), cpu).unwrap();
+            assert_eq!(config.validate(), []);
+            assert_eq!(config.controller.len(), 2);
+            let reread = config::from_toml(&config.with_defaults()).unwrap();
+            assert_eq!(reread.controller, config.controller);
+        }
+    }
+
+    #[test]
+    fn every_job_fits_what_the_host_sets_aside() {
+        for (_, block_size, queue_depth) in JOBS.into_iter().chain([CHECK]) {
+            assert!(block_size <= NEEDS.block_size && queue_depth <= NEEDS.queue_depth);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The demo's server: this program again, as a process of its own.
+//!
+//! Invariant: it does not outlive the demo. It is told to stop when its standard input ends, which the kernel sees to
+//! even where the demo is killed; and it is killed when it does not stop in time.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow, bail, ensure};
+
+use crate::config::Config;
+
+/// How long the server may take until it serves, and until it has stopped.
+const START: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_secs(15);
+/// How often a server that is about to stop is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+/// Lines of its log that an error shows.
+const LOG_LINES: usize = 20;
+
+/// A running server.
+#[derive(Debug)]
+pub(super) struct Server {
+    child: Child,
+    /// Closed to have it stop.
+    input: Option<ChildStdin>,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts a server of `config` with its files in `dir`, and waits until every controller is ready.
+    pub(super) fn start(config: &Config, dir: &Path) -> anyhow::Result<Self> {
+        let file = dir.join("demo.toml");
+        let log = dir.join("server.log");
+        fs::write(&file, config.with_defaults())
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        let program = std::env::current_exe().context("cannot tell which program this is")?;
+        let mut child = Command::new(program)
+            .arg("serve")
+            .arg("--config")
+            .arg(&file)
+            .arg("--stop-at-eof")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log)?)
+            // Ctrl-C on the terminal is the demo's: it stops its server when it is done with it
+            .process_group(0)
+            .spawn()
+            .context("cannot start the server")?;
+        let output = child.stdout.take().context("the server has no output")?;
+        let input = child.stdin.take();
+        let mut server = Server { child, input, log };
+        server.wait_until_ready(BufReader::new(output), config.controller.len())?;
+        Ok(server)
+    }
+
+    /// Waits for a line of each controller.
+    fn wait_until_ready(
+        &mut self,
+        output: impl BufRead + Send + 'static,
+        count: usize,
+    ) -> anyhow::Result<()> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        thread::Builder::new()
+            .name("server's output".into())
+            .spawn(move || {
+                let mut lines = output.lines();
+                let ready = lines.by_ref().map_while(Result::ok);
+                let seen = ready
+                    .filter(|line| line.starts_with("ready: "))
+                    .take(count)
+                    .count();
+                // the demo may have given up
+                let _ = sender.send(seen == count);
+                // the pipe stays open, so that the server never writes to a closed one
+                lines.map_while(Result::ok).for_each(drop);
+            })?;
+        match receiver.recv_timeout(START) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(anyhow!(
+                "the server ended before it was ready{}",
+                self.last_words()
+            )),
+            Err(_) => Err(anyhow!(
+                "the server was not ready within {START:?}{}",
+                self.last_words()
+            )),
+        }
+    }
+
+    /// Its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it logged last, for an error's message.
+    pub(super) fn last_words(&self) -> String {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        match &lines[lines.len().saturating_sub(LOG_LINES)..] {
+            [] => String::new(),
+            last => format!("; its log ends:\n{}", last.join("\n")),
+        }
+    }
+
+    /// Has it stop, and waits until it has.
+    pub(super) fn stop(mut self) -> anyhow::Result<()> {
+        self.input = None;
+        let Some(status) = self.wait(STOP)? else {
+            bail!(
+                "the server did not stop within {STOP:?} and was killed{}",
+                self.last_words()
+            );
+        };
+        ensure!(
+            status.success(),
+            "the server ended with {status}{}",
+            self.last_words()
+        );
+        Ok(())
+    }
+
+    fn wait(&mut self, bound: Duration) -> anyhow::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + bound;
+        loop {
+            let status = self.child.try_wait()?;
+            if status.is_some() || Instant::now() >= deadline {
+                return Ok(status);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.input = None;
+        // both fail only where it has ended and was waited for
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,96 @@
+//! What the demo says.
+
+use std::fmt::Write as _;
+
+use super::Findings;
+use crate::{
+    config::Mode,
+    report::{
+        identity::Identity,
+        job::COLUMNS,
+        table::{Align, Table},
+        units,
+    },
+};
+
+const NEXT: &str = "\
+What to try next:
+  nvmirage serve --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
+      Serve a drive, then, in another terminal:
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randrw --qd 1,32 --verify
+      Measure it, and check every byte
+  nvmirage qemu-args nvme0
+      What to add to QEMU's command line, to give it to a guest
+  nvmirage demo --vm
+      Boot a Debian guest on such a drive
+";
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Poll => "polling",
+        Mode::Adaptive => "adaptive",
+        Mode::Interrupt => "by interrupts",
+    }
+}
+
+/// Who runs where.
+pub(super) fn started(server: u32, mode: Mode, cpus: Option<(u32, u32)>) -> String {
+    let mode = mode_name(mode);
+    match cpus {
+        Some((a, b)) => {
+            format!("server: process {server}, {mode} on CPU {a}; host: this process, on CPU {b}")
+        }
+        None => format!("server: process {server}, {mode}; host: this process, on the same CPU"),
+    }
+}
+
+/// What a drive says of itself.
+pub(super) fn identified(name: &str, identity: &Identity) -> String {
+    let controller = &identity.controller;
+    let sizes: Vec<String> = identity
+        .namespaces
+        .iter()
+        .map(|n| format!("{} in blocks of {} B", units::bytes(n.bytes), n.block_size))
+        .collect();
+    format!(
+        "{name} drive: model {}, serial {}, NVMe {}, {}",
+        controller.model_number,
+        controller.serial_number,
+        controller.version,
+        sizes.join(", ")
+    )
+}
+
+/// What came back as it was written.
+pub(super) fn checked(name: &str, bytes: u64) -> String {
+    format!(
+        "{name} drive: wrote and read back {}, every byte as it was written",
+        units::bytes(bytes)
+    )
+}
+
+/// The table, and what to try next.
+pub(super) fn findings(findings: &Findings) -> String {
+    let mut columns = vec![("drive", Align::Left), ("job", Align::Left)];
+    columns.extend(COLUMNS);
+    let mut table = Table::new(&columns);
+    for drive in &findings.drives {
+        for job in &drive.jobs {
+            let mut cells = vec![drive.name.to_owned(), job.title()];
+            cells.extend(job.cells());
+            table.row(cells);
+        }
+    }
+    let mut text = format!("\n{table}\n");
+    let _ = writeln!(
+        text,
+        "Every byte that was checked came back as it was written; doorbells {}.",
+        findings.doorbells
+    );
+    if findings.cpus.is_none() {
+        text.push_str("Server and host shared one CPU: with two, it is faster by far.\n");
+    }
+    text.push('\n');
+    text.push_str(NEXT);
+    text
+}

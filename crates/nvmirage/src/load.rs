@@ -1,0 +1,218 @@
+//! A host that loads a drive: the driver's workloads with this program's clock, and the reactor's own figures where the
+//! drive is one of ours.
+
+use std::{ops::ControlFlow, path::Path};
+
+use anyhow::{Context, bail, ensure};
+use controller::{REACTOR_LOG, ReactorLog};
+use driver::{
+    Device, Doorbells, DriverError, Options, QueuePair, Shutdown,
+    bus::vfio_user::VfioUser,
+    io::Namespace,
+    workload::{self, Job, Progress},
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::{clock::Clock, report::job::JobReport};
+
+/// Memory shared with the drive beside buffers: admin queue, doorbells, log pages.
+const SPARE_LEN: u64 = 16 << 20;
+/// Largest transfer that a load may ask for; drives have less.
+pub(crate) const MAX_BLOCK_SIZE: u64 = 32 << 20;
+
+/// The largest of what several jobs need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// Commands in flight.
+    pub(crate) queue_depth: u16,
+    /// Bytes of a command.
+    pub(crate) block_size: u32,
+}
+
+impl Needs {
+    /// Bytes of memory: a buffer, a list of pages, and entries of both queues for each command.
+    fn memory_len(self) -> anyhow::Result<usize> {
+        let block = u64::from(self.block_size).next_multiple_of(4096);
+        // a page of a PRP list describes 511 pages of data and the next page of the list
+        let lists = (block / 4096).div_ceil(511) * 4096;
+        let len = (block + lists + 128) * u64::from(self.queue_depth) + SPARE_LEN;
+        usize::try_from(len).context("so much memory has no address")
+    }
+}
+
+/// A drive that is enabled, and a clock.
+pub(crate) struct Host {
+    device: Device<VfioUser>,
+    clock: Clock,
+}
+
+/// An I/O queue pair of a drive over vfio-user.
+pub(crate) type Queue = QueuePair<VfioUser>;
+
+impl Host {
+    /// Connects to a server and enables its controller.
+    pub(crate) fn connect(path: &Path, doorbells: Doorbells, needs: Needs) -> anyhow::Result<Self> {
+        let options = Options {
+            memory_len: needs.memory_len()?,
+            doorbells,
+            transfer_len_max: needs.block_size.max(4096),
+            ..Options::default()
+        };
+        let place = || format!("cannot use the drive at vfio-user:{}", path.display());
+        let device = Device::connect(path, &options).map_err(|error| match error {
+            error @ DriverError::Timeout { .. } => anyhow::Error::new(error)
+                .context("the server does not answer: is another host attached? A controller has one at a time"),
+            error => error.into(),
+        });
+        let mut device = device.with_context(place)?;
+        device.enable().with_context(place)?;
+        Ok(Host {
+            device,
+            clock: Clock::new(),
+        })
+    }
+
+    /// The drive.
+    pub(crate) fn device(&mut self) -> &mut Device<VfioUser> {
+        &mut self.device
+    }
+
+    /// Does a job; ends it early when `progress` says so.
+    pub(crate) fn measure(
+        &mut self,
+        queue: &mut Queue,
+        namespace: &Namespace,
+        job: &Job,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> anyhow::Result<JobReport> {
+        let before = self.reactor()?;
+        let clock = || self.clock.now().0;
+        let memory = self.device.memory();
+        let result = workload::run(job, namespace, queue, memory, &clock, progress)
+            .with_context(|| format!("the job {} cannot be done", job.name))?;
+        let after = self.reactor()?;
+        let busy = before.zip(after).and_then(|(a, b)| busy_ns(&a, &b));
+        Ok(JobReport::new(&result, busy))
+    }
+
+    /// The reactor's counters, where the drive is one of ours.
+    fn reactor(&mut self) -> anyhow::Result<Option<ReactorLog>> {
+        let mut page = [0; size_of::<ReactorLog>()];
+        match self
+            .device
+            .get_log_page(REACTOR_LOG, nvme_spec::NSID_ALL, 0, &mut page)
+        {
+            Ok(()) => {}
+            // others have no such page
+            Err(DriverError::Status { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let log = ReactorLog::read_from_bytes(page.as_bytes()).expect("the sizes are equal");
+        // or a page of their own: the number is any vendor's
+        Ok((log.version == 1 && log.reserved_40 == [0; 24]).then_some(log))
+    }
+
+    /// Refuses a drive that does not keep what is written, by writing its first block and reading that back.
+    pub(crate) fn refuse_forgetful(
+        &mut self,
+        queue: &mut Queue,
+        namespace: &Namespace,
+    ) -> anyhow::Result<()> {
+        let len = usize::try_from(namespace.block_len)?;
+        let buffer = self.device.alloc(len)?;
+        let written: Vec<u8> = (0..len).map(|at| (at * 131 + 7).to_le_bytes()[0]).collect();
+        buffer.write_from(0, &written);
+        queue.write(namespace, 0, 1, &buffer, false)?;
+        buffer.zero();
+        queue.read(namespace, 0, 1, &buffer)?;
+        let mut read = vec![0; len];
+        buffer.read_into(0, &mut read);
+        ensure!(
+            read == written,
+            "the drive does not keep what is written to it: a `null` medium only measures; leave --verify out, or serve `ram` or `file`"
+        );
+        Ok(())
+    }
+
+    /// Shuts the controller down, so that all that was written is kept, and lets go of it.
+    pub(crate) fn leave(mut self) -> anyhow::Result<()> {
+        self.device
+            .shutdown(Shutdown::Normal)
+            .context("the drive cannot be shut down; what was written last may not be kept")
+    }
+}
+
+/// Nanoseconds that the reactor was busy for each command between two looks.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a mean needs no more than 52 bits"
+)]
+fn busy_ns(before: &ReactorLog, after: &ReactorLog) -> Option<f64> {
+    let commands = after.completions.checked_sub(before.completions)?;
+    let busy = after.busy_ns.checked_sub(before.busy_ns)?;
+    (commands > 0).then(|| busy as f64 / commands as f64)
+}
+
+/// The word for doorbells that are in use.
+pub(crate) fn doorbells_name(doorbells: Doorbells) -> &'static str {
+    match doorbells {
+        Doorbells::Auto => "auto",
+        Doorbells::Mapped => "mapped",
+        Doorbells::Shadow => "shadow",
+        Doorbells::Trapped => "trapped",
+    }
+}
+
+/// What can be said to a user who asks for larger blocks than any drive takes.
+pub(crate) fn check_block_size(bytes: u64) -> anyhow::Result<u32> {
+    match u32::try_from(bytes) {
+        Ok(size) if bytes > 0 && bytes <= MAX_BLOCK_SIZE => Ok(size),
+        _ => bail!("a block of {bytes} bytes cannot be transferred: write 512B to 32MiB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    fn log(busy_ns: u64, completions: u64) -> ReactorLog {
+        ReactorLog {
+            busy_ns,
+            completions,
+            ..ReactorLog::new_zeroed()
+        }
+    }
+
+    #[test]
+    fn a_command_costs_its_share_of_busy_time() {
+        assert_eq!(busy_ns(&log(1_000, 10), &log(3_000, 20)), Some(200.0));
+        assert_eq!(busy_ns(&log(1_000, 10), &log(1_000, 10)), None);
+        // the server was started anew in between
+        assert_eq!(busy_ns(&log(1_000, 10), &log(500, 20)), None);
+    }
+
+    #[test]
+    fn memory_covers_buffers_and_lists() {
+        let needs = |queue_depth, block_size| {
+            Needs {
+                queue_depth,
+                block_size,
+            }
+            .memory_len()
+            .unwrap()
+        };
+        assert!(needs(1, 512) >= 4096 + 4096);
+        // 4 MiB are 1024 pages: three pages of list
+        assert!(needs(32, 4 << 20) >= 32 * ((4 << 20) + 3 * 4096));
+    }
+
+    #[test]
+    fn absurd_block_sizes_are_refused() {
+        for bytes in [0, MAX_BLOCK_SIZE + 1, u64::MAX] {
+            assert!(check_block_size(bytes).is_err());
+        }
+        assert_eq!(check_block_size(4096).unwrap(), 4096);
+    }
+}

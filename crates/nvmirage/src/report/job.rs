@@ -1,0 +1,220 @@
+//! What a job measured, for people and for machines.
+
+use driver::workload::JobResult;
+use serde::Serialize;
+
+use super::{
+    table::{Align, Table},
+    units,
+};
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct LatencyReport {
+    pub(crate) mean: f64,
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) p999: u64,
+    pub(crate) max: u64,
+}
+
+/// A job's figures, as `--json` prints them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct JobReport {
+    pub(crate) name: String,
+    pub(crate) rw: &'static str,
+    /// Bytes.
+    pub(crate) block_size: u32,
+    pub(crate) queue_depth: u16,
+    pub(crate) iops: f64,
+    pub(crate) mib_s: f64,
+    pub(crate) latency_ns: LatencyReport,
+    /// Commands that failed, and blocks that read back wrong.
+    pub(crate) errors: u64,
+    /// What the first of them was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first_error: Option<String>,
+    /// Commands completed in the measured time.
+    pub(crate) commands: u64,
+    pub(crate) elapsed_ns: u64,
+    /// Logical blocks whose every byte was checked.
+    pub(crate) blocks_verified: u64,
+    /// Only for our own server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reactor_busy_ns_per_command: Option<f64>,
+}
+
+/// To a thousandth: what lies behind is noise.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+impl JobReport {
+    pub(crate) fn new(result: &JobResult, reactor_busy_ns_per_command: Option<f64>) -> Self {
+        let status = result.first_error.map(|s| format!("a command failed: {s}"));
+        let mismatch = result.first_mismatch.map(|m| m.to_string());
+        let latency = &result.latency_ns;
+        JobReport {
+            name: result.name.clone(),
+            rw: result.rw.name(),
+            block_size: result.block_size,
+            queue_depth: result.queue_depth,
+            iops: rounded(result.iops),
+            mib_s: rounded(result.mib_s),
+            latency_ns: LatencyReport {
+                mean: rounded(latency.mean),
+                p50: latency.p50,
+                p99: latency.p99,
+                p999: latency.p999,
+                max: latency.max,
+            },
+            errors: result.errors,
+            // wrong bytes are worse than a command that says it failed
+            first_error: mismatch.or(status),
+            commands: result.commands,
+            elapsed_ns: result.elapsed_ns,
+            blocks_verified: result.blocks_verified,
+            reactor_busy_ns_per_command: reactor_busy_ns_per_command.map(rounded),
+        }
+    }
+
+    /// The cells of [`COLUMNS`].
+    pub(crate) fn cells(&self) -> Vec<String> {
+        let latency = &self.latency_ns;
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let time = |ns: u64| units::nanoseconds(ns as f64);
+        vec![
+            units::rate(self.iops),
+            units::mib_s(self.mib_s),
+            units::nanoseconds(latency.mean),
+            time(latency.p50),
+            time(latency.p99),
+            time(latency.p999),
+        ]
+    }
+
+    /// `4 KiB randread, QD 32`.
+    pub(crate) fn title(&self) -> String {
+        title(self.rw, self.block_size, self.queue_depth)
+    }
+}
+
+/// `4 KiB randread, QD 32`.
+pub(crate) fn title(rw: &str, block_size: u32, queue_depth: u16) -> String {
+    format!("{} {rw}, QD {queue_depth}", units::block(block_size))
+}
+
+/// The columns that every table of jobs has.
+pub(crate) const COLUMNS: [(&str, Align); 6] = [
+    ("IOPS", Align::Right),
+    ("MiB/s", Align::Right),
+    ("mean", Align::Right),
+    ("p50", Align::Right),
+    ("p99", Align::Right),
+    ("p99.9", Align::Right),
+];
+
+/// A table of jobs on one drive.
+pub(crate) fn table(jobs: &[JobReport]) -> Table {
+    let mut columns = vec![("job", Align::Left)];
+    columns.extend(COLUMNS);
+    columns.extend([
+        ("max", Align::Right),
+        ("errors", Align::Right),
+        ("reactor/cmd", Align::Right),
+    ]);
+    let mut table = Table::new(&columns);
+    for job in jobs {
+        let mut cells = vec![job.title()];
+        cells.extend(job.cells());
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        cells.push(units::nanoseconds(job.latency_ns.max as f64));
+        cells.push(job.errors.to_string());
+        let busy = job.reactor_busy_ns_per_command;
+        cells.push(busy.map_or("-".to_owned(), units::nanoseconds));
+        table.row(cells);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use driver::workload::{Latency, Rw};
+
+    use super::*;
+
+    fn result() -> JobResult {
+        JobResult {
+            name: "a".into(),
+            rw: Rw::RandRead,
+            block_size: 4096,
+            queue_depth: 32,
+            iops: 1_234_567.890_12,
+            mib_s: 4_822.531_3,
+            latency_ns: Latency {
+                mean: 25_900.5,
+                p50: 25_000,
+                p99: 40_000,
+                p999: 90_000,
+                max: 1_500_000,
+            },
+            errors: 0,
+            first_error: None,
+            first_mismatch: None,
+            commands: 1_234_567,
+            blocks_verified: 0,
+            elapsed_ns: u64::try_from(Duration::from_secs(1).as_nanos()).unwrap(),
+        }
+    }
+
+    #[test]
+    fn json_has_the_documented_keys() {
+        let value = serde_json::to_value(JobReport::new(&result(), Some(123.456_7))).unwrap();
+        for key in [
+            "name",
+            "rw",
+            "block_size",
+            "queue_depth",
+            "iops",
+            "mib_s",
+            "errors",
+        ] {
+            assert!(value.get(key).is_some(), "{key}");
+        }
+        for key in ["mean", "p50", "p99", "p999", "max"] {
+            assert!(value["latency_ns"].get(key).is_some(), "{key}");
+        }
+        assert_eq!(value["reactor_busy_ns_per_command"], 123.457);
+        let other = serde_json::to_value(JobReport::new(&result(), None)).unwrap();
+        assert!(other.get("reactor_busy_ns_per_command").is_none());
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_job() {
+        let text = table(&[JobReport::new(&result(), None)]).to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        let cells: Vec<&str> = lines[1]
+            .split("  ")
+            .map(str::trim)
+            .filter(|c| !c.is_empty())
+            .collect();
+        assert_eq!(
+            cells,
+            [
+                "4 KiB randread, QD 32",
+                "1.23 M",
+                "4823",
+                "25.9 us",
+                "25.0 us",
+                "40.0 us",
+                "90.0 us",
+                "1.50 ms",
+                "0",
+                "-"
+            ]
+        );
+    }
+}

@@ -1,0 +1,57 @@
+//! A line that moves while somebody waits: on a terminal only, and on standard error.
+
+use std::time::Duration;
+
+use driver::workload::{Phase, Progress};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Steps of the bar.
+const LENGTH: u64 = 1000;
+
+/// Shows how far a job is.
+#[derive(Debug)]
+pub(crate) struct Line {
+    bar: ProgressBar,
+    runtime_ns: u64,
+}
+
+impl Line {
+    /// A line for a job that takes `runtime` and a little.
+    pub(crate) fn new(title: &str, runtime: Duration) -> Self {
+        // hidden where standard error is no terminal
+        let bar = ProgressBar::new(LENGTH);
+        if let Ok(style) = ProgressStyle::with_template("{prefix:32} {bar:30} {msg}") {
+            bar.set_style(style);
+        }
+        bar.set_prefix(title.to_owned());
+        let runtime_ns = u64::try_from(runtime.as_nanos()).unwrap_or(u64::MAX);
+        Line { bar, runtime_ns }
+    }
+
+    /// Shows where the job is.
+    pub(crate) fn update(&self, progress: Progress) {
+        let what = match progress.phase {
+            Phase::Fill => "filling",
+            Phase::Measure => "measuring",
+            Phase::Verify => "reading back",
+        };
+        if progress.phase == Phase::Measure {
+            let part = u128::from(progress.elapsed_ns) * u128::from(LENGTH)
+                / u128::from(self.runtime_ns.max(1));
+            self.bar
+                .set_position(u64::try_from(part).map_or(LENGTH, |p| p.min(LENGTH)));
+        }
+        self.bar
+            .set_message(format!("{what}, {} commands", progress.commands));
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Says on standard error what is being done, where no moving line can: a log of the run has it, too.
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}
