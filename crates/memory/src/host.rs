@@ -131,10 +131,6 @@ impl HostMemory {
         Some(buffer)
     }
 
-    #[expect(
-        clippy::disallowed_types,
-        reason = "see the field: not on the command path"
-    )]
     fn free(&self) -> std::sync::MutexGuard<'_, FreeList> {
         self.0
             .free

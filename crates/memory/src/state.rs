@@ -10,9 +10,9 @@
 
 use std::{
     io,
-    marker::PhantomData,
     mem::size_of,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    ptr::NonNull,
     slice,
     sync::{
         Arc,
@@ -162,12 +162,15 @@ impl StateFile {
             // SAFETY: the area is ours alone from the swap above.
             unsafe { first.write_bytes(0, place.len) };
         }
+        let heads = self.map.at(place.offset, size_of::<H>()).cast();
+        let slots_len = slots * size_of::<S>();
+        let first = self.map.at(place.offset + slots_at, slots_len).cast();
         Ok(Area {
+            head: NonNull::new(heads).expect("a mapping is not at address 0"),
+            first: NonNull::new(first).expect("a mapping is not at address 0"),
+            slots,
             file: self.clone(),
             area,
-            slots_at,
-            slots,
-            holds: PhantomData,
         })
     }
 }
@@ -180,27 +183,21 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Plain for T {}
 /// A taken area: a head and slots, which only its owner touches.
 #[derive(Debug)]
 pub struct Area<H: Plain, S: Plain> {
+    /// Found once: lanes look here several times a command.
+    head: NonNull<H>,
+    first: NonNull<S>,
+    slots: usize,
+    /// Keeps the mapping that both point into.
     file: Arc<StateFile>,
     area: usize,
-    slots_at: usize,
-    slots: usize,
-    holds: PhantomData<(H, S)>,
 }
 
+// SAFETY: the bytes pointed to belong to this value alone, as those of a box would, and `file` is `Send`.
+unsafe impl<H: Plain + Send, S: Plain + Send> Send for Area<H, S> {}
+// SAFETY: shared references only read the bytes, as those to a box would, and `file` is `Sync`.
+unsafe impl<H: Plain + Sync, S: Plain + Sync> Sync for Area<H, S> {}
+
 impl<H: Plain, S: Plain> Area<H, S> {
-    #[inline]
-    fn head_at(&self) -> *mut H {
-        let place = &self.file.areas[self.area];
-        self.file.map.at(place.offset, size_of::<H>()).cast()
-    }
-
-    #[inline]
-    fn slots_at(&self) -> *mut S {
-        let place = &self.file.areas[self.area];
-        let offset = place.offset + self.slots_at;
-        self.file.map.at(offset, self.slots * size_of::<S>()).cast()
-    }
-
     /// The head and the slots, to be changed.
     #[inline]
     pub fn parts(&mut self) -> (&mut H, &mut [S]) {
@@ -209,8 +206,8 @@ impl<H: Plain, S: Plain> Area<H, S> {
         // memfd is mapped once and its keeper reads it only after this process is gone.
         unsafe {
             (
-                &mut *self.head_at(),
-                slice::from_raw_parts_mut(self.slots_at(), self.slots),
+                self.head.as_mut(),
+                slice::from_raw_parts_mut(self.first.as_ptr(), self.slots),
             )
         }
     }
@@ -220,7 +217,7 @@ impl<H: Plain, S: Plain> Area<H, S> {
     #[must_use]
     pub fn head(&self) -> &H {
         // SAFETY: as in `parts`.
-        unsafe { &*self.head_at() }
+        unsafe { self.head.as_ref() }
     }
 
     /// The slots.
@@ -228,7 +225,7 @@ impl<H: Plain, S: Plain> Area<H, S> {
     #[must_use]
     pub fn slots(&self) -> &[S] {
         // SAFETY: as in `parts`.
-        unsafe { slice::from_raw_parts(self.slots_at(), self.slots) }
+        unsafe { slice::from_raw_parts(self.first.as_ptr(), self.slots) }
     }
 }
 
