@@ -9,8 +9,6 @@
 //! - PRINFO (PRACT, PRCHK), ILBRT, LBAT and the like: used only where the namespace is formatted with protection
 //!   information (NVM 1.1, 3.1.2 and 5.3); none is. STC: no storage tags.
 //! - Limited Retry, Dataset Management hints of a Read or Write (CDW13), context attributes of a range: hints.
-//! - FUA of Read and Compare: every write that has completed is visible to every later command on the medium, so there
-//!   is nothing newer to fetch.
 //!
 //! It does NOT know other command sets: a namespace says which one it speaks, and today all speak NVM.
 
@@ -35,7 +33,12 @@ pub struct Blocks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read blocks.
-    Read(Blocks),
+    Read {
+        /// Where.
+        blocks: Blocks,
+        /// Force Unit Access: the blocks are put onto non-volatile media, too.
+        fua: bool,
+    },
     /// Write blocks; with `fua` they are on non-volatile media when the command completes.
     Write {
         /// Where.
@@ -44,7 +47,12 @@ pub enum Command {
         fua: bool,
     },
     /// Compare blocks with the host's data.
-    Compare(Blocks),
+    Compare {
+        /// Where.
+        blocks: Blocks,
+        /// Force Unit Access: the blocks are put onto non-volatile media, too.
+        fua: bool,
+    },
     /// Make blocks read as zero.
     WriteZeroes {
         /// Where.
@@ -80,7 +88,10 @@ pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
         return Err(refusal(sqe));
     }
     match sqe.nvm_opcode() {
-        NvmOpcode::READ => Ok(Command::Read(blocks(sqe))),
+        NvmOpcode::READ => Ok(Command::Read {
+            blocks: blocks(sqe),
+            fua: ReadWriteCdw12::from(sqe.cdw12).fua(),
+        }),
         NvmOpcode::WRITE => {
             let cdw12 = ReadWriteCdw12::from(sqe.cdw12);
             if cdw12.dtype() != 0 {
@@ -92,7 +103,10 @@ pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
             })
         }
         NvmOpcode::FLUSH => Ok(Command::Flush),
-        NvmOpcode::COMPARE => Ok(Command::Compare(blocks(sqe))),
+        NvmOpcode::COMPARE => Ok(Command::Compare {
+            blocks: blocks(sqe),
+            fua: ReadWriteCdw12::from(sqe.cdw12).fua(),
+        }),
         NvmOpcode::WRITE_ZEROES => {
             let cdw12 = WriteZeroesCdw12::from(sqe.cdw12);
             if cdw12.nsz() {

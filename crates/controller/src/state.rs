@@ -154,7 +154,7 @@ pub struct SlotState {
     pub(crate) outstanding: u16,
     /// First error of a command that went to several media: a status field, 0 for none.
     pub(crate) error: u16,
-    /// Fan-out: namespaces up to this identifier are done with.
+    /// A command of several requests: how far they were added.
     pub(crate) reached: u32,
     /// Bytes moved, for the counters.
     pub(crate) bytes: u32,

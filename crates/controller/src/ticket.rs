@@ -26,7 +26,7 @@ impl OwnerKey {
     /// The key of controller `number`. Numbers from [`OwnerKey::LIMIT`] on wrap around.
     #[must_use]
     pub const fn controller(number: u32) -> OwnerKey {
-        OwnerKey(number % Self::LIMIT | Self::CONTROLLER)
+        OwnerKey((number % Self::LIMIT) | Self::CONTROLLER)
     }
 
     /// True for a controller, false for a lane.

@@ -24,7 +24,7 @@ fn numbers_of_blocks_are_zero_based() {
     for nlb in [0, 1, 0xFFFF] {
         let mut read = sqe(0x02);
         read.cdw12 = nlb;
-        let Ok(Command::Read(blocks)) = parse(&read) else {
+        let Ok(Command::Read { blocks, fua: false }) = parse(&read) else {
             panic!("a read")
         };
         assert_eq!((blocks.slba, blocks.count), (BLOCKS.slba, nlb + 1));
@@ -55,7 +55,15 @@ fn flags_are_where_the_specification_has_them() {
     assert_eq!(parse(&zeroes), Ok(expected));
     zeroes.cdw12 = 1 << 23;
     assert_eq!(parse(&zeroes), Err(Status::INVALID_FIELD_IN_COMMAND));
-    assert_eq!(parse(&sqe(0x05)), Ok(Command::Compare(blocks)));
+    for (opcode, fua) in [(0x02, false), (0x02, true), (0x05, false), (0x05, true)] {
+        let mut command = sqe(opcode);
+        command.cdw12 = u32::from(fua) << 30;
+        let expected = match opcode {
+            0x02 => Command::Read { blocks, fua },
+            _ => Command::Compare { blocks, fua },
+        };
+        assert_eq!(parse(&command), Ok(expected));
+    }
     assert_eq!(parse(&sqe(0x00)), Ok(Command::Flush));
 }
 
@@ -108,7 +116,8 @@ fn directives_are_refused_where_they_are_a_field() {
         // Reserved in Read.
         let mut read = sqe(0x02);
         read.cdw12 = dtype << 20;
-        assert_eq!(parse(&read), Ok(Command::Read(BLOCKS)));
+        let (blocks, fua) = (BLOCKS, false);
+        assert_eq!(parse(&read), Ok(Command::Read { blocks, fua }));
     }
 }
 
@@ -116,13 +125,14 @@ fn directives_are_refused_where_they_are_a_field() {
 fn quirk_reserved_and_unused_fields_are_ignored() {
     for opcode in [0x00, 0x02, 0x05] {
         let mut command = sqe(opcode);
+        command.cdw12 = 1 << 30;
         let plain = parse(&command);
         command.flags = 0b0011_1100.into();
         command.cdw2 = u32::MAX;
         command.cdw3 = u32::MAX;
         command.mptr = u64::MAX;
-        // Protection information, storage tag check, limited retry and what is reserved; not NLB.
-        command.cdw12 = 0xBFFF_0000;
+        // Protection information, storage tag check, limited retry and what is reserved; with FUA, and not NLB.
+        command.cdw12 = 0xFFFF_0000;
         command.cdw13 = u32::MAX;
         command.cdw14 = u32::MAX;
         command.cdw15 = u32::MAX;

@@ -65,6 +65,9 @@ impl Queues {
             return self.bad_doorbell(queue, bad);
         }
         let available = member.sq.available();
+        if available > 0 {
+            self.slots.queue().sqs[position].tail = member.sq.tail();
+        }
         if let Some(slot) = member.waiting.take()
             && !self.issue(slot, position, issuer)
         {

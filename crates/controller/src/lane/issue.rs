@@ -61,12 +61,16 @@ impl<C: Channel> Issuer<'_, C> {
             .ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?;
         let channel = namespace.channel;
         match command {
-            Command::Read(blocks) => {
+            Command::Read { blocks, fua } => {
                 let ByteRange { offset, len } = self.transfer(namespace, blocks)?;
                 let len = len as u32;
                 slot.bytes = len;
+                let request = Request::Read { offset, len };
+                if fua && namespace.traits.volatile_cache {
+                    return Ok(self.committed(index, slot, sqe, namespace, &request));
+                }
                 self.walk(sqe, len, Need::DeviceWrites)?;
-                self.add(index, slot, channel, &Request::Read { offset, len })
+                self.add(index, slot, channel, &request)
             }
             Command::Write { blocks, fua } => {
                 let ByteRange { offset, len } = self.transfer(namespace, blocks)?;
@@ -75,12 +79,16 @@ impl<C: Channel> Issuer<'_, C> {
                 self.walk(sqe, len, Need::DeviceReads)?;
                 self.add(index, slot, channel, &Request::Write { offset, len, fua })
             }
-            Command::Compare(blocks) => {
+            Command::Compare { blocks, fua } => {
                 let ByteRange { offset, len } = self.transfer(namespace, blocks)?;
                 let len = len as u32;
                 slot.bytes = len;
+                let request = Request::Compare { offset, len };
+                if fua && namespace.traits.volatile_cache {
+                    return Ok(self.committed(index, slot, sqe, namespace, &request));
+                }
                 self.walk(sqe, len, Need::DeviceReads)?;
-                self.add(index, slot, channel, &Request::Compare { offset, len })
+                self.add(index, slot, channel, &request)
             }
             Command::WriteZeroes {
                 blocks,
@@ -209,18 +217,69 @@ impl<C: Channel> Issuer<'_, C> {
             if namespace.nsid <= slot.reached || earlier.into_iter().any(flushed) {
                 continue;
             }
-            match self.add(index, slot, namespace.channel, &Request::Flush) {
-                Ok(Issued::Full) => return Issued::Full,
-                Ok(Issued::Pending) => {}
-                Ok(Issued::Ended(status)) | Err(status) => slot.note(status),
+            if !self.add_part(index, slot, namespace.channel, &Request::Flush) {
+                return Issued::Full;
             }
             slot.reached = namespace.nsid;
         }
-        if slot.outstanding > 0 {
-            Issued::Pending
-        } else {
-            Issued::Ended(Status(slot.error))
+        parts_issued(slot)
+    }
+
+    /// Read or Compare with Force Unit Access on a medium with a volatile cache: what is returned or compared must be
+    /// on non-volatile media when the command completes (NVM 1.1, 3.3.4), so the medium is flushed, too.
+    #[inline(never)]
+    fn committed(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        sqe: &Sqe,
+        namespace: &Namespace,
+        request: &Request<'_>,
+    ) -> Issued {
+        if slot.reached == 0 {
+            self.segments.clear();
+            if !self.add_part(index, slot, namespace.channel, &Request::Flush) {
+                return Issued::Full;
+            }
+            slot.reached = 1;
         }
+        let need = match request {
+            Request::Compare { .. } => Need::DeviceReads,
+            _ => Need::DeviceWrites,
+        };
+        match self.walk(sqe, slot.bytes, need) {
+            Ok(()) if !self.add_part(index, slot, namespace.channel, request) => Issued::Full,
+            Ok(()) => parts_issued(slot),
+            Err(status) => {
+                slot.note(status);
+                parts_issued(slot)
+            }
+        }
+    }
+
+    /// Adds one request of several of a command. False where the channel was full.
+    fn add_part(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        channel: ChannelId,
+        request: &Request<'_>,
+    ) -> bool {
+        match self.add(index, slot, channel, request) {
+            Ok(Issued::Full) => return false,
+            Ok(Issued::Pending) => {}
+            Ok(Issued::Ended(status)) | Err(status) => slot.note(status),
+        }
+        true
+    }
+}
+
+/// Every request of the command in `slot` was added: it ends when the last of them has.
+fn parts_issued(slot: &SlotState) -> Issued {
+    if slot.outstanding > 0 {
+        Issued::Pending
+    } else {
+        Issued::Ended(Status(slot.error))
     }
 }
 

@@ -7,3 +7,12 @@ mod maps;
 mod model;
 mod rig;
 mod shadow;
+
+/// Lanes and what is said to them move between reactors.
+#[test]
+fn lanes_and_their_messages_can_be_sent() {
+    fn sent<T: Send>() {}
+    sent::<super::Lane>();
+    sent::<super::LaneCommand>();
+    sent::<super::LaneEvent>();
+}

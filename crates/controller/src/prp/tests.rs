@@ -296,7 +296,7 @@ impl Oracle<'_> {
         let mut found = 0;
         while found < needed {
             let Some(entry) = self.entry(at) else { return };
-            let ends_page = (at + 8) % PAGE == 0;
+            let ends_page = (at + 8).is_multiple_of(PAGE);
             if ends_page && found + 1 < needed {
                 if entry % PAGE != 0 {
                     self.errors.insert(Status::PRP_OFFSET_INVALID.0);

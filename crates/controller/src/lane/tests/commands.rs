@@ -337,6 +337,56 @@ fn flush_of_all_namespaces_goes_on_where_a_channel_was_full() {
 }
 
 #[test]
+fn read_and_compare_with_fua_flush_a_volatile_cache() {
+    for (opcode, manner) in [
+        (0x02, Manner::Synchronous),
+        (0x05, Manner::Synchronous),
+        (0x02, Manner::Hanging),
+        (0x05, Manner::Hanging),
+    ] {
+        let mut rig = Rig::new(16, &[16], manner);
+        let mut sqe = command(opcode, 4);
+        sqe.cdw12 = 1 << 30;
+        let request = match opcode {
+            0x02 => Seen::Read(0, 512),
+            _ => Seen::Compare(0, 512),
+        };
+        rig.submit(1, sqe);
+        rig.turn();
+        assert_eq!(rig.medium().seen, [request.clone()], "no cache to flush");
+        rig.medium().release(1);
+        rig.turn();
+        assert_eq!(rig.completions().len(), 1);
+        let mut cached = namespace(1, MEDIUM_ID, 64);
+        cached.traits.volatile_cache = true;
+        rig.set_namespaces(vec![cached]);
+        rig.medium().seen.clear();
+        // Room for one of the two at first.
+        rig.medium().capacity = 1;
+        rig.submit(1, sqe);
+        rig.turn();
+        rig.medium().capacity = 2;
+        rig.turn();
+        assert_eq!(rig.medium().seen, [Seen::Flush, request]);
+        rig.medium().release(1);
+        rig.turn();
+        let done = usize::from(manner == Manner::Synchronous);
+        assert_eq!(rig.completions().len(), done, "both must end");
+        rig.medium().release(1);
+        rig.turn();
+        assert_eq!(rig.completions().len(), 1 - done);
+        // A list that cannot be, with the flush already out.
+        sqe.prp1 = 0;
+        rig.submit(1, sqe);
+        rig.turn();
+        rig.medium().release(1);
+        rig.turn();
+        let status = rig.completions()[0].status.status();
+        assert_eq!(status, Status::DATA_TRANSFER_ERROR);
+    }
+}
+
+#[test]
 fn flush_of_all_namespaces_without_any_succeeds() {
     let mut rig = rig();
     rig.set_namespaces(Vec::new());
