@@ -146,3 +146,16 @@ impl Controller {
         };
     }
 }
+
+#[cfg(test)]
+impl Controller {
+    /// What area 0 holds.
+    pub(super) fn saved_state(&self) -> ControllerState {
+        *self.saved.controller.head()
+    }
+
+    /// What area 1 holds.
+    pub(super) fn saved_admin(&self) -> AdminState {
+        *self.saved.admin.head()
+    }
+}
