@@ -1,1 +1,18 @@
-//! The protocol tests of nvmirage.
+//! The vfio-user server as a host sees it: in bytes, message by message.
+//!
+//! [`Server`] runs controllers of ours on a thread, as a reactor of the program does; [`Host`] is the other end of the
+//! socket and knows only bytes; [`Drive`] is the least of an NVMe driver, for what needs commands in flight. Each file
+//! under `tests/` is about one message; `replay.rs` is about a whole session of QEMU, and `cloud_hypervisor_client.rs`
+//! about a client that is not ours.
+//!
+//! Expectations are numbers of the specification, not of the code under test: a body is built and taken apart by
+//! [`Body`], never by the codec that the server uses.
+
+pub mod drive;
+pub mod host;
+pub mod recording;
+pub mod server;
+
+pub use drive::Drive;
+pub use host::{Body, Host, Reply, cmd, errno};
+pub use server::{Options, Server};

@@ -118,7 +118,7 @@ fn errno_of_map(error: DmaError) -> Errno {
 fn errno_of_file(error: &MapError) -> Errno {
     match error {
         MapError::NotFile { .. }
-        | MapError::NotMemory { .. }
+        | MapError::NotMemory
         | MapError::Empty
         | MapError::OutOfFile { .. } => Errno::INVAL,
         MapError::NotReadable => Errno::ACCESS,

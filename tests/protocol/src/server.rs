@@ -1,0 +1,411 @@
+//! Controllers of ours, served on a thread of the test: no program, no file, no socket path.
+//!
+//! Its clock may be moved on, so that a bound of seconds is over at once; its media may be told to hold back what they
+//! have done, so that commands stay in flight for as long as a test likes.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use controller::namespace::Namespace;
+use controller::port::{Added, Channel, ChannelId, Done, Outcome, Request};
+use controller::ticket::Ticket;
+use controller::time::Time;
+use controller::{Controller, ControllerConfig, DoorbellMode};
+use engine::{ControllerSlot, Engine, Mode};
+use media::{Medium, MediumKind, MediumSpec};
+use memory::{DmaView, DoorbellPages, EventFd, Segment};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use transport::vfio_user::{Session, SessionConfig};
+
+/// Bytes of each controller's drive.
+pub const DRIVE_LEN: u64 = 4 << 20;
+/// Commands that a channel holds at most.
+const CHANNEL_DEPTH: usize = 256;
+/// How long to wait for what a server does at once.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// How controllers are served.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether hosts may map the doorbells.
+    pub mapped: bool,
+    /// I/O queue pairs of each controller; it has one vector more.
+    pub queues: u16,
+    /// How many there are.
+    pub controllers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mapped: true,
+            queues: 3,
+            controllers: 1,
+        }
+    }
+}
+
+/// What the server's thread is told.
+enum Order {
+    Attach(usize, UnixStream),
+    Raise(usize, u16),
+    Stop,
+}
+
+/// What the test sees of the server's thread, and may change.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Nanoseconds that the clock was moved on.
+    moved_ns: AtomicU64,
+    /// Whether media hold back what they have done.
+    hold: AtomicBool,
+    /// For each controller, why its sessions have ended.
+    ended: Mutex<Vec<(usize, String)>>,
+    ending: Condvar,
+}
+
+/// A serving thread. It ends with this value.
+pub struct Server {
+    orders: Sender<Order>,
+    wake: EventFd,
+    shared: Arc<Shared>,
+    doorbells: Vec<Arc<DoorbellPages>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves the controllers of `options`.
+    ///
+    /// # Panics
+    /// When a controller cannot be made.
+    #[must_use]
+    pub fn start(options: &Options) -> Self {
+        let shared = Arc::new(Shared::default());
+        let wake = EventFd::new().expect("there is a descriptor");
+        let (orders, ordered) = channel();
+        let mut engine = Engine::new(Mode::Poll, Time(0));
+        let mut served = Vec::new();
+        for index in 0..options.controllers {
+            served.push(Served::new(index, options, &mut engine, &shared));
+        }
+        let doorbells = served.iter().map(|served| served.doorbells.clone()).collect();
+        let reactor = Reactor {
+            engine,
+            served,
+            orders: ordered,
+            wake: wake.try_clone().expect("there is a descriptor"),
+            shared: shared.clone(),
+            start: Instant::now(),
+        };
+        let thread = thread::spawn(move || reactor.run());
+        Self {
+            orders,
+            wake,
+            shared,
+            doorbells,
+            thread: Some(thread),
+        }
+    }
+
+    /// Connects a host to a controller; its end of the socket.
+    ///
+    /// # Panics
+    /// When the server's thread has panicked.
+    #[must_use]
+    pub fn attach(&self, controller: usize) -> UnixStream {
+        let (host, server) = UnixStream::pair().expect("there are descriptors");
+        self.order(Order::Attach(controller, server));
+        host
+    }
+
+    /// Raises a vector of a controller, as a completion does.
+    ///
+    /// # Panics
+    /// When the server's thread has panicked.
+    pub fn raise(&self, controller: usize, vector: u16) {
+        self.order(Order::Raise(controller, vector));
+    }
+
+    fn order(&self, order: Order) {
+        self.orders.send(order).expect("the server runs");
+        self.wake.signal().expect("it is an eventfd");
+    }
+
+    /// Moves the server's clock on.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.moved_ns.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Makes the media hold back what they have done, or give it back.
+    pub fn hold(&self, hold: bool) {
+        self.shared.hold.store(hold, Ordering::Relaxed);
+    }
+
+    /// The doorbells of a controller, as the server has them.
+    #[must_use]
+    pub fn doorbells(&self, controller: usize) -> &DoorbellPages {
+        &self.doorbells[controller]
+    }
+
+    /// Waits for a session of a controller to end, and returns why it did.
+    ///
+    /// # Panics
+    /// When none ends within a bound.
+    #[must_use]
+    pub fn wait_for_end(&self, controller: usize) -> String {
+        let ended = self.shared.ended.lock().expect("nobody panics with it");
+        let is_open = |ended: &mut Vec<(usize, String)>| !ended.iter().any(|(of, _)| *of == controller);
+        let (mut ended, timeout) = self
+            .shared
+            .ending
+            .wait_timeout_while(ended, BOUND, is_open)
+            .expect("nobody panics with it");
+        assert!(!timeout.timed_out(), "no session of {controller} has ended");
+        let at = ended.iter().position(|(of, _)| *of == controller);
+        ended.remove(at.expect("it was seen")).1
+    }
+
+    /// Whether no session has ended.
+    ///
+    /// # Panics
+    /// When the server's thread has panicked.
+    #[must_use]
+    pub fn all_attached(&self) -> bool {
+        let ended = self.shared.ended.lock();
+        ended.expect("nobody panics with it").is_empty()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Without a receiver the thread has panicked already, which shows below.
+        let _ = self.orders.send(Order::Stop);
+        let _ = self.wake.signal();
+        let ended = self.thread.take().map(JoinHandle::join);
+        let panicked = matches!(ended, Some(Err(_)));
+        assert!(!panicked || thread::panicking(), "the server panicked");
+    }
+}
+
+/// One controller of the thread.
+struct Served {
+    slot: ControllerSlot,
+    doorbells: Arc<DoorbellPages>,
+    config: SessionConfig,
+    session: Option<Session>,
+    /// Connected while the last host was still there, or its commands were.
+    next: Option<UnixStream>,
+}
+
+impl Served {
+    fn new(
+        index: usize,
+        options: &Options,
+        engine: &mut Engine<HeldChannel>,
+        shared: &Arc<Shared>,
+    ) -> Self {
+        let kind = MediumKind::Ram { size: DRIVE_LEN };
+        let medium = Medium::open(&MediumSpec { kind }).expect("there is memory");
+        let depth = u16::try_from(CHANNEL_DEPTH).expect("it is small");
+        let channel = HeldChannel {
+            inner: medium.channel(depth).expect("memory needs nothing"),
+            shared: shared.clone(),
+            held: Vec::new(),
+        };
+        let channel = engine.add_channel(channel, CHANNEL_DEPTH);
+        let channel = channel.ok().expect("there is room for a channel");
+        let config = config(index, options, channel, &medium);
+        let doorbells = DoorbellPages::new(config.doorbell_slots()).expect("there is memory");
+        let doorbells = Arc::new(doorbells);
+        let session_config = SessionConfig::of(&config);
+        let controller = Controller::new(config, doorbells.clone()).expect("it is a good one");
+        Self {
+            slot: engine.add_controller(controller),
+            doorbells,
+            config: session_config,
+            session: None,
+            next: None,
+        }
+    }
+}
+
+fn config(
+    index: usize,
+    options: &Options,
+    channel: ChannelId,
+    medium: &Arc<Medium>,
+) -> ControllerConfig {
+    let namespace = Namespace {
+        nsid: 1,
+        channel,
+        start: 0,
+        blocks: DRIVE_LEN / 512,
+        lba_shift: 9,
+        nguid: [7; 16],
+        eui64: [7; 8],
+        traits: medium.traits(),
+    };
+    ControllerConfig {
+        name: format!("c{index}"),
+        vendor_id: 0x4e56,
+        device_id: 1,
+        serial: format!("S{index}"),
+        model_number: "protocol test".into(),
+        firmware_revision: "1".into(),
+        subnqn: format!("nqn.2024-01.org.example:c{index}"),
+        queues: options.queues,
+        queue_depth: 64,
+        max_transfer: 1 << 20,
+        namespace_limit: 4,
+        doorbells: match options.mapped {
+            true => DoorbellMode::Mapped,
+            false => DoorbellMode::Unmapped,
+        },
+        namespaces: vec![namespace],
+    }
+}
+
+/// The thread itself.
+struct Reactor {
+    engine: Engine<HeldChannel>,
+    served: Vec<Served>,
+    orders: Receiver<Order>,
+    wake: EventFd,
+    shared: Arc<Shared>,
+    start: Instant,
+}
+
+impl Reactor {
+    fn run(mut self) {
+        loop {
+            while let Ok(order) = self.orders.try_recv() {
+                match order {
+                    Order::Attach(index, stream) => self.served[index].next = Some(stream),
+                    Order::Raise(index, vector) => {
+                        let session = self.served[index].session.as_mut();
+                        session.expect("a host is attached").raise(vector);
+                    }
+                    Order::Stop => return,
+                }
+            }
+            let now = self.now();
+            let served = &mut self.served;
+            let turn = self.engine.turn(now, |slot, vector| {
+                let mut served = served.iter_mut();
+                let of_slot = served.find(|served| served.slot == slot);
+                if let Some(session) = of_slot.and_then(|served| served.session.as_mut()) {
+                    session.raise(vector);
+                }
+            });
+            let mut worked = turn.worked;
+            for index in 0..self.served.len() {
+                worked |= self.look_at(index, now);
+            }
+            if !worked {
+                self.wait();
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        let real = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Time(real) + self.shared.moved_ns.load(Ordering::Relaxed)
+    }
+
+    fn look_at(&mut self, index: usize, now: Time) -> bool {
+        let served = &mut self.served[index];
+        let controller = self.engine.controller_mut(served.slot);
+        let controller = controller.expect("it is never removed");
+        let Some(session) = &mut served.session else {
+            if controller.is_quiet()
+                && let Some(stream) = served.next.take()
+            {
+                let session = Session::new(stream, served.doorbells.clone(), served.config.clone());
+                served.session = Some(session.expect("a socket of ours"));
+                return true;
+            }
+            return false;
+        };
+        let polled = session.poll(controller, now);
+        if let Some(end) = polled.ended {
+            served.session = None;
+            controller.function_reset();
+            let mut ended = self.shared.ended.lock().expect("nobody panics with it");
+            ended.push((index, end.to_string()));
+            self.shared.ending.notify_all();
+        }
+        polled.messages > 0
+    }
+
+    /// Waits for a message, and for a doorbell no longer than it takes to look at it again.
+    fn wait(&self) {
+        let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
+        for session in self.served.iter().filter_map(|served| served.session.as_ref()) {
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, session.wants_write());
+            fds.push(PollFd::new(session, flags));
+        }
+        let look = Timespec {
+            tv_sec: 0,
+            tv_nsec: 500_000,
+        };
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, Some(&look));
+        self.wake.drain();
+    }
+}
+
+/// A channel of a medium that holds back what it has done while it is told to.
+struct HeldChannel {
+    inner: media::Channel,
+    shared: Arc<Shared>,
+    held: Vec<(Ticket, Outcome)>,
+}
+
+impl Channel for HeldChannel {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        let added = self.inner.add(ticket, request, segments, view);
+        match added {
+            Added::Done(ticket, outcome) if self.shared.hold.load(Ordering::Relaxed) => {
+                self.held.push((ticket, outcome));
+                Added::Pending
+            }
+            added => added,
+        }
+    }
+
+    fn submit(&mut self) {
+        self.inner.submit();
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        self.inner.reap(done);
+        if !self.shared.hold.load(Ordering::Relaxed) {
+            let held = self.held.drain(..);
+            done.extend(held.map(|(ticket, outcome)| Done { ticket, outcome }));
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.inner.in_flight() + u32::try_from(self.held.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Drop for HeldChannel {
+    fn drop(&mut self) {
+        for (ticket, _) in self.held.drain(..) {
+            ticket.retire();
+        }
+    }
+}
