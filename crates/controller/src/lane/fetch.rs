@@ -1,5 +1,7 @@
 //! Doorbells, fetching and issuing: what a turn of a lane does.
 
+use nvme_spec::Sqe;
+
 use super::LaneTurn;
 use super::issue::{Issued, Issuer};
 use super::message::QueueName;
@@ -68,11 +70,12 @@ impl Queues {
         if available > 0 {
             self.slots.queue().sqs[position].tail = member.sq.tail();
         }
-        if let Some(slot) = member.waiting.take()
-            && !self.issue(slot, position, issuer)
-        {
-            turn.pending += 1 + available;
-            return;
+        if let Some(index) = member.waiting.take() {
+            let sqe = Sqe::from_words(self.slots.slot(index).sqe);
+            if !self.issue(index, position, &sqe, issuer) {
+                turn.pending += 1 + available;
+                return;
+            }
         }
         if available == 0 || !self.serving {
             return;
@@ -120,19 +123,20 @@ impl Queues {
             }
         }
         for done in 0..count {
-            let Some(slot) = self.fetch_one(position, count - done > PREFETCH) else {
+            let Some((index, sqe)) = self.fetch_one(position, count - done > PREFETCH) else {
                 return done;
             };
-            if !self.issue(slot, position, issuer) {
+            if !self.issue(index, position, &sqe, issuer) {
                 return done + 1;
             }
         }
         count
     }
 
-    /// Copies the next entry into a slot. The order of the stores is that of [`crate::state`].
+    /// Copies the next entry into a slot: the slot and the command, as what was stored a moment ago is slow to load in
+    /// other pieces. The order of the stores is that of [`crate::state`].
     #[inline]
-    fn fetch_one(&mut self, position: usize, more: bool) -> Option<u16> {
+    fn fetch_one(&mut self, position: usize, more: bool) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
         let (sqe, sq_index) = match member.sq.fetch() {
             Ok(entry) => entry,
@@ -164,7 +168,7 @@ impl Queues {
         queue.sqs[position].head = head;
         self.cq.reserve();
         self.share.take(position);
-        Some(index)
+        Some((index, Sqe::from_words(sqe)))
     }
 
     /// Issues the command in a slot, for the first time or again. False where its channel was full: it waits at the
@@ -174,10 +178,11 @@ impl Queues {
         &mut self,
         index: u16,
         position: usize,
+        sqe: &Sqe,
         issuer: &mut Issuer<'_, C>,
     ) -> bool {
         let slot = self.slots.slot(index);
-        let issued = issuer.issue(index, slot);
+        let issued = issuer.issue(index, slot, sqe);
         if slot.outstanding > 0 && slot.epoch_index == NOT_COUNTED {
             slot.epoch = self.epochs.current();
             slot.epoch_index = self.epochs.add();

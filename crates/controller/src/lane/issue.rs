@@ -39,11 +39,10 @@ pub(super) struct Issuer<'t, C> {
 }
 
 impl<C: Channel> Issuer<'_, C> {
-    /// Issues the command in `slot`, which has the number `index`.
+    /// Issues `sqe`, the command in `slot`, which has the number `index`.
     #[inline]
-    pub(super) fn issue(&mut self, index: u16, slot: &mut SlotState) -> Issued {
-        let sqe = Sqe::from_words(slot.sqe);
-        match self.dispatch(index, slot, &sqe) {
+    pub(super) fn issue(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Issued {
+        match self.dispatch(index, slot, sqe) {
             Ok(issued) => issued,
             Err(status) => Issued::Ended(status),
         }
