@@ -138,6 +138,21 @@ fn lost_writes_are_found() {
 }
 
 #[test]
+fn reads_that_leave_the_buffer_alone_are_found() {
+    // Each unit is read back into the very buffer it was written from.
+    let mut device = device();
+    with_ram(&device, |ram| ram.skip_reads = true);
+    let job = Job {
+        verify: true,
+        span: Some(8 * 4096),
+        ..job(Rw::Write)
+    };
+    let result = run_on(&mut device, &job).unwrap();
+    assert_eq!(result.blocks_verified, 64);
+    assert_eq!(result.errors, 64);
+}
+
+#[test]
 fn data_of_another_address_is_named() {
     // The first run leaves its blocks; the second, with the same seed and only
     // its first write of each block kept from happening, finds older marks.

@@ -5,8 +5,13 @@
 //! turn. Time is a counter that each turn moves on, by a microsecond unless told
 //! otherwise, so that a run repeats exactly; [`InProcess::advance`] moves it
 //! past a deadline at once. The driver's timeouts are in this time too.
+//!
+//! Told so, it sleeps as a reactor does: with nothing to do it arms EventIdx,
+//! looks again, and from then on only a register write or a deadline wakes it.
+//! A doorbell that should have been a register write and was not then shows as a
+//! timeout.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +21,9 @@ use controller::lane::{Lane, LaneTable};
 use controller::port::{Channel, Channels, Done};
 use controller::ticket::OwnerKey;
 use controller::time::Time;
-use memory::{Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova};
+use memory::{
+    Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova, full_fence,
+};
 use nvme_spec::registers::DOORBELLS;
 
 use super::{Bus, MappedDoorbells};
@@ -67,12 +74,47 @@ struct Inner<C> {
     done: Vec<Done>,
     now: Time,
     turn_ns: u64,
+    /// It sleeps when it has nothing to do.
+    sleeps: bool,
+    asleep: bool,
+    doorbell_writes: u64,
 }
 
 impl<C: Channel> Inner<C> {
     fn turn(&mut self) {
         self.now = self.now + self.turn_ns;
-        self.controller
+        if self.asleep {
+            let deadline = self.controller.next_deadline();
+            if deadline.is_none_or(|deadline| deadline > self.now) {
+                return;
+            }
+            self.asleep = false;
+        }
+        let worked = self.work();
+        let held = self
+            .channels
+            .iter()
+            .any(|(_, channel)| channel.in_flight() > 0);
+        if self.sleeps && !worked && !held {
+            self.fall_asleep();
+        }
+    }
+
+    /// The arm sequence: EventIdx stored, fence, second look. The host stores
+    /// its tail, fence, loads EventIdx: one of the two sees the other's store.
+    fn fall_asleep(&mut self) {
+        for (_, lane) in &mut self.lanes.table {
+            lane.arm();
+        }
+        full_fence();
+        let lanes = &mut self.lanes.table.iter();
+        self.asleep = !self.controller.has_work() && !lanes.any(|(_, lane)| lane.has_work());
+    }
+
+    /// Whether there was anything to do.
+    fn work(&mut self) -> bool {
+        let mut worked = self
+            .controller
             .turn(self.now, &mut self.channels, &mut self.lanes);
         for key in self.controller.take_kicks() {
             if let Some(lane) = self.lanes.get_mut(key) {
@@ -80,7 +122,8 @@ impl<C: Channel> Inner<C> {
             }
         }
         for (_, lane) in &mut self.lanes.table {
-            lane.turn(&mut self.channels);
+            let turn = lane.turn(&mut self.channels);
+            worked |= turn.fetched > 0 || turn.pending > 0;
         }
         for (_, channel) in self.channels.iter_mut() {
             channel.submit();
@@ -88,6 +131,7 @@ impl<C: Channel> Inner<C> {
             self.done.reserve(held);
             channel.reap(&mut self.done);
         }
+        worked |= !self.done.is_empty();
         for Done { ticket, outcome } in self.done.drain(..) {
             let owner = ticket.owner();
             if owner.is_controller() {
@@ -99,6 +143,7 @@ impl<C: Channel> Inner<C> {
             }
         }
         self.raise();
+        worked
     }
 
     fn raise(&mut self) {
@@ -148,12 +193,33 @@ impl<C: Channel> InProcess<C> {
                 done: Vec::new(),
                 now: Time(0),
                 turn_ns: TURN_NS,
+                sleeps: false,
+                asleep: false,
+                doorbell_writes: 0,
             }),
             doorbells: mapped.then_some(MappedDoorbells {
                 pages: doorbells,
                 start: DOORBELLS,
             }),
         }
+    }
+
+    /// The inside, for something that wakes the controller.
+    fn wake(&self) -> RefMut<'_, Inner<C>> {
+        let mut inner = self.inner.borrow_mut();
+        inner.asleep = false;
+        inner
+    }
+
+    /// Whether the controller sleeps when it has nothing to do.
+    pub fn set_sleeps(&self, sleeps: bool) {
+        self.wake().sleeps = sleeps;
+    }
+
+    /// Doorbells that were rung by a register write so far.
+    #[must_use]
+    pub fn doorbell_writes(&self) -> u64 {
+        self.inner.borrow().doorbell_writes
     }
 
     /// Moves time on by `by`, past deadlines; what is due happens in the turns
@@ -171,12 +237,12 @@ impl<C: Channel> InProcess<C> {
 
     /// Looks at the controller, or does something to it that no host could.
     pub fn with_controller<T>(&self, look: impl FnOnce(&mut Controller) -> T) -> T {
-        look(&mut self.inner.borrow_mut().controller)
+        look(&mut self.wake().controller)
     }
 
     /// Looks at the channels, or does something to them.
     pub fn with_channels<T>(&self, look: impl FnOnce(&mut Channels<C>) -> T) -> T {
-        look(&mut self.inner.borrow_mut().channels)
+        look(&mut self.wake().channels)
     }
 
     fn read<const N: usize>(&self, offset: u64) -> [u8; N] {
@@ -189,10 +255,7 @@ impl<C: Channel> InProcess<C> {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
-        self.inner
-            .borrow_mut()
-            .controller
-            .bar_write(0, offset, bytes);
+        self.wake().controller.bar_write(0, offset, bytes);
     }
 
     /// Gives turns until `reached`, or until the time for draining is over.
@@ -229,7 +292,9 @@ impl<C: Channel> Bus for InProcess<C> {
     }
 
     fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError> {
-        self.write32(offset, value)
+        self.write32(offset, value)?;
+        self.inner.borrow_mut().doorbell_writes += 1;
+        Ok(())
     }
 
     fn config_read(&self, offset: u64, out: &mut [u8]) -> Result<(), DriverError> {
@@ -238,10 +303,7 @@ impl<C: Channel> Bus for InProcess<C> {
     }
 
     fn config_write(&self, offset: u64, data: &[u8]) -> Result<(), DriverError> {
-        self.inner
-            .borrow_mut()
-            .controller
-            .config_write(offset, data);
+        self.wake().controller.config_write(offset, data);
         Ok(())
     }
 
@@ -267,7 +329,7 @@ impl<C: Channel> Bus for InProcess<C> {
             source,
         })?;
         let refused = |error: String| DriverError::Unsupported(format!("shared memory: {error}"));
-        let inner = &mut *self.inner.borrow_mut();
+        let inner = &mut *self.wake();
         let mapping = inner
             .mappings
             .map(fd)
@@ -287,7 +349,7 @@ impl<C: Channel> Bus for InProcess<C> {
 
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {
         let epoch = {
-            let inner = &mut *self.inner.borrow_mut();
+            let inner = &mut *self.wake();
             inner.dma.unmap(base, len).map_err(|error| {
                 DriverError::Unsupported(format!("memory to give back: {error}"))
             })?;

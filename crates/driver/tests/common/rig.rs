@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
@@ -43,6 +44,8 @@ pub(crate) struct Ram {
     pub(crate) flip: Option<usize>,
     /// Writes are said to be done and are not.
     pub(crate) lose_writes: bool,
+    /// Reads are said to be done and are not.
+    pub(crate) skip_reads: bool,
     /// Requests done, by kind: reads, writes, flushes, others.
     pub(crate) count: [u64; 4],
     held: VecDeque<(Ticket, Outcome)>,
@@ -56,6 +59,7 @@ impl Ram {
             fault: None,
             flip: None,
             lose_writes: false,
+            skip_reads: false,
             count: [0; 4],
             held: VecDeque::new(),
         }
@@ -73,6 +77,9 @@ impl Ram {
         match *request {
             Request::Read { offset, len } => {
                 self.count[0] += 1;
+                if self.skip_reads {
+                    return Outcome::OK;
+                }
                 let flip = self.flip;
                 let mut rest = &*self.range(offset, len.into());
                 for segment in segments {
@@ -223,6 +230,8 @@ pub(crate) fn options() -> Options {
     Options {
         memory_len: 64 << 20,
         transfer_len_max: TRANSFER_LEN,
+        // In the bus's time: so many turns of a microsecond.
+        timeout: Duration::from_millis(100),
         ..Options::default()
     }
 }
