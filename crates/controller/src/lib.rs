@@ -33,6 +33,7 @@ pub mod status;
 pub mod ticket;
 pub mod time;
 
+pub use admin::logs::{REACTOR_LOG, ReactorLog};
 pub use config::{ConfigError, ControllerConfig, DoorbellMode};
 pub use controller::{Controller, Failure};
 

@@ -14,7 +14,7 @@ use controller::{
     namespace::Namespace,
 };
 use engine::{ControllerSlot, Mode};
-use media::{Direct, Medium, MediumSpec};
+use media::{Direct, Medium, MediumKind as Backing, MediumSpec};
 use transport::vfio_user::Listener;
 
 use crate::{
@@ -119,7 +119,12 @@ impl Supervisor {
     /// Makes a namespace, which a controller may then name.
     pub(crate) fn create_namespace(&self, namespace: config::Namespace) -> Result<(), Refusal> {
         let mut state = self.lock();
-        if state.config.namespace.iter().any(|n| n.name == namespace.name) {
+        if state
+            .config
+            .namespace
+            .iter()
+            .any(|n| n.name == namespace.name)
+        {
             return Err(exists("namespace", &namespace.name));
         }
         let mut next = state.config.clone();
@@ -135,7 +140,12 @@ impl Supervisor {
     /// Serves a controller.
     pub(crate) fn create_controller(&self, controller: config::Controller) -> Result<(), Refusal> {
         let mut state = self.lock();
-        if state.config.controller.iter().any(|c| c.name == controller.name) {
+        if state
+            .config
+            .controller
+            .iter()
+            .any(|c| c.name == controller.name)
+        {
             return Err(exists("controller", &controller.name));
         }
         let mut next = state.config.clone();
@@ -157,7 +167,9 @@ impl Supervisor {
                 user.name
             )));
         }
-        state.close_medium(at).map_err(|error| Refusal::failed(&error))?;
+        state
+            .close_medium(at)
+            .map_err(|error| Refusal::failed(&error))?;
         state.config.media.retain(|m| m.name != name);
         Ok(())
     }
@@ -259,7 +271,16 @@ impl State {
     }
 
     fn check_namespace(&self, namespace: &config::Namespace) -> anyhow::Result<()> {
-        let (_, _, len) = self.extent(namespace)?;
+        let (medium, _, len) = self.extent(namespace)?;
+        let least = medium.min_lba_bytes();
+        if namespace.lba_size < least {
+            anyhow::bail!(
+                "namespace {}: lba_size = {}: media {} takes no blocks below {least} with direct = \"on\": write lba_size = {least}, or direct = \"auto\"",
+                namespace.name,
+                namespace.lba_size,
+                namespace.media
+            );
+        }
         let rest = len % u64::from(namespace.lba_size);
         if rest != 0 {
             tracing::warn!(
@@ -274,7 +295,11 @@ impl State {
     /// The controller that has a namespace.
     fn controller_with(&self, namespace: &str) -> Option<&str> {
         let has = |c: &&config::Controller| c.namespaces.iter().any(|n| n == namespace);
-        self.config.controller.iter().find(has).map(|c| c.name.as_str())
+        self.config
+            .controller
+            .iter()
+            .find(has)
+            .map(|c| c.name.as_str())
     }
 
     /// The reactor a controller goes to: the one it names, or the one with the fewest.
@@ -305,8 +330,15 @@ impl State {
         let reactor = self.placement(&config);
         let new = self.prepare(&config, reactor).with_context(place)?;
         let attached = new.attached.clone();
-        let slot = self.reactors[reactor].add_controller(new).with_context(place)?;
-        tracing::info!(controller = config.name, reactor, "listening on {}", config.listen);
+        let slot = self.reactors[reactor]
+            .add_controller(new)
+            .with_context(place)?;
+        tracing::info!(
+            controller = config.name,
+            reactor,
+            "listening on {}",
+            config.listen
+        );
         self.controllers.push(Served {
             name: config.name.clone(),
             reactor,
@@ -345,8 +377,12 @@ impl State {
         };
         let config = ControllerConfig {
             name: config.name.clone(),
-            vendor_id: config.vendor_id.unwrap_or(controller::config::DEFAULT_VENDOR_ID),
-            device_id: config.device_id.unwrap_or(controller::config::DEFAULT_DEVICE_ID),
+            vendor_id: config
+                .vendor_id
+                .unwrap_or(controller::config::DEFAULT_VENDOR_ID),
+            device_id: config
+                .device_id
+                .unwrap_or(controller::config::DEFAULT_DEVICE_ID),
             serial,
             model_number: config.model_number.clone(),
             firmware_revision: config.firmware_revision.clone(),
@@ -461,14 +497,14 @@ fn mode_of(reactor: &config::Reactor) -> Mode {
 
 fn spec_of(config: &config::Medium) -> MediumSpec {
     let size = config.size.map(|size| size.0);
-    match config.kind {
-        MediumKind::Null => MediumSpec::Null {
+    let kind = match config.kind {
+        MediumKind::Null => Backing::Null {
             size: size.unwrap_or_default(),
         },
-        MediumKind::Ram => MediumSpec::Ram {
+        MediumKind::Ram => Backing::Ram {
             size: size.unwrap_or_default(),
         },
-        MediumKind::File => MediumSpec::File {
+        MediumKind::File => Backing::File {
             path: config.path.clone().unwrap_or_default(),
             size,
             direct: match config.direct.unwrap_or_default() {
@@ -477,7 +513,8 @@ fn spec_of(config: &config::Medium) -> MediumSpec {
                 config::Direct::Off => Direct::Off,
             },
         },
-    }
+    };
+    MediumSpec { kind }
 }
 
 /// Bytes of hexadecimal digits that [`Config::validate`] has accepted.
@@ -491,7 +528,9 @@ fn hex<const N: usize>(digits: &str) -> [u8; N] {
 }
 
 fn exists(kind: &str, name: &str) -> Refusal {
-    Refusal::conflict(format!("there is a {kind} `{name}` already; choose another name"))
+    Refusal::conflict(format!(
+        "there is a {kind} `{name}` already; choose another name"
+    ))
 }
 
 fn refuse_problems(config: &Config) -> Result<(), Refusal> {

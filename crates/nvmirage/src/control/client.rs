@@ -16,7 +16,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Asks for everything that is served.
 pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
     let body = request(socket, Method::GET, "/v1", None)?;
-    serde_json::from_slice(&body).context("the server's reply is not understood: is it of another version?")
+    serde_json::from_slice(&body)
+        .context("the server's reply is not understood: is it of another version?")
 }
 
 /// Creates an object of a `kind`: `media`, `namespaces` or `controllers`.
@@ -60,7 +61,9 @@ async fn exchange(
     let stream = tokio::net::UnixStream::connect(socket)
         .await
         .with_context(|| {
-            format!("no server at {shown}: start `nvmirage serve`, or name its socket with --control")
+            format!(
+                "no server at {shown}: start `nvmirage serve`, or name its socket with --control"
+            )
         })?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;

@@ -23,8 +23,7 @@ use crate::{config, supervisor::Supervisor};
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status =
-            StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
         (status, content_type, Json(self)).into_response()
     }

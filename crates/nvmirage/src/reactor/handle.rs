@@ -2,28 +2,19 @@
 
 use std::{
     io,
-    os::unix::net::UnixListener,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, atomic::AtomicBool, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
 
 use anyhow::{Context, anyhow};
-use controller::{
-    ControllerConfig,
-    namespace::Namespace,
-    port::ChannelId,
-};
+use controller::{ControllerConfig, port::ChannelId};
 use engine::{ControllerSlot, Mode};
 use media::Medium;
 use memory::{Bell, EventFd};
 
 use super::run::Reactor;
-use crate::clock::Clock;
+use crate::{clock::Clock, cpu};
 
 /// Messages that may wait for a reactor.
 const MAILBOX_LEN: usize = 64;
@@ -42,8 +33,6 @@ pub(super) enum Message {
     CloseChannel(Arc<Medium>, Answer<()>),
     /// Serve a controller.
     AddController(Box<NewController>, Answer<anyhow::Result<ControllerSlot>>),
-    /// Give a controller other namespaces.
-    SetNamespaces(ControllerSlot, Vec<Namespace>, Answer<()>),
     /// Detach the host of a controller and serve it no longer.
     RemoveController(ControllerSlot, Answer<()>),
     /// End the thread.
@@ -77,24 +66,34 @@ impl ReactorHandle {
         let (sender, receiver) = memory::mailbox::channel(MAILBOX_LEN);
         let bell = Arc::new(Bell::new());
         let wake = EventFd::new()?;
-        let mut reactor = Reactor::new(mode, Clock::new(), receiver, bell.clone(), wake.try_clone()?)?;
-        let (started, pinned) = mpsc::sync_channel(1);
+        let (its_bell, its_wake) = (bell.clone(), wake.try_clone()?);
+        let (started, start) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(format!("reactor {index}"))
             .spawn(move || {
-                let pinning = cpu.map_or(Ok(()), pin);
-                let works = pinning.is_ok();
-                // the starter waits for exactly this message
-                let _ = started.send(pinning);
-                if works {
-                    reactor.run();
+                // made on its own thread: what it polls with stays there
+                let made = cpu
+                    .map_or(Ok(()), cpu::pin)
+                    .and_then(|()| Reactor::new(mode, Clock::new(), receiver, its_bell, its_wake));
+                match made {
+                    Ok(mut reactor) => {
+                        // the starter waits for exactly this message
+                        let _ = started.send(Ok(()));
+                        reactor.run();
+                    }
+                    Err(error) => {
+                        let _ = started.send(Err(error));
+                    }
                 }
             })?;
-        pinned
+        start
             .recv()
             .context("a reactor ended while it started")?
-            .with_context(|| {
-                format!("reactor {index} cannot be pinned to CPU {}: remove `cpu` or name one of those this process may use", cpu.unwrap_or_default())
+            .with_context(|| match cpu {
+                Some(cpu) => format!(
+                    "reactor {index} cannot start on CPU {cpu}: remove `cpu`, or name one that this process may use"
+                ),
+                None => format!("reactor {index} cannot start"),
             })?;
         Ok(ReactorHandle {
             sender,
@@ -143,15 +142,6 @@ impl ReactorHandle {
         self.ask(|answer| Message::AddController(Box::new(new), answer))?
     }
 
-    /// Gives a controller other namespaces.
-    pub(crate) fn set_namespaces(
-        &mut self,
-        slot: ControllerSlot,
-        namespaces: Vec<Namespace>,
-    ) -> anyhow::Result<()> {
-        self.ask(|answer| Message::SetNamespaces(slot, namespaces, answer))
-    }
-
     /// Detaches a controller's host and serves it no longer.
     pub(crate) fn remove_controller(&mut self, slot: ControllerSlot) -> anyhow::Result<()> {
         self.ask(|answer| Message::RemoveController(slot, answer))
@@ -167,14 +157,4 @@ impl Drop for ReactorHandle {
             tracing::error!("a reactor panicked; what it served is gone");
         }
     }
-}
-
-fn pin(cpu: u32) -> io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    let cpu = cpu as usize;
-    if cpu >= rustix::thread::CpuSet::MAX_CPU {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    set.set(cpu);
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }

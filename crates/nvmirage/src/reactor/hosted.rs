@@ -193,7 +193,12 @@ impl Hosted {
     }
 
     /// Begins to end it: its host is detached, no other may come.
-    pub(super) fn remove(&mut self, controller: &mut Controller, poller: &Poller, answer: Answer<()>) {
+    pub(super) fn remove(
+        &mut self,
+        controller: &mut Controller,
+        poller: &Poller,
+        answer: Answer<()>,
+    ) {
         self.removal = Some(answer);
         match self.host {
             Host::None => {

@@ -41,10 +41,17 @@ impl Source {
 }
 
 /// An epoll instance and its events.
-#[derive(Debug)]
 pub(crate) struct Poller {
     epoll: std::os::fd::OwnedFd,
     events: Vec<Event>,
+}
+
+impl std::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poller")
+            .field("epoll", &self.epoll)
+            .finish()
+    }
 }
 
 impl Poller {
@@ -57,11 +64,21 @@ impl Poller {
 
     /// Watches `fd` for input.
     pub(crate) fn add(&self, fd: impl AsFd, source: Source) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, source.to_data(), EventFlags::IN)?)
+        Ok(epoll::add(
+            &self.epoll,
+            fd,
+            source.to_data(),
+            EventFlags::IN,
+        )?)
     }
 
     /// Watches `fd` for output, too, or no longer.
-    pub(crate) fn want_output(&self, fd: impl AsFd, source: Source, output: bool) -> io::Result<()> {
+    pub(crate) fn want_output(
+        &self,
+        fd: impl AsFd,
+        source: Source,
+        output: bool,
+    ) -> io::Result<()> {
         let mut flags = EventFlags::IN;
         flags.set(EventFlags::OUT, output);
         Ok(epoll::modify(&self.epoll, fd, source.to_data(), flags)?)
@@ -79,7 +96,11 @@ impl Poller {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timeout)) {
+        match epoll::wait(
+            &self.epoll,
+            spare_capacity(&mut self.events),
+            Some(&timeout),
+        ) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(&self.events),
             Err(error) => Err(error.into()),
         }

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 const SOCKET_LOOK_BUSY_NS: u64 = 20_000;
 const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
 /// Commands that a channel holds at most.
-const CHANNEL_DEPTH: usize = 4096;
+const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
 /// Everything one reactor owns.
 #[derive(Debug)]
@@ -119,12 +119,21 @@ impl Reactor {
     /// Publishes that it sleeps, arms, looks again, and only then waits.
     fn sleep(&mut self, at_most: Duration) {
         self.bell.announce();
-        let nothing_came = self.engine.arm() && self.mailbox.is_empty();
-        let wait = if nothing_came { at_most } else { Duration::ZERO };
-        self.counters.sleeps.add(u64::from(nothing_came));
+        let nothing_came = !self.media_are_due() && self.engine.arm() && self.mailbox.is_empty();
+        let wait = if nothing_came {
+            at_most
+        } else {
+            Duration::ZERO
+        };
         self.wait_for_events(wait);
         self.bell.awake();
         self.handle_ready();
+    }
+
+    /// Whether some medium has completions that its descriptor would not tell of.
+    fn media_are_due(&mut self) -> bool {
+        let mut channels = self.engine.channels_mut().iter_mut();
+        channels.any(|(_, channel)| channel.is_due())
     }
 
     /// One look at sockets, mailbox and channels; true when something was done.
@@ -141,11 +150,6 @@ impl Reactor {
         }
         if self.ready.contains(&Source::Mailbox) {
             self.wake.drain();
-        }
-        if self.ready.contains(&Source::Channel) {
-            for channel in self.engine.channels_mut().iter_mut() {
-                channel.rearm();
-            }
         }
     }
 
@@ -191,12 +195,6 @@ impl Reactor {
                 reply(&answer, ());
             }
             Message::AddController(new, answer) => reply(&answer, self.add_controller(*new)),
-            Message::SetNamespaces(slot, namespaces, answer) => {
-                if let Some(controller) = self.engine.controller_mut(slot) {
-                    controller.set_namespaces(namespaces);
-                }
-                reply(&answer, ());
-            }
             Message::RemoveController(slot, answer) => self.remove_controller(slot, answer),
             Message::Stop => self.stopped = true,
         }
@@ -211,13 +209,21 @@ impl Reactor {
         if let Some(fd) = channel.wait_fd() {
             self.poller.add(fd, Source::Channel)?;
         }
-        let id = self.engine.add_channel(channel, CHANNEL_DEPTH);
-        self.channels.push((medium, id));
-        Ok(id)
+        match self.engine.add_channel(channel, CHANNEL_DEPTH.into()) {
+            Ok(id) => {
+                self.channels.push((medium, id));
+                Ok(id)
+            }
+            Err(_) => Err(io::Error::other("a reactor has at most 65,536 media")),
+        }
     }
 
     fn close_channel(&mut self, medium: &Arc<Medium>) {
-        let Some(at) = self.channels.iter().position(|(m, _)| Arc::ptr_eq(m, medium)) else {
+        let Some(at) = self
+            .channels
+            .iter()
+            .position(|(m, _)| Arc::ptr_eq(m, medium))
+        else {
             return;
         };
         let (_, id) = self.channels.swap_remove(at);
