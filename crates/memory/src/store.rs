@@ -56,9 +56,10 @@ impl Store {
     /// Copies from the store into host memory.
     ///
     /// # Panics
-    /// If the range does not lie inside the store.
+    /// If the range does not lie inside the store, or the segment was translated for reading.
     #[inline]
     pub fn copy_to(&self, offset: u64, segment: &Segment<'_>) {
+        segment.assert_writable();
         let (host, len) = segment.as_raw();
         let ours = self.at(offset, len);
         // SAFETY: both ranges are mapped for as long as `self` and the segment's view live, and they are different

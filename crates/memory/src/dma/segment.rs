@@ -147,8 +147,10 @@ impl<'v> Segment<'v> {
         (self.at(0, 0), self.len as usize)
     }
 
+    /// # Panics
+    /// If the segment was translated for reading.
     #[inline]
-    fn assert_writable(&self) {
+    pub(crate) fn assert_writable(&self) {
         assert!(self.writable, "the segment was translated for reading");
     }
 

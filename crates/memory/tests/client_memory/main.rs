@@ -1,6 +1,8 @@
 //! What a client shares, mapped, translated, lost; rings and doorbells in it. One program, so that its mappings can be
 //! counted by name.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 mod client;
 mod doorbells;
 mod lost;

@@ -145,7 +145,11 @@ fn first_region_in(oracle: &Oracle, page: u64, count: u64, last: bool) -> Option
     let mut inside = oracle
         .range(page..page + count)
         .map(|(_, known)| known.region);
-    let region = if last { inside.last() } else { inside.next() }?;
+    let region = if last {
+        inside.next_back()
+    } else {
+        inside.next()
+    }?;
     let mut pages = oracle.iter().filter(|(_, known)| known.region == region);
     let first = *pages.next()?.0;
     Some((first * PAGE, (1 + pages.count() as u64) * PAGE))
@@ -442,6 +446,8 @@ fn segments_join_within_a_region_only() {
         "the wrong way round"
     );
     assert!(first.merge(segment(150, 8, Need::DeviceWrites)).is_err());
+    let elsewhere = segment(4 * PAGE + 150, 8, reads);
+    assert!(first.merge(elsewhere).is_err(), "another region");
     let end = segment(3 * PAGE, PAGE as u32, reads);
     assert!(
         end.merge(segment(4 * PAGE, 8, reads)).is_err(),
