@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use memory::{Access, ClientMappings, DmaError, DmaMap, Iova, MAX_DMA_REGIONS, MapError};
+use memory::{
+    Access, ClientMappings, DmaError, DmaMap, Iova, MAX_DMA_REGIONS, MapError,
+    mapping::MAX_SESSION_MAPPINGS,
+};
 use rustix::fs::SealFlags;
 
 use crate::client::{Client, PAGE, mappings_of};
@@ -178,16 +181,15 @@ fn one_session_cannot_take_the_address_space_or_the_table() {
     // A client that makes its file grow by a page for every region it maps.
     let mut mappings = ClientMappings::new();
     let client = Client::new(NAME, PAGE);
-    let mut held = Vec::new();
-    let error = loop {
-        client.file.set_len((held.len() as u64 + 1) * PAGE).unwrap();
-        match mappings.map(client.fd()) {
-            Ok(mapping) => held.push(mapping),
-            Err(error) => break error,
-        }
+    let mut grow = |pages: usize| {
+        client.file.set_len(pages as u64 * PAGE).unwrap();
+        mappings.map(client.fd())
     };
+    let held: Vec<_> = (1..=MAX_SESSION_MAPPINGS)
+        .map(|pages| grow(pages).unwrap())
+        .collect();
+    let error = grow(MAX_SESSION_MAPPINGS + 1).unwrap_err();
     assert!(matches!(error, MapError::SessionLimit), "{error}");
-    assert_eq!(held.len(), memory::mapping::MAX_SESSION_MAPPINGS);
     assert!(
         ClientMappings::new()
             .map(Client::new(NAME, PAGE).fd())
