@@ -152,8 +152,11 @@ impl Registers {
         std::mem::take(&mut self.subsystem_reset_wanted)
     }
 
-    pub(crate) fn set_ready(&mut self, ready: bool) {
-        self.csts.set_rdy(ready);
+    /// Ready: whatever the status said before, of a shutdown while disabled or of its failure, is over.
+    pub(crate) fn start(&mut self) {
+        self.csts = Csts::new()
+            .with_rdy(true)
+            .with_nssro(self.csts.nssro());
     }
 
     pub(crate) fn set_fatal(&mut self) {

@@ -1,6 +1,7 @@
 //! Data of admin commands, to and from the host's buffers, and the commands that are little more than that.
 
 use memory::{Hint, Need};
+use nvme_spec::features::FeatureId;
 use nvme_spec::{Sqe, Status};
 
 use crate::admin::Reply;
@@ -9,6 +10,7 @@ use crate::admin::identify::{identify, volatile_cache};
 use crate::admin::logs::{LogRequest, LogSources};
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
+use crate::lane::LaneTable;
 use crate::prp::{Segments, walk};
 
 impl Controller {
@@ -104,15 +106,26 @@ impl Controller {
         Ok(Reply::Done(answer.dw0))
     }
 
-    pub(super) fn set_features(&mut self, sqe: &Sqe) -> Result<Reply, Status> {
+    pub(super) fn set_features(
+        &mut self,
+        sqe: &Sqe,
+        lanes: &mut impl LaneTable,
+    ) -> Result<Reply, Status> {
         let context = self.feature_context();
         let fid = Features::check_set(sqe, &context)?;
         let mut data = vec![0; data_len(fid)];
         if !data.is_empty() {
             self.receive(sqe, &mut data)?;
         }
+        if fid == FeatureId::VOLATILE_WRITE_CACHE && self.is_flushing_cache() {
+            return Err(Status::COMMAND_SEQUENCE_ERROR);
+        }
+        let cached = self.features.write_cache_enabled();
         let dw0 = self.features.set(sqe, &data, &context)?;
         self.apply_features(fid);
+        if self.features.write_cache_enabled() != cached {
+            return Ok(self.write_cache_changed(sqe.cid, lanes));
+        }
         Ok(Reply::Done(dw0))
     }
 }

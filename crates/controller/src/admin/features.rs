@@ -145,6 +145,14 @@ impl Features {
         (queues.nsq_z() + 1, queues.ncq_z() + 1)
     }
 
+    pub(crate) fn write_cache_enabled(&self) -> bool {
+        VolatileWriteCache::from(self.values.write_cache).wce()
+    }
+
+    pub(crate) fn set_write_cache(&mut self, enabled: bool) {
+        self.values.write_cache = VolatileWriteCache::new().with_wce(enabled).into();
+    }
+
     /// Over and under temperature thresholds, in kelvins.
     pub(crate) fn temperature_thresholds(&self) -> (u16, u16) {
         (
@@ -291,10 +299,7 @@ impl Features {
             FeatureId::TEMPERATURE_THRESHOLD => self.set_temperature_threshold(cdw11.into())?,
             FeatureId::ERROR_RECOVERY => self.set_error_recovery(sqe.nsid, cdw11.into())?,
             FeatureId::VOLATILE_WRITE_CACHE => {
-                // Lanes would have to make every write FUA; until they can, it is refused rather than ignored.
-                if !VolatileWriteCache::from(cdw11).wce() {
-                    return Err(Status::FEATURE_NOT_CHANGEABLE);
-                }
+                self.set_write_cache(VolatileWriteCache::from(cdw11).wce());
             }
             FeatureId::NUMBER_OF_QUEUES => return self.set_number_of_queues(cdw11.into(), context),
             FeatureId::INTERRUPT_COALESCING => {

@@ -171,7 +171,7 @@ impl Controller {
             AdminOpcode::IDENTIFY => self.identify(sqe),
             AdminOpcode::GET_LOG_PAGE => self.get_log_page(sqe),
             AdminOpcode::GET_FEATURES => self.get_features(sqe),
-            AdminOpcode::SET_FEATURES => self.set_features(sqe),
+            AdminOpcode::SET_FEATURES => self.set_features(sqe, lanes),
             AdminOpcode::CREATE_IO_COMPLETION_QUEUE => self.create_cq(sqe, lanes),
             AdminOpcode::CREATE_IO_SUBMISSION_QUEUE => self.create_sq(sqe, lanes),
             AdminOpcode::DELETE_IO_COMPLETION_QUEUE => self.delete_cq(sqe, lanes),

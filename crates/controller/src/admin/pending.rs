@@ -1,7 +1,7 @@
-//! Admin commands that wait for a lane: what each waits for, and since when.
+//! Admin commands that wait for a lane or a medium: what each waits for, and since when.
 //!
-//! Bounded: each holds a place in the admin completion queue, and there is one deletion per queue at most and
-//! [`ABORT_LIMIT`] aborts.
+//! Bounded: each holds a place in the admin completion queue, and there is one deletion per queue at most,
+//! [`ABORT_LIMIT`] aborts, and one flush.
 
 use crate::time::Time;
 
@@ -17,6 +17,8 @@ pub(crate) enum Waiting {
     DeleteCq { cqid: u16 },
     /// The lane has looked for the command.
     Abort { sqid: u16, cid: u16 },
+    /// Media are flushed, as the volatile write cache was turned off.
+    FlushCache,
 }
 
 /// A command that waits.

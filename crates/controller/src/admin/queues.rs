@@ -202,6 +202,7 @@ impl Controller {
             namespaces: self.namespaces.clone(),
             state,
             mdts_bytes: self.config.max_transfer,
+            write_through: !self.features.write_cache_enabled(),
             counters: counters.clone(),
         };
         let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;

@@ -30,6 +30,7 @@ impl Controller {
         let mut worked = self.tell_changes(lanes);
         worked |= self.take_events(lanes);
         worked |= self.advance(channels, lanes);
+        worked |= self.advance_cache_flush(channels, lanes);
         self.give_up_late(lanes);
         if self.phase == Phase::Ready {
             worked |= self.serve_admin(lanes);
@@ -178,6 +179,8 @@ impl Controller {
                         self.complete_admin(by, Ok(0));
                     }
                 }
+                // Not a lane's.
+                Waiting::FlushCache => (),
                 Waiting::Abort { .. } => {
                     if let Some(by) = self.pending.take(waiting) {
                         self.complete_admin(by, Ok(abort_dw0(false)));
@@ -190,6 +193,7 @@ impl Controller {
     /// Whether this waits for the lane of that completion queue.
     fn waits_for(&self, waiting: Waiting, cqid: u16) -> bool {
         match waiting {
+            Waiting::FlushCache => false,
             Waiting::DeleteCq { cqid: waited } => waited == cqid,
             Waiting::DeleteSq { sqid } | Waiting::Abort { sqid, .. } => {
                 self.queues.cqid_of_sq(sqid) == Some(cqid)

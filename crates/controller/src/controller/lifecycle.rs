@@ -14,12 +14,13 @@ use nvme_spec::registers::{
 };
 use nvme_spec::sqe::SQE_SIZE_LOG2;
 
+use super::flush::{Flush, Flushed};
 use super::{Controller, DEADLINE_NS};
 use crate::admin::events::Events;
 use crate::admin::features::Features;
 use crate::admin::{AdminQueue, IoQueues};
 use crate::lane::{LaneCommand, LaneTable};
-use crate::port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
+use crate::port::{Channel, Channels, Outcome};
 use crate::queue::QueueError;
 use crate::ticket::Ticket;
 use crate::time::Time;
@@ -60,14 +61,7 @@ pub(super) enum Shutdown {
     /// Lanes are stopping.
     Draining(Time),
     /// Media are flushed.
-    Flushing {
-        deadline: Time,
-        /// Channels that had no room yet.
-        to_add: Vec<ChannelId>,
-        /// Flushes out.
-        out: u32,
-        failed: bool,
-    },
+    Flushing(Flush),
     /// SHST says so.
     Complete,
 }
@@ -202,7 +196,7 @@ impl Controller {
         self.shadow = None;
         self.kicks = 0;
         self.shutdown = Shutdown::None;
-        self.generation = self.generation.wrapping_add(1);
+        self.cache_flush = None;
         // Lanes that were told to stop need not be told again, and their time goes on.
         let deadline = match self.phase {
             Phase::Stopping(stopping) => stopping.deadline,
@@ -257,9 +251,7 @@ impl Controller {
                 self.admin = Some(admin);
                 self.features = Features::new(&self.feature_context());
                 self.shutdown = Shutdown::None;
-                self.registers
-                    .set_shutdown_status(ShutdownStatus::NORMAL_OPERATION);
-                self.registers.set_ready(true);
+                self.registers.start();
                 self.phase = Phase::Ready;
                 tracing::debug!(controller = self.config.name, "enabled");
             }
@@ -348,18 +340,21 @@ impl Controller {
                 self.take_events(lanes);
                 let drained = !self.queues.has_lanes();
                 self.shutdown = if drained {
-                    self.begin_flush()
+                    Shutdown::Flushing(self.begin_flush())
                 } else {
                     Shutdown::Draining(deadline)
                 };
                 drained
             }
-            Shutdown::Flushing {
-                deadline,
-                to_add,
-                out,
-                failed,
-            } => self.flush(deadline, to_add, out, failed, channels),
+            Shutdown::Flushing(mut flush) => {
+                let added = flush.add(self.key, &self.view, channels);
+                let ended = flush.ended(self.now);
+                match ended {
+                    Some(flushed) => self.end_shutdown(flushed),
+                    None => self.shutdown = Shutdown::Flushing(flush),
+                }
+                added || ended.is_some()
+            }
             Shutdown::Complete => {
                 self.shutdown = Shutdown::Complete;
                 false
@@ -367,71 +362,18 @@ impl Controller {
         }
     }
 
-    /// One flush of each medium with a volatile cache.
-    fn begin_flush(&self) -> Shutdown {
-        let volatile = self.namespaces.iter().filter(|n| n.traits.volatile_cache);
-        let mut to_add: Vec<ChannelId> = volatile.map(|n| n.channel).collect();
-        to_add.sort_unstable();
-        to_add.dedup();
-        Shutdown::Flushing {
-            deadline: self.now + DEADLINE_NS,
-            to_add,
-            out: 0,
-            failed: false,
-        }
+    /// Begins to flush every medium with a volatile cache.
+    pub(super) fn begin_flush(&mut self) -> Flush {
+        self.generation = self.generation.wrapping_add(1);
+        Flush::new(&self.namespaces, self.generation, self.now + DEADLINE_NS)
     }
 
-    fn flush<C: Channel>(
-        &mut self,
-        deadline: Time,
-        mut to_add: Vec<ChannelId>,
-        mut out: u32,
-        mut failed: bool,
-        channels: &mut Channels<C>,
-    ) -> bool {
-        let waiting = to_add.len();
-        to_add.retain(|&id| {
-            let Some(channel) = channels.get_mut(id) else {
-                failed = true;
-                return false;
-            };
-            let ticket = Ticket::new(self.key, id.0, self.generation);
-            let full = match channel.add(ticket, &Request::Flush, &[], &self.view) {
-                Added::Pending => {
-                    out += 1;
-                    false
-                }
-                Added::Done(ticket, outcome) => {
-                    ticket.fulfil();
-                    failed |= outcome.cause != Cause::None;
-                    false
-                }
-                Added::Full(ticket) => {
-                    ticket.fulfil();
-                    true
-                }
-            };
-            channel.submit();
-            full
-        });
-        let late = self.now >= deadline;
-        if (!to_add.is_empty() || out > 0) && !late {
-            let added = to_add.len() != waiting;
-            self.shutdown = Shutdown::Flushing {
-                deadline,
-                to_add,
-                out,
-                failed,
-            };
-            return added;
-        }
-        self.generation = self.generation.wrapping_add(1);
+    fn end_shutdown(&mut self, flushed: Flushed) {
         self.shutdown = Shutdown::Complete;
         self.registers.set_shutdown_status(ShutdownStatus::COMPLETE);
-        if failed || late {
+        if flushed == Flushed::Failed {
             self.fail_flush();
         }
-        true
     }
 
     /// The shutdown is over, but the host learns that it must not rely on it.
@@ -444,12 +386,12 @@ impl Controller {
     /// A flush of its own has ended.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         let (_, generation) = ticket.fulfil();
-        if generation != self.generation {
-            return;
-        }
-        if let Shutdown::Flushing { out, failed, .. } = &mut self.shutdown {
-            *out = out.saturating_sub(1);
-            *failed |= outcome.cause != Cause::None;
+        let shutdown = match &mut self.shutdown {
+            Shutdown::Flushing(flush) => Some(flush),
+            _ => None,
+        };
+        for flush in shutdown.into_iter().chain(&mut self.cache_flush) {
+            flush.complete(generation, outcome);
         }
     }
 
@@ -463,10 +405,11 @@ impl Controller {
         let shutdown = match &self.shutdown {
             Shutdown::None => self.wants_shutdown() && !matches!(self.phase, Phase::Stopping(_)),
             Shutdown::Draining(_) => !self.queues.has_lanes(),
-            Shutdown::Flushing { to_add, out, .. } => to_add.is_empty() && *out == 0,
+            Shutdown::Flushing(flush) => flush.is_done(),
             Shutdown::Complete => false,
         };
-        phase || shutdown || self.registers.reset_wanted() && !self.is_resetting()
+        let cache = self.cache_flush.as_ref().is_some_and(Flush::is_done);
+        phase || shutdown || cache || self.registers.reset_wanted() && !self.is_resetting()
     }
 
     fn wants_shutdown(&self) -> bool {
@@ -481,9 +424,11 @@ impl Controller {
             _ => None,
         };
         let shutdown = match &self.shutdown {
-            Shutdown::Draining(deadline) | Shutdown::Flushing { deadline, .. } => Some(*deadline),
+            Shutdown::Draining(deadline) => Some(*deadline),
+            Shutdown::Flushing(flush) => Some(flush.deadline),
             Shutdown::None | Shutdown::Complete => None,
         };
-        stopping.into_iter().chain(shutdown).min()
+        let cache = self.cache_flush.as_ref().map(|flush| flush.deadline);
+        stopping.into_iter().chain(shutdown).chain(cache).min()
     }
 }

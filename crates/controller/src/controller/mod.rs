@@ -9,6 +9,7 @@
 //! clock: `now` comes with each turn.
 
 mod exchange;
+mod flush;
 mod lifecycle;
 mod saved;
 
@@ -34,6 +35,7 @@ use crate::time::Time;
 pub use self::lifecycle::{EnableError, Failure};
 pub use self::saved::{AdminState, ControllerState, WaitingState};
 
+use self::flush::Flush;
 use self::lifecycle::{Phase, Shutdown};
 use self::saved::Saved;
 
@@ -60,7 +62,9 @@ pub struct Controller {
     started: bool,
     phase: Phase,
     shutdown: Shutdown,
-    /// Counts shutdowns, so that a flush that outlives its own is recognised.
+    /// Media being flushed because the host turned the volatile write cache off.
+    cache_flush: Option<Flush>,
+    /// Counts flushes, so that a ticket of an earlier one is recognised.
     generation: u16,
     pub(crate) admin: Option<AdminQueue>,
     /// Since when the admin queue's next entry could not be reached.
@@ -137,6 +141,7 @@ impl Controller {
             started: false,
             phase: Phase::Disabled,
             shutdown: Shutdown::None,
+            cache_flush: None,
             generation: 0,
             admin: None,
             admin_absent_since: None,

@@ -22,8 +22,8 @@ use crate::state::{FORMAT_VERSION, area_bytes};
 const CONTROLLER_AREA: usize = 0;
 /// Area of the admin queue: 1 + queue identifier 0.
 const ADMIN_AREA: usize = 1;
-/// Admin commands that can wait for lanes: one deletion of each queue, and the aborts.
-const WAITING: usize = 2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT;
+/// Admin commands that can wait: one deletion of each queue, the aborts, and one flush.
+const WAITING: usize = 2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT + 1;
 
 /// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id, from 1.
 #[repr(C)]
@@ -40,7 +40,7 @@ pub struct ControllerState {
     pub sq_cqids: [u16; MAX_IO_QUEUES as usize],
 }
 
-/// The admin queue's positions and held requests. Its slots are the commands that wait for lanes.
+/// The admin queue's positions and held requests. Its slots are the commands that wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct AdminState {
@@ -62,7 +62,8 @@ pub struct AdminState {
 pub struct WaitingState {
     /// Its command identifier.
     pub cid: u16,
-    /// 1: deletion of a submission queue; 2: of a completion queue; 3: abort.
+    /// 1: deletion of a submission queue; 2: of a completion queue; 3: abort; 4: the volatile write cache is
+    /// turned off.
     pub kind: u16,
     /// The queue that is deleted, or that holds the command to abort.
     pub qid: u16,
@@ -127,6 +128,7 @@ impl Controller {
                 Waiting::DeleteSq { sqid } => (1, sqid, 0),
                 Waiting::DeleteCq { cqid } => (2, cqid, 0),
                 Waiting::Abort { sqid, cid } => (3, sqid, cid),
+                Waiting::FlushCache => (4, 0, 0),
             };
             *slot = WaitingState {
                 cid: command.cid,

@@ -42,6 +42,7 @@ impl Lane {
                     self.queues.ring_lost(queue);
                 }
             },
+            LaneCommand::WriteThrough(on) => self.write_through = on,
             LaneCommand::Stop => self.queues.stop(),
             LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
             LaneCommand::AbandonAll => self.queues.abandon(u64::MAX),

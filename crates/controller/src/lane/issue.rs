@@ -36,6 +36,7 @@ pub(super) struct Issuer<'t, C> {
     pub(super) segments: Segments<'t>,
     pub(super) ranges: &'t mut Vec<ByteRange>,
     pub(super) mdts_bytes: u32,
+    pub(super) write_through: bool,
 }
 
 impl<C: Channel> Issuer<'_, C> {
@@ -76,6 +77,7 @@ impl<C: Channel> Issuer<'_, C> {
                 let len = len as u32;
                 slot.bytes = len;
                 self.walk(sqe, len, Need::DeviceReads)?;
+                let fua = fua || self.write_through;
                 self.add(index, slot, channel, &Request::Write { offset, len, fua })
             }
             Command::Compare { blocks, fua } => {
@@ -100,7 +102,7 @@ impl<C: Channel> Issuer<'_, C> {
                     offset,
                     len,
                     deallocate,
-                    fua,
+                    fua: fua || self.write_through,
                 };
                 self.add(index, slot, channel, &request)
             }

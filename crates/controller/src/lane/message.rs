@@ -37,6 +37,8 @@ pub enum LaneCommand {
     },
     /// Doorbell Buffer Config came, or its registration ended.
     Shadow(Option<ShadowSpec>),
+    /// Whether the volatile write cache is disabled: then every write is done only when it is on non-volatile media.
+    WriteThrough(bool),
     /// The controller is disabled: fetch nothing more, post nothing more. Answered by [`LaneEvent::Stopped`] when
     /// nothing is in flight.
     Stop,

@@ -79,6 +79,8 @@ pub struct LaneConfig {
     pub state: Area<QueueState, SlotState>,
     /// Most bytes of one command, at most [`crate::prp::MAX_TRANSFER`].
     pub mdts_bytes: u32,
+    /// Whether the volatile write cache is disabled.
+    pub write_through: bool,
     /// What it counts in.
     pub counters: Arc<LaneCounters>,
 }
@@ -93,6 +95,8 @@ pub struct Lane {
     /// Ranges of the Dataset Management command being issued.
     ranges: Vec<ByteRange>,
     mdts_bytes: u32,
+    /// Every write is FUA.
+    write_through: bool,
     queues: Queues,
 }
 
@@ -113,6 +117,7 @@ impl Lane {
             namespaces,
             state,
             mdts_bytes,
+            write_through,
             counters,
         } = config;
         let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
@@ -159,6 +164,7 @@ impl Lane {
             hint: Hint::default(),
             ranges: Vec::with_capacity(nvme_spec::command::DSM_RANGES_MAX),
             mdts_bytes: mdts_bytes.min(crate::prp::MAX_TRANSFER),
+            write_through,
             queues,
         })
     }
@@ -196,6 +202,7 @@ impl Lane {
             hint,
             ranges,
             mdts_bytes,
+            write_through,
             queues,
         } = self;
         let mut issuer = Issuer {
@@ -207,6 +214,7 @@ impl Lane {
             segments: Segments::new(),
             ranges,
             mdts_bytes: *mdts_bytes,
+            write_through: *write_through,
         };
         queues.turn(&mut issuer)
     }

@@ -56,6 +56,7 @@ pub(super) const OK: u16 = 0;
 pub(super) const INVALID_OPCODE: u16 = 0x001;
 pub(super) const INVALID_FIELD: u16 = 0x002;
 pub(super) const DATA_TRANSFER: u16 = 0x004;
+pub(super) const INTERNAL: u16 = 0x006;
 pub(super) const ABORT_REQUESTED: u16 = 0x007;
 pub(super) const SQ_DELETED: u16 = 0x008;
 pub(super) const INVALID_NAMESPACE: u16 = 0x00b;
@@ -70,7 +71,6 @@ pub(super) const INVALID_VECTOR: u16 = 0x108;
 pub(super) const INVALID_LOG_PAGE: u16 = 0x109;
 pub(super) const INVALID_DELETION: u16 = 0x10c;
 pub(super) const NOT_SAVEABLE: u16 = 0x10d;
-pub(super) const NOT_CHANGEABLE: u16 = 0x10e;
 pub(super) const NOT_NAMESPACE_SPECIFIC: u16 = 0x10f;
 
 /// Pages of the host's memory.

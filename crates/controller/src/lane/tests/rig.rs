@@ -234,6 +234,7 @@ pub(super) fn config(host: &Host, doorbells: &Arc<DoorbellPages>, entries: u32) 
         namespaces: Arc::default(),
         state: state.take(0, slots_for(entries)).unwrap(),
         mdts_bytes: 512 << 10,
+        write_through: false,
         counters: Arc::<LaneCounters>::default(),
     }
 }

@@ -1,0 +1,157 @@
+//! Flushes of the controller's own: one of each medium with a volatile cache, at a shutdown and when a host turns the
+//! cache off. Bounded in time; it knows nothing of who waits for it.
+
+use std::sync::Arc;
+
+use memory::DmaView;
+
+use nvme_spec::Status;
+
+use super::Controller;
+use crate::admin::{Reply, Waiting};
+use crate::lane::{LaneCommand, LaneTable};
+use crate::namespace::NamespaceTable;
+use crate::port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
+use crate::ticket::{OwnerKey, Ticket};
+use crate::time::Time;
+
+/// Media being flushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flush {
+    /// Carried by its tickets: those of an earlier flush are none of its.
+    generation: u16,
+    pub(super) deadline: Time,
+    /// Channels that had no room yet.
+    to_add: Vec<ChannelId>,
+    /// Tickets out.
+    out: u32,
+    failed: bool,
+}
+
+/// How a flush ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// Everything that was written is on non-volatile media.
+    Safe,
+    /// A medium failed, or did not answer in time.
+    Failed,
+}
+
+impl Flush {
+    pub(super) fn new(namespaces: &NamespaceTable, generation: u16, deadline: Time) -> Self {
+        let volatile = namespaces.iter().filter(|n| n.traits.volatile_cache);
+        let mut to_add: Vec<ChannelId> = volatile.map(|n| n.channel).collect();
+        to_add.sort_unstable();
+        to_add.dedup();
+        Flush {
+            generation,
+            deadline,
+            to_add,
+            out: 0,
+            failed: false,
+        }
+    }
+
+    /// Adds what has room now; whether it added any.
+    pub(super) fn add<C: Channel>(
+        &mut self,
+        key: OwnerKey,
+        view: &Arc<DmaView>,
+        channels: &mut Channels<C>,
+    ) -> bool {
+        let waiting = self.to_add.len();
+        for id in std::mem::take(&mut self.to_add) {
+            let Some(channel) = channels.get_mut(id) else {
+                self.failed = true;
+                continue;
+            };
+            let ticket = Ticket::new(key, id.0, self.generation);
+            match channel.add(ticket, &Request::Flush, &[], view) {
+                Added::Pending => {
+                    self.out += 1;
+                    channel.submit();
+                }
+                Added::Done(ticket, outcome) => {
+                    ticket.fulfil();
+                    self.failed |= outcome.cause != Cause::None;
+                }
+                Added::Full(ticket) => {
+                    ticket.fulfil();
+                    self.to_add.push(id);
+                }
+            }
+        }
+        self.to_add.len() != waiting
+    }
+
+    /// A ticket of this generation came back.
+    pub(super) fn complete(&mut self, generation: u16, outcome: Outcome) {
+        if generation == self.generation {
+            self.out = self.out.saturating_sub(1);
+            self.failed |= outcome.cause != Cause::None;
+        }
+    }
+
+    /// Whether it ended without its time being over.
+    pub(super) fn is_done(&self) -> bool {
+        self.to_add.is_empty() && self.out == 0
+    }
+
+    /// How it ended; `None` while it goes on.
+    pub(super) fn ended(&self, now: Time) -> Option<Flushed> {
+        match self.is_done() {
+            true if self.failed => Some(Flushed::Failed),
+            true => Some(Flushed::Safe),
+            false => (now >= self.deadline).then_some(Flushed::Failed),
+        }
+    }
+}
+
+impl Controller {
+    /// Whether the volatile write cache was turned off and its media are being flushed.
+    pub(crate) fn is_flushing_cache(&self) -> bool {
+        self.cache_flush.is_some()
+    }
+
+    /// The host has turned the volatile write cache on or off (Base 2.1, 5.1.25.1.4). Off: from now on lanes complete
+    /// writes when they are on non-volatile media, and the command completes when what was written before is there too.
+    pub(crate) fn write_cache_changed(&mut self, cid: u16, lanes: &mut impl LaneTable) -> Reply {
+        let enabled = self.features.write_cache_enabled();
+        self.tell_lanes(lanes, || LaneCommand::WriteThrough(!enabled));
+        if enabled {
+            return Reply::Done(0);
+        }
+        self.cache_flush = Some(self.begin_flush());
+        self.pending.add(cid, Waiting::FlushCache, self.now);
+        Reply::Waits
+    }
+
+    /// Moves the flush on that follows from turning the cache off.
+    pub(super) fn advance_cache_flush<C: Channel>(
+        &mut self,
+        channels: &mut Channels<C>,
+        lanes: &mut impl LaneTable,
+    ) -> bool {
+        let Some(mut flush) = self.cache_flush.take() else {
+            return false;
+        };
+        let added = flush.add(self.key, &self.view, channels);
+        let Some(flushed) = flush.ended(self.now) else {
+            self.cache_flush = Some(flush);
+            return added;
+        };
+        let answer = match flushed {
+            Flushed::Safe => Ok(0),
+            Flushed::Failed => {
+                // What is in the cache is not safe: the cache stays on.
+                self.features.set_write_cache(true);
+                self.tell_lanes(lanes, || LaneCommand::WriteThrough(false));
+                Err(Status::INTERNAL_ERROR)
+            }
+        };
+        if let Some(by) = self.pending.take(Waiting::FlushCache) {
+            self.complete_admin(by, answer);
+        }
+        true
+    }
+}
