@@ -298,7 +298,11 @@ impl Host {
     /// # Panics
     /// When it is not.
     pub fn expect_in_step(&mut self) {
-        let reply = self.request(cmd::GET_INFO, &Body::new().u32(16).u32(0).u32(0).u32(0), &[]);
+        let reply = self.request(
+            cmd::GET_INFO,
+            &Body::new().u32(16).u32(0).u32(0).u32(0),
+            &[],
+        );
         assert_eq!(reply.ok().len(), 16);
     }
 
@@ -330,7 +334,9 @@ impl Host {
     pub fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) {
         let count = u32::try_from(data.len()).expect("it is short");
         let head = Body::new().u64(offset).u32(region).u32(count);
-        let body = self.request(cmd::REGION_WRITE, &head.clone().bytes(data), &[]).ok();
+        let body = self
+            .request(cmd::REGION_WRITE, &head.clone().bytes(data), &[])
+            .ok();
         assert_eq!(body, head.0, "the reply repeats the request");
     }
 

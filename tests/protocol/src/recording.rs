@@ -39,7 +39,11 @@ pub struct BadRecording {
 
 impl fmt::Display for BadRecording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {} of the recording is not {}", self.line, self.expected)
+        write!(
+            f,
+            "line {} of the recording is not {}",
+            self.line, self.expected
+        )
     }
 }
 
@@ -109,8 +113,14 @@ mod tests {
             ("# nvmirage vfio-user session, format 2\n", 1),
             ("# nvmirage vfio-user session, format 1\n? 0 00", 2),
             ("# nvmirage vfio-user session, format 1\n> 0 00", 2),
-            ("# nvmirage vfio-user session, format 1\n#\n> x 01000200100000000000000000000000", 3),
-            ("# nvmirage vfio-user session, format 1\n> 0 0100020010000000000000000000000x", 2),
+            (
+                "# nvmirage vfio-user session, format 1\n#\n> x 01000200100000000000000000000000",
+                3,
+            ),
+            (
+                "# nvmirage vfio-user session, format 1\n> 0 0100020010000000000000000000000x",
+                2,
+            ),
         ] {
             assert_eq!(parse(text).unwrap_err().line, line, "{text:?}");
         }

@@ -92,7 +92,10 @@ impl Server {
         for index in 0..options.controllers {
             served.push(Served::new(index, options, &mut engine, &shared));
         }
-        let doorbells = served.iter().map(|served| served.doorbells.clone()).collect();
+        let doorbells = served
+            .iter()
+            .map(|served| served.doorbells.clone())
+            .collect();
         let reactor = Reactor {
             engine,
             served,
@@ -159,7 +162,8 @@ impl Server {
     #[must_use]
     pub fn wait_for_end(&self, controller: usize) -> String {
         let ended = self.shared.ended.lock().expect("nobody panics with it");
-        let is_open = |ended: &mut Vec<(usize, String)>| !ended.iter().any(|(of, _)| *of == controller);
+        let is_open =
+            |ended: &mut Vec<(usize, String)>| !ended.iter().any(|(of, _)| *of == controller);
         let (mut ended, timeout) = self
             .shared
             .ending
@@ -345,7 +349,11 @@ impl Reactor {
     /// Waits for a message, and for a doorbell no longer than it takes to look at it again.
     fn wait(&self) {
         let mut fds = vec![PollFd::new(&self.wake, PollFlags::IN)];
-        for session in self.served.iter().filter_map(|served| served.session.as_ref()) {
+        for session in self
+            .served
+            .iter()
+            .filter_map(|served| served.session.as_ref())
+        {
             let mut flags = PollFlags::IN;
             flags.set(PollFlags::OUT, session.wants_write());
             fds.push(PollFd::new(session, flags));

@@ -1,0 +1,88 @@
+//! DEVICE_GET_IRQ_INFO: five types of interrupts, two of which there are.
+
+use tests_protocol::{Body, Host, Options, Reply, Server, cmd, errno};
+
+const EVENTFD: u32 = 1;
+const MASKABLE: u32 = 1 << 1;
+const NORESIZE: u32 = 1 << 3;
+
+fn ask(host: &mut Host, argsz: u32, index: u32) -> Reply {
+    let body = Body::new().u32(argsz).u32(0).u32(index).u32(0);
+    host.request(cmd::GET_IRQ_INFO, &body, &[])
+}
+
+#[test]
+fn msix_has_a_vector_for_the_admin_queue_and_for_each_io_queue() {
+    // Not more: 512 vectors exhausted a VMM's descriptors.
+    for queues in [1, 3, 64] {
+        let server = Server::start(&Options {
+            queues,
+            ..Options::default()
+        });
+        let mut host = Host::new(server.attach(0));
+        let reply = ask(&mut host, 16, 2);
+        let count = u32::from(queues) + 1;
+        let expected = Body::new()
+            .u32(16)
+            .u32(EVENTFD | MASKABLE)
+            .u32(2)
+            .u32(count);
+        assert_eq!(reply.ok(), expected.0);
+        // What the capability says in configuration space is one less (PCI 3.0, 6.8.2.3).
+        let capability = find_capability(&mut host, 0x11);
+        let control = host.region_read(7, capability + 2, 2);
+        assert_eq!(u32::from(control[0]) + 1, count);
+    }
+}
+
+fn find_capability(host: &mut Host, id: u8) -> u64 {
+    let config = host.region_read(7, 0, 256);
+    let mut at = usize::from(config[0x34]);
+    while config[at] != id {
+        at = usize::from(config[at + 1]);
+        assert_ne!(at, 0, "the capability {id:#x} is there");
+    }
+    at as u64
+}
+
+#[test]
+fn msi_has_one() {
+    let server = Server::start(&Options::default());
+    let mut host = Host::new(server.attach(0));
+    let expected = Body::new().u32(16).u32(EVENTFD | MASKABLE).u32(1).u32(1);
+    assert_eq!(ask(&mut host, 16, 1).ok(), expected.0);
+}
+
+#[test]
+fn the_other_types_have_none() {
+    // The pin is 0, so that QEMU does not turn the mapping of BAR0 off around interrupts.
+    let server = Server::start(&Options::default());
+    let mut host = Host::new(server.attach(0));
+    for index in [0, 3, 4] {
+        let expected = Body::new().u32(16).u32(0).u32(index).u32(0);
+        assert_eq!(ask(&mut host, 16, index).ok(), expected.0);
+    }
+    assert_eq!(host.region_read(7, 0x3d, 1), [0]);
+}
+
+#[test]
+fn vectors_may_be_assigned_one_after_the_other() {
+    // NORESIZE would make QEMU disable all of them for each that it adds.
+    let server = Server::start(&Options::default());
+    let mut host = Host::new(server.attach(0));
+    for index in 0..5 {
+        assert_eq!(ask(&mut host, 16, index).u32(4) & NORESIZE, 0);
+    }
+}
+
+#[test]
+fn a_request_that_is_wrong_is_refused() {
+    let server = Server::start(&Options::default());
+    let mut host = Host::new(server.attach(0));
+    for (argsz, index) in [(16, 5), (16, u32::MAX), (15, 2), (0, 2)] {
+        assert_eq!(ask(&mut host, argsz, index).errno(), errno::EINVAL);
+    }
+    let reply = host.request(cmd::GET_IRQ_INFO, &Body::new().u64(16), &[]);
+    assert_eq!(reply.errno(), errno::EINVAL);
+    host.expect_in_step();
+}
