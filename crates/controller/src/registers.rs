@@ -154,9 +154,7 @@ impl Registers {
 
     /// Ready: whatever the status said before, of a shutdown while disabled or of its failure, is over.
     pub(crate) fn start(&mut self) {
-        self.csts = Csts::new()
-            .with_rdy(true)
-            .with_nssro(self.csts.nssro());
+        self.csts = Csts::new().with_rdy(true).with_nssro(self.csts.nssro());
     }
 
     pub(crate) fn set_fatal(&mut self) {

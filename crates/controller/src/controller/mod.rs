@@ -245,11 +245,10 @@ impl Controller {
     /// Doorbells by message: whole slots only.
     fn write_doorbells(&mut self, offset: u64, data: &[u8]) {
         let skip = (offset.wrapping_neg() & 3) as usize;
-        let mut slot = offset.div_ceil(4);
-        for value in data.get(skip..).unwrap_or(&[]).chunks_exact(4) {
+        let values = data.get(skip..).unwrap_or(&[]).chunks_exact(4);
+        for (slot, value) in (offset.div_ceil(4)..).zip(values) {
             let value = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
             self.ring_doorbell(slot, value);
-            slot += 1;
         }
     }
 

@@ -100,7 +100,8 @@ fn bad_settings_set_cfs_and_not_rdy() {
 #[test]
 fn bad_admin_queues_set_cfs() {
     let page = |rig: &Rig, n| rig.host.page(n).0;
-    let cases: [(&str, &dyn Fn(&mut Rig)); 6] = [
+    type Prepare<'a> = &'a dyn Fn(&mut Rig);
+    let cases: [(&str, Prepare<'_>); 6] = [
         ("AQA 0: queues of one entry", &|rig| rig.write32(AQA, 0)),
         ("a submission queue of one entry", &|rig| {
             rig.write32(AQA, 31 << 16)

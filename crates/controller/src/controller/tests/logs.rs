@@ -45,7 +45,7 @@ fn pages_are_read_in_parts() {
     let part = rig.log(0x02, 508, 8).unwrap();
     assert_eq!(part[4..], [0; 4]);
     assert_eq!(rig.log(0x02, 512, 8), Ok(vec![0; 8]));
-    for offset in [516, 1 << 32, u64::MAX & !3] {
+    for offset in [516, 1 << 32, !3] {
         assert_eq!(rig.log(0x02, offset, 4), Err(INVALID_FIELD), "{offset:#x}");
     }
     for offset in [1, 2, 3] {
