@@ -30,6 +30,9 @@ pub(crate) struct RecordArgs {
     file: PathBuf,
 }
 
+/// The fixture's first line, which names its format.
+const FORMAT: &str = "# nvmirage vfio-user session, format 1";
+
 /// What the guest does: bind the drive, use it, reset it, and shut it down.
 const JOB: &str = "\
 step appears appears /dev/nvme0n1
@@ -72,9 +75,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<()> {
 
     let count = messages.lines().count();
     let about = format!(
-        "# A session of QEMU with the server, doorbells {}: a Debian guest makes a file system, resets the controller, \
-         mounts.\n# Recorded by: cargo xtask record --doorbells {} FILE\n",
-        args.doorbells, args.doorbells
+        "{FORMAT}\n# QEMU with the server, doorbells {how}: a Debian guest makes a file system, resets the controller, mounts.\n\
+         # Recorded by: cargo xtask record --doorbells {how} FILE\n",
+        how = args.doorbells
     );
     fs::write(&args.file, about + &messages)
         .with_context(|| format!("cannot write {}", args.file.display()))?;

@@ -44,16 +44,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `nvmirage serve` with `args`, and waits until it says that it is ready.
+    /// Starts `nvmirage serve` with `args`, and waits until its first controller is ready. Where it
+    /// serves several, [`Server::wait_for_line`] waits for the others' lines (`ready: `).
     ///
     /// # Errors
     /// It cannot be started, ends, or is not ready in time: with what it printed.
     pub fn start<S: AsRef<OsStr>>(args: &[S]) -> Result<Self> {
         let (reader, writer) = std::io::pipe()?;
         let child = Command::new(program()?)
-            .arg("serve")
+            .args(["serve", "--stop-at-eof"]) // so that it ends with us, however we end
             .args(args)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(writer.try_clone()?)
             .stderr(writer)
             .spawn()
@@ -62,7 +63,7 @@ impl Server {
             child,
             output: Lines::collect(reader),
         };
-        server.wait_for_line("ready", START)?;
+        server.wait_for_line("ready: ", START)?;
         Ok(server)
     }
 

@@ -35,7 +35,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "vfio-user",
         ],
     ),
-    ("tests-protocol", &[]),
+    (
+        "tests-protocol",
+        &[
+            "controller",
+            "engine",
+            "media",
+            "memory",
+            "nvme-spec",
+            "transport",
+            "vfio-user",
+        ],
+    ),
     ("tests-vm", &[]),
     (
         "transport",

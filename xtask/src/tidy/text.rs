@@ -197,8 +197,11 @@ fn words(name: &str, text: &Split) -> Vec<Finding> {
             lines_with(&text.code, word).map(|line| finding(name, line, format!("{word}: {what}"))),
         );
     }
-    for (index, line) in text.code.lines().enumerate() {
-        if line.contains("#[ignore") || line.contains(", ignore") && line.contains("cfg_attr") {
+    for (index, (line, comment)) in text.code.lines().zip(text.comments.lines()).enumerate() {
+        let attribute =
+            line.contains("#[ignore") || line.contains("cfg_attr") && line.contains(", ignore");
+        let example = comment.contains("```") && comment.contains("ignore");
+        if attribute || example {
             findings.push(finding(
                 name,
                 index + 1,

@@ -170,6 +170,10 @@ fn tests_that_are_not_run() {
         &found_in_rust("#[cfg_attr(miri, ignore)]\nfn t() {}\n"),
         "not run",
     );
+    assert_one(
+        &found_in_rust("/// ```ignore\n/// f();\n/// ```\nfn f() {}\n"),
+        "x.rs:1: a test that is not run",
+    );
     assert_eq!(
         found_in_rust("fn ignore() { let x = [ignore]; }\n"),
         [""; 0]
