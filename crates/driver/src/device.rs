@@ -16,6 +16,7 @@ mod pci;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use controller::Controller;
 use controller::port::{Channel, Channels};
@@ -60,6 +61,14 @@ struct Enabled<B: Bus> {
     queues: Vec<(u16, Arc<QueueMemory>)>,
     /// Buffers of admin commands that were given up.
     given_up: Vec<Buffer>,
+    /// True until the controller is disabled; what its queues look at.
+    current: Arc<AtomicBool>,
+}
+
+impl<B: Bus> Drop for Enabled<B> {
+    fn drop(&mut self) {
+        self.current.store(false, Ordering::Relaxed);
+    }
 }
 
 /// A controller and the memory shared with it.
@@ -134,7 +143,7 @@ impl<B: Bus> Device<B> {
         if u64::from(self.cap) == u64::MAX {
             return unsupported("the controller's registers read as ones: it is not there");
         }
-        if !self.cap.css_nvm() && !self.cap.css_iocs() {
+        if !self.cap.css_nvm() {
             return unsupported("the controller has no NVM command set");
         }
         if self.cap.mpsmin() > 0 {
@@ -223,6 +232,7 @@ impl<B: Bus> Device<B> {
         ringing: &Ringing,
         transfer_len: u32,
         interrupt: Option<EventFd>,
+        current: &Arc<AtomicBool>,
     ) -> Result<QueuePair<B>, DriverError> {
         let entries = usize::from(depth) + 1;
         let sq = self.alloc((entries * SQE_SIZE).next_multiple_of(PAGE))?;
@@ -259,6 +269,7 @@ impl<B: Bus> Device<B> {
             interrupt,
             timeout: self.options.timeout,
             transfer_len,
+            current: current.clone(),
         }))
     }
 
@@ -290,8 +301,10 @@ impl<B: Bus> Device<B> {
             )));
         };
         let (ringing, transfer_len) = (enabled.ringing.clone(), enabled.transfer_len);
+        let current = enabled.current.clone();
         let interrupt = interrupt.then(|| self.make_interrupt(qid)).transpose()?;
-        let queue = self.make_queue_pair(qid, depth, &ringing, transfer_len, interrupt)?;
+        let queue =
+            self.make_queue_pair(qid, depth, &ringing, transfer_len, interrupt, &current)?;
         // Known from here on: a command that times out may still be done.
         self.enabled()?.queues.push((qid, queue.memory().clone()));
         match self.create_queues(&queue) {

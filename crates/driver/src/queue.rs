@@ -13,6 +13,7 @@
 //! command set are in [`crate::io`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use memory::{Buffer, EventFd, HostCq, HostSq, Iova};
@@ -26,6 +27,8 @@ use crate::prp::{self, PrpError, Prps};
 /// Empty looks between two questions whether the server is still there: about
 /// every millisecond of polling in vain, never while there is work.
 const LOOKS_PER_ALIVE_CHECK: u32 = 1 << 16;
+/// The same where the bus may nap between looks.
+const NAPS_PER_ALIVE_CHECK: u32 = 1 << 10;
 
 /// As many commands are in flight as the queue pair allows: poll first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,6 +68,7 @@ pub(crate) struct Parts<B> {
     pub(crate) interrupt: Option<EventFd>,
     pub(crate) timeout: Duration,
     pub(crate) transfer_len: u32,
+    pub(crate) current: Arc<AtomicBool>,
 }
 
 /// A submission queue with its completion queue, used by one thread at a time.
@@ -79,6 +83,8 @@ pub struct QueuePair<B: Bus> {
     interrupt: Option<EventFd>,
     timeout: Duration,
     transfer_len: u32,
+    /// The controller has not been disabled since the queue was made.
+    current: Arc<AtomicBool>,
     /// Entries of both rings.
     entries: u32,
     tail: u32,
@@ -109,6 +115,7 @@ impl<B: Bus> QueuePair<B> {
             interrupt,
             timeout,
             transfer_len,
+            current,
         } = parts;
         Self {
             bus,
@@ -121,6 +128,7 @@ impl<B: Bus> QueuePair<B> {
             interrupt,
             timeout,
             transfer_len,
+            current,
             entries: u32::from(depth) + 1,
             tail: 0,
             head: 0,
@@ -289,11 +297,14 @@ impl<B: Bus> QueuePair<B> {
     /// taken, each by one doorbell.
     ///
     /// # Errors
-    /// Those of a register write, where the doorbell needs one.
+    /// [`DriverError::Unsupported`] after a reset of the controller: its doorbell
+    /// belongs to another queue now. Those of a register write, where the
+    /// doorbell needs one.
     #[inline]
     pub fn ring(&mut self) -> Result<(), DriverError> {
         self.ring_head()?;
         if self.tail_moved {
+            self.check_current()?;
             self.tail_moved = false;
             self.sq_tail.ring(&*self.bus, self.tail)?;
         }
@@ -303,9 +314,35 @@ impl<B: Bus> QueuePair<B> {
     #[inline]
     fn ring_head(&mut self) -> Result<(), DriverError> {
         if self.head_moved {
+            self.check_current()?;
             self.head_moved = false;
             self.cq_head.ring(&*self.bus, self.head)?;
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn check_current(&self) -> Result<(), DriverError> {
+        // Relaxed: it is set by the thread that has the device, before queues of
+        // the same number are made there and handed to this one.
+        if self.current.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(DriverError::Unsupported(format!(
+            "queue {} ended when its device was reset or dropped; make a new one",
+            self.qid
+        )))
+    }
+
+    /// Between two looks for a completion that is waited for.
+    ///
+    /// # Errors
+    /// [`DriverError::Gone`].
+    pub(crate) fn relax(&self) -> Result<(), DriverError> {
+        if self.empty.is_multiple_of(NAPS_PER_ALIVE_CHECK) {
+            self.bus.check_alive()?;
+        }
+        self.bus.relax(self.empty);
         Ok(())
     }
 
@@ -438,7 +475,7 @@ impl<B: Bus> QueuePair<B> {
                     after: self.timeout,
                 });
             }
-            self.bus.relax(self.empty);
+            self.relax()?;
         }
         self.ring_head()?;
         DriverError::check(command, cqe[0].status.status())?;

@@ -321,7 +321,10 @@ fn a_command_that_hangs_times_out_and_a_reset_starts_over() {
     let mut again = device.create_queue_pair(4, false).unwrap();
     assert_eq!(again.qid(), 1);
     again.read(&namespace, 0, 8, &buffer).unwrap();
-    // The queue pair from before the reset is not the controller's any more.
+    // The queue pair from before the reset is not the controller's any more,
+    // and its doorbell belongs to the new one.
+    queue.submit(Sqe::default()).unwrap();
+    assert!(matches!(queue.ring(), Err(DriverError::Unsupported(_))));
     device.delete_queue_pair(queue).unwrap();
     again.flush(1).unwrap();
 }

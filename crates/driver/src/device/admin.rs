@@ -82,8 +82,7 @@ impl<B: Bus> Device<B> {
                     after: timeout,
                 });
             }
-            let empty = self.enabled()?.admin.empty_looks();
-            self.bus.relax(empty);
+            self.enabled()?.admin.relax()?;
         }
     }
 

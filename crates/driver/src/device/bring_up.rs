@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use nvme_spec::registers::{
@@ -54,7 +55,8 @@ impl<B: Bus> Device<B> {
             // shadow: controllers read it nowhere else.
             _ => Ringing::Trapped,
         };
-        let admin = self.make_queue_pair(0, depth, &admin_ringing, 0, None)?;
+        let current = Arc::new(AtomicBool::new(true));
+        let admin = self.make_queue_pair(0, depth, &admin_ringing, 0, None, &current)?;
         self.bus
             .write32(AQA, Aqa::new().with_asqs_z(depth).with_acqs_z(depth).into())?;
         self.bus.write64(ASQ, admin.sq_iova().0)?;
@@ -76,6 +78,7 @@ impl<B: Bus> Device<B> {
             events: VecDeque::new(),
             queues: Vec::new(),
             given_up: Vec::new(),
+            current,
         });
         self.await_status("enabling the controller", self.ready_bound()?, |csts| {
             csts.rdy()
