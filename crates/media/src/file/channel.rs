@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
@@ -73,8 +73,9 @@ enum Next {
 /// A reactor's handle on a file.
 #[derive(Debug)]
 pub(crate) struct FileChannel {
-    medium: Arc<FileMedium>,
+    /// Before the medium, so that it is dropped first: what is in flight ends under the lock.
     ring: Ring,
+    medium: Arc<FileMedium>,
     /// What the file asks of segments and places; all ones where it is buffered.
     alignment: Alignment,
     ops: Box<[Op]>,
@@ -95,7 +96,10 @@ pub(crate) struct FileChannel {
 
 impl FileChannel {
     pub(super) fn new(medium: Arc<FileMedium>, depth: u16) -> io::Result<FileChannel> {
-        let ring = Ring::new(std::os::fd::AsFd::as_fd(&medium.opened.fd), depth)?;
+        let ring = Ring::new(medium.opened.fd.as_fd(), depth).map_err(|error| {
+            let advice = "a file needs Linux 5.15, kernel.io_uring_disabled = 0, and a container that lets io_uring through";
+            io::Error::new(error.kind(), format!("cannot make an io_uring ({error}): {advice}"))
+        })?;
         let alignment = match medium.opened.access {
             Access::Direct(alignment) => alignment,
             Access::Buffered(_) => Alignment {
@@ -134,15 +138,12 @@ impl FileChannel {
     }
 
     pub(crate) fn is_due(&mut self) -> bool {
-        if self.in_flight == 0 {
-            return false;
-        }
         self.ring.arm();
         !self.ready.is_empty() || !self.ended.is_empty() || self.ring.is_due()
     }
 
     /// The outcome of a request that needs no operation, or cannot have one.
-    fn at_once(&self, request: &Request<'_>, segments: usize) -> Option<Outcome> {
+    fn at_once(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Option<Outcome> {
         let health = &self.medium.health;
         if health.shrank() {
             return Some(failed(request_reads(request), libc::EIO));
@@ -160,11 +161,17 @@ impl FileChannel {
         {
             return Some(failed(false, errno));
         }
-        let (offset, len) = match *request {
+        let (offset, len, in_memory) = match *request {
             Request::Read { offset, len }
             | Request::Write { offset, len, .. }
-            | Request::Compare { offset, len } => (offset, u64::from(len)),
-            Request::WriteZeroes { offset, len, .. } => (offset, len),
+            | Request::Compare { offset, len } => {
+                let in_memory = segments
+                    .iter()
+                    .map(|segment| u64::from(segment.len()))
+                    .sum();
+                (offset, u64::from(len), in_memory)
+            }
+            Request::WriteZeroes { offset, len, .. } => (offset, len, len),
             Request::Deallocate { ranges } => {
                 let fits = !ranges.is_empty()
                     && ranges.len() <= MAX_RANGES
@@ -177,9 +184,10 @@ impl FileChannel {
         };
         let unit = self.alignment.offset as u64;
         let possible = self.holds(offset, len)
+            && in_memory == len
             && offset.is_multiple_of(unit)
             && len.is_multiple_of(unit)
-            && segments <= MAX_SEGMENTS;
+            && segments.len() <= MAX_SEGMENTS;
         if !possible {
             return Some(Outcome::of(Cause::Unsupported));
         }
@@ -460,7 +468,7 @@ impl Channel for FileChannel {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
-        if let Some(outcome) = self.at_once(request, segments.len()) {
+        if let Some(outcome) = self.at_once(request, segments) {
             return Added::Done(ticket, outcome);
         }
         if matches!(request, Request::Deallocate { .. })
@@ -500,6 +508,7 @@ impl Channel for FileChannel {
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
+        self.ring.disarm();
         if self.in_flight == 0 {
             return;
         }

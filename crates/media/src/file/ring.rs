@@ -153,7 +153,7 @@ impl Ring {
         self.wake.as_fd()
     }
 
-    /// From now on, and until completions are run, the kernel makes `wait_fd` readable. What came
+    /// From now on, until [`Ring::disarm`], a completion makes `wait_fd` readable. What came
     /// before shows in [`Ring::is_due`], to be asked afterwards.
     pub(super) fn arm(&mut self) {
         if self.armed {
@@ -166,7 +166,8 @@ impl Ring {
         full_fence();
     }
 
-    fn disarm(&mut self) {
+    /// Ends what [`Ring::arm`] began, and drains `wait_fd`.
+    pub(super) fn disarm(&mut self) {
         if self.armed {
             self.armed = false;
             self.uring.completion().disable_eventfd();
@@ -406,7 +407,6 @@ impl Ring {
     /// # Errors
     /// As [`Ring::submit`].
     pub(super) fn run_completions(&mut self) -> io::Result<()> {
-        self.disarm();
         let submission = self.uring.submission();
         let (waiting, left) = (
             submission.taskrun() || submission.cq_overflow(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use controller::port::ByteRange;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FallocateFlags;
 
 use super::*;
@@ -322,11 +323,55 @@ fn a_failed_flush_is_not_forgotten() {
 #[test]
 fn the_end_of_the_file_in_the_middle_is_an_error() {
     let mut fixture = Fixture::new(false);
-    let (slot, _) = fixture.begin(&Request::Compare {
-        offset: 0,
-        len: 0x1_0000,
-    });
-    assert_eq!(fixture.ends(slot, 0), failure(Cause::ReadFailed, libc::EIO));
+    fixture.channel.medium.cannot(Clear::ZeroRange);
+    for written in [0, 512] {
+        let (slot, _) = fixture.begin(&zeroes(false, false));
+        fixture.channel.alignment.offset = 4096; // a direct write ends at a block, or at the end
+        assert_eq!(
+            fixture.ends(slot, written),
+            failure(Cause::WriteFailed, libc::EIO)
+        );
+        fixture.give_back(slot);
+    }
+}
+
+#[test]
+fn a_wake_that_came_late_wakes_once() {
+    let mut fixture = Fixture::new(false);
+    let readable = |fixture: &Fixture| {
+        let mut wait = [PollFd::from_borrowed_fd(
+            fixture.channel.wait_fd(),
+            PollFlags::IN,
+        )];
+        poll(&mut wait, Some(&Timespec::default())).unwrap() == 1
+    };
+    rustix::io::write(fixture.channel.wait_fd(), &1_u64.to_ne_bytes()).unwrap();
+    assert!(!fixture.channel.is_due());
+    assert!(readable(&fixture));
+    fixture.channel.reap(&mut Vec::new());
+    assert!(!fixture.channel.is_due() && !readable(&fixture));
+}
+
+#[test]
+fn memory_that_is_not_as_long_as_the_request_is_refused() {
+    let mut fixture = Fixture::new(false);
+    for request in [
+        Request::Read {
+            offset: 0,
+            len: 512,
+        },
+        Request::Write {
+            offset: 0,
+            len: 512,
+            fua: false,
+        },
+        Request::Compare {
+            offset: 0,
+            len: 512,
+        },
+    ] {
+        assert_eq!(fixture.at_once(&request), Outcome::of(Cause::Unsupported));
+    }
 }
 
 #[test]
