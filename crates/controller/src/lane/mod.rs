@@ -254,12 +254,13 @@ impl Lane {
         }
     }
 
-    /// True where a turn would find something to do, or there is an event to take. Commands that wait for a channel are
+    /// True where a turn would find something to do, or there is an event or an interrupt to take. Commands that wait for a channel are
     /// no work until it was reaped; commands that wait for a place in the completion queue are none until the host has
     /// consumed some.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.queues.has_event() || self.queues.has_work()
+        let interrupt = self.queues.posted && self.queues.vector.is_some();
+        interrupt || self.queues.has_event() || self.queues.has_work()
     }
 
     /// Commands with a medium, without those that were given up.

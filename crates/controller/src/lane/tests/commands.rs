@@ -445,7 +445,9 @@ fn one_interrupt_for_what_a_turn_has_posted() {
     }
     rig.ring(1);
     rig.turn();
+    assert!(rig.lane.has_work(), "an interrupt to take");
     assert_eq!(rig.lane.take_interrupt(), Some(VECTOR));
+    assert!(!rig.lane.has_work());
     assert_eq!(rig.lane.take_interrupt(), None);
     rig.turn();
     assert_eq!(rig.lane.take_interrupt(), None);

@@ -137,14 +137,14 @@ fn stop_fetches_and_posts_nothing_more() {
     assert_eq!(rig.events(), []);
     rig.medium().release(1);
     rig.turn();
-    assert!(rig.lane.has_work(), "there is something to tell");
+    assert!(!rig.is_idle(), "there is something to tell");
     assert_eq!(rig.events(), [LaneEvent::Stopped]);
     rig.lane.command(LaneCommand::Stop);
     rig.turn();
     assert_eq!(rig.events(), [], "once");
     assert_eq!(rig.completions(), []);
     assert_eq!(rig.lane.take_interrupt(), None);
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
     assert_eq!(rig.medium().seen.len(), 2);
 }
 
@@ -212,10 +212,10 @@ fn zombies_are_bounded_by_slots_and_nothing_breaks() {
         completed += rig.completions().len();
     }
     assert_eq!(completed, ZOMBIE_SLOTS + 3, "then it waits for the medium");
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
     rig.medium().release(10);
     rig.turn();
-    assert!(rig.lane.has_work());
+    assert!(!rig.is_idle());
     rig.turn();
     assert_eq!(rig.lane.in_flight(), 3);
     rig.medium().manner = Manner::Asynchronous;
@@ -238,7 +238,7 @@ fn a_command_waits_at_the_head_of_its_queue_and_others_go_on() {
     rig.ring(1);
     assert_eq!(rig.turn().fetched, 2);
     assert_eq!(rig.lane.take_interrupt(), None);
-    assert!(!rig.lane.has_work(), "no work before a reap");
+    assert!(rig.is_idle(), "no work before a reap");
     // The entry is not read again: what the host writes there now is not seen.
     let at = rig.sq_base(1);
     rig.host.write(memory::Iova(at.0 + 64), &[0xFF; 64]);

@@ -146,7 +146,7 @@ fn rings_that_vanish_and_return_between_uses_are_ordinary() {
         rig.turn();
         assert_eq!(rig.events(), [LaneEvent::Drained { epoch }]);
         rig.lane.arm();
-        assert!(!rig.lane.has_work());
+        assert!(rig.is_idle());
         rig.host.map_pages(0, DATA);
         let epoch = rig.map_changed();
         assert_eq!(rig.events(), [LaneEvent::Drained { epoch }]);
@@ -174,7 +174,7 @@ fn a_submission_ring_used_while_absent_is_lost() {
     assert!(matches!(queue, QueueName::Submission(1 | 2)));
     assert_eq!(e, epoch);
     assert_eq!(rig.medium().seen, []);
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
     rig.lane.command(LaneCommand::Stop);
     assert_eq!(rig.events(), [LaneEvent::Stopped]);
 }

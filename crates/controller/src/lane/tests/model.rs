@@ -234,7 +234,7 @@ impl World {
         self.step(Step::Turn);
         assert_eq!(self.rig.peek(), None);
         assert_eq!(self.rig.lane.in_flight(), 0);
-        assert!(!self.rig.lane.has_work());
+        assert!(self.rig.is_idle());
         assert_eq!(self.rig.lane.queues.cq.free(), self.rig.cq_entries - 1);
     }
 }

@@ -211,6 +211,12 @@ impl Rig {
         std::iter::from_fn(|| self.lane.take_event()).collect()
     }
 
+    /// Whether nothing is left to do once its interrupt was taken.
+    pub(super) fn is_idle(&mut self) -> bool {
+        self.lane.take_interrupt();
+        !self.lane.has_work()
+    }
+
     /// Tells the lane of the host's present map; its epoch.
     pub(super) fn map_changed(&mut self) -> u64 {
         let view = self.host.view();

@@ -75,13 +75,13 @@ fn quirk_a_late_trapped_write_does_not_turn_a_queue_back() {
     rig.turn();
     rig.doorbells.store(sq_tail_slot(1), 1);
     rig.lane.kick();
-    assert!(rig.lane.has_work());
+    assert!(!rig.is_idle());
     rig.turn();
     assert_eq!(rig.events(), [], "no frozen queue");
     rig.submit(1, read(4));
     rig.turn();
     assert_eq!(rig.completions().len(), 5);
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn quirk_what_the_shadow_held_before_is_no_doorbell() {
     register(&mut rig);
     rig.add_queue(1, 16);
     assert_eq!(rig.turn().fetched, 0);
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
     assert_eq!(rig.run(read(1)), Status::SUCCESSFUL_COMPLETION);
     assert_eq!(rig.events(), []);
 }
@@ -115,15 +115,15 @@ fn a_lane_made_after_the_registration_uses_it() {
 fn quirk_after_arming_a_second_look_finds_what_came_meanwhile() {
     let mut rig = rig(16, &[8, 8]);
     rig.run(read(0));
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
     // The host submits before it can see EventIdx, and so does not ring.
     rig.submit(2, read(1));
     rig.lane.arm();
     memory::full_fence();
-    assert!(rig.lane.has_work());
+    assert!(!rig.is_idle());
     rig.turn();
     rig.lane.arm();
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn quirk_event_idx_is_written_only_when_armed_and_is_the_known_tail() {
     rig.submit(1, read(5));
     rig.lane.arm();
     assert_eq!(event_idx(&rig, sq_tail_slot(1)), 5);
-    assert!(rig.lane.has_work());
+    assert!(!rig.is_idle());
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn quirk_event_idx_of_a_full_completion_queue_is_the_head_and_lags_the_tail() {
     assert_eq!(event_idx(&rig, slot), 0);
     rig.lane.arm();
     assert_eq!(event_idx(&rig, slot), 2, "three are posted behind head 2");
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
     // The host consumes one: that is what it was to ring for, and what a second look sees.
     assert!(rig.consume().is_some());
     rig.ring_head();
-    assert!(rig.lane.has_work());
+    assert!(!rig.is_idle());
     assert_eq!(rig.turn().fetched, 1);
     // With room, its EventIdx is left alone: no host need ring for a head.
     rig.completions();
@@ -221,10 +221,10 @@ fn a_shadow_that_vanishes_says_nothing_until_it_returns() {
     let epoch = rig.map_changed();
     rig.submit(1, read(1));
     assert_eq!(rig.turn().fetched, 0);
-    assert!(rig.lane.has_work(), "there is the acknowledgement to take");
+    assert!(!rig.is_idle(), "there is the acknowledgement to take");
     assert_eq!(rig.events(), [LaneEvent::Drained { epoch }]);
     rig.lane.arm();
-    assert!(!rig.lane.has_work());
+    assert!(rig.is_idle());
     rig.host.map_pages(SHADOW, 2);
     rig.map_changed();
     assert_eq!(rig.turn().fetched, 1);
