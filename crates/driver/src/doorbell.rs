@@ -157,7 +157,9 @@ fn passes(event_idx: u32, old: u32, new: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::passes;
+    use memory::HostMemory;
+
+    use super::*;
 
     /// Walks the indices one by one, as a queue of `size` entries does.
     fn walked(event_idx: u32, old: u32, new: u32, size: u32) -> bool {
@@ -186,6 +188,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_new_queues_words_are_zero_and_its_neighbours_untouched() {
+        let memory = HostMemory::new(8192).unwrap();
+        let page = || memory.alloc(4096, 4096).unwrap();
+        let buffers = Arc::new(ShadowBuffers::new(page(), page()));
+        for at in [4, 8, 12] {
+            buffers.shadow.store_u32(at, 7);
+            buffers.event_idx.store_u32(at, 9);
+        }
+        Doorbell::new(&Ringing::Shadow(buffers.clone()), 0x1008, 8);
+        let words = |buffer: &Buffer| [4, 8, 12].map(|at| buffer.load_u32(at));
+        assert_eq!(words(&buffers.shadow), [7, 0, 7]);
+        assert_eq!(words(&buffers.event_idx), [9, 0, 9]);
     }
 
     #[test]

@@ -110,23 +110,27 @@ fn doorbells_that_are_not_there_are_refused_with_what_to_do() {
 fn what_is_written_reads_back_by_every_way_of_ringing() {
     for mut device in every_way() {
         let namespace = device.namespace(1).unwrap();
-        let mut queue = device.create_queue_pair(8, false).unwrap();
         let (out, back) = (device.alloc(8192).unwrap(), device.alloc(8192).unwrap());
-        // More commands than entries: both rings wrap, with both phases.
-        for round in 0..30u8 {
-            out.fill(round + 1);
-            let lba = u64::from(round) * 16;
-            queue.write(&namespace, lba, 16, &out, false).unwrap();
-            queue.read(&namespace, lba, 16, &back).unwrap();
-            let mut bytes = [0; 8192];
-            back.read_into(0, &mut bytes);
-            assert_eq!(bytes, [round + 1; 8192]);
+        // The second queue has the first one's number, and begins at 0 again.
+        for base in [0, 31] {
+            let mut queue = device.create_queue_pair(8, false).unwrap();
+            assert_eq!(queue.qid(), 1);
+            // More commands than entries: both rings wrap, with both phases.
+            for round in base..base + 31u8 {
+                out.fill(round + 1);
+                let lba = u64::from(round) * 16;
+                queue.write(&namespace, lba, 16, &out, false).unwrap();
+                queue.read(&namespace, lba, 16, &back).unwrap();
+                let mut bytes = [0; 8192];
+                back.read_into(0, &mut bytes);
+                assert_eq!(bytes, [round + 1; 8192]);
+            }
+            device.delete_queue_pair(queue).unwrap();
         }
         with_ram(&device, |ram| {
-            assert_eq!(ram.bytes[29 * 8192], 30);
-            assert_eq!(ram.count, [30, 30, 0, 0]);
+            assert_eq!(ram.bytes[61 * 8192], 62);
+            assert_eq!(ram.count, [62, 62, 0, 0]);
         });
-        device.delete_queue_pair(queue).unwrap();
     }
 }
 
