@@ -293,3 +293,30 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         handler(signal);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::rest_of;
+
+    const HUGE: usize = 1 << 21;
+
+    #[test]
+    fn a_fault_loses_its_page_and_all_behind_it() {
+        let at = |address| rest_of(0x10_0000, 0x4000, 0x1000, address);
+        assert_eq!(at(0x0f_ffff), None);
+        assert_eq!(at(0x10_0000), Some((0x10_0000, 0x4000)));
+        assert_eq!(at(0x10_0fff), Some((0x10_0000, 0x4000)));
+        assert_eq!(at(0x10_1000), Some((0x10_1000, 0x3000)));
+        assert_eq!(at(0x10_3fff), Some((0x10_3000, 0x1000)));
+        assert_eq!(at(0x10_4000), None);
+        assert_eq!(at(usize::MAX), None);
+    }
+
+    #[test]
+    fn a_huge_page_is_lost_as_a_whole() {
+        let at = |address| rest_of(8 * HUGE, 2 * HUGE, HUGE, address);
+        assert_eq!(at(9 * HUGE - 1), Some((8 * HUGE, 2 * HUGE)));
+        assert_eq!(at(9 * HUGE + 0x5000), Some((9 * HUGE, HUGE)));
+        assert_eq!(at(10 * HUGE), None);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
     sync::Arc,
 };
 
@@ -65,6 +65,8 @@ fn an_empty_file_and_rights_that_do_not_read_are_refused() {
     let client = Client::new(NAME, PAGE);
     let write_only = client.reopened(OpenOptions::new().write(true));
     assert!(matches!(refusal(write_only), MapError::NotReadable));
+    let path = client.reopened(OpenOptions::new().read(true).custom_flags(libc::O_PATH));
+    assert!(matches!(refusal(path), MapError::NotReadable));
 }
 
 #[test]
