@@ -80,6 +80,15 @@ impl Lanes {
         }
     }
 
+    /// The lane of a key, made hot: it has posted, so it has an interrupt to raise, and may have room to fetch more.
+    #[inline]
+    pub(crate) fn warm(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+        self.get_mut(key)?;
+        self.heat(slot_of(key));
+        self.get_mut(key)
+    }
+
+    #[inline]
     fn heat(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.idle_turns = 0;

@@ -125,13 +125,12 @@ impl<C: Channel> Engine<C> {
             done.fetched > 0 || done.pending > 0
         });
         worked |= self.drive_channels();
-        if worked {
-            self.lanes.hot_mut(|controller, lane| {
-                if let Some(vector) = lane.take_interrupt() {
-                    raise(ControllerSlot(controller), vector);
-                }
-            });
-        }
+        // also in a turn without work: what the controller gave up has posted, too
+        self.lanes.hot_mut(|controller, lane| {
+            if let Some(vector) = lane.take_interrupt() {
+                raise(ControllerSlot(controller), vector);
+            }
+        });
         turn.worked |= worked;
         if turn.worked {
             self.waiting.worked(now);
@@ -187,7 +186,7 @@ impl<C: Channel> Engine<C> {
                     None => ticket.retire(),
                 }
             } else {
-                match self.lanes.get_mut(owner) {
+                match self.lanes.warm(owner) {
                     Some(lane) => lane.complete(ticket, outcome),
                     None => ticket.retire(),
                 }
