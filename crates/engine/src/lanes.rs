@@ -41,7 +41,7 @@ impl Lanes {
         (slot.generation == generation_of(key)).then_some(slot.lane.as_mut())?
     }
 
-    fn insert(&mut self, controller: usize, lane: Lane) -> OwnerKey {
+    fn insert(&mut self, controller: usize, mut lane: Lane) -> OwnerKey {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 lane: None,
@@ -55,9 +55,10 @@ impl Lanes {
         let slot = &mut self.slots[index];
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
         slot.controller = controller;
-        slot.lane = Some(lane);
         let number = slot.generation << SLOT_BITS | u32::try_from(index).unwrap_or(u32::MAX);
         let key = OwnerKey::lane(number);
+        lane.set_key(key);
+        slot.lane = Some(lane);
         self.heat(index);
         key
     }
