@@ -199,15 +199,15 @@ impl Controller {
 
     /// Posts the completion of a command that holds a place.
     pub(crate) fn complete_admin(&mut self, cid: u16, answer: Result<u32, Status>) {
-        // What a completion tells must be kept before it is told.
-        self.save();
-        let Some(admin) = &mut self.admin else {
+        let Some(admin) = &self.admin else {
             return;
         };
         let (dw0, status) = match answer {
             Ok(dw0) => (dw0, Status::SUCCESSFUL_COMPLETION),
             Err(status) => (0, status),
         };
+        // A queue is at most 4096 entries long.
+        let sq_head = admin.sq.head() as u16;
         // How a host finds out what is supported is no error worth an entry.
         let logged = !matches!(
             status,
@@ -226,14 +226,19 @@ impl Controller {
         let cqe = Cqe {
             dw0,
             dw1: 0,
-            // A queue is at most 4096 entries long.
-            sq_head: admin.sq.head() as u16,
+            sq_head,
             sq_id: 0,
             cid,
             status: status::field(status).with_more(logged),
         };
+        // What a completion tells must be kept before it is told.
+        self.save_posting(&cqe);
+        let Some(admin) = &mut self.admin else {
+            return;
+        };
         let posted = admin.cq.post(cqe);
         admin.posted = true;
+        self.save_posted();
         if posted.is_err() {
             self.fail(Failure::QueueLost);
         }

@@ -214,6 +214,8 @@ impl Controller {
     pub fn config_write(&mut self, offset: u64, data: &[u8]) {
         if self.pci.write(offset, data) == ConfigEffect::FunctionReset {
             self.begin_function_reset();
+        } else {
+            self.save();
         }
     }
 

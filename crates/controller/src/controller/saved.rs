@@ -1,12 +1,17 @@
 //! What of a controller must outlive the serving process: area 0 of the state file, and area 1 for the admin queue.
 //!
-//! It is written before the host can learn of it: after a register write, before the write is answered; after an admin
+//! A completion of the admin queue, like a lane's (see [`crate::state`]): the entry and `posting` = 1, then everything
+//! else that the command changed, then the entry in the host's memory, then `cq_tail_phase` with `posting` = 0. One
+//! found posting is written again at the saved tail, with the same contents.
+//!
+//! It is written before the host can learn of it: after a write to a register or to configuration space, before that is answered; after an admin
 //! command, before its completion is posted. It is rewritten whole. This does NOT restore anything yet; it is the
 //! layout that restoring builds on.
 
 use std::sync::Arc;
 
 use memory::{Area, StateFile};
+use nvme_spec::Cqe;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Controller;
@@ -15,8 +20,9 @@ use crate::admin::events::REQUESTS;
 use crate::admin::features::{FeatureValues, Features};
 use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
 use crate::lane::ShadowSpec;
+use crate::pci;
 use crate::registers::SavedRegisters;
-use crate::state::{FORMAT_VERSION, area_bytes};
+use crate::state::{FORMAT_VERSION, area_bytes, ordered};
 
 /// Area of the controller.
 const CONTROLLER_AREA: usize = 0;
@@ -31,6 +37,8 @@ const WAITING: usize = 2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT + 
 pub struct ControllerState {
     /// Registers.
     pub registers: SavedRegisters,
+    /// The first bytes of configuration space; the others never change.
+    pub pci: [u8; pci::SAVED],
     /// Features of the controller.
     pub features: FeatureValues,
     /// Doorbell Buffer Config: address of the shadow, and of EventIdx; both 0 where there is none.
@@ -54,6 +62,12 @@ pub struct AdminState {
     pub held: u32,
     /// Their command identifiers.
     pub held_cids: [u16; REQUESTS],
+    /// The completion being posted, whose phase is in `cq_tail_phase`.
+    pub cqe: [u64; 2],
+    /// 1 while it is being posted.
+    pub posting: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// A command that waits for a lane.
@@ -112,6 +126,7 @@ impl Controller {
         let (head, slots) = self.saved.controller.parts();
         *head = ControllerState {
             registers: self.registers.saved(),
+            pci: self.pci.saved(),
             features: *values,
             doorbell_buffers,
             sq_cqids: self.queues.saved(),
@@ -145,7 +160,30 @@ impl Controller {
             waiting,
             held: held.len() as u32,
             held_cids,
+            ..*head
         };
+    }
+
+    /// Writes what must outlive the process, and that this completion is about to be posted.
+    pub(crate) fn save_posting(&mut self, cqe: &Cqe) {
+        let (head, _) = self.saved.admin.parts();
+        head.cqe = cqe.to_words();
+        ordered();
+        head.posting = 1;
+        ordered();
+        self.save();
+        ordered();
+    }
+
+    /// Writes that the completion was posted.
+    pub(crate) fn save_posted(&mut self) {
+        ordered();
+        let tail = self
+            .admin
+            .as_ref()
+            .map_or(0, |admin| admin.cq.tail_and_phase());
+        let (head, _) = self.saved.admin.parts();
+        (head.cq_tail_phase, head.posting) = (tail, 0);
     }
 }
 

@@ -10,6 +10,8 @@ pub(crate) use msix::MsixTable;
 
 /// Bytes of configuration space of a PCI Express function.
 pub(crate) const CONFIG_SPACE: usize = 4096;
+/// Bytes of it that are saved: those a PCI device without the Express extension has.
+pub(crate) const SAVED: usize = 256;
 /// Bytes of BAR4: a page for the MSI-X table, a page for the pending bits.
 pub(crate) const BAR4_SIZE: u64 = 0x2000;
 /// BAR0 is at least this large (PCIe Transport 1.1, 3.1.1).
@@ -186,6 +188,11 @@ impl ConfigSpace {
     /// Back to power-on: command, BARs, and every capability's controls.
     pub(crate) fn reset(&mut self) {
         self.bytes.copy_from_slice(&self.power_on[..]);
+    }
+
+    /// What a host may have changed: the header and every capability lie in here.
+    pub(crate) fn saved(&self) -> [u8; SAVED] {
+        std::array::from_fn(|at| self.bytes[at])
     }
 
     /// Whether interrupts go by MSI-X: then INTMS and INTMC have no say (PCIe Transport 1.1, 3.5).

@@ -464,3 +464,40 @@ fn wrong_configurations_are_refused_with_the_field() {
     assert!(Controller::new(large, few).is_ok());
     assert!(config().check().is_ok());
 }
+
+#[test]
+fn a_queue_in_use_that_is_unmapped_fails_the_controller() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    // Everything but the page of submission queue 1.
+    let hole = (rig.sq_page(1).0 - rig.host.page(0).0) / 4096;
+    rig.host.unmap_pages(0, PAGES);
+    rig.host.map_pages(0, hole);
+    rig.host.map_pages(hole + 1, PAGES - hole - 1);
+    rig.tell_view();
+    rig.turns(4);
+    assert_eq!(rig.csts(), RDY, "it may come back");
+    rig.write32(0x1008, 1);
+    rig.turns(8);
+    assert_eq!(rig.csts(), RDY | CFS);
+    assert_eq!(rig.lanes.live(), 0);
+    rig.disable();
+    rig.enable();
+}
+
+#[test]
+fn admin_completions_raise_vector_zero_once_per_turn() {
+    let mut rig = Rig::enabled();
+    rig.turns(2);
+    assert!(rig.interrupts.is_empty());
+    for _ in 0..3 {
+        let sqe = rig.with_data(IDENTIFY);
+        rig.submit(Sqe { cdw10: 1, ..sqe });
+    }
+    rig.turns(4);
+    assert_eq!(rig.interrupts, [0]);
+    // A held request posts nothing.
+    rig.async_event();
+    rig.turns(4);
+    assert_eq!(rig.interrupts, [0]);
+}

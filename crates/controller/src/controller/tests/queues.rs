@@ -334,11 +334,14 @@ fn what_outlives_the_process_is_written_before_it_is_told() {
     assert_eq!(saved.features.coalescing, 0x0203);
     assert_eq!(saved.sq_cqids[..3], [0, 2, 0]);
     assert_eq!(saved.doorbell_buffers, [0, 0]);
+    rig.controller.config_write(0x04, &[0x06, 0x04]);
+    assert_eq!(rig.controller.saved_state().pci[4..6], [0x06, 0x04]);
     let admin = rig.controller.saved_admin();
     assert_eq!((admin.sq_head, admin.held, admin.waiting), (4, 1, 0));
     assert_eq!(admin.held_cids[0], 3);
-    // Three answers were posted in the first round, whose phase is 1; the last is written after this was saved.
-    assert_eq!(admin.cq_tail_phase, 2 << 1 | 1);
+    // Three answers were posted in the first round, whose phase is 1; the last one was the third.
+    assert_eq!((admin.cq_tail_phase, admin.posting), (3 << 1 | 1, 0));
+    assert_eq!(admin.cqe, [0, 4 << 32 | 4]);
     rig.disable();
     assert_eq!(rig.controller.saved_state().sq_cqids, [0; 64]);
     assert_eq!(rig.controller.saved_state().registers.csts, 0);
