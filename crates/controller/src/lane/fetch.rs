@@ -138,10 +138,12 @@ impl Queues {
     #[inline]
     fn fetch_one(&mut self, position: usize, more: bool) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
+        let index = self.slots.take()?;
         let (sqe, sq_index) = match member.sq.fetch() {
             Ok(entry) => entry,
             Err(RingAbsent) => {
                 let queue = QueueName::Submission(member.sq.id());
+                self.slots.put_back(index);
                 self.ring_lost(queue);
                 return None;
             }
@@ -151,7 +153,6 @@ impl Queues {
         }
         member.outstanding += 1;
         let (sqid, head) = (member.sq.id(), member.sq.head());
-        let index = self.slots.take()?;
         let (queue, slot) = self.slots.parts(index);
         slot.sqe = sqe;
         slot.sq_index = sq_index;

@@ -21,7 +21,8 @@ pub enum LaneCommand {
     Map(Arc<DmaView>),
     /// Namespaces were attached or detached.
     Namespaces(Arc<NamespaceTable>),
-    /// A submission queue was created.
+    /// A submission queue was created. The lane must have this before the host can ring: before the Create command
+    /// completes.
     AddQueue(SqSpec),
     /// Delete a submission queue. Answered by [`LaneEvent::QueueRemoved`] when its last command has completed.
     RemoveQueue {
@@ -35,7 +36,8 @@ pub enum LaneCommand {
         /// Its command identifier.
         cid: u16,
     },
-    /// Doorbell Buffer Config came, or its registration ended.
+    /// Doorbell Buffer Config came, or its registration ended. The lane must have this before the host can use its
+    /// buffers, so before the command completes: what they hold now is no doorbell.
     Shadow(Option<ShadowSpec>),
     /// Whether the volatile write cache is disabled: then every write is done only when it is on non-volatile media.
     WriteThrough(bool),

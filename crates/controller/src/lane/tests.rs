@@ -3,6 +3,7 @@
 mod commands;
 mod control;
 mod doorbells;
+mod hostile;
 mod maps;
 mod model;
 mod rig;
