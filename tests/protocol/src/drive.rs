@@ -115,11 +115,28 @@ impl Drive {
         cid
     }
 
+    /// Makes submission queue 2 at `address`, which completes where queue 1 does.
+    ///
+    /// # Panics
+    /// When the controller refuses.
+    pub fn create_second_sq(&mut self, host: &mut Host, address: u64) {
+        let cdw10 = u64::from(ENTRIES - 1) << 16 | 2;
+        let cid = self.take_cid();
+        let command = [0x01, 0, 0, address, 0, cdw10 | (1 << 16 | 0b1) << 32, 0, 0];
+        self.admin.submit(host, cid, command);
+        assert_eq!(self.admin.wait(host, cid).status, 0, "a queue is created");
+    }
+
     /// Reads or writes the drive's blocks from `lba` on, as many as the data page holds; the command's identifier.
     pub fn submit(&mut self, host: &mut Host, write: bool, lba: u64) -> u16 {
+        let address = self.data.iova(Iova(BASE)).0;
+        self.submit_at(host, write, lba, address)
+    }
+
+    /// The same with the page at `address`.
+    pub fn submit_at(&mut self, host: &mut Host, write: bool, lba: u64, address: u64) -> u16 {
         let cid = self.take_cid();
         let opcode = if write { 0x01 } else { 0x02 };
-        let address = self.data.iova(Iova(BASE)).0;
         let blocks_z = (PAGE / 512 - 1) as u64;
         let command = [opcode | 1 << 32, 0, 0, address, 0, lba, blocks_z, 0];
         self.io.submit(host, cid, command);

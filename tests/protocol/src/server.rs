@@ -4,8 +4,8 @@
 //! have done, so that commands stay in flight for as long as a test likes.
 
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ impl Default for Options {
 /// What the server's thread is told.
 enum Order {
     Attach(usize, UnixStream),
-    Raise(usize, u16),
+    Raise(usize, u16, SyncSender<()>),
     Stop,
 }
 
@@ -63,6 +63,8 @@ struct Shared {
     moved_ns: AtomicU64,
     /// Whether media hold back what they have done.
     hold: AtomicBool,
+    /// What they hold back.
+    held: AtomicUsize,
     /// For each controller, why its sessions have ended.
     ended: Mutex<Vec<(usize, String)>>,
     ending: Condvar,
@@ -121,16 +123,26 @@ impl Server {
     #[must_use]
     pub fn attach(&self, controller: usize) -> UnixStream {
         let (host, server) = UnixStream::pair().expect("there are descriptors");
-        self.order(Order::Attach(controller, server));
+        self.attach_stream(controller, server);
         host
     }
 
-    /// Raises a vector of a controller, as a completion does.
+    /// Serves a host that is connected already.
     ///
     /// # Panics
     /// When the server's thread has panicked.
+    pub fn attach_stream(&self, controller: usize, stream: UnixStream) {
+        self.order(Order::Attach(controller, stream));
+    }
+
+    /// Raises a vector of a controller, as a completion does; on return it is raised.
+    ///
+    /// # Panics
+    /// When no host is attached.
     pub fn raise(&self, controller: usize, vector: u16) {
-        self.order(Order::Raise(controller, vector));
+        let (done, raised) = sync_channel(1);
+        self.order(Order::Raise(controller, vector, done));
+        raised.recv_timeout(BOUND).expect("the server runs");
     }
 
     fn order(&self, order: Order) {
@@ -147,6 +159,21 @@ impl Server {
     /// Makes the media hold back what they have done, or give it back.
     pub fn hold(&self, hold: bool) {
         self.shared.hold.store(hold, Ordering::Relaxed);
+    }
+
+    /// Waits until media hold back `count` commands: those are in flight for sure.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub fn wait_for_held(&self, count: usize) {
+        let deadline = Instant::now() + BOUND;
+        while self.shared.held.load(Ordering::Relaxed) != count {
+            assert!(
+                Instant::now() < deadline,
+                "{count} commands are not fetched"
+            );
+            thread::yield_now();
+        }
     }
 
     /// The doorbells of a controller, as the server has them.
@@ -290,9 +317,10 @@ impl Reactor {
             while let Ok(order) = self.orders.try_recv() {
                 match order {
                     Order::Attach(index, stream) => self.served[index].next = Some(stream),
-                    Order::Raise(index, vector) => {
+                    Order::Raise(index, vector, done) => {
                         let session = self.served[index].session.as_mut();
                         session.expect("a host is attached").raise(vector);
+                        done.send(()).expect("the test waits");
                     }
                     Order::Stop => return,
                 }
@@ -387,6 +415,7 @@ impl Channel for HeldChannel {
         match added {
             Added::Done(ticket, outcome) if self.shared.hold.load(Ordering::Relaxed) => {
                 self.held.push((ticket, outcome));
+                self.shared.held.fetch_add(1, Ordering::Relaxed);
                 Added::Pending
             }
             added => added,
@@ -400,6 +429,8 @@ impl Channel for HeldChannel {
     fn reap(&mut self, done: &mut Vec<Done>) {
         self.inner.reap(done);
         if !self.shared.hold.load(Ordering::Relaxed) {
+            let count = self.held.len();
+            self.shared.held.fetch_sub(count, Ordering::Relaxed);
             let held = self.held.drain(..);
             done.extend(held.map(|(ticket, outcome)| Done { ticket, outcome }));
         }
