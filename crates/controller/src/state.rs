@@ -3,7 +3,7 @@
 //! A lane keeps its queue positions ([`QueueState`]) and one [`SlotState`] per command it holds in an area of a
 //! versioned memory file (`memory::StateFile`; area 0 belongs to the controller, area 1 + cqid to the lane of that
 //! completion queue). A worker that is restarted reads them and goes on. A process dies between two instructions, so
-//! the order of the program's stores is what counts; [`ordered`] keeps the compiler from changing it.
+//! the order of the program's stores is what counts; `ordered` keeps the compiler from changing it.
 //!
 //! Fetch of a command from submission queue entry i:
 //! 1. `slot.sqe` and everything else of the slot, with `slot.sq_index` = i;
