@@ -1,0 +1,322 @@
+//! A small host: its memory, its queues in bytes, and a medium that answers when the test says so.
+
+use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
+
+use controller::{
+    Controller, ControllerConfig, DoorbellMode,
+    namespace::Namespace,
+    port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request},
+    ticket::Ticket,
+    time::Time,
+};
+use engine::{ControllerSlot, Engine, Mode};
+use memory::{
+    Access, Buffer, ClientMappings, DmaMap, DmaView, DoorbellPages, HostCq, HostMemory, HostSq,
+    Iova, Segment,
+};
+use nvme_spec::{Cqe, Sqe};
+
+const MEMORY_LEN: usize = 4 << 20;
+const ENTRIES: u32 = 16;
+const ADMIN_ENTRIES: u32 = 16;
+
+/// A medium that keeps what it is given until it may let go.
+#[derive(Clone, Default)]
+pub(crate) struct Held(Rc<RefCell<Holding>>);
+
+#[derive(Default)]
+pub(crate) struct Holding {
+    pub(crate) tickets: VecDeque<Ticket>,
+    pub(crate) let_go: bool,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        self.tickets.drain(..).for_each(Ticket::retire);
+    }
+}
+
+impl Held {
+    pub(crate) fn let_go(&self, let_go: bool) {
+        self.0.borrow_mut().let_go = let_go;
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.0.borrow().tickets.len()
+    }
+}
+
+impl Channel for Held {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        _: &Request<'_>,
+        _: &[Segment<'_>],
+        _: &Arc<DmaView>,
+    ) -> Added {
+        self.0.borrow_mut().tickets.push_back(ticket);
+        Added::Pending
+    }
+
+    fn submit(&mut self) {}
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        let mut holding = self.0.borrow_mut();
+        if holding.let_go {
+            let outcome = Outcome::OK;
+            done.extend(
+                holding
+                    .tickets
+                    .drain(..)
+                    .map(|ticket| Done { ticket, outcome }),
+            );
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        u32::try_from(self.held()).unwrap()
+    }
+}
+
+/// A submission and a completion queue of the host.
+pub(crate) struct Queue {
+    id: u16,
+    entries: u32,
+    sq: HostSq,
+    cq: HostCq,
+    tail: u32,
+    head: u32,
+    phase: bool,
+}
+
+/// A host with its controller in an engine.
+pub(crate) struct Host {
+    pub(crate) slot: ControllerSlot,
+    doorbells: Arc<DoorbellPages>,
+    memory: HostMemory,
+    admin: Queue,
+    data: Buffer,
+}
+
+pub(crate) struct Rig {
+    pub(crate) engine: Engine<Held>,
+    pub(crate) medium: Held,
+    channel: ChannelId,
+    pub(crate) now: Time,
+    /// Interrupts raised, by controller and vector.
+    pub(crate) raised: Vec<(ControllerSlot, u16)>,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let mut engine = Engine::new(Mode::Interrupt, Time(0));
+        let medium = Held::default();
+        let channel = engine.add_channel(medium.clone(), 4096).ok().unwrap();
+        Rig {
+            engine,
+            medium,
+            channel,
+            now: Time(0),
+            raised: Vec::new(),
+        }
+    }
+
+    /// One turn, a microsecond after the last.
+    pub(crate) fn turn(&mut self) -> engine::Turn {
+        self.now = Time(self.now.0 + 1000);
+        let raised = &mut self.raised;
+        self.engine
+            .turn(self.now, |slot, vector| raised.push((slot, vector)))
+    }
+
+    pub(crate) fn turns(&mut self, count: usize) {
+        for _ in 0..count {
+            self.turn();
+        }
+    }
+
+    pub(crate) fn controller(&mut self, host: &Host) -> &mut Controller {
+        self.engine.controller_mut(host.slot).unwrap()
+    }
+
+    /// A host that has enabled a controller of its own.
+    pub(crate) fn host(&mut self, name: &str, mode: DoorbellMode) -> Host {
+        let config = ControllerConfig {
+            name: name.into(),
+            vendor_id: 0x1234,
+            device_id: 1,
+            serial: name.into(),
+            model_number: "test".into(),
+            firmware_revision: "1".into(),
+            subnqn: format!("nqn.2014-08.org.example:{name}"),
+            queues: 4,
+            queue_depth: 64,
+            max_transfer: 1 << 20,
+            namespace_limit: 4,
+            doorbells: mode,
+            namespaces: vec![Namespace {
+                nsid: 1,
+                channel: self.channel,
+                start: 0,
+                blocks: 1024,
+                lba_shift: 12,
+                nguid: [1; 16],
+                eui64: [1; 8],
+                traits: MediumTraits::default(),
+            }],
+        };
+        let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
+        let memory = HostMemory::new(MEMORY_LEN).unwrap();
+        let mut mappings = ClientMappings::new();
+        let mapping = mappings
+            .map(memory.fd().try_clone_to_owned().unwrap())
+            .unwrap();
+        let mut map = DmaMap::new(16);
+        let backing = Some((mapping, 0));
+        map.map(Iova(0), MEMORY_LEN as u64, Access::READ_WRITE, backing)
+            .unwrap();
+        let mut controller = Controller::new(config, doorbells.clone()).unwrap();
+        controller.set_view(map.view(), mappings.lost());
+        let slot = self.engine.add_controller(controller);
+        let admin = queue(&memory, 0, ADMIN_ENTRIES);
+        let data = memory.alloc(4096, 4096).unwrap();
+        let mut host = Host {
+            slot,
+            doorbells,
+            memory,
+            admin,
+            data,
+        };
+        self.enable(&mut host);
+        host
+    }
+
+    /// AQA, ASQ, ACQ, then CC.EN with 64- and 16-byte entries (Base 2.1, 3.5.1).
+    pub(crate) fn enable(&mut self, host: &mut Host) {
+        host.admin = queue(&host.memory, 0, ADMIN_ENTRIES);
+        let asq = host.admin.sq.buffer().iova(Iova(0)).0;
+        let acq = host.admin.cq.buffer().iova(Iova(0)).0;
+        let controller = self.controller(host);
+        controller.bar_write(0, 0x24, &0x000f_000fu32.to_le_bytes());
+        controller.bar_write(0, 0x28, &asq.to_le_bytes());
+        controller.bar_write(0, 0x30, &acq.to_le_bytes());
+        controller.bar_write(0, 0x14, &0x0046_0001u32.to_le_bytes());
+        self.turns(4);
+        assert_eq!(self.csts(host) & 3, 1, "ready, and no fatal status");
+    }
+
+    pub(crate) fn csts(&mut self, host: &Host) -> u32 {
+        let mut csts = [0; 4];
+        self.controller(host).bar_read(0, 0x1c, &mut csts);
+        u32::from_le_bytes(csts)
+    }
+
+    /// Sends an admin command and waits for its completion.
+    fn admin(&mut self, host: &mut Host, mut sqe: Sqe) -> Cqe {
+        sqe.cid = 77;
+        host.admin.push(sqe);
+        host.ring(&host.admin);
+        for _ in 0..40 {
+            self.turn();
+            if let Some(cqe) = host.admin.pop() {
+                assert_eq!(cqe.cid, 77);
+                host.doorbells.store(1, host.admin.head);
+                return cqe;
+            }
+        }
+        panic!("an admin command did not complete");
+    }
+
+    /// A queue pair; interrupts on vector `id`.
+    pub(crate) fn create_queue(&mut self, host: &mut Host, id: u16) -> Queue {
+        let queue = queue(&host.memory, id, ENTRIES);
+        let size_and_id = (ENTRIES - 1) << 16 | u32::from(id);
+        let cq = Sqe {
+            opcode: 5,
+            prp1: queue.cq.buffer().iova(Iova(0)).0,
+            cdw10: size_and_id,
+            cdw11: u32::from(id) << 16 | 3,
+            ..Sqe::default()
+        };
+        let sq = Sqe {
+            opcode: 1,
+            prp1: queue.sq.buffer().iova(Iova(0)).0,
+            cdw10: size_and_id,
+            cdw11: u32::from(id) << 16 | 1,
+            ..Sqe::default()
+        };
+        assert_eq!(
+            self.admin(host, cq).status.status(),
+            nvme_spec::Status::SUCCESSFUL_COMPLETION
+        );
+        assert_eq!(
+            self.admin(host, sq).status.status(),
+            nvme_spec::Status::SUCCESSFUL_COMPLETION
+        );
+        queue
+    }
+}
+
+impl Host {
+    /// Stores the tail as a mapped doorbell would.
+    pub(crate) fn ring(&self, queue: &Queue) {
+        self.doorbells.store(2 * usize::from(queue.id), queue.tail);
+    }
+
+    /// Puts reads of one block with the given identifiers, and does not ring.
+    pub(crate) fn reads(&self, queue: &mut Queue, cids: impl IntoIterator<Item = u16>) {
+        for cid in cids {
+            queue.push(Sqe {
+                opcode: 2,
+                cid,
+                nsid: 1,
+                prp1: self.data.iova(Iova(0)).0,
+                ..Sqe::default()
+            });
+        }
+    }
+
+    /// Takes all completions: their command identifiers.
+    pub(crate) fn completions(&self, queue: &mut Queue) -> Vec<u16> {
+        let cids = std::iter::from_fn(|| queue.pop())
+            .map(|cqe| cqe.cid)
+            .collect();
+        self.doorbells
+            .store(2 * usize::from(queue.id) + 1, queue.head);
+        cids
+    }
+}
+
+impl Queue {
+    pub(crate) fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    fn push(&mut self, sqe: Sqe) {
+        self.sq.store(self.tail, sqe.to_words());
+        self.tail = (self.tail + 1) % self.entries;
+    }
+
+    fn pop(&mut self) -> Option<Cqe> {
+        let cqe = Cqe::from_words(self.cq.load(self.head));
+        if cqe.status.phase() != self.phase {
+            return None;
+        }
+        self.head = (self.head + 1) % self.entries;
+        self.phase ^= self.head == 0;
+        Some(cqe)
+    }
+}
+
+fn queue(memory: &HostMemory, id: u16, entries: u32) -> Queue {
+    let alloc = |entry: usize| memory.alloc(entries as usize * entry, 4096).unwrap();
+    Queue {
+        id,
+        entries,
+        sq: HostSq::new(alloc(64)),
+        cq: HostCq::new(alloc(16)),
+        tail: 0,
+        head: 0,
+        phase: true,
+    }
+}

@@ -1,0 +1,145 @@
+//! The engine with real controllers and a host in bytes.
+
+mod common;
+
+use common::Rig;
+use controller::DoorbellMode::{Mapped, Unmapped};
+
+#[test]
+fn what_a_medium_ends_later_reaches_the_queue_it_came_from() {
+    let mut rig = Rig::new();
+    let (mut a, mut b) = (rig.host("a", Mapped), rig.host("b", Mapped));
+    let (mut qa, mut qb) = (rig.create_queue(&mut a, 1), rig.create_queue(&mut b, 1));
+    a.reads(&mut qa, [10, 11]);
+    b.reads(&mut qb, [20]);
+    a.ring(&qa);
+    b.ring(&qb);
+    rig.turns(20);
+    assert_eq!(rig.medium.held(), 3);
+    assert_eq!(a.completions(&mut qa), []);
+    rig.medium.let_go(true);
+    rig.turn();
+    assert_eq!(a.completions(&mut qa), [10, 11]);
+    assert_eq!(b.completions(&mut qb), [20]);
+}
+
+#[test]
+fn a_batch_raises_one_interrupt_for_its_queue() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 2);
+    rig.medium.let_go(true);
+    rig.raised.clear();
+    host.reads(&mut queue, 0..10);
+    host.ring(&queue);
+    rig.turns(3);
+    assert_eq!(host.completions(&mut queue).len(), 10);
+    assert_eq!(rig.raised, [(host.slot, 2)]);
+}
+
+#[test]
+fn a_ticket_of_a_lane_that_is_gone_completes_nothing() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    host.reads(&mut queue, [5]);
+    host.ring(&queue);
+    rig.turns(20);
+    assert_eq!(rig.medium.held(), 1);
+    // CC.EN = 0 while the medium hangs: the controller gives up after 4 s, and its lane goes
+    rig.controller(&host)
+        .bar_write(0, 0x14, &0u32.to_le_bytes());
+    rig.turns(4);
+    assert_eq!(
+        rig.csts(&host) & 1,
+        1,
+        "still ready: a command is in flight"
+    );
+    rig.now.0 += controller::controller::DEADLINE_NS;
+    rig.turns(4);
+    assert_eq!(rig.csts(&host) & 1, 0);
+    rig.enable(&mut host);
+    let mut queue = rig.create_queue(&mut host, 1);
+    host.reads(&mut queue, [6]);
+    host.ring(&queue);
+    rig.turns(20);
+    assert_eq!(rig.medium.held(), 2);
+    rig.medium.let_go(true);
+    rig.turns(2);
+    assert_eq!(host.completions(&mut queue), [6]);
+}
+
+#[test]
+fn a_cold_lane_is_found_again() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    host.reads(&mut queue, [1]);
+    host.ring(&queue);
+    rig.turns(2);
+    assert_eq!(host.completions(&mut queue), [1]);
+}
+
+#[test]
+fn a_cold_lane_is_found_beside_a_busy_one() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut busy = rig.create_queue(&mut host, 1);
+    let mut cold = rig.create_queue(&mut host, 2);
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    host.reads(&mut cold, [100]);
+    host.ring(&cold);
+    for cid in 0..8 {
+        host.reads(&mut busy, [cid]);
+        host.ring(&busy);
+        rig.turn();
+        assert_eq!(host.completions(&mut busy), [cid]);
+    }
+    assert_eq!(host.completions(&mut cold), [100]);
+}
+
+#[test]
+fn the_second_look_finds_a_doorbell_that_rang_meanwhile() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    assert!(rig.engine.arm(), "nothing to do");
+    host.reads(&mut queue, [1]);
+    host.ring(&queue);
+    assert!(!rig.engine.arm(), "a command waits");
+    rig.turn();
+    assert_eq!(host.completions(&mut queue), [1]);
+    assert!(rig.engine.arm());
+}
+
+#[test]
+fn a_trapped_doorbell_is_served_in_the_next_turn() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Unmapped);
+    let mut queue = rig.create_queue(&mut host, 3);
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    host.reads(&mut queue, [9]);
+    let tail = queue.tail().to_le_bytes();
+    // SQ 3 tail: 1000h + 2 * 3 * 4 (PCIe transport 1.1, 3.1.2)
+    rig.controller(&host).bar_write(0, 0x1018, &tail);
+    rig.turn();
+    assert_eq!(host.completions(&mut queue), [9]);
+}
+
+#[test]
+fn a_turn_counts_what_it_fetched() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    host.reads(&mut queue, 0..7);
+    host.ring(&queue);
+    let commands: u32 = (0..20).map(|_| rig.turn().commands).sum();
+    assert_eq!(commands, 7);
+    assert!(!rig.turn().worked, "a medium that hangs is no work");
+}
