@@ -1,5 +1,7 @@
 //! A small host: its memory, its queues in bytes, and a medium that answers when the test says so.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where its host fails")]
+
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use controller::{
