@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vfio_user::{Command, Connection, Header};
+use zerocopy::FromBytes as _;
 
 /// How long to wait for what a server does at once.
 const BOUND: Duration = Duration::from_secs(20);
@@ -131,6 +132,18 @@ impl Reply {
         self.error
     }
 
+    /// The whole message, as it was on the wire.
+    ///
+    /// # Panics
+    /// When it is too long to be one.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let size = u32::try_from(16 + self.body.len()).expect("it was received");
+        let header = Body::new().u16(self.id).u16(self.command).u32(size);
+        let header = header.u32(self.flags).u32(self.error);
+        header.bytes(&self.body).0
+    }
+
     /// Four bytes of the body.
     ///
     /// # Panics
@@ -217,14 +230,27 @@ impl Host {
         self.next_id = id.wrapping_add(1);
         let mut header = Header::request(id, Command(command));
         header.flags = flags;
+        self.send_parts(&header, &body.0, fds);
+        id
+    }
+
+    /// Sends a whole message as it was recorded.
+    ///
+    /// # Panics
+    /// When it has no header, or the server does not take it.
+    pub fn send_message(&mut self, message: &[u8], fds: &[BorrowedFd<'_>]) {
+        let (header, body) = Header::read_from_prefix(message).expect("it has a header");
+        self.send_parts(&header, body, fds);
+    }
+
+    fn send_parts(&mut self, header: &Header, body: &[u8], fds: &[BorrowedFd<'_>]) {
         self.connection
-            .send(&header, &[&body.0], fds)
+            .send(header, &[body], fds)
             .expect("the server is there");
         let deadline = Instant::now() + BOUND;
         while !self.connection.flush().expect("the server is there") {
             self.wait(PollFlags::OUT, deadline);
         }
-        id
     }
 
     /// Sends bytes as they are.

@@ -35,6 +35,8 @@ pub struct Options {
     pub mapped: bool,
     /// I/O queue pairs of each controller; it has one vector more.
     pub queues: u16,
+    /// Entries of an I/O queue at most.
+    pub queue_depth: u16,
     /// How many there are.
     pub controllers: usize,
 }
@@ -44,6 +46,7 @@ impl Default for Options {
         Self {
             mapped: true,
             queues: 3,
+            queue_depth: 64,
             controllers: 1,
         }
     }
@@ -290,7 +293,7 @@ fn config(
         firmware_revision: "1".into(),
         subnqn: format!("nqn.2024-01.org.example:c{index}"),
         queues: options.queues,
-        queue_depth: 64,
+        queue_depth: options.queue_depth,
         max_transfer: 1 << 20,
         namespace_limit: 4,
         doorbells: match options.mapped {

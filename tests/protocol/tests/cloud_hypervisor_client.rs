@@ -1,5 +1,7 @@
 //! A client that is not ours: the `vfio_user` crate's, which is cloud-hypervisor's.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use ch_vfio_user::Client;

@@ -1,5 +1,7 @@
 //! DMA_MAP: the host's memory, with and without a descriptor.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

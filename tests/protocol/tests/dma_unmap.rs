@@ -1,5 +1,7 @@
 //! DMA_UNMAP: answered when nothing reaches the memory any more.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use std::os::fd::AsFd;
 use std::time::Duration;
 

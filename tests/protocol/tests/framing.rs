@@ -1,5 +1,7 @@
 //! Messages as bytes: in pieces, at once, with impossible sizes, and from hosts that do not read or go away.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use std::os::unix::net::UnixStream;
 
 use tests_protocol::{Body, Host, Options, Server, cmd, errno};

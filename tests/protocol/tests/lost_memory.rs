@@ -1,5 +1,7 @@
 //! A host that takes its memory away: its controller fails, and nothing else does.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::MemfdFlags;

@@ -1,5 +1,7 @@
 //! DEVICE_GET_REGION_INFO: nine regions, one area that may be mapped.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use memory::DoorbellPages;
 use tests_protocol::{Body, Host, Options, Reply, Server, cmd, errno};
 

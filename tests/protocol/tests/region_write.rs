@@ -1,5 +1,7 @@
 //! REGION_WRITE: registers, doorbells, configuration space, MSI-X table; with a reply and without.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use tests_protocol::{Body, Drive, Host, Options, Reply, Server, cmd, errno};
 
 fn server(mapped: bool) -> Server {

@@ -1,5 +1,7 @@
 //! DEVICE_SET_IRQS: which eventfds are signalled, and when.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use std::os::fd::{AsFd, BorrowedFd};
 
 use memory::EventFd;

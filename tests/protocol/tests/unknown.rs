@@ -1,5 +1,7 @@
 //! Commands that are not known, not offered, or not for servers: read to their end, refused, and in step.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use std::os::fd::AsFd;
 
 use tests_protocol::{Body, Host, Options, Server, cmd, errno};

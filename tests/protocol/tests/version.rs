@@ -1,5 +1,7 @@
 //! VERSION: the first message.
 
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 use tests_protocol::{Body, Host, Options, Server, cmd, errno};
 
 fn server() -> Server {
