@@ -488,3 +488,6 @@ impl<B: Bus> QueuePair<B> {
         self.bus.now_ns().saturating_add(timeout)
     }
 }
+
+#[cfg(test)]
+mod tests;

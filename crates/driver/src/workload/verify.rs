@@ -220,3 +220,50 @@ fn read_mark(block: &[u8], seed: u64) -> Option<(u64, u32)> {
     let generation = u32::try_from(second & u64::from(u32::MAX)).ok()?;
     (tag(seed) == second & !u64::from(u32::MAX)).then_some((lba, generation))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn words(seed: u64, lba: u64, generation: u32) -> Vec<u64> {
+        let mut block = [0; 512];
+        mark(&mut block, seed, lba, generation);
+        assert_eq!(read_mark(&block, seed), Some((lba, generation)));
+        let (words, []) = block.as_chunks() else {
+            unreachable!("512 is a multiple of 8")
+        };
+        words.iter().map(|&word| u64::from_le_bytes(word)).collect()
+    }
+
+    #[test]
+    fn the_whole_pattern_tells_seed_block_and_write_apart() {
+        let marks = [
+            (1, 5, 1),
+            (1, 5, 2),
+            (1, 6, 1),
+            (2, 5, 1),
+            (1, 1 << 40, 1),
+            (1, 5, 1 << 20),
+        ];
+        let mut seen = BTreeSet::new();
+        for (seed, lba, generation) in marks {
+            seen.extend(&words(mix(seed), lba, generation)[HEAD_WORDS..]);
+        }
+        // No word of 8 bytes occurs twice, in one block or in two.
+        assert_eq!(seen.len(), marks.len() * (64 - HEAD_WORDS));
+    }
+
+    #[test]
+    fn the_mark_is_the_first_sixteen_bytes() {
+        let seed = 0x1122_3344_5566_7788;
+        let words = words(seed, 9, 3);
+        assert_eq!(words[0], 9);
+        assert_eq!(words[1], 0x1122_3344_0000_0003);
+        let mut other = [0; 512];
+        mark(&mut other, !seed, 9, 3);
+        assert_eq!(read_mark(&other, seed), None);
+        assert_eq!(read_mark(&[0; 512], seed), None);
+    }
+}

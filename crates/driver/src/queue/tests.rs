@@ -1,0 +1,226 @@
+//! A queue pair against completions written by hand.
+
+use std::cell::{Cell, RefCell};
+
+use memory::{EventFd, HostMemory};
+use nvme_spec::Status;
+use nvme_spec::cqe::StatusField;
+
+use super::*;
+use crate::bus::MappedDoorbells;
+use crate::doorbell::Ringing;
+
+/// A bus that notes doorbells, and has nothing else behind it.
+#[derive(Default)]
+struct Notes {
+    rung: RefCell<Vec<(u64, u32)>>,
+    gone: Cell<bool>,
+}
+
+impl Bus for Notes {
+    fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError> {
+        self.rung.borrow_mut().push((offset, value));
+        Ok(())
+    }
+
+    fn check_alive(&self) -> Result<(), DriverError> {
+        if self.gone.get() {
+            return Err(DriverError::Gone);
+        }
+        Ok(())
+    }
+
+    fn read32(&self, _: u64) -> Result<u32, DriverError> {
+        unreachable!("a queue pair reads no register")
+    }
+
+    fn read64(&self, _: u64) -> Result<u64, DriverError> {
+        unreachable!("a queue pair reads no register")
+    }
+
+    fn write32(&self, _: u64, _: u32) -> Result<(), DriverError> {
+        unreachable!("a queue pair writes doorbells only")
+    }
+
+    fn write64(&self, _: u64, _: u64) -> Result<(), DriverError> {
+        unreachable!("a queue pair writes doorbells only")
+    }
+
+    fn config_read(&self, _: u64, _: &mut [u8]) -> Result<(), DriverError> {
+        unreachable!("a queue pair is no function")
+    }
+
+    fn config_write(&self, _: u64, _: &[u8]) -> Result<(), DriverError> {
+        unreachable!("a queue pair is no function")
+    }
+
+    fn reset_function(&self) -> Result<(), DriverError> {
+        unreachable!("a queue pair is no function")
+    }
+
+    fn doorbells(&self) -> Option<MappedDoorbells> {
+        None
+    }
+
+    fn share(&self, _: &HostMemory, _: Iova) -> Result<(), DriverError> {
+        unreachable!("a queue pair shares no memory")
+    }
+
+    fn unshare(&self, _: Iova, _: u64) -> Result<(), DriverError> {
+        unreachable!("a queue pair shares no memory")
+    }
+
+    fn vectors(&self) -> u16 {
+        0
+    }
+
+    fn set_interrupt(&self, _: u16, _: &EventFd) -> Result<(), DriverError> {
+        unreachable!("there are no vectors")
+    }
+
+    fn wait(&self, _: &EventFd, _: Duration) -> Result<bool, DriverError> {
+        unreachable!("there are no vectors")
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+const SQ_TAIL: u64 = 0x1008;
+const CQ_HEAD: u64 = 0x100c;
+
+/// Queue 1 of 3 commands, with trapped doorbells.
+fn queue() -> QueuePair<Notes> {
+    let memory = HostMemory::new(1 << 16).unwrap();
+    let page = || memory.alloc(4096, 4096).unwrap();
+    QueuePair::new(Parts {
+        bus: Arc::new(Notes::default()),
+        qid: 1,
+        depth: 3,
+        base: Iova(0x10_0000),
+        memory: Arc::new(QueueMemory::new(
+            HostSq::new(page()),
+            HostCq::new(page()),
+            None,
+            0,
+        )),
+        sq_tail: Doorbell::new(&Ringing::Trapped, SQ_TAIL, 8),
+        cq_head: Doorbell::new(&Ringing::Trapped, CQ_HEAD, 12),
+        interrupt: None,
+        timeout: Duration::from_secs(1),
+        transfer_len: 4096,
+        current: Arc::new(AtomicBool::new(true)),
+    })
+}
+
+/// Writes a completion as a controller does.
+fn post(queue: &QueuePair<Notes>, index: usize, sq_id: u16, cid: u16, phase: bool) {
+    let cqe = Cqe {
+        sq_id,
+        cid,
+        status: StatusField::new()
+            .with_phase(phase)
+            .with_status(Status::SUCCESSFUL_COMPLETION),
+        ..Cqe::default()
+    };
+    let cq = queue.memory.cq.buffer();
+    let words = cqe.to_words();
+    cq.write_from(index * 16, &words[0].to_le_bytes());
+    cq.write_from(index * 16 + 8, &words[1].to_le_bytes());
+}
+
+fn rung(queue: &QueuePair<Notes>) -> Vec<(u64, u32)> {
+    queue.bus.rung.take()
+}
+
+#[test]
+fn each_batch_rings_each_doorbell_once_head_before_tail() {
+    let mut queue = queue();
+    let mut cqes = [Cqe::default(); 8];
+    for cid in 0..3 {
+        assert_eq!(queue.submit(Sqe::default()), Ok(cid));
+    }
+    assert_eq!(queue.submit(Sqe::default()), Err(Full));
+    assert_eq!(rung(&queue), [], "not before ring");
+    queue.ring().unwrap();
+    assert_eq!(rung(&queue), [(SQ_TAIL, 3)]);
+    queue.ring().unwrap();
+    assert_eq!(rung(&queue), [], "nothing is new");
+    post(&queue, 0, 1, 2, true);
+    post(&queue, 1, 1, 0, true);
+    assert_eq!(queue.poll(&mut cqes).unwrap(), 2);
+    assert_eq!([cqes[0].cid, cqes[1].cid], [2, 0]);
+    assert_eq!(queue.in_flight(), 1);
+    assert_eq!(rung(&queue), []);
+    queue.submit(Sqe::default()).unwrap();
+    queue.ring().unwrap();
+    // Four entries: the tail goes around.
+    assert_eq!(rung(&queue), [(CQ_HEAD, 2), (SQ_TAIL, 0)]);
+    // Without a ring the next look gives the entries back.
+    post(&queue, 2, 1, 1, true);
+    assert_eq!(queue.poll(&mut cqes).unwrap(), 1);
+    assert_eq!(queue.poll(&mut cqes).unwrap(), 0);
+    assert_eq!(rung(&queue), [(CQ_HEAD, 3)]);
+}
+
+#[test]
+fn entries_carry_their_slot_and_stand_at_the_tail() {
+    let mut queue = queue();
+    let sqe = Sqe {
+        opcode: 2,
+        cid: 0xffff,
+        nsid: 7,
+        cdw15: 0x1234_5678,
+        ..Sqe::default()
+    };
+    queue.submit(sqe).unwrap();
+    assert_eq!(queue.submit(sqe), Ok(1));
+    let mut words = [0; 8];
+    for (at, word) in words.iter_mut().enumerate() {
+        let mut bytes = [0; 8];
+        queue.memory.sq.buffer().read_into(64 + at * 8, &mut bytes);
+        *word = u64::from_le_bytes(bytes);
+    }
+    assert_eq!(Sqe::from_words(words), Sqe { cid: 1, ..sqe });
+}
+
+#[test]
+fn a_completion_of_the_old_phase_is_none() {
+    let mut queue = queue();
+    queue.submit(Sqe::default()).unwrap();
+    post(&queue, 0, 1, 0, false);
+    assert_eq!(queue.poll(&mut [Cqe::default()]).unwrap(), 0);
+    post(&queue, 0, 1, 0, true);
+    assert_eq!(queue.poll(&mut [Cqe::default()]).unwrap(), 1);
+}
+
+#[test]
+fn completions_that_fit_no_command_are_the_drives_mistake() {
+    // Another queue's, one that is not in flight, and one that cannot be.
+    for (sqid, cid) in [(2, 0), (1, 1), (1, 3), (1, 0xffff)] {
+        let mut queue = queue();
+        queue.submit(Sqe::default()).unwrap();
+        post(&queue, 0, sqid, cid, true);
+        let error = queue.poll(&mut [Cqe::default()]).unwrap_err();
+        assert!(matches!(error, DriverError::Broken(_)), "{error}");
+        assert_eq!(queue.in_flight(), 1);
+    }
+}
+
+#[test]
+fn polling_in_vain_notices_that_the_server_is_gone() {
+    let mut queue = queue();
+    queue.submit(Sqe::default()).unwrap();
+    queue.bus.gone.set(true);
+    let mut looks = 0;
+    let error = loop {
+        match queue.poll(&mut [Cqe::default()]) {
+            Ok(_) => looks += 1,
+            Err(error) => break error,
+        }
+        assert!(looks < 1_000_000, "nobody asked");
+    };
+    assert!(matches!(error, DriverError::Gone));
+    assert!(looks > 1000, "but not for every look");
+}
