@@ -28,7 +28,7 @@ use crate::lane::{LaneCommand, LaneTable, ShadowSpec};
 use crate::queue::{BadDoorbell, Bells, Cq, QueueError, RingAbsent, Sq};
 use crate::status;
 
-pub(crate) use pending::{ABORT_LIMIT, Pending, Waiting, WaitingCommand};
+pub(crate) use pending::{ABORT_LIMIT, Pending, Waiting};
 pub(crate) use queues::IoQueues;
 
 /// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.

@@ -6,7 +6,7 @@ use super::lifecycle::Phase;
 use super::{Controller, DEADLINE_NS, Failure};
 use crate::admin::events::Event;
 use crate::admin::logs::{Health, LoggedError};
-use crate::admin::{Waiting, WaitingCommand, abort_dw0, temperature};
+use crate::admin::{Waiting, abort_dw0, temperature};
 use crate::counters::LaneCounters;
 use crate::lane::{LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
 use crate::port::{Channel, Channels};
@@ -162,31 +162,16 @@ impl Controller {
         }
     }
 
-    /// A lane has nothing in flight and does nothing more: it goes, and who waited for it is answered.
+    /// A lane has nothing in flight and does nothing more: it goes. Deletions of its submission queues were answered by
+    /// what it told before.
     fn lane_stopped(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
         drop(lanes.remove(key));
         if let Some(cq) = self.queues.cq_mut(cqid) {
             cq.lane = None;
         }
-        let waits = |c: &WaitingCommand| self.waits_for(c.waiting, cqid).then_some(c.waiting);
-        let answered: Vec<Waiting> = self.pending.iter().filter_map(waits).collect();
-        for waiting in answered {
-            match waiting {
-                Waiting::DeleteSq { sqid } => self.sq_removed(sqid),
-                Waiting::DeleteCq { cqid } => {
-                    self.forget_cq(cqid);
-                    if let Some(by) = self.pending.take(waiting) {
-                        self.complete_admin(by, Ok(0));
-                    }
-                }
-                // Not a lane's.
-                Waiting::FlushCache => (),
-                Waiting::Abort { .. } => {
-                    if let Some(by) = self.pending.take(waiting) {
-                        self.complete_admin(by, Ok(abort_dw0(false)));
-                    }
-                }
-            }
+        if let Some(by) = self.pending.take(Waiting::DeleteCq { cqid }) {
+            self.forget_cq(cqid);
+            self.complete_admin(by, Ok(0));
         }
     }
 

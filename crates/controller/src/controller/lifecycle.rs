@@ -234,7 +234,6 @@ impl Controller {
                 self.queues = IoQueues::new();
                 // Before RDY falls: from then on the host may write them again.
                 self.doorbells.zero_all();
-                self.features = Features::new(&self.feature_context());
                 self.registers.finish_reset();
                 self.phase = Phase::Disabled;
             }

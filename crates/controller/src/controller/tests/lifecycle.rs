@@ -501,3 +501,37 @@ fn admin_completions_raise_vector_zero_once_per_turn() {
     rig.turns(4);
     assert_eq!(rig.interrupts, [0]);
 }
+
+#[test]
+fn a_second_reset_does_not_give_the_first_more_time() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.medium(0).manner = Manner::Hanging;
+    let read = rig.read_sqe(1, 1);
+    rig.submit_io(1, 0, read);
+    rig.turns(4);
+    rig.write32(CC, CC_ENABLE & !1);
+    rig.wait(3 * SECOND);
+    rig.controller.function_reset();
+    rig.wait(SECOND);
+    assert!(rig.controller.is_quiet());
+    assert_eq!((rig.csts(), rig.read32(CC)), (0, 0));
+}
+
+#[test]
+fn a_doorbell_by_message_kicks_its_lane_once() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.create_pair(2, 8);
+    let kicks = |rig: &mut Rig| rig.controller.take_kicks().count();
+    assert_eq!(kicks(&mut rig), 0);
+    // Tail and head of queue 2, and the admin queue's, which is looked at in every turn.
+    for offset in [0x1010, 0x1014, 0x1000, 0x1004] {
+        rig.write32(offset, 0);
+    }
+    assert_eq!(kicks(&mut rig), 1);
+    assert_eq!(kicks(&mut rig), 0);
+    // Both lanes by one message that covers several doorbells.
+    rig.controller.bar_write(0, 0x1008, &[0; 12]);
+    assert_eq!(kicks(&mut rig), 2);
+}

@@ -173,3 +173,46 @@ fn unsafe_shutdowns_and_power_cycles_are_counted() {
     assert_eq!(u64_at(&smart, 112), 3, "power cycles");
     assert_eq!(u64_at(&smart, 144), 1, "unsafe shutdowns");
 }
+
+#[test]
+fn a_flush_of_a_former_shutdown_counts_for_no_other() {
+    let mut rig = Rig::enabled();
+    rig.medium(0).manner = Manner::Hanging;
+    rig.write32(CC, CC_ENABLE | NORMAL);
+    rig.turns(4);
+    rig.disable();
+    rig.enable();
+    rig.write32(CC, CC_ENABLE | NORMAL);
+    rig.turns(4);
+    // The first one's ends; the second one's has not.
+    rig.medium(0).release(1);
+    rig.turns(4);
+    assert_eq!(rig.csts(), RDY | SHST_OCCURRING);
+    rig.medium(0).release(1);
+    rig.turns(4);
+    assert_eq!(rig.csts(), RDY | SHST_COMPLETE);
+}
+
+#[test]
+fn a_deletion_that_waits_is_answered_by_a_shutdown() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    rig.medium(0).manner = Manner::Hanging;
+    let read = rig.read_sqe(1, 1);
+    rig.submit_io(1, 0, read);
+    rig.turns(4);
+    let delete = |opcode| nvme_spec::Sqe {
+        opcode,
+        cdw10: 1,
+        ..nvme_spec::Sqe::default()
+    };
+    let sq = rig.submit(delete(DELETE_SQ));
+    rig.turns(2);
+    rig.write32(CC, CC_ENABLE | NORMAL);
+    rig.turns(4);
+    assert!(rig.peek().is_none());
+    rig.medium(0).release(1);
+    rig.turns(4);
+    assert_eq!(rig.reap().map(|cqe| (cqe.cid, code(&cqe))), Some((sq, OK)));
+    assert_eq!(rig.delete_cq(1), OK);
+}
