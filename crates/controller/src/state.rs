@@ -5,11 +5,12 @@
 //! completion queue). A worker that is restarted reads them and goes on. A process dies between two instructions, so
 //! the order of the program's stores is what counts; `ordered` keeps the compiler from changing it.
 //!
-//! Fetch of a command from submission queue entry i:
-//! 1. `slot.sqe` and everything else of the slot, with `slot.sq_index` = i;
+//! Fetch of the command number n of a submission queue, counted from its creation:
+//! 1. `slot.sqe` and everything else of the slot, with `slot.number` = n;
 //! 2. `slot.state` = [`slot_state::FETCHED`];
-//! 3. `sq.head` = i + 1. A slot that is not free and whose `sq_index` equals the saved head was fetched: the head goes
-//!    past it.
+//! 3. `sq.fetched`, one word: the count n + 1 and the new head. A slot that is not free and whose number equals the
+//!    saved count was fetched: the head goes past it. (The entry's index would not tell: a command may be in flight
+//!    while the host uses its entry again.)
 //!
 //! Completion into completion queue entry j:
 //! 1. `slot.posting` = j and `slot.state` = [`slot_state::POSTING`];
@@ -92,16 +93,17 @@ pub struct SqState {
     pub base: u64,
     /// Size of the ring.
     pub entries: u32,
-    /// The next entry to fetch.
-    pub head: u32,
     /// The last tail that was accepted.
     pub tail: u32,
+    /// Commands fetched since the queue was created, modulo 2^32, in the upper half; the next entry to fetch in the
+    /// lower.
+    pub fetched: u64,
     /// Identifier.
     pub sqid: u16,
     /// One of [`sq_state`].
     pub state: u16,
     /// 0.
-    pub reserved: u64,
+    pub reserved: u32,
 }
 
 /// One completion queue and the submission queues that complete into it. 64 + 64 x 32 bytes.
@@ -136,8 +138,8 @@ pub struct SlotState {
     pub sqe: [u64; 8],
     /// Epoch of the memory view it was issued with.
     pub epoch: u64,
-    /// The submission queue entry's index.
-    pub sq_index: u32,
+    /// Commands fetched from its queue before this one, modulo 2^32.
+    pub number: u32,
     /// The completion queue entry being written.
     pub posting: u32,
     /// Submission queue identifier.

@@ -139,7 +139,7 @@ impl Queues {
     fn fetch_one(&mut self, position: usize, more: bool) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
         let index = self.slots.take()?;
-        let (sqe, sq_index) = match member.sq.fetch() {
+        let (sqe, number) = match member.sq.fetch() {
             Ok(entry) => entry,
             Err(RingAbsent) => {
                 let queue = QueueName::Submission(member.sq.id());
@@ -152,10 +152,10 @@ impl Queues {
             member.sq.prefetch(PREFETCH - 1);
         }
         member.outstanding += 1;
-        let (sqid, head) = (member.sq.id(), member.sq.head());
+        let (sqid, progress) = (member.sq.id(), member.sq.progress());
         let (queue, slot) = self.slots.parts(index);
         slot.sqe = sqe;
-        slot.sq_index = sq_index;
+        slot.number = number;
         slot.sqid = sqid;
         slot.cid = (sqe[0] >> 16) as u16;
         slot.epoch_index = NOT_COUNTED;
@@ -166,7 +166,7 @@ impl Queues {
         ordered();
         slot.state = slot_state::FETCHED;
         ordered();
-        queue.sqs[position].head = head;
+        queue.sqs[position].fetched = progress;
         self.cq.reserve();
         self.share.take(position);
         Some((index, Sqe::from_words(sqe)))

@@ -7,6 +7,7 @@ mod hostile;
 mod maps;
 mod model;
 mod rig;
+mod saved;
 mod shadow;
 
 /// Lanes and what is said to them move between reactors.

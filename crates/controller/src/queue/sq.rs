@@ -15,6 +15,7 @@ pub struct Sq {
     entries: u32,
     head: u32,
     tail: u32,
+    fetched: u32,
     frozen: bool,
     doorbell: Doorbell,
 }
@@ -44,6 +45,7 @@ impl Sq {
             entries,
             head: 0,
             tail: 0,
+            fetched: 0,
             frozen: false,
             doorbell: Doorbell::new(sq_tail_slot(id), bells),
         }
@@ -129,17 +131,25 @@ impl Sq {
         self.ring.prefetch(index);
     }
 
-    /// Fetches the next entry: its words and its index. The caller knows that one is [`Sq::available`].
+    /// Commands fetched since it was created, modulo 2^32, in the upper half; the head in the lower.
+    #[inline]
+    #[must_use]
+    pub fn progress(&self) -> u64 {
+        (u64::from(self.fetched) << 32) | u64::from(self.head)
+    }
+
+    /// Fetches the next entry: its words, and how many were fetched before it, modulo 2^32. The caller knows that one is [`Sq::available`].
     ///
     /// # Errors
     /// The entry's page is not mapped; nothing was fetched.
     #[inline]
     pub fn fetch(&mut self) -> Result<([u64; 8], u32), RingAbsent> {
         debug_assert!(self.available() > 0);
-        let index = self.head;
-        let words = self.ring.load(index).ok_or(RingAbsent)?;
-        self.head = next(index, self.entries);
-        Ok((words, index))
+        let words = self.ring.load(self.head).ok_or(RingAbsent)?;
+        self.head = next(self.head, self.entries);
+        let number = self.fetched;
+        self.fetched = number.wrapping_add(1);
+        Ok((words, number))
     }
 
     /// A bad doorbell value was found, and nothing more is fetched.

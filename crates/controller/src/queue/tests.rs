@@ -114,13 +114,13 @@ fn entries_come_in_order_each_once() {
         let pages = DoorbellPages::new(8).unwrap();
         let mut sq = sq(&host, &pages, entries);
         let mut model = VecDeque::new();
-        let (mut tail, mut number) = (0, 0u64);
+        let (mut tail, mut number, mut fetched) = (0, 0u64, 0);
         for step in 0..5 * entries {
             while (model.len() as u32) < entries - 1 && !number.is_multiple_of(u64::from(step + 2))
             {
                 let at = Iova(host.page(0).0 + u64::from(tail) * 64);
                 host.write_u64(at, number);
-                model.push_back((number, tail));
+                model.push_back(number);
                 tail = (tail + 1) % entries;
                 number += 1;
             }
@@ -129,11 +129,15 @@ fn entries_come_in_order_each_once() {
             sq.look(bells(&pages)).unwrap();
             assert_eq!(sq.available() as usize, model.len());
             for _ in 0..model.len() / 2 + 1 {
-                let Some((number, index)) = model.pop_front() else {
+                let Some(number) = model.pop_front() else {
                     break;
                 };
-                let (words, at) = sq.fetch().unwrap();
-                assert_eq!((words[0], at), (number, index));
+                let (words, before) = sq.fetch().unwrap();
+                assert_eq!((words[0], before), (number, fetched));
+                fetched += 1;
+                assert_eq!(sq.head(), fetched % entries);
+                let progress = (u64::from(fetched) << 32) | u64::from(sq.head());
+                assert_eq!(sq.progress(), progress);
             }
         }
     }

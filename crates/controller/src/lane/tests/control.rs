@@ -252,3 +252,19 @@ fn a_command_waits_at_the_head_of_its_queue_and_others_go_on() {
     assert_eq!(cids, [0, 1, 2, 3], "in order");
     assert_eq!(rig.medium().seen, vec![Seen::Read(0, 512); 4]);
 }
+
+/// A medium that completes twice does not complete the slot's next command; debug builds say so.
+#[cfg(debug_assertions)]
+#[test]
+#[should_panic(expected = "came back twice")]
+fn a_ticket_that_comes_back_twice_does_not_complete_the_next_command() {
+    let mut rig = Rig::new(16, &[16], Manner::Asynchronous);
+    rig.run(read(1));
+    rig.medium().manner = Manner::Hanging;
+    rig.submit(1, read(2));
+    rig.turn();
+    assert_eq!(rig.lane.in_flight(), 1);
+    let first = crate::ticket::Ticket::new(rig.lane.key(), 0, 0);
+    rig.lane.complete(first, crate::port::Outcome::OK);
+    assert_eq!(rig.lane.in_flight(), 1);
+}
