@@ -247,7 +247,7 @@ mod tests {
             (1, 1 << 40, 1),
             (1, 5, 1 << 20),
         ];
-        let mut seen = BTreeSet::new();
+        let mut seen = BTreeSet::<u64>::new();
         for (seed, lba, generation) in marks {
             seen.extend(&words(mix(seed), lba, generation)[HEAD_WORDS..]);
         }
