@@ -237,6 +237,26 @@ fn reactors_share_a_medium() {
 }
 
 #[test]
+fn a_channel_dropped_on_another_thread_does_not_keep_the_lock() {
+    let directory = on_disk();
+    let path = directory.path().join("disk.img");
+    for _ in 0..20 {
+        let medium = open_file(&path, Some(MIB as u64), Direct::Auto);
+        let mut runner = Runner::new(&medium, 1);
+        drop(medium);
+        let used = std::thread::spawn(move || {
+            let host = Host::new(MIB);
+            assert_eq!(
+                runner.run(&host, &write(0, 4096), &[(0, 4096)]),
+                Outcome::OK
+            );
+            runner
+        });
+        drop(used.join().expect("the reactor"));
+    }
+}
+
+#[test]
 fn a_full_channel_takes_nothing_and_goes_on_after_a_reap() {
     let directory = on_disk();
     let medium = open_file(
@@ -538,13 +558,18 @@ fn a_full_disk_says_so_and_reads_go_on() {
 fn a_channel_dropped_in_flight_waits_and_lets_go_of_everything() {
     let directory = on_disk();
     let path = directory.path().join("disk.img");
+    let data = pattern(7, 8 * MIB);
+    std::fs::write(&path, &data).expect("written");
+    File::open(&path)
+        .and_then(|file| file.sync_all())
+        .expect("synced");
     let host = Host::new(8 * MIB);
     let views = Arc::strong_count(&host.view);
-    for submitted in [true, false] {
-        let medium = open_file(&path, Some(8 * MIB as u64), Direct::Auto);
+    for submitted in [false, true] {
+        let medium = open_file(&path, None, Direct::Auto);
         let mut runner = Runner::new(&medium, 8);
         for n in 0..8 {
-            runner.add(&host, &write((n * MIB) as u64, MIB), &[(n * MIB, MIB)]);
+            runner.add(&host, &read((n * MIB) as u64, MIB), &[(n * MIB, MIB)]);
         }
         assert_eq!(
             Arc::strong_count(&host.view),
@@ -554,9 +579,12 @@ fn a_channel_dropped_in_flight_waits_and_lets_go_of_everything() {
         if submitted {
             runner.channel.submit();
         }
+        drop(medium);
         drop(runner);
         assert_eq!(Arc::strong_count(&host.view), views);
-        drop(medium);
+        // What the kernel had was done before the memory was let go; the rest was not begun.
+        let expected = if submitted { &data } else { &vec![0; 8 * MIB] };
+        assert!(host.get(0, 8 * MIB) == *expected);
     }
     open_file(&path, None, Direct::Auto);
 }

@@ -144,6 +144,12 @@ fn what_holds_no_blocks_is_named() {
         assert!(matches!(error, MediumError::NotAFile { .. }));
         assert_says(&error, &[what, "block device"]);
     }
+    let dangling = directory.path().join("link");
+    std::os::unix::fs::symlink("nowhere", &dangling).expect("a link");
+    assert_says(
+        &refusal(&dangling, Some(MIB), Direct::Auto),
+        &["cannot create", "link"],
+    );
     let error = refusal(
         &directory.path().join("no/such/place"),
         Some(MIB),

@@ -215,13 +215,7 @@ fn create(path: &Path, size: u64) -> Result<OwnedFd, MediumError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     let fd = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
         Ok(fd) => fd,
-        // Somebody was quicker. Theirs is not ours to judge by a length that may still change.
-        Err(Errno::EXIST) => {
-            return Err(MediumError::Locked {
-                path: path.into(),
-                pid: None,
-            });
-        }
+        // EEXIST among them: somebody was quicker, or it is a link to nowhere.
         Err(errno) => return Err(failed(path, "create")(errno)),
     };
     lock(&fd, path)?;

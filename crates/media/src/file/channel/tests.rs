@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use controller::port::ByteRange;
+use memory::{ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FallocateFlags;
 
@@ -504,6 +505,63 @@ fn a_ring_of_another_thread_fails_its_commands() {
         outcomes == refused || outcomes == vec![Cause::None; 2],
         "{outcomes:?}"
     );
+}
+
+#[test]
+fn durable_writes_say_so_however_the_bytes_travel() {
+    let memory = HostMemory::new(8192).unwrap();
+    let fd = memory.fd().try_clone_to_owned().unwrap();
+    let mapping = ClientMappings::new().map(fd).unwrap();
+    let mut map = DmaMap::new(1);
+    let access = memory::Access {
+        read: true,
+        write: true,
+    };
+    map.map(Iova(0), 8192, access, Some((mapping, 0))).unwrap();
+    let view = map.view();
+    for (alignment, from) in [(1, Buffer::Segments), (512, Buffer::Bounce(1024))] {
+        let mut fixture = Fixture::new(false);
+        fixture.channel.alignment.memory = alignment;
+        for fua in [true, false] {
+            let segment = view
+                .translate(&mut Hint::default(), Iova(4), 1024, Need::DeviceReads)
+                .unwrap();
+            let request = Request::Write {
+                offset: 4096,
+                len: 1024,
+                fua,
+            };
+            let added = fixture
+                .channel
+                .add(Ticket::from_bits(77), &request, &[segment], &view);
+            assert!(matches!(added, Added::Pending));
+            let slot = fixture.channel.ready.pop_front().unwrap();
+            assert_eq!(
+                fixture.channel.operation(slot),
+                Io::Write {
+                    from,
+                    offset: 4096,
+                    durable: fua
+                }
+            );
+            // What is left of a short one is as durable.
+            let rest = if alignment == 1 {
+                from
+            } else {
+                Buffer::Bounce(512)
+            };
+            assert_eq!(
+                fixture.again(slot, 512),
+                Io::Write {
+                    from: rest,
+                    offset: 4608,
+                    durable: fua
+                }
+            );
+            assert_eq!(fixture.ends(slot, 512), Outcome::OK);
+            fixture.give_back(slot);
+        }
+    }
 }
 
 fn retire(done: Vec<Done>) {

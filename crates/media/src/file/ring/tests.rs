@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
+use memory::{Access, ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
+
 use super::*;
 
 /// `enum io_uring_op` and flags of linux/io_uring.h and linux/fs.h, as numbers.
@@ -122,6 +124,41 @@ fn fallocate_takes_its_length_where_the_kernel_looks_for_it() {
         (sqe.opcode(), sqe.off(), sqe.addr(), sqe.len()),
         (FALLOCATE, 4096, 1 << 33, 3)
     );
+}
+
+#[test]
+fn segments_are_used_where_they_are_only_if_each_is_aligned() {
+    let memory = HostMemory::new(1 << 16).unwrap();
+    let fd = memory.fd().try_clone_to_owned().unwrap();
+    let mapping = ClientMappings::new().map(fd).unwrap();
+    let mut map = DmaMap::new(1);
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    map.map(Iova(0), 1 << 16, access, Some((mapping, 0)))
+        .unwrap();
+    let view = map.view();
+    let mut ring = ring(1);
+    let mut fits = |memory, pieces: &[(u64, u32)]| {
+        let alignment = Alignment {
+            memory,
+            offset: 512,
+        };
+        let translate = |&(at, len): &(u64, u32)| {
+            view.translate(&mut Hint::default(), Iova(at), len, Need::DeviceWrites)
+                .unwrap()
+        };
+        let segments: Vec<_> = pieces.iter().map(translate).collect();
+        let fits = ring.attach(0, &segments, &view, alignment);
+        ring.release(0);
+        fits
+    };
+    assert!(fits(512, &[(0, 4096)]) && fits(512, &[(3584, 512), (8192, 3584)]));
+    assert!(!fits(512, &[(4, 512)]) && !fits(512, &[(0, 512), (4100, 512)]));
+    assert!(fits(4, &[(4, 512)]) && !fits(4, &[(2, 512)]));
+    // The pieces of a transfer that starts inside a sector of a page.
+    assert!(!fits(4, &[(4, 4092), (8192, 4)]) && !fits(512, &[(0, 256), (4096, 256)]));
 }
 
 #[test]
