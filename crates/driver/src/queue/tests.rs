@@ -1,6 +1,6 @@
 //! A queue pair against completions written by hand.
 
-use std::cell::{Cell, RefCell};
+use std::sync::Mutex;
 
 use memory::{EventFd, HostMemory};
 use nvme_spec::Status;
@@ -13,18 +13,18 @@ use crate::doorbell::Ringing;
 /// A bus that notes doorbells, and has nothing else behind it.
 #[derive(Default)]
 struct Notes {
-    rung: RefCell<Vec<(u64, u32)>>,
-    gone: Cell<bool>,
+    rung: Mutex<Vec<(u64, u32)>>,
+    gone: AtomicBool,
 }
 
 impl Bus for Notes {
     fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError> {
-        self.rung.borrow_mut().push((offset, value));
+        self.rung.lock().unwrap().push((offset, value));
         Ok(())
     }
 
     fn check_alive(&self) -> Result<(), DriverError> {
-        if self.gone.get() {
+        if self.gone.load(Ordering::Relaxed) {
             return Err(DriverError::Gone);
         }
         Ok(())
@@ -131,7 +131,7 @@ fn post(queue: &QueuePair<Notes>, index: usize, sq_id: u16, cid: u16, phase: boo
 }
 
 fn rung(queue: &QueuePair<Notes>) -> Vec<(u64, u32)> {
-    queue.bus.rung.take()
+    std::mem::take(&mut queue.bus.rung.lock().unwrap())
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn completions_that_fit_no_command_are_the_drives_mistake() {
 fn polling_in_vain_notices_that_the_server_is_gone() {
     let mut queue = queue();
     queue.submit(Sqe::default()).unwrap();
-    queue.bus.gone.set(true);
+    queue.bus.gone.store(true, Ordering::Relaxed);
     let mut looks = 0;
     let error = loop {
         match queue.poll(&mut [Cqe::default()]) {
