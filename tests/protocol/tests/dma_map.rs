@@ -99,11 +99,7 @@ fn a_region_may_start_anywhere_in_its_file() {
         &body(3, 0, 15 * PAGE, 15 * PAGE),
         &[ram.as_fd()],
     ));
-    for (offset, size) in [
-        (15 * PAGE, 2 * PAGE),
-        (16 * PAGE, PAGE),
-        (u64::MAX & !0xfff, PAGE),
-    ] {
+    for (offset, size) in [(15 * PAGE, 2 * PAGE), (16 * PAGE, PAGE), (!0xfff, PAGE)] {
         let reply = map(&mut host, &body(3, offset, 1 << 40, size), &[ram.as_fd()]);
         assert_eq!(reply.errno(), errno::EINVAL, "{offset:#x}");
     }
@@ -163,7 +159,7 @@ fn what_is_mapped_cannot_be_mapped_over() {
 fn ranges_that_cannot_be_are_refused() {
     let server = server();
     let mut host = Host::new(server.attach(0));
-    let last = u64::MAX & !0xfff;
+    let last = !0xfff_u64;
     for (iova, size) in [
         (0, 0),
         (1, PAGE),

@@ -121,7 +121,7 @@ fn dirty_pages_are_not_reported() {
 fn ranges_that_cannot_be_are_refused() {
     let server = server();
     let mut host = Host::new(server.attach(0));
-    let last = u64::MAX & !0xfff;
+    let last = !0xfff_u64;
     for (iova, size) in [
         (0, 0),
         (1, PAGE),
