@@ -17,9 +17,9 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Demo {
-    /// How long each job measures
-    #[arg(long, value_name = "TIME", default_value = "1s")]
-    time: Span,
+    /// How long each job measures; default: 1s, less where that is more than 20 s in all
+    #[arg(long, value_name = "TIME")]
+    time: Option<Span>,
 
     /// Print JSON
     #[arg(long)]
@@ -29,7 +29,7 @@ pub(super) struct Demo {
 impl Demo {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let demo = demo::Demo {
-            time: self.time.0,
+            time: self.time.map(|time| time.0),
             json: self.json,
         };
         demo.run()

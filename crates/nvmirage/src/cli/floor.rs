@@ -30,15 +30,14 @@ faster than these.";
 
 /// A round trip of a cache line below this is one between cores that share a cache or lie on one die.
 const NEAR_NS: f64 = 250.0;
-/// Round trips measured.
-const ROUNDS: u32 = 1_000_000;
-/// Copies measured, and the memory they are from: much more than caches hold.
-const COPIES: u32 = 500_000;
+/// Round trips, or copies, between two looks at the clock: short, so that some run undisturbed by other threads.
+const ROUNDS: u32 = 4096;
+/// How long each figure is measured; the fastest of its runs counts, as what disturbs only adds.
+const TIME_NS: u64 = 300_000_000;
+/// What is copied from: much more than caches hold.
 const COPY_MEMORY_LEN: usize = 256 << 20;
 /// Memory of rings and words.
 const RING_MEMORY_LEN: usize = 1 << 20;
-/// Each figure is the best of so many: what disturbs only adds.
-const TRIES: usize = 3;
 
 /// Measure the machine: what no drive can be faster than
 #[derive(Debug, clap::Args)]
@@ -125,7 +124,7 @@ fn shown(figures: &Figures) -> String {
     for (what, ns, note) in rows {
         table.row(vec![what.into(), units::nanoseconds(ns), note.into()]);
     }
-    format!("between CPU {a} and CPU {b}, best of {TRIES}\n{table}")
+    format!("between CPU {a} and CPU {b}, the fastest of many short runs\n{table}")
 }
 
 /// Measures everything; the calling thread stays on the first CPU.
@@ -139,6 +138,7 @@ fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
     let (line, other) = floor::cache_line(&rings)?;
     let line_ns = between(
         answerer,
+        &clock,
         || other.serve(),
         line,
         |line| line.measure(ROUNDS, &now),
@@ -146,6 +146,7 @@ fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
     let (entry, other) = floor::queue_entry(&rings)?;
     let entry_ns = between(
         answerer,
+        &clock,
         || other.serve(),
         entry,
         |entry| entry.measure(ROUNDS, &now),
@@ -153,8 +154,8 @@ fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
 
     let memory = HostMemory::new(COPY_MEMORY_LEN + (1 << 20)).context("cannot make memory")?;
     let mut copies = floor::Copies::new(&memory, COPY_MEMORY_LEN)?;
-    let prefetched_ns = best(|| copies.measure(COPIES, true, &now))?;
-    let copy_ns = best(|| copies.measure(COPIES, false, &now))?;
+    let prefetched_ns = fastest(&clock, || copies.measure(ROUNDS, true, &now))?;
+    let copy_ns = fastest(&clock, || copies.measure(ROUNDS, false, &now))?;
     Ok(Figures {
         cpus,
         placement: if line_ns < NEAR_NS { "near" } else { "far" },
@@ -165,9 +166,10 @@ fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
     })
 }
 
-/// The best of [`TRIES`] between this thread and one on `cpu`, which answers until the caller's end is dropped.
+/// The fastest run between this thread and one on `cpu`, which answers until the caller's end is dropped.
 fn between<C>(
     cpu: u32,
+    clock: &Clock,
     answer: impl FnOnce() + Send,
     mut caller: C,
     mut measure: impl FnMut(&mut C) -> Result<f64, DriverError>,
@@ -184,15 +186,21 @@ fn between<C>(
             }
         });
         is_pinned.recv().context("the answering thread ended")??;
-        best(|| measure(&mut caller))
-        // the caller's end is dropped here, and the thread returns
+        let result = fastest(clock, || measure(&mut caller));
+        // it returns when the other end is gone
+        drop(caller);
+        result
     })
 }
 
-/// The lowest of [`TRIES`] measurements.
-fn best(mut measure: impl FnMut() -> Result<f64, DriverError>) -> anyhow::Result<f64> {
-    let mut lowest = f64::INFINITY;
-    for _ in 0..TRIES {
+/// The fastest of the runs that [`TIME_NS`] has room for.
+fn fastest(
+    clock: &Clock,
+    mut measure: impl FnMut() -> Result<f64, DriverError>,
+) -> anyhow::Result<f64> {
+    let mut lowest = measure()?;
+    let begun = clock.now();
+    while clock.now().since(begun) < TIME_NS {
         lowest = lowest.min(measure()?);
     }
     Ok(lowest)

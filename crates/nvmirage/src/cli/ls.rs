@@ -2,7 +2,7 @@
 
 use super::parse::Control;
 use crate::{
-    config::{Listen, MediumKind},
+    config::Listen,
     control::{self, Inventory},
     report::{
         self,
@@ -60,19 +60,12 @@ fn tables(inventory: &Inventory) -> String {
 fn media(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("media", Align::Left),
-        ("kind", Align::Left),
         ("size", Align::Right),
-        ("", Align::Left),
+        ("kind", Align::Left),
     ]);
     for medium in &inventory.media {
-        let kind = match medium.config.kind {
-            MediumKind::Null => "null",
-            MediumKind::Ram => "ram",
-            MediumKind::File => "file",
-        };
         table.row(vec![
             medium.config.name.clone(),
-            kind.into(),
             units::bytes(medium.bytes),
             medium.description.clone(),
         ]);
@@ -141,7 +134,7 @@ mod tests {
     #[test]
     fn what_is_served_is_in_the_tables() {
         let inventory: Inventory = serde_json::from_str(
-            r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","bytes":8589934592,"description":"memory"}],
+            r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","bytes":8589934592,"description":"ram, memory"}],
                 "namespaces":[{"name":"root","media":"disk","lba_size":4096,"blocks":2097152,"controller":"vm1"}],
                 "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true}]}"#,
         )
@@ -153,7 +146,7 @@ mod tests {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(row("disk"), ["disk", "ram", "8.00", "GiB", "memory"]);
+        assert_eq!(row("disk"), ["disk", "8.00", "GiB", "ram,", "memory"]);
         assert_eq!(
             row("root"),
             ["root", "disk", "8.00", "GiB", "2097152", "4", "KiB", "vm1"]

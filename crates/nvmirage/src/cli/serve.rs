@@ -38,19 +38,17 @@ const CONTROL_STOP: Duration = Duration::from_secs(2);
 /// With --media and --listen it serves one controller, `nvme0`, with a namespace for each --media. Anything else is
 /// said in a configuration.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    group = clap::ArgGroup::new("served").required(true).args(["config", "media"])
+)]
 pub(super) struct Serve {
     /// A configuration in TOML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
     config: Option<PathBuf>,
 
     /// What a drive is made of: null, ram or file, with size=, path=, lba_size=, direct=
-    #[arg(
-        long,
-        value_name = "KIND[:KEY=VALUE,…]",
-        required_unless_present = "config",
-        requires = "listen"
-    )]
+    #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
     media: Vec<MediaArg>,
 
     /// Where hosts reach the controller

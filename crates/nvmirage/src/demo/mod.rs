@@ -9,10 +9,10 @@ mod shown;
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use driver::{
     Doorbells,
     io::Namespace,
@@ -48,14 +48,18 @@ const JOBS: [(Rw, u32, u16); 6] = [
     (Rw::Read, 128 << 10, 8),
     (Rw::Write, 128 << 10, 8),
 ];
+/// How long each job measures, and all of it takes at most.
+const TIME: Duration = Duration::from_secs(1);
+const ALL_TIME: Duration = Duration::from_secs(17);
 /// What is written first, and read back and compared to the last byte.
 const CHECK: (Rw, u32, u16) = (Rw::Write, 128 << 10, 32);
 
 /// How a demo is run.
 #[derive(Debug)]
 pub(crate) struct Demo {
-    /// How long each job measures.
-    pub(crate) time: Duration,
+    /// How long each job measures. Default: [`TIME`], or less where the machine is slow, so that all of it fits into
+    /// [`ALL_TIME`].
+    pub(crate) time: Option<Duration>,
     /// Print JSON.
     pub(crate) json: bool,
 }
@@ -85,6 +89,7 @@ struct Findings {
 impl Demo {
     /// Runs it.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let begun = Instant::now();
         let interrupt = Interrupt::install().context("cannot take over signals")?;
         let dir = TempDir::with_prefix("nvmirage-").with_context(|| {
             let folder = std::env::temp_dir();
@@ -93,7 +98,13 @@ impl Demo {
                 folder.display()
             )
         })?;
-        let result = self.run_in(dir.path(), &interrupt);
+        let mut run = Run {
+            time: self.time,
+            begun,
+            interrupt: &interrupt,
+            jobs_left: 2 * (1 + JOBS.len()),
+        };
+        let result = run.everything(dir.path());
         let cleaned = dir.close().context("cannot remove the demo's files");
         let findings = result?;
         cleaned?;
@@ -104,8 +115,18 @@ impl Demo {
         }
         findings.verdict()
     }
+}
 
-    fn run_in(&self, dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Findings> {
+/// A demo that is running.
+struct Run<'a> {
+    time: Option<Duration>,
+    begun: Instant,
+    interrupt: &'a Interrupt,
+    jobs_left: usize,
+}
+
+impl Run<'_> {
+    fn everything(&mut self, dir: &Path) -> anyhow::Result<Findings> {
         let cpus = cpu::pair().context("cannot tell which CPUs may be used")?;
         let config = configuration(dir, cpus.map(|(server, _)| server))?;
         let mode = config.reactor[0].mode;
@@ -121,9 +142,12 @@ impl Demo {
             drives: Vec::new(),
         };
         for (name, controller) in ["RAM", "file"].into_iter().zip(&config.controller) {
-            let drive = self.drive(name, controller.listen.path(), interrupt);
+            let drive = self.drive(name, controller.listen.path());
             // the interrupt is what happened first, whatever else came of it
-            ensure!(!interrupt.is_set(), "interrupted; everything is removed");
+            ensure!(
+                !self.interrupt.is_set(),
+                "interrupted; everything is removed"
+            );
             let drive =
                 drive.with_context(|| format!("the {name} drive failed{}", server.last_words()))?;
             findings.doorbells = drive.identity.controller.doorbells;
@@ -134,12 +158,7 @@ impl Demo {
     }
 
     /// Identifies, checks and measures one drive.
-    fn drive(
-        &self,
-        name: &'static str,
-        socket: &Path,
-        interrupt: &Interrupt,
-    ) -> anyhow::Result<Drive> {
+    fn drive(&mut self, name: &'static str, socket: &Path) -> anyhow::Result<Drive> {
         let mut host = Host::connect(socket, Doorbells::Auto, NEEDS)?;
         let identity = Identity::ask(&mut host)?;
         progress::note(&shown::identified(name, &identity));
@@ -151,26 +170,15 @@ impl Demo {
             bytes_verified: 0,
             jobs: Vec::new(),
         };
-        let check = self.job(CHECK, true);
-        let checked = run_job(name, &mut host, &mut queue, &namespace, &check, interrupt)?;
-        if checked.errors > 0 {
-            bail!(
-                "{} errors while it was written and read back; {}",
-                checked.errors,
-                checked
-                    .first_error
-                    .as_deref()
-                    .unwrap_or("no status is known")
-            );
-        }
+        let checked = self.job(name, &mut host, &mut queue, &namespace, CHECK, true)?;
+        verdict(&checked)?;
         drive.bytes_verified = checked.blocks_verified * u64::from(namespace.block_len);
         progress::note(&shown::checked(name, drive.bytes_verified));
-        for job in JOBS {
-            if interrupt.is_set() {
+        for kind in JOBS {
+            if self.interrupt.is_set() {
                 break;
             }
-            let job = self.job(job, false);
-            let report = run_job(name, &mut host, &mut queue, &namespace, &job, interrupt)?;
+            let report = self.job(name, &mut host, &mut queue, &namespace, kind, false)?;
             drive.jobs.push(report);
         }
         host.device().delete_queue_pair(queue)?;
@@ -178,53 +186,65 @@ impl Demo {
         Ok(drive)
     }
 
-    fn job(&self, (rw, block_size, queue_depth): (Rw, u32, u16), verify: bool) -> Job {
-        Job {
+    fn job(
+        &mut self,
+        drive: &str,
+        host: &mut Host,
+        queue: &mut Queue,
+        namespace: &Namespace,
+        (rw, block_size, queue_depth): (Rw, u32, u16),
+        verify: bool,
+    ) -> anyhow::Result<JobReport> {
+        let job = Job {
             name: report::job::title(rw.name(), block_size, queue_depth),
             rw,
             block_size,
             queue_depth,
-            runtime: self.time,
+            runtime: self.runtime(),
             verify,
             seed: 1,
             span: None,
-        }
+        };
+        self.jobs_left = self.jobs_left.saturating_sub(1);
+        let line = progress::Line::new(&format!("{drive}: {}", job.name), job.runtime);
+        let report = host.measure(queue, namespace, &job, &mut |now| {
+            line.update(now);
+            if self.interrupt.is_set() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        line.clear();
+        report
+    }
+
+    /// How long the next job measures.
+    fn runtime(&self) -> Duration {
+        self.time.unwrap_or_else(|| {
+            let left = u32::try_from(self.jobs_left.max(1)).unwrap_or(u32::MAX);
+            (ALL_TIME.saturating_sub(self.begun.elapsed()) / left).min(TIME)
+        })
     }
 }
 
-fn run_job(
-    name: &str,
-    host: &mut Host,
-    queue: &mut Queue,
-    namespace: &Namespace,
-    job: &Job,
-    interrupt: &Interrupt,
-) -> anyhow::Result<JobReport> {
-    let line = progress::Line::new(&format!("{name}: {}", job.name), job.runtime);
-    let report = host.measure(queue, namespace, job, &mut |now| {
-        line.update(now);
-        if interrupt.is_set() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    line.clear();
-    report
+/// A job with errors is the demo's failure.
+fn verdict(job: &JobReport) -> anyhow::Result<()> {
+    let first = job.first_error.as_deref().unwrap_or("no status is known");
+    ensure!(
+        job.errors == 0,
+        "{}: {} errors; {first}",
+        job.name,
+        job.errors
+    );
+    Ok(())
 }
 
 impl Findings {
-    /// Errors of any job are the demo's failure.
     fn verdict(&self) -> anyhow::Result<()> {
         for drive in &self.drives {
-            if let Some(job) = drive.jobs.iter().find(|job| job.errors > 0) {
-                bail!(
-                    "{} drive, {}: {} errors; {}",
-                    drive.name,
-                    job.name,
-                    job.errors,
-                    job.first_error.as_deref().unwrap_or("no status is known")
-                );
+            for job in &drive.jobs {
+                verdict(job).with_context(|| format!("the {} drive made errors", drive.name))?;
             }
         }
         Ok(())

@@ -1,0 +1,229 @@
+//! `nvmirage bench` and `identify` against a server.
+
+use crate::world::World;
+
+const JOB: [&str; 6] = ["--time", "200ms", "--qd", "1,16", "--verify", "--json"];
+
+/// Measures with verification in every direction; the reports must be without errors.
+fn verifies(media: &str) {
+    let world = World::new();
+    let server = world.serve_media(media);
+    let target = world.vfio_user("nvme.sock");
+    for rw in ["randrw", "write", "randread"] {
+        let mut args = vec![
+            "bench", "--target", &target, "--rw", rw, "--bs", "4k,128k", "--span", "16MiB",
+        ];
+        args.extend(JOB);
+        let output = world.json(&args);
+        let jobs = output["jobs"].as_array().unwrap();
+        assert_eq!(jobs.len(), 4);
+        for job in jobs {
+            assert_eq!(job["errors"], 0, "{job:#}");
+            assert_eq!(job["rw"], rw);
+            assert!(job["iops"].as_f64().unwrap() > 0.0, "{job:#}");
+            assert!(job["mib_s"].as_f64().unwrap() > 0.0, "{job:#}");
+            assert!(job["blocks_verified"].as_u64().unwrap() > 0, "{job:#}");
+            assert!(job["latency_ns"]["p50"].as_u64() <= job["latency_ns"]["max"].as_u64());
+            assert!(
+                job["reactor_busy_ns_per_command"].as_f64().unwrap() > 0.0,
+                "{job:#}"
+            );
+        }
+        assert_eq!(jobs[1]["queue_depth"], 16);
+        assert_eq!(jobs[2]["block_size"], 131_072);
+    }
+    server.stop();
+}
+
+#[test]
+fn every_byte_on_ram_is_as_it_was_written() {
+    verifies("ram:size=32MiB");
+}
+
+#[test]
+fn every_byte_in_a_file_is_as_it_was_written() {
+    verifies("file:path=disk.img,size=32MiB,lba_size=512");
+}
+
+#[test]
+fn a_table_has_a_row_for_each_job() {
+    let world = World::new();
+    let _server = world.serve_media("ram:size=32MiB");
+    let target = world.vfio_user("nvme.sock");
+    let table = world.ok(&[
+        "bench", "--target", &target, "--qd", "1,2", "--time", "50ms",
+    ]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 3, "{table}");
+    assert!(lines[0].contains("IOPS") && lines[0].contains("p99.9"));
+    assert!(lines[2].starts_with("4 KiB randread, QD 2"));
+}
+
+#[test]
+fn null_keeps_nothing_and_verification_is_refused() {
+    let world = World::new();
+    let _server = world.serve_media("null:size=1GiB");
+    let target = world.vfio_user("nvme.sock");
+    let plain = world.json(&["bench", "--target", &target, "--time", "50ms", "--json"]);
+    assert_eq!(plain["jobs"][0]["errors"], 0);
+    for rw in ["randread", "randwrite"] {
+        let ran = world.run(&[
+            "bench", "--target", &target, "--time", "50ms", "--rw", rw, "--verify",
+        ]);
+        assert_eq!(ran.status.code(), Some(1));
+        assert!(
+            ran.err.contains("does not keep what is written"),
+            "{}",
+            ran.err
+        );
+        assert_eq!(ran.out, "");
+    }
+}
+
+#[test]
+fn doorbells_are_rung_as_asked_or_it_says_why_not() {
+    let world = World::new();
+    let target = world.vfio_user("nvme.sock");
+    let bench = |how| {
+        [
+            "bench",
+            "--target",
+            &target,
+            "--time",
+            "50ms",
+            "--json",
+            "--doorbells",
+            how,
+        ]
+    };
+    let cases = [
+        (
+            "mapped",
+            ["mapped", "trapped"],
+            "shadow",
+            "does not offer Doorbell Buffer Config",
+        ),
+        (
+            "unmapped",
+            ["shadow", "trapped"],
+            "mapped",
+            "maps no doorbell page",
+        ),
+    ];
+    for (served, works, refused, words) in cases {
+        let args = [
+            "--media",
+            "ram:size=32MiB",
+            "--listen",
+            &target,
+            "--doorbells",
+            served,
+        ];
+        let server = world.serve(&args);
+        for how in works {
+            let output = world.json(&bench(how));
+            assert_eq!(output["doorbells"], how);
+            assert_eq!(output["jobs"][0]["errors"], 0);
+        }
+        let auto = world.json(&bench("auto"));
+        assert_eq!(auto["doorbells"], works[0], "auto takes the fastest");
+        let error = world.fails(&bench(refused));
+        assert!(error.contains(words), "{error}");
+        server.stop();
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_said_before_anything_is_written() {
+    let world = World::new();
+    let _server = world.serve_media("ram:size=32MiB");
+    let target = world.vfio_user("nvme.sock");
+    let bench = |more: &[&str]| {
+        let mut args = vec!["bench", "--target", &target, "--time", "50ms"];
+        args.extend(more);
+        world.run(&args)
+    };
+    for (args, words) in [
+        (["--nsid", "7"], "namespace 7"),
+        (["--bs", "1000B"], "is not 1 to 65536 times"),
+        (["--bs", "8MiB"], "8388608"),
+        (["--qd", "60000"], "holds 1 to"),
+        (
+            ["--cpu", "4000"],
+            "cannot run on CPU 4000; this process may use",
+        ),
+    ] {
+        let ran = bench(&args);
+        assert_eq!(ran.status.code(), Some(1), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
+    }
+    let ran = bench(&["--bs", "64MiB"]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(ran.err.contains("cannot be transferred"), "{}", ran.err);
+}
+
+#[test]
+fn nobody_at_the_socket() {
+    let world = World::new();
+    let target = world.vfio_user("nobody.sock");
+    for command in ["bench", "identify"] {
+        let error = world.fails(&[command, "--target", &target]);
+        assert!(error.contains("is the server running"), "{error}");
+    }
+}
+
+#[test]
+fn identify_in_words_and_for_machines() {
+    let world = World::new();
+    let config = format!(
+        r#"
+[[media]]
+name = "a"
+kind = "ram"
+size = "32MiB"
+[[namespace]]
+name = "first"
+media = "a"
+range = "0MiB..16MiB"
+lba_size = 512
+nguid = "00112233445566778899aabbccddeeff"
+[[namespace]]
+name = "second"
+media = "a"
+range = "16MiB..32MiB"
+[[controller]]
+name = "vm1"
+namespaces = ["first", "second"]
+listen = "{}"
+serial = "SN-1"
+model_number = "a model"
+queues = 3
+queue_depth = 128
+max_transfer = "128KiB"
+"#,
+        world.vfio_user("vm1.sock")
+    );
+    let file = world.write("config.toml", &config);
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    let target = world.vfio_user("vm1.sock");
+    let identity = world.json(&["identify", "--target", &target, "--json"]);
+    let controller = &identity["controller"];
+    assert_eq!(controller["serial_number"], "SN-1");
+    assert_eq!(controller["model_number"], "a model");
+    assert_eq!(controller["version"], "2.1");
+    assert_eq!(controller["io_queue_pairs"], 3);
+    // a queue of 128 entries holds 127 commands
+    assert_eq!(controller["queue_depth"], 127);
+    assert_eq!(controller["max_transfer"], 128 << 10);
+    let namespaces = identity["namespaces"].as_array().unwrap();
+    assert_eq!(namespaces.len(), 2);
+    assert_eq!(namespaces[0]["nguid"], "00112233445566778899aabbccddeeff");
+    assert_eq!(namespaces[0]["block_size"], 512);
+    assert_eq!(namespaces[1]["bytes"], 16 << 20);
+    let words = world.ok(&["identify", "--target", &target]);
+    assert!(
+        words.contains("serial       SN-1") && words.contains("namespace 2  16.0 MiB"),
+        "{words}"
+    );
+    server.stop();
+}

@@ -1,0 +1,95 @@
+//! `nvmirage check`.
+
+use crate::world::World;
+
+const GOOD: &str = r#"
+[[media]]
+name = "disk"
+kind = "file"
+path = "disk.img"
+size = "64GiB"
+[[namespace]]
+name = "root"
+media = "disk"
+range = "0GiB..16GiB"
+[[controller]]
+name = "vm1"
+namespaces = ["root"]
+listen = "vfio-user:/run/nvmirage/vm1.sock"
+"#;
+
+#[test]
+fn a_good_one_is_printed_with_every_default_and_is_good_again() {
+    let world = World::new();
+    let first = world.write("good.toml", GOOD);
+    let full = world.ok(&["check".as_ref(), first.as_os_str()]);
+    for default in [
+        "mode = \"adaptive\"",
+        "lba_size = 4096",
+        "queues = 64",
+        "doorbells = \"auto\"",
+        "direct = \"auto\"",
+    ] {
+        assert!(full.contains(default), "{default} is missing in\n{full}");
+    }
+    let second = world.write("full.toml", &full);
+    assert_eq!(world.ok(&["check".as_ref(), second.as_os_str()]), full);
+    // checking opens and creates nothing
+    assert!(!world.path("disk.img").exists());
+}
+
+#[test]
+fn a_bad_one_is_told_what_to_write() {
+    let world = World::new();
+    let cases = [
+        ("size = \"64GiB\"", "size = \"64\"", "has no unit"),
+        ("kind = \"file\"", "kind = \"fiel\"", "did you mean `file`?"),
+        (
+            "range = \"0GiB..16GiB\"",
+            "range = \"0GiB..65GiB\"",
+            "ends behind the medium",
+        ),
+        (
+            "namespaces = [\"root\"]",
+            "namespaces = [\"boot\"]",
+            "there is no namespace \"boot\"; there are root",
+        ),
+        (
+            "listen = \"vfio-user:",
+            "listen = \"tcp:",
+            "unknown scheme `tcp`",
+        ),
+        (
+            "media = \"disk\"",
+            "media = \"disk\"\nlba_size = 520",
+            "write 512 or 4096",
+        ),
+        ("name = \"vm1\"", "name = \"vm 1\"", "letters, digits"),
+    ];
+    for (from, to, words) in cases {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD);
+        let file = world.write("bad.toml", &text);
+        let error = world.fails(&["check".as_ref(), file.as_os_str()]);
+        assert!(error.contains(words), "{words} is missing in\n{error}");
+        assert!(error.contains("bad.toml cannot be used"), "{error}");
+    }
+}
+
+#[test]
+fn a_missing_one_and_no_toml() {
+    let world = World::new();
+    assert!(
+        world
+            .fails(&["check", "nowhere.toml"])
+            .contains("cannot read the configuration nowhere.toml")
+    );
+    world.write("not.toml", "{\"media\": []}");
+    assert!(world.fails(&["check", "not.toml"]).contains("line 1"));
+    world.write("huge.toml", &"#".repeat(2 << 20));
+    assert!(
+        world
+            .fails(&["check", "huge.toml"])
+            .contains("a configuration has at most")
+    );
+}

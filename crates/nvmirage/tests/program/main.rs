@@ -1,0 +1,12 @@
+//! The program as its users meet it: its binary, its files, its words.
+//!
+//! Every test has a folder of its own for sockets, media and state; servers do not outlive their tests.
+
+mod bench;
+mod check;
+mod control;
+mod demo;
+mod qemu;
+mod serve;
+mod words;
+mod world;

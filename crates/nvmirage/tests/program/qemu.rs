@@ -1,0 +1,121 @@
+//! `nvmirage qemu-args`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::world::World;
+
+/// A program that says it is that version of QEMU.
+fn qemu(world: &World, version: &str) -> String {
+    let path = world.write(
+        &format!("qemu-{version}"),
+        &format!("#!/bin/sh\necho 'QEMU emulator version {version} (Debian)'\n"),
+    );
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn options_of_a_configuration_and_of_a_running_server() {
+    let world = World::new();
+    let new = qemu(&world, "11.1.3");
+    let config = format!(
+        "[[controller]]\nname = \"nvme0\"\nlisten = \"{}\"\n",
+        world.vfio_user("nvme.sock")
+    );
+    world.write("config.toml", &config);
+    let of_config = world.run(&[
+        "qemu-args",
+        "nvme0",
+        "--config",
+        "config.toml",
+        "--memory",
+        "2GiB",
+        "--qemu",
+        &new,
+    ]);
+    assert!(
+        of_config.status.success() && of_config.err.is_empty(),
+        "{}",
+        of_config.err
+    );
+    let server = world.serve_media("ram:size=16MiB");
+    let control = world.unix("control");
+    let of_server = world.ok(&[
+        "qemu-args",
+        "nvme0",
+        "--control",
+        &control,
+        "--memory",
+        "2GiB",
+        "--qemu",
+        &new,
+    ]);
+    assert_eq!(of_config.out, of_server);
+    server.stop();
+
+    // a shell reads the words back
+    let script = format!(
+        "for word in {}; do echo \"$word\"; done",
+        of_server.trim_end()
+    );
+    let output = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<&str> = text.lines().collect();
+    let value = |option: &str| words[words.iter().position(|w| *w == option).unwrap() + 1];
+    assert_eq!(value("-m"), "2048M");
+    assert_eq!(
+        value("-object"),
+        "memory-backend-memfd,id=mem,size=2048M,share=on"
+    );
+    assert_eq!(value("-machine"), "q35,memory-backend=mem");
+    let device: serde_json::Value = serde_json::from_str(value("-device")).unwrap();
+    assert_eq!(
+        device["socket"]["path"],
+        world.path("nvme.sock").to_str().unwrap()
+    );
+}
+
+#[test]
+fn a_qemu_that_is_too_old_is_told_with_what_to_do() {
+    let world = World::new();
+    world.write(
+        "config.toml",
+        "[[controller]]\nname = \"a\"\nlisten = \"vfio-user:a.sock\"\n",
+    );
+    let args =
+        |qemu: &str| world.run(&["qemu-args", "a", "--config", "config.toml", "--qemu", qemu]);
+    for (program, words) in [
+        (qemu(&world, "7.2.17"), "is QEMU 7.2 and has no such device"),
+        (
+            qemu(&world, "10.0.9"),
+            "is QEMU 10.0 and has no such device",
+        ),
+        ("no-such-qemu".to_owned(), "cannot be run"),
+        ("/bin/true".to_owned(), "does not say that it is a QEMU"),
+    ] {
+        let ran = args(&program);
+        assert!(ran.status.success());
+        assert!(ran.out.contains("vfio-user-pci"), "{}", ran.out);
+        assert!(
+            ran.err.contains(words) && ran.err.contains("10.1"),
+            "{}",
+            ran.err
+        );
+    }
+    let ran = args(&qemu(&world, "10.1.0"));
+    assert_eq!(ran.err, "");
+    // a relative path is made absolute: QEMU may be started elsewhere
+    assert!(
+        ran.out.contains(world.path("a.sock").to_str().unwrap()),
+        "{}",
+        ran.out
+    );
+    let error = world.fails(&["qemu-args", "b", "--config", "config.toml"]);
+    assert!(
+        error.contains("there is no controller `b`; there are a"),
+        "{error}"
+    );
+}

@@ -1,0 +1,242 @@
+//! `nvmirage serve`: its start, its end, and what it refuses.
+
+use std::{os::unix::fs::FileTypeExt, process::Stdio};
+
+use rustix::process::Signal;
+
+use crate::world::{Server, World, names};
+
+#[test]
+fn it_says_when_it_is_ready_and_leaves_no_sockets() {
+    let world = World::new();
+    for signal in [Signal::TERM, Signal::INT] {
+        let server = world.serve_media("ram:size=16MiB");
+        let expected = format!(
+            "ready: {} controller nvme0, namespaces ns1",
+            world.vfio_user("nvme.sock")
+        );
+        assert_eq!(server.first_line, expected);
+        for socket in ["nvme.sock", "control"] {
+            let kind = std::fs::metadata(world.path(socket)).unwrap().file_type();
+            assert!(kind.is_socket(), "{socket}");
+        }
+        server.signal(signal);
+        assert!(server.end().success());
+        assert_eq!(names(&world.path("")), ["server.log", "state"]);
+    }
+}
+
+#[test]
+fn identities_are_kept_between_runs() {
+    let world = World::new();
+    let target = world.vfio_user("nvme.sock");
+    let identity = || {
+        let server = world.serve_media("ram:size=16MiB");
+        let identity = world.json(&["identify", "--target", &target, "--json"]);
+        server.stop();
+        identity
+    };
+    assert_eq!(identity(), identity());
+}
+
+#[test]
+fn what_a_file_holds_is_there_after_a_restart() {
+    let world = World::new();
+    let target = world.vfio_user("nvme.sock");
+    let server = world.serve_media("file:path=disk.img,size=16MiB");
+    world.ok(&[
+        "bench", "--target", &target, "--rw", "write", "--bs", "64k", "--time", "100ms",
+    ]);
+    server.stop();
+    let len = std::fs::metadata(world.path("disk.img")).unwrap().len();
+    assert_eq!(len, 16 << 20);
+    // a file that exists needs no size
+    let server = world.serve_media("file:path=disk.img");
+    let identity = world.json(&["identify", "--target", &target, "--json"]);
+    assert_eq!(identity["namespaces"][0]["bytes"], 16 << 20);
+    server.stop();
+}
+
+#[test]
+fn it_stops_at_the_end_of_its_input_where_asked() {
+    let world = World::new();
+    let mut command = world.program();
+    let target = world.vfio_user("nvme.sock");
+    command
+        .args([
+            "serve",
+            "--media",
+            "ram:size=16MiB",
+            "--listen",
+            &target,
+            "--stop-at-eof",
+        ])
+        .args(["--control", &world.unix("control")])
+        .stdin(Stdio::piped());
+    let mut server = Server::start(command, world.path("server.log"));
+    drop(server.child().stdin.take());
+    assert!(server.end().success());
+    assert!(!world.path("nvme.sock").exists());
+}
+
+#[test]
+fn a_socket_that_is_served_is_left_alone() {
+    let world = World::new();
+    let _server = world.serve_media("ram:size=16MiB");
+    let target = world.vfio_user("nvme.sock");
+    let other = world.unix("other");
+    let second = [
+        "serve",
+        "--media",
+        "ram:size=16MiB",
+        "--listen",
+        &target,
+        "--control",
+        &other,
+    ];
+    let error = world.fails(&second);
+    assert!(error.contains("in use by another process"), "{error}");
+    assert!(!world.path("other").exists());
+    // the first goes on
+    world.ok(&["identify", "--target", &target]);
+}
+
+#[test]
+fn a_socket_that_a_killed_server_left_is_taken_over() {
+    let world = World::new();
+    let server = world.serve_media("ram:size=16MiB");
+    server.signal(Signal::KILL);
+    assert!(!server.end().success());
+    assert!(world.path("nvme.sock").exists());
+    world.serve_media("ram:size=16MiB").stop();
+}
+
+#[test]
+fn a_file_that_is_served_is_refused_to_another() {
+    let world = World::new();
+    let media = "file:path=disk.img,size=16MiB";
+    let _server = world.serve_media(media);
+    let error = world.fails(&[
+        "serve",
+        "--media",
+        media,
+        "--listen",
+        &world.vfio_user("b.sock"),
+        "--control",
+        &world.unix("other"),
+    ]);
+    assert!(
+        error.contains("disk.img") && error.contains("in use"),
+        "{error}"
+    );
+    assert!(!world.path("b.sock").exists());
+}
+
+#[test]
+fn control_sockets_in_use() {
+    let world = World::new();
+    let _server = world.serve_media("ram:size=16MiB");
+    let media = ["--media", "ram:size=16MiB"];
+    let b = world.vfio_user("b.sock");
+    // one that was asked for is a must
+    let error = world.fails(&[
+        "serve",
+        media[0],
+        media[1],
+        "--listen",
+        &b,
+        "--control",
+        &world.unix("control"),
+    ]);
+    assert!(error.contains("in use by another server"), "{error}");
+    // the default one is not
+    let serve = |listen: &str, log: &str| {
+        let mut command = world.program();
+        command.args(["serve", media[0], media[1], "--listen", listen]);
+        Server::start(command, world.path(log))
+    };
+    let first = serve(&b, "first.log");
+    assert!(world.path("run/nvmirage/control.sock").exists());
+    let second = serve(&world.vfio_user("c.sock"), "second.log");
+    assert!(
+        second.log().contains("another server has it"),
+        "{}",
+        second.log()
+    );
+    assert!(world.ok(&["ls"]).contains("b.sock"));
+    second.stop();
+    assert!(
+        world.path("run/nvmirage/control.sock").exists(),
+        "it is not the second's"
+    );
+    first.stop();
+    assert!(!world.path("run/nvmirage/control.sock").exists());
+}
+
+#[test]
+fn media_that_cannot_be_opened() {
+    let world = World::new();
+    let listen = world.vfio_user("nvme.sock");
+    let control = world.unix("control");
+    let error_of = |media: &str| {
+        world.fails(&[
+            "serve",
+            "--media",
+            media,
+            "--listen",
+            &listen,
+            "--control",
+            &control,
+        ])
+    };
+    let missing = error_of("file:path=missing.img");
+    assert!(
+        missing.contains("missing.img") && missing.contains("size"),
+        "{missing}"
+    );
+    std::fs::create_dir(world.path("folder")).unwrap();
+    assert!(error_of("file:path=folder").contains("folder"));
+    assert!(error_of("file:path=no/such/disk.img,size=1GiB").contains("no/such"));
+    assert!(!world.path("nvme.sock").exists() && !world.path("control").exists());
+}
+
+#[test]
+fn a_command_line_that_is_wrong_has_status_2() {
+    let world = World::new();
+    let listen = world.vfio_user("nvme.sock");
+    for (media, words) in [
+        ("ram", "it needs a size"),
+        ("ram:size=1GiB,path=a", "only kind = \"file\" has a path"),
+        ("file:size=1GiB", "a file needs a path"),
+        ("ram:size=1KiB", "at least 64KiB"),
+        ("ram:size=1GiB,lba_size=4097", "write 512 or 4096"),
+    ] {
+        let ran = world.run(&["serve", "--media", media, "--listen", &listen]);
+        assert_eq!(ran.status.code(), Some(2), "{media}: {}", ran.err);
+        assert!(ran.err.contains(words), "{media}: {}", ran.err);
+    }
+    let ran = world.run(&[
+        "serve",
+        "--media",
+        "ram:size=1GiB",
+        "--listen",
+        &listen,
+        "--log",
+        "no=such=level",
+    ]);
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(ran.err.contains("is no filter"), "{}", ran.err);
+}
+
+#[test]
+fn a_configuration_without_controllers_waits_for_them() {
+    let world = World::new();
+    let file = world.write("empty.toml", "");
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    assert!(
+        server.first_line.contains("no controllers yet"),
+        "{}",
+        server.first_line
+    );
+    server.stop();
+}

@@ -1,0 +1,85 @@
+//! Help, completions and manual pages.
+
+use crate::world::{World, names};
+
+const COMMANDS: [&str; 11] = [
+    "serve",
+    "demo",
+    "bench",
+    "identify",
+    "qemu-args",
+    "check",
+    "ls",
+    "create",
+    "delete",
+    "completions",
+    "man",
+];
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let world = World::new();
+    let all = world.ok(&["--help"]);
+    for command in COMMANDS {
+        assert!(
+            all.contains(&format!("  {command} ")),
+            "{command} is missing in\n{all}"
+        );
+        let help = world.ok(&[command, "--help"]);
+        assert!(
+            help.contains("Examples:") && help.contains("Usage:"),
+            "{help}"
+        );
+    }
+    assert!(world.ok(&["bench", "floor", "--help"]).contains("--cpus"));
+    assert!(
+        world
+            .ok(&["create", "controller", "--help"])
+            .contains("--namespaces")
+    );
+    assert!(world.ok(&["--version"]).starts_with("nvmirage "));
+}
+
+#[test]
+fn nothing_and_nonsense_have_status_2() {
+    let world = World::new();
+    for args in [&[][..], &["sevre"], &["serve", "--nonsense"], &["check"]] {
+        let ran = world.run(args);
+        assert_eq!(ran.status.code(), Some(2), "{args:?}");
+        assert!(ran.err.contains("Usage:"), "{}", ran.err);
+    }
+    assert!(world.run(&["sevre"]).err.contains("serve"));
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish", "elvish"] {
+        let script = world.ok(&["completions", shell]);
+        assert!(
+            script.contains("qemu-args") && script.contains("doorbells"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command() {
+    let world = World::new();
+    assert!(world.ok(&["man"]).contains(".TH nvmirage 1"));
+    world.ok(&["man", "--out", "pages"]);
+    let pages = names(&world.path("pages"));
+    for command in COMMANDS {
+        assert!(
+            pages.contains(&format!("nvmirage-{command}.1")),
+            "{command} is missing: {pages:?}"
+        );
+    }
+    assert!(pages.contains(&"nvmirage-bench-floor.1".to_owned()));
+    world.write("file", "");
+    assert!(
+        world
+            .fails(&["man", "--out", "file"])
+            .contains("cannot write manual pages to file")
+    );
+}
