@@ -243,14 +243,24 @@ fn set_up(context: &mut Context<'_>) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// Formatting of the workspace and of the fuzz targets, which are a workspace of their own.
 fn fmt(context: &mut Context<'_>) -> Result<Counts> {
-    let mut command =
-        context
-            .workspace
-            .cargo(&["fmt", "--all", "--check", "--", "--color=never"])?;
-    context.run(&mut command)?;
+    for manifest in ["Cargo.toml", FUZZ_MANIFEST] {
+        let args = [
+            "fmt",
+            "--all",
+            "--check",
+            "--manifest-path",
+            manifest,
+            "--",
+            "--color=never",
+        ];
+        context.run(&mut context.workspace.cargo(&args)?)?;
+    }
     Ok(Counts::ONE)
 }
+
+const FUZZ_MANIFEST: &str = "fuzz/Cargo.toml";
 
 fn clippy(context: &mut Context<'_>) -> Result<Counts> {
     let args = [
@@ -285,8 +295,19 @@ fn check_tidy(context: &mut Context<'_>) -> Result<Counts> {
 }
 
 fn deny(context: &mut Context<'_>) -> Result<Counts> {
-    let args = ["deny", "--locked", "check", "bans", "licenses", "sources"];
-    context.run(&mut context.workspace.cargo(&args)?)?;
+    for manifest in ["Cargo.toml", FUZZ_MANIFEST] {
+        let args = [
+            "deny",
+            "--locked",
+            "--manifest-path",
+            manifest,
+            "--config",
+            "deny.toml",
+            "check",
+        ];
+        let mut command = context.workspace.cargo(&args)?;
+        context.run(command.args(["bans", "licenses", "sources"]))?;
+    }
     Ok(Counts::ONE)
 }
 

@@ -38,10 +38,11 @@ const TEXT_EXTENSIONS: &[&str] = &[
 /// checked.
 pub(super) fn is_text(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
-    match file.rsplit_once('.') {
+    let known = match file.rsplit_once('.') {
         Some((_, extension)) => TEXT_EXTENSIONS.contains(&extension) || file == ".gitignore",
-        None => !name.starts_with("fuzz/"),
-    }
+        None => true, // licences, scripts
+    };
+    known && !name.starts_with("fuzz/corpus/")
 }
 
 /// Checks one file.

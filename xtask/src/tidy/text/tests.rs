@@ -216,6 +216,7 @@ fn text_is_known_by_name() {
     }
     for name in [
         "fuzz/corpus/sqe/0a1b2c",
+        "fuzz/corpus/sqe/seed.txt",
         "tests/protocol/session.bin",
         "a.png",
     ] {
