@@ -6,14 +6,14 @@
 /// An OUI of our own: the second lowest bit of the first octet says "locally administered" (IEEE 802, 8.2).
 pub const LOCAL_OUI: [u8; 3] = [0x02, 0x4e, 0x56];
 
-/// A namespace's NGUID: eight bytes of extension, the OUI, five bytes of extension, big endian (Base 2.1, 4.7.1.4).
+/// A namespace's NGUID: eight bytes of extension, the OUI, five bytes of extension, big endian (Base 2.1, 4.7).
 pub fn nguid(seed: [u8; 16]) -> [u8; 16] {
     let mut id = seed;
     id[8..11].copy_from_slice(&LOCAL_OUI);
     id
 }
 
-/// A namespace's EUI-64: the OUI, then five bytes of extension, big endian (Base 2.1, 4.7.1.3).
+/// A namespace's EUI-64: the OUI, then five bytes of extension, big endian (Base 2.1, 4.7).
 pub fn eui64(seed: [u8; 16]) -> [u8; 8] {
     let mut id = [0; 8];
     id[..3].copy_from_slice(&LOCAL_OUI);

@@ -16,7 +16,7 @@ pub(crate) mod temperature;
 
 use std::sync::Arc;
 
-use memory::{DmaView, DoorbellPages, Iova};
+use memory::{DmaView, DoorbellPages, Hint, Iova, Need, TranslateError};
 use nvme_spec::command::{AbortCdw10, AbortDw0};
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
@@ -194,7 +194,20 @@ impl Controller {
             controller = self.config.name, opcode = ?sqe.admin_opcode(), cid = sqe.cid, %status,
             "admin command refused"
         );
+        if status == Status::DATA_TRANSFER_ERROR && self.is_unshared(sqe) {
+            self.warn_unshared();
+        }
         self.complete_admin(sqe.cid, Err(status));
+    }
+
+    /// Whether a command's data is in memory that came without a descriptor, as far as its own two entries tell.
+    fn is_unshared(&self, sqe: &Sqe) -> bool {
+        [sqe.prp1, sqe.prp2].into_iter().any(|prp| {
+            let found = self
+                .view
+                .translate(&mut Hint::default(), Iova(prp), 1, Need::DeviceReads);
+            matches!(found, Err(TranslateError::NoDescriptor))
+        })
     }
 
     /// Posts the completion of a command that holds a place.

@@ -60,13 +60,6 @@ impl Pending {
         self.commands.iter()
     }
 
-    /// What was late waits for another deadline from now on.
-    pub(crate) fn postpone(&mut self, now: Time, late: impl Fn(Time) -> bool) {
-        for command in self.commands.iter_mut().filter(|c| late(c.since)) {
-            command.since = now;
-        }
-    }
-
     pub(crate) fn clear(&mut self) {
         self.commands.clear();
     }

@@ -207,7 +207,6 @@ impl Controller {
                 lane.command(LaneCommand::AbandonAll);
             }
         }
-        self.pending.postpone(now, late);
     }
 
     /// Forgets a completion queue whose lane is gone; what it counted stays.

@@ -303,7 +303,7 @@ impl Controller {
             self.warned.unshared = true;
             tracing::warn!(
                 controller = self.config.name,
-                "a queue is in memory that came without a descriptor: start the virtual machine with memory-backend-memfd,share=on"
+                "a queue or buffer is in memory that came without a descriptor: start the virtual machine with memory-backend-memfd,share=on"
             );
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nvme_spec::Sqe;
 
 use super::rig::*;
-use crate::controller::{Controller, Failure};
+use crate::controller::{Controller, EnableError, Failure};
 use crate::testing::Manner;
 use memory::DoorbellPages;
 
@@ -123,7 +123,9 @@ fn bad_admin_queues_set_cfs() {
 }
 
 #[test]
-fn memory_that_is_not_shared_sets_cfs() {
+fn memory_that_is_not_shared_sets_cfs_and_the_log_says_what_to_do() {
+    let said = Failure::from(EnableError::NoDescriptor).to_string();
+    assert!(said.contains("memory-backend-memfd,share=on"), "{said}");
     let mut rig = Rig::new();
     rig.set_admin_queues(32);
     rig.host.unmap_pages(0, PAGES);

@@ -381,3 +381,14 @@ fn the_reactors_counters_are_page_c1() {
     let words: Vec<u64> = (0..8).map(|n| u64_at(&log, n * 8)).collect();
     assert_eq!(words, [1, 1234, 5, 600, 70, 0, 0, 0]);
 }
+
+#[test]
+fn a_host_that_is_not_there_yet_is_told_of_no_change() {
+    let mut rig = Rig::new();
+    rig.controller
+        .set_namespaces(vec![namespaces()[1].clone()])
+        .unwrap();
+    rig.enable();
+    assert_eq!(u32_at(&rig.identify(0x02, 0, 0).unwrap(), 0), 3);
+    assert_eq!(rig.log(0x04, 0, 4096).unwrap(), vec![0; 4096]);
+}

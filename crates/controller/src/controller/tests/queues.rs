@@ -347,3 +347,27 @@ fn what_outlives_the_process_is_written_before_it_is_told() {
     assert_eq!(rig.controller.saved_state().registers.csts, 0);
     assert_eq!(rig.controller.saved_admin().held, 0);
 }
+
+#[test]
+fn nothing_new_leans_on_a_completion_queue_that_is_being_deleted() {
+    let mut rig = Rig::enabled();
+    rig.create_pair(1, 8);
+    assert_eq!(rig.delete_sq(1), OK);
+    // Both are fetched in one turn, and the lane answers after it.
+    let delete = Sqe {
+        opcode: DELETE_CQ,
+        cdw10: 1,
+        ..Sqe::default()
+    };
+    let create = rig.create_sq_sqe(1, 1, 8);
+    let cids = [delete, create, delete].map(|sqe| rig.submit(sqe));
+    rig.turns(4);
+    let mut answers: Vec<_> = std::iter::from_fn(|| rig.reap())
+        .map(|cqe| (cqe.cid, code(&cqe)))
+        .collect();
+    answers.sort_unstable();
+    assert_eq!(answers[0], (cids[0], OK));
+    assert_eq!(answers[1], (cids[1], CQ_INVALID));
+    assert_eq!(answers[2], (cids[2], INVALID_QID));
+    assert_eq!(rig.lanes.live(), 0);
+}
