@@ -43,6 +43,7 @@ pub mod errno {
     pub const EINVAL: u32 = 22;
     pub const ENOSPC: u32 = 28;
     pub const EOPNOTSUPP: u32 = 95;
+    pub const ETIMEDOUT: u32 = 110;
 }
 
 /// Header flags: a command that wants no reply.

@@ -68,6 +68,8 @@ struct Shared {
     hold: AtomicBool,
     /// What they hold back.
     held: AtomicUsize,
+    /// Whether lanes and controllers get no turns.
+    stall: AtomicBool,
     /// For each controller, why its sessions have ended.
     ended: Mutex<Vec<(usize, String)>>,
     ending: Condvar,
@@ -162,6 +164,11 @@ impl Server {
     /// Makes the media hold back what they have done, or give it back.
     pub fn hold(&self, hold: bool) {
         self.shared.hold.store(hold, Ordering::Relaxed);
+    }
+
+    /// Gives lanes and controllers no turns, or again: only messages are handled.
+    pub fn stall(&self, stall: bool) {
+        self.shared.stall.store(stall, Ordering::Relaxed);
     }
 
     /// Waits until media hold back `count` commands: those are in flight for sure.
@@ -329,15 +336,7 @@ impl Reactor {
                 }
             }
             let now = self.now();
-            let served = &mut self.served;
-            let turn = self.engine.turn(now, |slot, vector| {
-                let mut served = served.iter_mut();
-                let of_slot = served.find(|served| served.slot == slot);
-                if let Some(session) = of_slot.and_then(|served| served.session.as_mut()) {
-                    session.raise(vector);
-                }
-            });
-            let mut worked = turn.worked;
+            let mut worked = !self.shared.stall.load(Ordering::Relaxed) && self.turn(now);
             for index in 0..self.served.len() {
                 worked |= self.look_at(index, now);
             }
@@ -345,6 +344,18 @@ impl Reactor {
                 self.wait();
             }
         }
+    }
+
+    fn turn(&mut self, now: Time) -> bool {
+        let served = &mut self.served;
+        let turn = self.engine.turn(now, |slot, vector| {
+            let mut served = served.iter_mut();
+            let of_slot = served.find(|served| served.slot == slot);
+            if let Some(session) = of_slot.and_then(|served| served.session.as_mut()) {
+                session.raise(vector);
+            }
+        });
+        turn.worked
     }
 
     fn now(&self) -> Time {

@@ -223,6 +223,23 @@ fn after_four_seconds_what_hangs_is_aborted_and_the_reply_sent() {
 }
 
 #[test]
+fn the_reply_comes_within_its_time_even_if_nothing_can_be_aborted() {
+    let server = server();
+    let mut host = Host::new(server.attach(0));
+    let _drive = Drive::new(&mut host);
+    map(&mut host, 0, 1);
+    server.stall(true);
+    let id = host.send(cmd::DMA_UNMAP, &body(0, 0, PAGE), &[]);
+    host.expect_in_step();
+    server.advance(Duration::from_millis(4400));
+    host.expect_in_step();
+    server.advance(Duration::from_millis(200));
+    let reply = host.receive();
+    assert_eq!((reply.id, reply.ok()), (id, body(0, 0, PAGE).0));
+    server.stall(false);
+}
+
+#[test]
 fn a_host_may_have_many_unmaps_out() {
     let server = server();
     let mut host = Host::new(server.attach(0));

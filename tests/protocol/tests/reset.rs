@@ -1,8 +1,9 @@
 //! DEVICE_RESET: everything as after power-on, and nothing in flight when the reply comes.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use tests_protocol::{Body, Drive, Host, Options, Server, cmd};
+use tests_protocol::{Body, Drive, Host, Options, Server, cmd, errno};
 
 fn server() -> Server {
     Server::start(&Options::default())
@@ -64,7 +65,7 @@ fn the_memory_map_and_the_session_stay() {
         .u64(tests_protocol::drive::BASE);
     let again = again.u64(tests_protocol::drive::LEN);
     let reply = host.request(cmd::DMA_MAP, &again, &[drive.fd()]);
-    assert_eq!(reply.errno(), tests_protocol::errno::EEXIST);
+    assert_eq!(reply.errno(), errno::EEXIST);
 }
 
 #[test]
@@ -114,6 +115,45 @@ fn the_reply_comes_within_its_time_whatever_hangs() {
     server.hold(false);
     host.expect_in_step();
     assert_eq!(drive.poll(&mut host), None);
+}
+
+#[test]
+fn a_reset_that_does_not_end_is_answered_with_an_error() {
+    let server = server();
+    let mut host = Host::new(server.attach(0));
+    let _drive = Drive::new(&mut host);
+    server.stall(true);
+    let id = host.send(cmd::DEVICE_RESET, &Body::new(), &[]);
+    std::thread::sleep(Duration::from_millis(20));
+    server.advance(Duration::from_millis(4400));
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(host.try_receive().is_none());
+    server.advance(Duration::from_millis(200));
+    let reply = host.receive();
+    assert_eq!((reply.id, reply.errno()), (id, errno::ETIMEDOUT));
+    server.stall(false);
+    reset(&mut host);
+}
+
+#[test]
+fn interrupts_of_before_are_void_and_eventfds_stay() {
+    let server = server();
+    let mut host = Host::new(server.attach(0));
+    let assign = |host: &mut Host, vector: u32| {
+        let eventfd = memory::EventFd::new().unwrap();
+        // DATA_EVENTFD, ACTION_TRIGGER; MSI-X.
+        let body = Body::new().u32(20).u32(1 << 2 | 1 << 5).u32(2);
+        let reply = host.request(cmd::SET_IRQS, &body.u32(vector).u32(1), &[eventfd.as_fd()]);
+        assert!(reply.ok().is_empty());
+        eventfd
+    };
+    let first = assign(&mut host, 1);
+    server.raise(0, 2);
+    reset(&mut host);
+    let second = assign(&mut host, 2);
+    assert!(!second.drain());
+    server.raise(0, 1);
+    assert!(first.drain());
 }
 
 #[test]
