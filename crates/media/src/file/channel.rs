@@ -85,8 +85,8 @@ pub(crate) struct FileChannel {
     free: Vec<u16>,
     /// Slots whose next operation goes into the ring with the next submission.
     ready: VecDeque<u16>,
-    /// How many of them change the file.
-    ready_changes: u32,
+    /// Whether one of them changes the file.
+    ready_changes: bool,
     /// Slots that ended without the kernel.
     ended: Vec<(u16, Outcome)>,
     in_flight: u32,
@@ -125,7 +125,7 @@ impl FileChannel {
             ranges: vec![[0; 2]; slots * MAX_RANGES],
             free: (0..depth).rev().collect(),
             ready: VecDeque::with_capacity(slots),
-            ready_changes: 0,
+            ready_changes: false,
             ended: Vec::with_capacity(slots),
             in_flight: 0,
             broken: None,
@@ -304,10 +304,8 @@ impl FileChannel {
 
     fn make_ready(&mut self, slot: u16) {
         self.ready.push_back(slot);
-        self.ready_changes += u32::from(!matches!(
-            self.ops[usize::from(slot)].kind,
-            Kind::Read | Kind::Compare | Kind::Sync
-        ));
+        let kind = self.ops[usize::from(slot)].kind;
+        self.ready_changes |= !matches!(kind, Kind::Read | Kind::Compare | Kind::Sync);
     }
 
     /// Takes a result of the kernel into a slot's state.
@@ -492,8 +490,8 @@ impl Channel for FileChannel {
             return;
         }
         let shrank =
-            self.medium.health.shrank() || (self.ready_changes > 0 && self.medium.look_shrunk());
-        self.ready_changes = 0;
+            self.medium.health.shrank() || (self.ready_changes && self.medium.look_shrunk());
+        self.ready_changes = false;
         while let Some(slot) = self.ready.pop_front() {
             if shrank {
                 self.ended.push((slot, failed(self.reads(slot), libc::EIO)));

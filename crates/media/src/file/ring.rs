@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{Builder, IoUring, opcode, squeue, types};
 use libc::iovec;
 use memory::{DmaView, EventFd, PinId, Segment, ViewPins, full_fence};
 use rustix::fs::FallocateFlags;
@@ -123,7 +123,17 @@ impl Ring {
     /// # Errors
     /// The kernel's, where io_uring is missing or forbidden.
     pub(super) fn new(file: BorrowedFd<'_>, depth: u16) -> io::Result<Ring> {
-        let mut uring = set_up(u32::from(depth))?;
+        let uring = match best().build(depth.into()) {
+            // Linux 6.1 knows all it is asked for; an older one refuses what it does not know.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                plain().build(depth.into())?
+            }
+            other => other?,
+        };
+        Ring::over(uring, file, depth)
+    }
+
+    fn over(mut uring: IoUring, file: BorrowedFd<'_>, depth: u16) -> io::Result<Ring> {
         uring.submitter().register_files(&[file.as_raw_fd()])?;
         let wake = EventFd::new()?;
         uring
@@ -512,21 +522,21 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// The best ring this kernel makes. It is disabled at first: with `SINGLE_ISSUER` the thread that
-/// enables it is the only one that may use it, and that is not the one that makes it.
-fn set_up(depth: u32) -> io::Result<IoUring> {
-    let mut best = IoUring::builder();
-    best.setup_r_disabled()
-        .setup_submit_all()
-        .setup_single_issuer();
-    best.setup_defer_taskrun().setup_taskrun_flag().dontfork();
-    let mut plain = IoUring::builder();
-    plain.setup_r_disabled().dontfork();
-    match best.build(depth) {
-        // Linux 6.1 knows all of these; an older one refuses what it does not know.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => plain.build(depth),
-        other => other,
-    }
+/// A ring that any kernel makes. It is disabled at first: see [`best`].
+fn plain() -> Builder {
+    let mut builder = IoUring::builder();
+    builder.setup_r_disabled().dontfork();
+    builder
+}
+
+/// A ring whose completions run when its thread asks for them, and not as interruptions. With
+/// `SINGLE_ISSUER` the thread that enables a ring is the only one that may use it, and that is
+/// not the one that makes it.
+fn best() -> Builder {
+    let mut builder = plain();
+    builder.setup_submit_all().setup_single_issuer();
+    builder.setup_defer_taskrun().setup_taskrun_flag();
+    builder
 }
 
 /// Page-aligned memory of a fixed size.

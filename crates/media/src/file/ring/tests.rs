@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 
 use memory::{Access, ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::*;
 
 /// `enum io_uring_op` and flags of linux/io_uring.h and linux/fs.h, as numbers.
@@ -210,6 +212,37 @@ fn nothing_queued_is_no_system_call() {
     ring.run_completions().unwrap();
     assert_eq!(run(&mut ring, 0, Io::Sync), 0);
     assert!(ring.enabled);
+}
+
+#[test]
+fn a_sleeper_is_woken_by_every_kind_of_ring_and_only_when_armed() {
+    let bound = Timespec {
+        tv_sec: 20,
+        tv_nsec: 0,
+    };
+    let readable = |ring: &Ring, wait: &Timespec| {
+        let mut fds = [PollFd::from_borrowed_fd(ring.wait_fd(), PollFlags::IN)];
+        poll(&mut fds, Some(wait)).unwrap() == 1
+    };
+    for builder in [best(), plain()] {
+        let file = file();
+        let mut ring = Ring::over(builder.build(2).unwrap(), file.as_fd(), 2).unwrap();
+        for _ in 0..100 {
+            assert_eq!(run(&mut ring, 0, Io::Sync), 0);
+            assert!(!readable(&ring, &Timespec::default()), "nobody asked");
+            ring.queue(1, Io::Sync);
+            ring.submit().unwrap();
+            ring.arm();
+            if !ring.is_due() {
+                assert!(readable(&ring, &bound), "slept through it");
+            }
+            ring.disarm();
+            while ring.in_kernel > 0 {
+                ring.run_completions().unwrap();
+                ring.next();
+            }
+        }
+    }
 }
 
 #[test]
