@@ -10,7 +10,13 @@ const HOT_TURNS: u16 = 256;
 /// Bits of a key's number that name the slot; the bits above count how often the slot was used.
 const SLOT_BITS: u32 = 16;
 /// Mask of the generation: a key's number has 31 bits.
-const GENERATION_MASK: u32 = OwnerKey::LIMIT / (1 << SLOT_BITS) - 1;
+pub(crate) const GENERATION_MASK: u32 = OwnerKey::LIMIT / (1 << SLOT_BITS) - 1;
+
+/// The number of a key: its slot, and how often that slot was used. A ticket from before finds nobody.
+pub(crate) fn number_of(slot: usize, generation: u32) -> u32 {
+    let slot = u32::try_from(slot).unwrap_or(u32::MAX) & ((1 << SLOT_BITS) - 1);
+    (generation & GENERATION_MASK) << SLOT_BITS | slot
+}
 
 /// A place for one lane.
 #[derive(Debug)]
@@ -55,8 +61,7 @@ impl Lanes {
         let slot = &mut self.slots[index];
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
         slot.controller = controller;
-        let number = slot.generation << SLOT_BITS | u32::try_from(index).unwrap_or(u32::MAX);
-        let key = OwnerKey::lane(number);
+        let key = OwnerKey::lane(number_of(index, slot.generation));
         lane.set_key(key);
         slot.lane = Some(lane);
         self.heat(index);
@@ -164,7 +169,7 @@ impl Lanes {
     }
 }
 
-fn slot_of(key: OwnerKey) -> usize {
+pub(crate) fn slot_of(key: OwnerKey) -> usize {
     (key.number() & ((1 << SLOT_BITS) - 1)) as usize
 }
 

@@ -9,7 +9,7 @@ use controller::{
 
 use crate::{
     Idle, Mode,
-    lanes::{Lanes, LanesOf},
+    lanes::{Lanes, LanesOf, number_of, slot_of},
     wait::Waiting,
 };
 
@@ -36,6 +36,8 @@ pub struct Turn {
 #[derive(Debug)]
 pub struct Engine<C> {
     controllers: Vec<Option<Controller>>,
+    /// Controllers that were ever taken: a part of the next one's key.
+    taken: u32,
     lanes: Lanes,
     channels: Channels<C>,
     done: Vec<Done>,
@@ -49,6 +51,7 @@ impl<C: Channel> Engine<C> {
     pub fn new(mode: Mode, now: Time) -> Self {
         Engine {
             controllers: Vec::new(),
+            taken: 0,
             lanes: Lanes::default(),
             channels: Channels::new(),
             done: Vec::new(),
@@ -85,8 +88,8 @@ impl<C: Channel> Engine<C> {
                 self.controllers.len() - 1
             }
         };
-        let number = u32::try_from(index).unwrap_or(u32::MAX);
-        controller.set_key(OwnerKey::controller(number));
+        self.taken = self.taken.wrapping_add(1);
+        controller.set_key(OwnerKey::controller(number_of(index, self.taken)));
         self.controllers[index] = Some(controller);
         ControllerSlot(index)
     }
@@ -180,10 +183,12 @@ impl<C: Channel> Engine<C> {
         for Done { ticket, outcome } in self.done.drain(..) {
             let owner = ticket.owner();
             if owner.is_controller() {
-                let controller = self.controllers.get_mut(owner.number() as usize);
+                let controller = self.controllers.get_mut(slot_of(owner));
                 match controller.and_then(Option::as_mut) {
-                    Some(controller) => controller.complete(ticket, outcome),
-                    None => ticket.retire(),
+                    Some(controller) if controller.key() == owner => {
+                        controller.complete(ticket, outcome);
+                    }
+                    _ => ticket.retire(),
                 }
             } else {
                 match self.lanes.warm(owner) {

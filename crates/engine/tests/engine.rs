@@ -143,3 +143,28 @@ fn a_turn_counts_what_it_fetched() {
     assert_eq!(commands, 7);
     assert!(!rig.turn().worked, "a medium that hangs is no work");
 }
+
+#[test]
+fn a_flush_of_a_controller_that_is_gone_is_none_of_the_next_one_in_its_place() {
+    let mut rig = Rig::new();
+    let host = rig.host("a", Mapped);
+    // CC.SHN = 01b: a flush goes to the medium, which hangs
+    rig.controller(&host)
+        .bar_write(0, 0x14, &0x0046_4001u32.to_le_bytes());
+    rig.turns(8);
+    assert_eq!(rig.medium.held(), 1);
+    let old = rig.engine.remove_controller(host.slot);
+    let next = rig.host("b", Mapped);
+    assert_eq!(next.slot, host.slot);
+    rig.controller(&next)
+        .bar_write(0, 0x14, &0x0046_4001u32.to_le_bytes());
+    rig.turns(8);
+    assert_eq!(rig.medium.held(), 2);
+    rig.medium.let_one_go();
+    rig.turns(8);
+    assert_eq!(rig.csts(&next) >> 2 & 3, 1, "its own flush is not done");
+    rig.medium.let_go(true);
+    rig.turns(8);
+    assert_eq!(rig.csts(&next) >> 2 & 3, 2, "shutdown is complete");
+    drop(old);
+}

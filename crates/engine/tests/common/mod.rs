@@ -30,6 +30,7 @@ pub(crate) struct Held(Rc<RefCell<Holding>>);
 pub(crate) struct Holding {
     pub(crate) tickets: VecDeque<Ticket>,
     pub(crate) let_go: bool,
+    pub(crate) let_one_go: bool,
 }
 
 impl Drop for Holding {
@@ -41,6 +42,11 @@ impl Drop for Holding {
 impl Held {
     pub(crate) fn let_go(&self, let_go: bool) {
         self.0.borrow_mut().let_go = let_go;
+    }
+
+    /// The oldest ends with the next reap.
+    pub(crate) fn let_one_go(&self) {
+        self.0.borrow_mut().let_one_go = true;
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -64,8 +70,12 @@ impl Channel for Held {
 
     fn reap(&mut self, done: &mut Vec<Done>) {
         let mut holding = self.0.borrow_mut();
+        let outcome = Outcome::OK;
+        if std::mem::take(&mut holding.let_one_go) {
+            let oldest = holding.tickets.pop_front();
+            done.extend(oldest.map(|ticket| Done { ticket, outcome }));
+        }
         if holding.let_go {
-            let outcome = Outcome::OK;
             done.extend(
                 holding
                     .tickets
@@ -164,7 +174,10 @@ impl Rig {
                 lba_shift: 12,
                 nguid: [1; 16],
                 eui64: [1; 8],
-                traits: MediumTraits::default(),
+                traits: MediumTraits {
+                    volatile_cache: true,
+                    ..MediumTraits::default()
+                },
             }],
         };
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
