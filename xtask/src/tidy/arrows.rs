@@ -31,6 +31,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "memory",
             "model",
             "nvme-spec",
+            // The guest of `nvmirage demo --vm` is that of the tests.
+            "tests-vm",
             "transport",
             "vfio-user",
         ],
@@ -43,6 +45,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "media",
             "memory",
             "nvme-spec",
+            // The guest of `nvmirage demo --vm` is that of the tests.
+            "tests-vm",
             "transport",
             "vfio-user",
         ],

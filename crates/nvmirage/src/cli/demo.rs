@@ -7,7 +7,9 @@ Examples:
   nvmirage demo
       About 20 seconds: two drives, every byte checked, one table
   nvmirage demo --json --time 300ms
-      The same for machines, and shorter";
+      The same for machines, and shorter
+  nvmirage demo --vm
+      A Debian guest formats, fills and verifies both drives; the first time, it is fetched";
 
 /// See it work: two drives, checked and measured
 ///
@@ -21,6 +23,12 @@ pub(super) struct Demo {
     #[arg(long, value_name = "TIME")]
     time: Option<Span>,
 
+    /// Boot a Debian guest on the drives instead, and show what it sees
+    ///
+    /// On Debian what is missing is fetched from its packages into the user's cache.
+    #[arg(long, conflicts_with = "time")]
+    vm: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -32,6 +40,6 @@ impl Demo {
             time: self.time.map(|time| time.0),
             json: self.json,
         };
-        demo.run()
+        if self.vm { demo.run_vm() } else { demo.run() }
     }
 }

@@ -5,6 +5,7 @@
 
 mod server;
 mod shown;
+mod vm;
 
 use std::{
     ops::ControlFlow,
@@ -90,24 +91,15 @@ impl Demo {
     /// Runs it.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
-        let interrupt = Interrupt::install().context("cannot take over signals")?;
-        let dir = TempDir::with_prefix("nvmirage-").with_context(|| {
-            let folder = std::env::temp_dir();
-            format!(
-                "cannot create a folder in {}: set TMPDIR to one that can be written",
-                folder.display()
-            )
+        let findings = in_folder(|dir, interrupt| {
+            let mut run = Run {
+                time: self.time,
+                begun,
+                interrupt,
+                jobs_left: 2 * (1 + JOBS.len()),
+            };
+            run.everything(dir)
         })?;
-        let mut run = Run {
-            time: self.time,
-            begun,
-            interrupt: &interrupt,
-            jobs_left: 2 * (1 + JOBS.len()),
-        };
-        let result = run.everything(dir.path());
-        let cleaned = dir.close().context("cannot remove the demo's files");
-        let findings = result?;
-        cleaned?;
         if self.json {
             report::print_json(&findings)?;
         } else {
@@ -115,6 +107,32 @@ impl Demo {
         }
         findings.verdict()
     }
+
+    /// Boots a guest.
+    pub(crate) fn run_vm(&self) -> anyhow::Result<()> {
+        let seen = in_folder(vm::run_in)?;
+        if self.json {
+            return report::print_json(&seen);
+        }
+        report::print(&shown::seen(&seen))
+    }
+}
+
+/// Runs `work` with a folder for its files, and removes that, whatever comes of the work.
+fn in_folder<T>(work: impl FnOnce(&Path, &Interrupt) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let interrupt = Interrupt::install().context("cannot take over signals")?;
+    let dir = TempDir::with_prefix("nvmirage-").with_context(|| {
+        let folder = std::env::temp_dir();
+        format!(
+            "cannot create a folder in {}: set TMPDIR to one that can be written",
+            folder.display()
+        )
+    })?;
+    let result = work(dir.path(), &interrupt);
+    let cleaned = dir.close().context("cannot remove the demo's files");
+    let done = result?;
+    cleaned?;
+    Ok(done)
 }
 
 /// A demo that is running.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Findings;
+use super::{Findings, vm::Seen};
 use crate::{
     config::Mode,
     report::{
@@ -92,5 +92,29 @@ pub(super) fn findings(findings: &Findings) -> String {
     }
     text.push('\n');
     text.push_str(NEXT);
+    text
+}
+
+/// What is going to happen.
+pub(super) fn booting(server: u32) -> String {
+    format!(
+        "server: process {server}; booting a Debian guest with both drives, its processor emulated by QEMU"
+    )
+}
+
+/// The guest's own view.
+pub(super) fn seen(seen: &Seen) -> String {
+    let mut text = format!("\n`nvme list` in the guest:\n{}\n", seen.nvme_list);
+    for (drive, fio) in &seen.fio {
+        let _ = write!(
+            text,
+            "\nfio in a file system on {drive}, every block verified by its CRC:\n{fio}\n"
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\nAll {} steps passed: found, formatted, mounted, filled, verified, checked; no complaint in the kernel's log.",
+        seen.steps.len()
+    );
     text
 }

@@ -2,6 +2,8 @@
 //!
 //! Every test has a folder of its own for sockets, media and state; servers do not outlive their tests.
 
+#![expect(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
 mod bench;
 mod check;
 mod control;

@@ -1,0 +1,140 @@
+//! `nvmirage demo --vm`: a stock Debian guest on our drives.
+//!
+//! The guest's parts (QEMU where the system's is too old, a kernel, programs) come from Debian's packages into the
+//! user's cache, once. QEMU emulates the processor, so that no privilege is needed: the guest shows that it works, not
+//! how fast.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use serde::Serialize;
+use tests_vm::{Guest, Options, Report, Rig, lines::NoLine};
+
+use super::{configuration, server::Server, shown};
+use crate::{interrupt::Interrupt, report::progress};
+
+/// How long the guest may take.
+const BOUND: Duration = Duration::from_secs(240);
+/// How often an interrupt is looked for while the guest says nothing.
+const LOOK: Duration = Duration::from_millis(200);
+/// The drives, as the guest names them.
+const DRIVES: [&str; 2] = ["nvme0n1", "nvme1n1"];
+
+/// What the guest does, with the functions of the rig's `steps.sh`.
+const JOB: &str = "\
+for drive in nvme0n1 nvme1n1; do
+    step \"find-$drive\" appears /dev/$drive
+done
+tell list nvme list
+for drive in nvme0n1 nvme1n1; do
+    step \"format-$drive\" mkfs.ext4 -q /dev/$drive
+    step \"mount-$drive\" mount -t ext4 /dev/$drive /mnt
+    step \"fio-$drive\" fio --name=verify --directory=/mnt --size=24m --rw=randwrite --bs=4k \\
+        --ioengine=libaio --direct=1 --iodepth=16 --verify=crc32c --do_verify=1 --verify_fatal=1 \\
+        --output=/tmp/fio.txt
+    tell \"fio-$drive\" grep -E 'read:|write:|err=' /tmp/fio.txt
+    step \"unmount-$drive\" umount /mnt
+    step \"check-$drive\" fsck.ext4 -fn /dev/$drive
+done
+step quiet no_complaints
+";
+
+/// What the guest did and saw.
+#[derive(Debug, Serialize)]
+pub(super) struct Seen {
+    /// Everything that it did, in order; all of it succeeded.
+    pub(super) steps: Vec<String>,
+    /// What `nvme list` printed.
+    pub(super) nvme_list: String,
+    /// What fio said of each drive.
+    pub(super) fio: Vec<(&'static str, String)>,
+}
+
+/// Boots the guest on the drives of a server in `dir`.
+pub(super) fn run_in(dir: &Path, interrupt: &Interrupt) -> anyhow::Result<Seen> {
+    let rig = Rig::prepare(&mut |line| progress::note(&format!("setting up: {line}")))
+        .context("the guest's parts cannot be put together")?;
+    // a reactor that never sleeps would take a CPU from the guest
+    let config = configuration(dir, None)?;
+    let server = Server::start(&config, dir)?;
+    let sockets = config
+        .controller
+        .iter()
+        .map(|c| c.listen.path().to_owned())
+        .collect();
+    progress::note(&shown::booting(server.id()));
+    let options = Options {
+        job: Some(JOB.to_owned()),
+        sockets,
+        ..Options::default()
+    };
+    let report = watch(Guest::boot(&rig, &options)?, interrupt)
+        .with_context(|| format!("the guest failed{}", server.last_words()))?;
+    server.stop()?;
+    seen(&report)
+}
+
+/// Shows the guest's steps as they come.
+fn watch(mut guest: Guest, interrupt: &Interrupt) -> anyhow::Result<Report> {
+    let deadline = Instant::now() + BOUND;
+    loop {
+        ensure!(!interrupt.is_set(), "interrupted; everything is removed");
+        match guest.next_line(LOOK) {
+            Ok(line) => {
+                if let Some(step) = line.strip_prefix("@@ step ") {
+                    progress::note(&format!("guest: {step}"));
+                }
+            }
+            Err(NoLine::Ended) => return guest.finish(LOOK),
+            Err(NoLine::Late) if Instant::now() < deadline => {}
+            Err(NoLine::Late) => return guest.finish(Duration::ZERO),
+        }
+    }
+}
+
+fn seen(report: &Report) -> anyhow::Result<Seen> {
+    let text = |name: &str| match report.text(name) {
+        Some(text) => Ok(text.trim_end().to_owned()),
+        None => bail!("the guest did not tell {name}"),
+    };
+    let mut fio = Vec::new();
+    for drive in DRIVES {
+        fio.push((drive, text(&format!("fio-{drive}"))?));
+    }
+    Ok(Seen {
+        steps: report.steps.iter().map(|step| step.name.clone()).collect(),
+        nvme_list: text("list")?,
+        fio,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_guest_tells_is_what_is_shown() {
+        let lines = [
+            "@@ step format-nvme0n1 ok 1 s",
+            "@@ tell list Node  SN",
+            "@@ tell list /dev/nvme0n1 X",
+            "@@ tell fio-nvme0n1   write: IOPS=5",
+            "@@ tell fio-nvme1n1   write: IOPS=6",
+        ];
+        let seen = seen(&Report::parse(&lines)).unwrap();
+        assert_eq!(seen.steps, ["format-nvme0n1"]);
+        assert_eq!(seen.nvme_list, "Node  SN\n/dev/nvme0n1 X");
+        assert_eq!(seen.fio[1], ("nvme1n1", "  write: IOPS=6".to_owned()));
+        assert!(super::seen(&Report::parse(&lines[..3])).is_err());
+    }
+
+    #[test]
+    fn the_job_names_the_drives_that_are_asked_for() {
+        for drive in DRIVES {
+            assert!(JOB.contains(drive));
+        }
+    }
+}
