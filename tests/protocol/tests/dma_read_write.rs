@@ -1,6 +1,8 @@
 //! DMA_READ and DMA_WRITE: messages of a server. Ours never sends one: memory that comes without a descriptor is not
 //! reached, and a host that is asked something while it waits for its own reply would stall for 5 s.
 
+use std::time::{Duration, Instant};
+
 use tests_protocol::{Body, Host, Options, Server, cmd, errno};
 
 #[test]
@@ -45,7 +47,9 @@ fn an_access_to_memory_without_a_descriptor_fails_and_asks_nothing() {
     host.region_write(0, 0x30, &0x1_1000_u64.to_le_bytes());
     host.region_write(0, 0x14, &0x0046_0001_u32.to_le_bytes());
     // CSTS.CFS; every message that comes is a reply to a read.
+    let deadline = Instant::now() + Duration::from_secs(20);
     while host.read32(0, 0x1c) & 0b10 == 0 {
+        assert!(Instant::now() < deadline, "the controller does not fail");
         std::thread::yield_now();
     }
 }

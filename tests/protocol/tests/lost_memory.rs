@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
 use tests_protocol::{Body, Drive, Host, Options, Server, cmd};
@@ -29,7 +30,9 @@ fn share(host: &mut Host) -> OwnedFd {
 }
 
 fn wait_for_failure(host: &mut Host) {
+    let deadline = Instant::now() + Duration::from_secs(20);
     while host.read32(0, 0x1c) & CFS == 0 {
+        assert!(Instant::now() < deadline, "the controller does not fail");
         std::thread::yield_now();
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
+use std::time::{Duration, Instant};
+
 use tests_protocol::{Body, Drive, Host, Options, Reply, Server, cmd, errno};
 
 fn server(mapped: bool) -> Server {
@@ -156,6 +158,49 @@ fn doorbells_by_message_work_where_they_could_be_mapped() {
 }
 
 #[test]
+fn a_disable_is_answered_at_once_and_ready_falls_when_nothing_is_in_flight() {
+    let server = server(true);
+    let mut host = Host::new(server.attach(0));
+    let mut drive = Drive::new(&mut host);
+    server.hold(true);
+    drive.submit(&mut host, false, 0);
+    server.wait_for_held(1);
+    host.region_write(0, 0x14, &0x0046_0000_u32.to_le_bytes());
+    for _ in 0..50 {
+        assert_eq!(host.read32(0, 0x1c) & 1, 1, "a command is in flight");
+    }
+    server.hold(false);
+    wait_for_disabled(&mut host);
+    assert_eq!(drive.poll(&mut host), None, "nothing is posted after it");
+}
+
+#[test]
+fn a_disable_takes_four_seconds_at_most() {
+    let server = server(true);
+    let mut host = Host::new(server.attach(0));
+    let mut drive = Drive::new(&mut host);
+    server.hold(true);
+    drive.submit(&mut host, false, 0);
+    server.wait_for_held(1);
+    host.region_write(0, 0x14, &0x0046_0000_u32.to_le_bytes());
+    for _ in 0..50 {
+        assert_eq!(host.read32(0, 0x1c) & 1, 1, "a command is in flight");
+    }
+    server.advance(Duration::from_millis(4100));
+    wait_for_disabled(&mut host);
+    server.hold(false);
+    host.expect_in_step();
+}
+
+fn wait_for_disabled(host: &mut Host) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while host.read32(0, 0x1c) & 1 == 1 {
+        assert!(Instant::now() < deadline, "the controller stays ready");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn a_function_level_reset_by_configuration_space_disables_the_controller() {
     let server = server(true);
     let mut host = Host::new(server.attach(0));
@@ -168,7 +213,5 @@ fn a_function_level_reset_by_configuration_space_disables_the_controller() {
     // Device Control, bit 15: initiate function level reset (PCIe 6.0, 7.5.3.4).
     host.region_write(7, at as u64 + 8, &0x8000_u16.to_le_bytes());
     assert_eq!(host.read32(0, 0x14), 0, "CC");
-    while host.read32(0, 0x1c) != 0 {
-        std::thread::yield_now();
-    }
+    wait_for_disabled(&mut host);
 }
