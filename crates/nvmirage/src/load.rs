@@ -11,6 +11,7 @@ use driver::{
     io::Namespace,
     workload::{self, Job, Progress},
 };
+use vfio_user::ClientError;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::{clock::Clock, report::job::JobReport};
@@ -59,10 +60,23 @@ impl Host {
             ..Options::default()
         };
         let place = || format!("cannot use the drive at vfio-user:{}", path.display());
-        let device = Device::connect(path, &options).map_err(|error| match error {
-            error @ DriverError::Timeout { .. } => anyhow::Error::new(error)
-                .context("the server does not answer: is another host attached? A controller has one at a time"),
-            error => error.into(),
+        let device = Device::connect(path, &options).map_err(|error| {
+            let waits = matches!(
+                &error,
+                DriverError::Timeout { .. }
+                    | DriverError::Connect {
+                        source: ClientError::Timeout,
+                        ..
+                    }
+            );
+            let error = anyhow::Error::new(error);
+            if waits {
+                error.context(
+                    "the server does not answer: is another host attached? A controller has one at a time",
+                )
+            } else {
+                error
+            }
         });
         let mut device = device.with_context(place)?;
         device.enable().with_context(place)?;

@@ -156,10 +156,11 @@ impl Bench {
             jobs: Vec::new(),
         };
         let done = self.measure(&mut host, needs, &jobs, &interrupt, &mut output.jobs);
-        if self.json {
-            report::print_json(&output)?;
-        } else if !output.jobs.is_empty() {
-            report::print(&report::job::table(&output.jobs).to_string())?;
+        // what was measured before something failed is worth showing
+        match (output.jobs.is_empty(), self.json) {
+            (true, _) => {}
+            (false, true) => report::print_json(&output)?,
+            (false, false) => report::print(&report::job::table(&output.jobs).to_string())?,
         }
         done?;
         host.leave()?;

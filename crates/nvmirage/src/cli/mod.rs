@@ -54,7 +54,7 @@ pub(crate) struct Cli {
     ///
     /// Without it the environment variable NVMIRAGE_LOG is used; without that, `serve` logs from info on and the other
     /// commands from warn on.
-    #[arg(long, global = true, value_name = "FILTER")]
+    #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
     log: Option<String>,
 
     #[command(subcommand)]

@@ -1,6 +1,10 @@
 //! `nvmirage bench` and `identify` against a server.
 
-use crate::world::World;
+use std::{process::Stdio, time::Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::world::{BOUND, World, wait};
 
 const JOB: [&str; 6] = ["--time", "200ms", "--qd", "1,16", "--verify", "--json"];
 
@@ -170,6 +174,35 @@ fn nobody_at_the_socket() {
         let error = world.fails(&[command, "--target", &target]);
         assert!(error.contains("is the server running"), "{error}");
     }
+}
+
+#[test]
+fn a_drive_that_another_host_has_says_so() {
+    let world = World::new();
+    let _server = world.serve_media("ram:size=32MiB");
+    let target = world.vfio_user("nvme.sock");
+    let mut other = world.program();
+    other.args(["bench", "--target", &target, "--time", "60s"]);
+    let mut other = other
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_attached = || {
+        let inventory = world.json(&["ls", "--json", "--control", &world.unix("control")]);
+        inventory["controllers"][0]["attached"] == true
+    };
+    let deadline = Instant::now() + BOUND;
+    while !is_attached() {
+        assert!(Instant::now() < deadline, "the other host does not attach");
+    }
+    let error = world.fails(&["identify", "--target", &target]);
+    assert!(error.contains("is another host attached?"), "{error}");
+    // it is there for others when it has ended
+    let pid = Pid::from_raw(i32::try_from(other.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(wait(&mut other).code(), Some(1));
+    world.ok(&["identify", "--target", &target]);
 }
 
 #[test]
