@@ -2,12 +2,12 @@
 
 #![no_main]
 
-use std::os::fd::AsFd;
+use std::{os::fd::AsFd, sync::Arc};
 
 use arbitrary::Arbitrary;
 use controller::prp::{self, Segments};
 use libfuzzer_sys::fuzz_target;
-use memory::{Access, ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
+use memory::{Access, Buffer, ClientMappings, DmaMap, Hint, HostMemory, Iova, Mapping, Need};
 
 const PAGE: u64 = 4096;
 const PAGES: u64 = 24;
@@ -120,19 +120,33 @@ impl Oracle<'_> {
     }
 }
 
-fuzz_target!(|input: Input| {
-    let len = input.len % (PAGES as u32 * 4096 * 4) + 1;
-    let memory = HostMemory::new((PAGES * PAGE) as usize).unwrap();
-    let ram = memory.alloc((PAGES * PAGE) as usize, 4096).unwrap();
+thread_local! {
+    /// The host's memory: made once, as making it costs more than a walk.
+    static HOST: (Buffer, Arc<Mapping>) = {
+        let memory = HostMemory::new((PAGES * PAGE) as usize).unwrap();
+        let fd = memory.fd().as_fd().try_clone_to_owned().unwrap();
+        let mapping = ClientMappings::new().map(fd).unwrap();
+        (memory.alloc((PAGES * PAGE) as usize, 4096).unwrap(), mapping)
+    };
+}
+
+fuzz_target!(|input: Input| HOST.with(|(ram, mapping)| walk(&input, ram, mapping)));
+
+fn walk(input: &Input, ram: &Buffer, mapping: &Arc<Mapping>) {
+    let len = input.len % (PAGES * PAGE) as u32 + 1;
     let count = (PAGES * PAGE / 8) as usize;
     let values: Vec<u64> = input.words.iter().map(|word| word.value()).collect();
     let words: Vec<u64> = (0..count)
-        .map(|n| if values.is_empty() { 0 } else { values[n % values.len()] })
+        .map(|n| {
+            if values.is_empty() {
+                0
+            } else {
+                values[n % values.len()]
+            }
+        })
         .collect();
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     ram.write_from(0, &bytes);
-    let fd = memory.fd().as_fd().try_clone_to_owned().unwrap();
-    let mapping = ClientMappings::new().map(fd).unwrap();
     let mut map = DmaMap::new(64);
     for (page, kind) in (0..).zip(input.pages) {
         let access = match kind % 4 {
@@ -141,7 +155,8 @@ fuzz_target!(|input: Input| {
             _ => Access::READ_WRITE,
         };
         let backing = Some((mapping.clone(), page * PAGE));
-        map.map(Iova(BASE + page * PAGE), PAGE, access, backing).unwrap();
+        map.map(Iova(BASE + page * PAGE), PAGE, access, backing)
+            .unwrap();
     }
     let view = map.view();
     let need = if input.writes {
@@ -170,4 +185,4 @@ fuzz_target!(|input: Input| {
             .collect();
         assert!(found == expected, "other addresses");
     }
-});
+}

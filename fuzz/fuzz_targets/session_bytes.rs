@@ -23,7 +23,12 @@ use vfio_user::{Connection, ConnectionError, Header, header::Command};
 #[derive(Arbitrary, Debug)]
 enum Step {
     /// A message with a right header.
-    Message { command: u8, flags: u8, body: Body, fds: Vec<Fd> },
+    Message {
+        command: u8,
+        flags: u8,
+        body: Body,
+        fds: Vec<Fd>,
+    },
     /// Bytes that are no message, mostly.
     Raw(Vec<u8>),
     Turns(u8),
@@ -34,20 +39,44 @@ enum Step {
 enum Body {
     Any(Vec<u8>),
     /// u32 argsz, u32 flags, then 64-bit fields: DMA_MAP, DMA_UNMAP.
-    Dma { argsz: u8, flags: u8, offset: u8, iova: u8, pages: u8 },
+    Dma {
+        argsz: u8,
+        flags: u8,
+        offset: u8,
+        iova: u8,
+        pages: u8,
+    },
     /// u64 offset, u32 region, u32 count, data: REGION_READ, REGION_WRITE.
-    Access { offset: u16, region: u8, count: u8, data: Vec<u8> },
+    Access {
+        offset: u16,
+        region: u8,
+        count: u8,
+        data: Vec<u8>,
+    },
     /// Five u32 and data: SET_IRQS, region and interrupt information.
-    Words { words: [u8; 5], data: Vec<u8> },
+    Words {
+        words: [u8; 5],
+        data: Vec<u8>,
+    },
     /// VERSION.
-    Version { major: u8, minor: u8, json: Vec<u8> },
+    Version {
+        major: u8,
+        minor: u8,
+        json: Vec<u8>,
+    },
 }
 
 impl Body {
     fn bytes(&self) -> Vec<u8> {
         match self {
             Body::Any(bytes) => bytes.clone(),
-            Body::Dma { argsz, flags, offset, iova, pages } => {
+            Body::Dma {
+                argsz,
+                flags,
+                offset,
+                iova,
+                pages,
+            } => {
                 let mut out = Vec::new();
                 out.extend(u32::from(*argsz).to_le_bytes());
                 out.extend(u32::from(*flags).to_le_bytes());
@@ -56,11 +85,20 @@ impl Body {
                 }
                 out
             }
-            Body::Access { offset, region, count, data } => {
+            Body::Access {
+                offset,
+                region,
+                count,
+                data,
+            } => {
                 let mut out = Vec::new();
                 out.extend(u64::from(*offset).to_le_bytes());
                 out.extend(u32::from(region % 10).to_le_bytes());
-                let count = if data.is_empty() { usize::from(*count) } else { data.len() };
+                let count = if data.is_empty() {
+                    usize::from(*count)
+                } else {
+                    data.len()
+                };
                 out.extend((count as u32).to_le_bytes());
                 out.extend(data);
                 out
@@ -166,7 +204,12 @@ fuzz_target!(|program: Program| {
     let mut intact = true;
     for (id, step) in (0u16..).zip(program.steps.into_iter().take(STEPS_MAX)) {
         match step {
-            Step::Message { command, flags, body, fds } => {
+            Step::Message {
+                command,
+                flags,
+                body,
+                fds,
+            } => {
                 let mut header = Header::request(id, Command(u16::from(command % 20)));
                 header.flags |= u32::from(flags & 0x10);
                 let owned: Vec<OwnedFd> = fds.iter().take(16).map(|fd| open(fd, &rig)).collect();

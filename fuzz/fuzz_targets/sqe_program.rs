@@ -13,27 +13,71 @@ use nvmirage_fuzz::{BASE, PAGE, PAGES, READ_ONLY_FROM, Rig};
 #[derive(Arbitrary, Debug)]
 enum Step {
     /// Any bytes to any register.
-    Register { offset: u16, value: u64, wide: bool },
+    Register {
+        offset: u16,
+        value: u64,
+        wide: bool,
+    },
     /// Any bytes to configuration space.
-    Config { offset: u16, value: u32 },
+    Config {
+        offset: u16,
+        value: u32,
+    },
     /// A doorbell, as a store into the page.
-    Doorbell { slot: u8, value: u16 },
+    Doorbell {
+        slot: u8,
+        value: u16,
+    },
     /// A doorbell, as a message.
-    Trapped { slot: u8, value: u16 },
+    Trapped {
+        slot: u8,
+        value: u16,
+    },
     /// A queue entry of any bytes, in the ring of `queue`.
-    Entry { queue: u8, index: u8, words: [u64; 8] },
+    Entry {
+        queue: u8,
+        index: u8,
+        words: [u64; 8],
+    },
     /// A queue entry that is nearly right.
-    Command { queue: u8, opcode: u8, nsid: u8, cid: u16, prp1: Address, prp2: Address, dwords: [u8; 6] },
+    Command {
+        queue: u8,
+        opcode: u8,
+        nsid: u8,
+        cid: u16,
+        prp1: Address,
+        prp2: Address,
+        dwords: [u8; 6],
+    },
     /// The tail that makes what was put visible.
-    Ring { queue: u8 },
+    Ring {
+        queue: u8,
+    },
     /// The host takes completions: the head of `queue` moves.
-    Consume { queue: u8, count: u8 },
+    Consume {
+        queue: u8,
+        count: u8,
+    },
     /// The admin commands that make a queue pair.
-    Create { queue: u8, entries: u8, vector: u8 },
+    Create {
+        queue: u8,
+        entries: u8,
+        vector: u8,
+    },
     /// Any word of the host's memory.
-    Poke { page: u8, word: u16, value: Address },
-    Map { first: u8, count: u8 },
-    Unmap { first: u8, count: u8 },
+    Poke {
+        page: u8,
+        word: u16,
+        value: Address,
+    },
+    Map {
+        first: u8,
+        count: u8,
+    },
+    Unmap {
+        first: u8,
+        count: u8,
+    },
     /// The medium of namespace 2 lets go, or not.
     LetGo(bool),
     Reset,
@@ -109,13 +153,19 @@ impl Book {
 
     fn step(&mut self, rig: &mut Rig, step: Step) {
         match step {
-            Step::Register { offset, value, wide } => {
+            Step::Register {
+                offset,
+                value,
+                wide,
+            } => {
                 let bytes = value.to_le_bytes();
                 let len = if wide { 8 } else { 4 };
-                rig.controller().bar_write(0, u64::from(offset % 0x60), &bytes[..len]);
+                rig.controller()
+                    .bar_write(0, u64::from(offset % 0x60), &bytes[..len]);
             }
             Step::Config { offset, value } => {
-                rig.controller().config_write(u64::from(offset % 0x200), &value.to_le_bytes());
+                rig.controller()
+                    .config_write(u64::from(offset % 0x200), &value.to_le_bytes());
             }
             Step::Doorbell { slot, value } => {
                 let slot = usize::from(slot) % (2 * QUEUES);
@@ -123,12 +173,25 @@ impl Book {
             }
             Step::Trapped { slot, value } => {
                 let offset = 0x1000 + 4 * u64::from(slot);
-                rig.controller().bar_write(0, offset, &u32::from(value).to_le_bytes());
+                rig.controller()
+                    .bar_write(0, offset, &u32::from(value).to_le_bytes());
             }
-            Step::Entry { queue, index, words } => {
+            Step::Entry {
+                queue,
+                index,
+                words,
+            } => {
                 put(rig, usize::from(queue) % QUEUES, index.into(), words);
             }
-            Step::Command { queue, opcode, nsid, cid, prp1, prp2, dwords } => {
+            Step::Command {
+                queue,
+                opcode,
+                nsid,
+                cid,
+                prp1,
+                prp2,
+                dwords,
+            } => {
                 let queue = usize::from(queue) % QUEUES;
                 let dword = |n: usize| u64::from(dwords[n]);
                 let words = [
@@ -152,7 +215,11 @@ impl Book {
                 self.heads[queue] = (self.heads[queue] + u16::from(count)) % self.entries[queue];
                 rig.doorbells.store(2 * queue + 1, self.heads[queue].into());
             }
-            Step::Create { queue, entries, vector } => {
+            Step::Create {
+                queue,
+                entries,
+                vector,
+            } => {
                 self.create(rig, 1 + usize::from(queue) % (QUEUES - 1), entries, vector);
             }
             Step::Poke { page, word, value } => {
@@ -178,7 +245,16 @@ impl Book {
         let size_and_id = u64::from(entries - 1) << 16 | queue as u64;
         let command = |opcode: u64, page, cdw11: u64| {
             let prp1 = address_of(page);
-            [opcode | 7 << 16, 0, 0, prp1, 0, size_and_id | cdw11 << 32, 0, 0]
+            [
+                opcode | 7 << 16,
+                0,
+                0,
+                prp1,
+                0,
+                size_and_id | cdw11 << 32,
+                0,
+                0,
+            ]
         };
         let interrupt = u64::from(vector % 6) << 16;
         self.push(rig, 0, command(5, cq_page(queue), interrupt | 3));

@@ -176,7 +176,10 @@ impl Rig {
         let fd = memory.fd().try_clone_to_owned().unwrap();
         let mapping = mappings.map(fd).unwrap();
         let ram = memory.alloc(PAGES * PAGE, PAGE).unwrap();
-        ram.write_from(READ_ONLY_FROM * PAGE, &[CANARY; (PAGES - READ_ONLY_FROM) * PAGE]);
+        ram.write_from(
+            READ_ONLY_FROM * PAGE,
+            &[CANARY; (PAGES - READ_ONLY_FROM) * PAGE],
+        );
         let mut rig = Rig {
             engine,
             slot,
@@ -220,7 +223,11 @@ impl Rig {
         let iova = Iova(BASE + (first * PAGE) as u64);
         let backing = Some((self.mapping.clone(), (first * PAGE) as u64));
         // what overlaps or is empty is refused: also a result
-        if self.map.map(iova, (count * PAGE) as u64, access, backing).is_ok() {
+        if self
+            .map
+            .map(iova, (count * PAGE) as u64, access, backing)
+            .is_ok()
+        {
             self.show_view();
         }
     }
@@ -276,6 +283,9 @@ impl Rig {
         self.turns(4);
         let mut kept = vec![0; (PAGES - READ_ONLY_FROM) * PAGE];
         self.ram.read_into(READ_ONLY_FROM * PAGE, &mut kept);
-        assert!(kept.iter().all(|&byte| byte == CANARY), "a write where none is allowed");
+        assert!(
+            kept.iter().all(|&byte| byte == CANARY),
+            "a write where none is allowed"
+        );
     }
 }
