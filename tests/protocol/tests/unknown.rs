@@ -53,7 +53,8 @@ fn a_message_that_is_neither_command_nor_reply_is_refused() {
     let server = Server::start(&Options::default());
     let mut host = Host::new(server.attach(0));
     for kind in 2..16 {
-        let id = host.send_with_flags(cmd::GET_INFO, kind, &Body::new(), &[]);
+        let info = Body::new().u32(16).u32(0).u32(0).u32(0);
+        let id = host.send_with_flags(cmd::GET_INFO, kind, &info, &[]);
         let reply = host.receive();
         assert_eq!(reply.id, id);
         assert_eq!(reply.errno(), errno::EINVAL, "type {kind}");
