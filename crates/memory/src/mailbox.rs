@@ -134,7 +134,7 @@ impl<T> std::fmt::Debug for Receiver<T> {
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
-    use std::{collections::VecDeque, rc::Rc};
+    use std::collections::VecDeque;
 
     use proptest::prelude::*;
 
@@ -162,16 +162,13 @@ mod tests {
 
     #[test]
     fn messages_that_nobody_took_are_dropped() {
-        struct Message(#[expect(dead_code, reason = "held for its count")] Rc<()>);
-        // SAFETY: both ends stay on this thread.
-        unsafe impl Send for Message {}
-        let count = Rc::new(());
+        let count = std::sync::Arc::new(());
         let (mut sender, mut receiver) = channel(4);
         for _ in 0..3 {
-            assert!(sender.try_send(Message(count.clone())).is_ok());
+            assert!(sender.try_send(count.clone()).is_ok());
         }
         drop(receiver.try_recv());
         drop((sender, receiver));
-        assert_eq!(Rc::strong_count(&count), 1);
+        assert_eq!(std::sync::Arc::strong_count(&count), 1);
     }
 }
