@@ -301,6 +301,7 @@ fn flush_of_all_namespaces_ends_with_the_last_and_tells_the_first_error() {
     let mut rig = rig_with_two_media(Manner::Hanging);
     let second = ChannelId(1);
     rig.channels.get_mut(second).unwrap().fault = Some(Cause::WriteFailed);
+    rig.medium().fault = Some(Cause::NoSpace);
     rig.submit(1, flush_all(3));
     rig.turn();
     assert_eq!(rig.lane.in_flight(), 1);
