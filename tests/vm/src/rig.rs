@@ -37,6 +37,8 @@ const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 pub struct Rig {
     /// The root of the private QEMU; none where the system's is used.
     qemu: Option<PathBuf>,
+    /// The root of the guest's packages.
+    guest: PathBuf,
     kernel: PathBuf,
     initramfs: PathBuf,
 }
@@ -93,6 +95,7 @@ impl Rig {
         let kernel = guest.join(format!("boot/vmlinuz-{release}"));
         Ok(Self {
             qemu,
+            guest: guest.to_owned(),
             kernel,
             initramfs: made.join(INITRAMFS),
         })
@@ -114,6 +117,12 @@ impl Rig {
             .with(share.join("qemu"))
             .with("-L")
             .with(share.join("seabios"))
+    }
+
+    /// A program of the guest's packages, such as `usr/sbin/e2fsck`, to be run on this machine.
+    #[must_use]
+    pub fn guest_program(&self, path: &str) -> Program {
+        Program::private(&self.guest, path)
     }
 
     /// The guest's kernel.

@@ -1,0 +1,89 @@
+# Functions of the jobs here, beside those of the rig (guest/steps.sh).
+
+# verified OPTION...: fio writes and reads back, with a checksum in every block. Options of all its
+# jobs come first, those of one after its --name.
+verified() {
+    fio --direct=1 --ioengine=libaio --verify=crc32c --do_verify=1 --verify_fatal=1 \
+        --verify_state_save=0 --allow_mounted_write=1 --output=/dev/null --eta=never "$@"
+}
+
+# numbers N: text that the host can make, too.
+numbers() {
+    seq 1 "$1"
+}
+
+# named NSID NAME: waits for a namespace of the first controller, and makes its disk /dev/NAME. Disks
+# are numbered as the kernel finds namespaces, in any order.
+named() {
+    named_left=200
+    until named_disk=$(grep -l -x "$1" /sys/block/nvme0n*/nsid); do
+        [ $named_left -gt 0 ] || {
+            echo "namespace $1 did not appear"
+            return 1
+        }
+        named_left=$((named_left - 1))
+        usleep 100000
+    done
+    named_disk=${named_disk%/nsid}
+    ln -s "${named_disk##*/}" "/dev/$2"
+    appears "/dev/$2"
+}
+
+# attribute NAME FILE: the kernel's attribute of the disk /dev/NAME.
+attribute() {
+    cat "/sys/block/$(readlink "/dev/$1")/$2"
+}
+
+# writes_done DISK: how many writes the kernel has seen completed.
+writes_done() {
+    set -- $(attribute "$1" stat)
+    echo "$5"
+}
+
+# more_writes DISK N: waits until N more writes are done.
+more_writes() {
+    more_goal=$(($(writes_done "$1") + $2))
+    more_left=1200
+    until [ "$(writes_done "$1")" -ge $more_goal ]; do
+        [ $more_left -gt 0 ] || {
+            echo "$1 is stuck before $more_goal writes: $(attribute "$1" stat)"
+            return 1
+        }
+        more_left=$((more_left - 1))
+        usleep 50000
+    done
+}
+
+# filled DIRECTORY: files with a list of their checksums.
+filled() {
+    numbers 100000 >"$1/numbers"
+    for filled_file in a b c d; do
+        dd if=/dev/urandom of="$1/$filled_file" bs=1M count=4
+    done
+    (cd "$1" && sha256sum numbers a b c d >sums)
+}
+
+# intact DIRECTORY: reads those files back, from the drive and not from memory.
+intact() {
+    echo 3 >/proc/sys/vm/drop_caches
+    (cd "$1" && sha256sum -c sums)
+}
+
+# The commands that the kernel's driver sends, by its own trace.
+trace_on() {
+    [ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing
+    echo 8192 >/sys/kernel/tracing/buffer_size_kb
+    echo >/sys/kernel/tracing/trace
+    echo 1 >/sys/kernel/tracing/events/nvme/nvme_setup_cmd/enable
+}
+
+# traced PATTERN: how many of them match.
+traced() {
+    echo 0 >/sys/kernel/tracing/events/nvme/nvme_setup_cmd/enable
+    grep -c -E "$1" /sys/kernel/tracing/trace || [ $? = 1 ]
+}
+
+# interrupts QUEUE: how many interrupts that queue's vector has had, on all processors.
+interrupts() {
+    sed -n "s/:\(.*\)PCI-MSI.*nvme0q$1\$/\1/p" /proc/interrupts | tr -s ' ' '\n' | awk '{ sum += $1 } END { print sum }'
+}

@@ -1,0 +1,17 @@
+//! Real guests on drives that `nvmirage serve` makes: a stock Debian kernel with its own NVMe driver, under QEMU.
+//!
+//! One file for each thing that happens to a guest; the shell scripts that guests run are in `jobs/`.
+
+mod doorbells;
+mod drive;
+mod ending;
+mod images;
+mod memory;
+mod served;
+mod two;
+
+/// What `seq 1 LAST` prints: text that guest and host can both make.
+fn numbers(last: u32) -> Vec<u8> {
+    let lines = (1..=last).map(|number| format!("{number}\n"));
+    lines.flat_map(String::into_bytes).collect()
+}

@@ -1,0 +1,135 @@
+//! A server in a folder of its own, the guests on it, and what is there when it has stopped.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tests_vm::{Guest, Options, Report, Rig, Server};
+
+/// The bound on a guest, from its first instruction to its last. An idle machine needs a tenth.
+pub(crate) const BOUND: Duration = Duration::from_secs(240);
+/// The bound on a server's last write after SIGTERM.
+const STOP: Duration = Duration::from_secs(20);
+/// Functions that come before every job.
+const FUNCTIONS: &str = include_str!("jobs/functions.sh");
+
+/// A running server. Where a test fails, it shows what the server printed.
+pub(crate) struct Served {
+    server: Option<Server>,
+    dir: TempDir,
+}
+
+impl Served {
+    /// Serves the configuration `toml`, in which `DIR` stands for the server's folder. Each
+    /// controller `NAME` must listen at `vfio-user:DIR/NAME.sock`.
+    pub(crate) fn start(toml: &str) -> Self {
+        let dir = TempDir::with_prefix("nvmirage-guests-").expect("a temporary folder");
+        let path = dir.path().to_str().expect("a temporary folder is UTF-8");
+        let head = "state_dir = \"DIR/state\"\ncontrol = \"unix:DIR/control.sock\"\n";
+        let config = dir.path().join("nvmirage.toml");
+        std::fs::write(&config, format!("{head}{toml}").replace("DIR", path))
+            .expect("the configuration is written");
+        let server = Server::start(&["--config".as_ref(), config.as_os_str()])
+            .unwrap_or_else(|error| panic!("{error}"));
+        let server = Some(server);
+        Self { server, dir }
+    }
+
+    /// A file of the server's folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Boots a guest on the controller `name`, which runs `job`.
+    pub(crate) fn boot(&self, name: &str, job: &str, options: Options) -> Guest {
+        let options = Options {
+            job: Some(format!("{FUNCTIONS}\n{job}")),
+            sockets: vec![self.file(&format!("{name}.sock"))],
+            ..options
+        };
+        Guest::boot(&rig(), &options).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Boots a guest as [`Served::boot`] does, and waits until its job has passed.
+    pub(crate) fn run(&self, name: &str, job: &str, options: Options) -> Report {
+        finish(self.boot(name, job, options))
+    }
+
+    /// Waits for a line of the server.
+    pub(crate) fn wait_for_line(&mut self, text: &str) -> String {
+        let server = self.server.as_mut().expect("the server runs");
+        server
+            .wait_for_line(text, BOUND)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Stops the server as an operator does (SIGTERM), who then has its folder.
+    pub(crate) fn stop(mut self) -> Stopped {
+        let server = self.server.take().expect("the server runs");
+        let lines = server.stop(STOP).unwrap_or_else(|error| panic!("{error}"));
+        let bad: Vec<_> = lines.iter().filter(|line| line.contains("ERROR")).collect();
+        assert!(bad.is_empty(), "errors of the server: {bad:#?}");
+        let dir = std::mem::replace(&mut self.dir, TempDir::new().expect("a temporary folder"));
+        Stopped { dir }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(server) = &self.server
+            && std::thread::panicking()
+        {
+            eprintln!("--- the server's lines:\n{}", server.lines().join("\n"));
+        }
+    }
+}
+
+/// What a server leaves.
+pub(crate) struct Stopped {
+    dir: TempDir,
+}
+
+impl Stopped {
+    /// A file of the server's folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+/// What guests are made of.
+pub(crate) fn rig() -> Rig {
+    Rig::locate().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Waits until the guest has turned itself off and its job has passed.
+pub(crate) fn finish(guest: Guest) -> Report {
+    guest
+        .finish(BOUND)
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Waits until the job says `word`.
+pub(crate) fn wait(guest: &mut Guest, word: &str) {
+    guest
+        .wait_for_line(&format!("@@ say {word}"), BOUND)
+        .unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Lets a job go on that waits for `word`.
+pub(crate) fn tell(guest: &mut Guest, word: &str) {
+    guest.send(word).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A text that the job handed over.
+pub(crate) fn text<'a>(report: &'a Report, name: &str) -> &'a str {
+    report
+        .text(name)
+        .unwrap_or_else(|| panic!("the job did not tell {name}"))
+}
+
+/// A number that the job handed over.
+pub(crate) fn number(report: &Report, name: &str) -> u64 {
+    let text = text(report, name).trim();
+    text.parse()
+        .unwrap_or_else(|_| panic!("{name} is {text:?}, which is no number"))
+}
