@@ -87,17 +87,12 @@ impl Queues {
         }
         let fetched = self.fetch(position, room.min(available).min(BATCH), issuer);
         turn.fetched += fetched;
-        let left = available - fetched;
-        if left > 0 {
-            // What another turn can do: as much as there is room for, and what waits for its channel.
-            let waiting = self.sqs[position]
-                .as_ref()
-                .is_some_and(|member| member.waiting.is_some());
-            turn.pending += left.min(room - fetched) + u32::from(waiting);
-            self.blocked |= left > room - fetched && !waiting;
-        } else if let Some(member) = &self.sqs[position] {
-            turn.pending += u32::from(member.waiting.is_some());
-        }
+        // What another turn can do: as much as there is room for, and what waits for its channel.
+        let (left, room) = (available - fetched, room - fetched);
+        let member = self.member(position);
+        let waiting = member.is_some_and(|member| member.waiting.is_some());
+        turn.pending += left.min(room) + u32::from(waiting);
+        self.blocked |= left > room && !waiting;
     }
 
     /// How many commands the submission queue at `position` may have fetched now.
