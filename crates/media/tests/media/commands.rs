@@ -1,15 +1,13 @@
 //! Single commands and what surrounds them: large ones, odd buffers, durability, full disks,
 //! files that change underneath, sleeping, dropping.
 
-mod common;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use common::{Host, Runner, in_memory, on_disk, open_file, pattern};
+use crate::common::{Host, Runner, in_memory, on_disk, open_file, pattern};
 use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
 use media::{Direct, Medium, MediumKind, MediumSpec};
 

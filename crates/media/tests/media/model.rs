@@ -1,11 +1,9 @@
 //! Programs of requests against a vector of bytes: whatever is asked, in whatever batches and at
 //! whatever alignment, a medium holds what the vector holds.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Host, Runner, file_spec, in_memory, on_disk, pattern};
+use crate::common::{Host, Runner, file_spec, in_memory, on_disk, pattern};
 use controller::port::{ByteRange, Cause, Outcome, Request};
 use media::{Direct, Medium, MediumKind, MediumSpec};
 use proptest::prelude::*;

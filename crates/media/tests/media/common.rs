@@ -1,6 +1,5 @@
 //! A host for media: memory that is shared and mapped as a client's is, tickets, and waiting with
 //! a bound.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,14 +1,12 @@
 //! A real block device: a loop device over a file. That takes rights; without them, what an
 //! ordinary user meets is checked instead.
 
-mod common;
-
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Host, Runner, file_spec, is_open_direct, on_disk, open_file, pattern};
+use crate::common::{Host, Runner, file_spec, is_open_direct, on_disk, open_file, pattern};
 use controller::port::{ByteRange, Cause, Outcome, Request};
 use media::{Direct, Medium, MediumError};
 

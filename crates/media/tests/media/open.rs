@@ -1,13 +1,11 @@
 //! Opening: what is created, what is refused and how it says so, and who is kept out.
 
-mod common;
-
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{file_spec, in_memory, is_open_direct, on_disk, open_file};
+use crate::common::{file_spec, in_memory, is_open_direct, on_disk, open_file};
 use media::{Direct, Medium, MediumError, MediumKind, MediumSpec};
 use nix::fcntl::{FcntlArg, fcntl};
 
@@ -193,7 +191,7 @@ fn a_second_opener_in_another_process_is_locked_out() {
         let run = Command::new(std::env::current_exe().expect("this program"))
             .args([
                 "--exact",
-                "a_second_opener_in_another_process_is_locked_out",
+                "open::a_second_opener_in_another_process_is_locked_out",
             ])
             .env(CHILD_OPENS, &path)
             .output()
@@ -281,7 +279,10 @@ fn the_holder_is_named_where_the_kernel_knows_it() {
         .and_then(|file| file.set_len(MIB))
         .expect("made");
     let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "the_holder_is_named_where_the_kernel_knows_it"])
+        .args([
+            "--exact",
+            "open::the_holder_is_named_where_the_kernel_knows_it",
+        ])
         .env(CHILD_OPENS, &path)
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())

@@ -1,9 +1,7 @@
 //! Nothing is allocated per command, whatever its way through a channel.
 
-mod common;
-
+use crate::common::{Host, on_disk, open_file};
 use allocation_counter::measure;
-use common::{Host, on_disk, open_file};
 use controller::port::{Added, ByteRange, Channel as _, Done, Request};
 use controller::ticket::Ticket;
 use media::{Direct, Medium, MediumKind, MediumSpec};

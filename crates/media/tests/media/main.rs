@@ -1,0 +1,8 @@
+//! The media as a reactor uses them: a host's memory that is mapped as a client's is, real files and devices.
+
+mod block_device;
+mod commands;
+mod common;
+mod model;
+mod no_allocation;
+mod open;
