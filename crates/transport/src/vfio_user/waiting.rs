@@ -101,3 +101,57 @@ impl WaitingList {
         self.0.iter().map(bound).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use vfio_user::Command;
+    use vfio_user::message::DmaUnmapFlags;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn header(command: Command) -> Header {
+        Header::request(0, command)
+    }
+
+    fn unmap(list: &mut WaitingList, now: Time) {
+        let request = DmaUnmap {
+            argsz: 24,
+            flags: DmaUnmapFlags::default(),
+            iova: 0,
+            size: 4096,
+        };
+        let until = Until::Drained { epoch: 1, request };
+        list.push(header(Command::DMA_UNMAP), until, now);
+    }
+
+    #[test]
+    fn the_deadline_is_that_of_the_first() {
+        let mut list = WaitingList::default();
+        assert_eq!(list.next_deadline(), None);
+        unmap(&mut list, Time(7));
+        unmap(&mut list, Time(5 * SECOND));
+        // What hangs is given up after 4 s.
+        assert_eq!(list.next_deadline(), Some(Time(4 * SECOND + 7)));
+    }
+
+    #[test]
+    fn only_so_many_wait_at_a_time() {
+        let mut list = WaitingList::default();
+        for _ in 0..MAX_WAITING {
+            assert!(list.has_room());
+            unmap(&mut list, Time(0));
+        }
+        assert!(!list.has_room());
+    }
+
+    #[test]
+    fn nothing_is_handled_after_a_reset_that_waits() {
+        let mut list = WaitingList::default();
+        unmap(&mut list, Time(0));
+        list.push(header(Command::DEVICE_RESET), Until::Reset, Time(0));
+        assert!(!list.has_room());
+        assert!(!list.is_empty());
+    }
+}
