@@ -168,3 +168,18 @@ fn a_flush_of_a_controller_that_is_gone_is_none_of_the_next_one_in_its_place() {
     assert_eq!(rig.csts(&next) >> 2 & 3, 2, "shutdown is complete");
     drop(old);
 }
+
+#[test]
+fn a_completion_on_a_lane_that_grew_cold_raises_its_interrupt() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    host.reads(&mut queue, [4]);
+    host.ring(&queue);
+    rig.turns(2000);
+    rig.raised.clear();
+    rig.medium.let_go(true);
+    rig.turns(2);
+    assert_eq!(host.completions(&mut queue), [4]);
+    assert_eq!(rig.raised, [(host.slot, 1)]);
+}
