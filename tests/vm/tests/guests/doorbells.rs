@@ -1,1 +1,119 @@
-//! .
+//! The ways in which doorbells reach a reactor, as QEMU sees them: it logs each write to a register that it carries
+//! to the server. What a guest stores in a page that is mapped, or in its own memory, QEMU does not see.
+
+use std::fs;
+
+use tests_vm::{Options, Report};
+
+use crate::served::{Served, number};
+
+const CONFIG: &str = r#"
+[[reactor]]
+mode = "MODE"
+
+[[media]]
+name = "memory"
+kind = "ram"
+size = "64MiB"
+
+[[namespace]]
+name = "root"
+media = "memory"
+
+[[controller]]
+name = "vm"
+namespaces = ["root"]
+listen = "vfio-user:DIR/vm.sock"
+doorbells = "DOORBELLS"
+"#;
+
+/// Doorbell registers that were written, one by one.
+#[derive(Debug, Default)]
+struct Rung {
+    admin: u64,
+    submission: u64,
+    completion: u64,
+}
+
+/// Runs a guest's work, and counts what QEMU carried.
+fn run(mode: &str, doorbells: &str) -> (Report, Rung) {
+    let served = Served::start(&CONFIG.replace("MODE", mode).replace("DOORBELLS", doorbells));
+    let log = served.file("qemu-trace");
+    let trace = [
+        "-D".into(),
+        log.clone().into(),
+        "-trace".into(),
+        "vfio_region_write".into(),
+    ];
+    let options = Options {
+        qemu_args: trace.into(),
+        ..Options::default()
+    };
+    let report = served.run("vm", include_str!("jobs/doorbells.sh"), options);
+    let rung = count(&fs::read_to_string(log).expect("QEMU has written its log"));
+    served.stop();
+    println!(
+        "{mode}, {doorbells}: {rung:?} for {} commands",
+        number(&report, "commands")
+    );
+    // what the work is: 3072 blocks written and read, twice
+    assert!(number(&report, "commands") >= 4 * 3072);
+    (report, rung)
+}
+
+/// Counts lines such as `vfio_region_write  (vfio-user:PATH:region0+0x1008, 0x1, 4)`. Queue N's submission doorbell is
+/// at 1000h + 8N, and its completion doorbell 4 bytes after it (PCIe transport 1.1, 3.1.2).
+fn count(log: &str) -> Rung {
+    let mut rung = Rung::default();
+    for line in log.lines() {
+        let Some((_, rest)) = line.split_once(":region0+0x") else {
+            continue;
+        };
+        let digits = rest.split(',').next().unwrap_or_default();
+        let offset = u64::from_str_radix(digits, 16).expect("an offset in hexadecimal");
+        match offset {
+            ..0x1000 => {}
+            0x1000..0x1008 => rung.admin += 1,
+            _ if offset % 8 == 0 => rung.submission += 1,
+            _ => rung.completion += 1,
+        }
+    }
+    rung
+}
+
+#[test]
+fn a_polling_reactor_with_doorbells_in_the_guest_s_memory() {
+    let (report, rung) = run("poll", "unmapped");
+    // again after the reset, which ended the registration
+    assert_eq!(number(&report, "registrations"), 1);
+    // the admin queue's doorbells are always registers
+    assert!(rung.admin > 40, "{rung:?}");
+    // the driver rings where an index passes the event index, which nobody moves: once in a round of the queue
+    let commands = number(&report, "commands");
+    assert!(
+        rung.submission + rung.completion < commands / 20,
+        "{rung:?}"
+    );
+}
+
+#[test]
+fn a_sleeping_reactor_with_doorbells_in_the_guest_s_memory() {
+    let (report, rung) = run("interrupt", "unmapped");
+    assert_eq!(number(&report, "registrations"), 1);
+    // a reactor that sleeps is rung for new commands, but never for completions that were taken
+    let commands = number(&report, "commands");
+    assert!(rung.submission > commands / 20, "{rung:?}");
+    assert!(rung.submission <= commands + 100, "{rung:?}");
+    assert!(rung.completion < commands / 20, "{rung:?}");
+}
+
+#[test]
+fn a_sleeping_reactor_with_doorbells_mapped() {
+    let (report, rung) = run("adaptive", "mapped");
+    assert_eq!(number(&report, "registrations"), 0);
+    assert_eq!(
+        rung.admin + rung.submission + rung.completion,
+        0,
+        "{rung:?}"
+    );
+}

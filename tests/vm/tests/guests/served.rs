@@ -103,9 +103,13 @@ pub(crate) fn rig() -> Rig {
 
 /// Waits until the guest has turned itself off and its job has passed.
 pub(crate) fn finish(guest: Guest) -> Report {
-    guest
+    let report = guest
         .finish(BOUND)
-        .unwrap_or_else(|error| panic!("{error}"))
+        .unwrap_or_else(|error| panic!("{error}"));
+    for step in &report.steps {
+        println!("{}: {}", step.name, step.detail);
+    }
+    report
 }
 
 /// Waits until the job says `word`.
