@@ -27,6 +27,8 @@ struct Slot {
     controller: usize,
     hot: bool,
     idle_turns: u16,
+    /// Completions of the lane that were counted.
+    completions: u64,
 }
 
 /// All lanes of one reactor.
@@ -55,6 +57,7 @@ impl Lanes {
                 controller,
                 hot: false,
                 idle_turns: 0,
+                completions: 0,
             });
             self.slots.len() - 1
         });
@@ -63,6 +66,7 @@ impl Lanes {
         slot.controller = controller;
         let key = OwnerKey::lane(number_of(index, slot.generation));
         lane.set_key(key);
+        slot.completions = lane.counters().completions.get();
         slot.lane = Some(lane);
         self.heat(index);
         key
@@ -121,15 +125,20 @@ impl Lanes {
         }
     }
 
-    /// The hot lanes with the controller each belongs to.
+    /// Shows the hot lanes with the controller each belongs to. How many commands they completed since the last time.
     #[inline]
-    pub(crate) fn hot_mut(&mut self, mut each: impl FnMut(usize, &mut Lane)) {
+    pub(crate) fn hot_mut(&mut self, mut each: impl FnMut(usize, &mut Lane)) -> u64 {
+        let mut completed = 0;
         for &index in &self.hot {
             let slot = &mut self.slots[index];
             if let Some(lane) = &mut slot.lane {
                 each(slot.controller, lane);
+                let completions = lane.counters().completions.get();
+                completed += completions.wrapping_sub(slot.completions);
+                slot.completions = completions;
             }
         }
+        completed
     }
 
     /// Looks at up to `count` lanes in turn and heats the cold ones that have work.

@@ -30,6 +30,8 @@ pub struct Turn {
     pub worked: bool,
     /// I/O commands fetched.
     pub commands: u32,
+    /// I/O commands completed.
+    pub completions: u64,
 }
 
 /// The controllers, lanes and channels of one reactor.
@@ -129,7 +131,7 @@ impl<C: Channel> Engine<C> {
         });
         worked |= self.drive_channels();
         // also in a turn without work: what the controller gave up has posted, too
-        self.lanes.hot_mut(|controller, lane| {
+        turn.completions = self.lanes.hot_mut(|controller, lane| {
             if let Some(vector) = lane.take_interrupt() {
                 raise(ControllerSlot(controller), vector);
             }

@@ -133,7 +133,7 @@ fn a_trapped_doorbell_is_served_in_the_next_turn() {
 }
 
 #[test]
-fn a_turn_counts_what_it_fetched() {
+fn a_turn_counts_what_it_fetched_and_what_completed() {
     let mut rig = Rig::new();
     let mut host = rig.host("a", Mapped);
     let mut queue = rig.create_queue(&mut host, 1);
@@ -142,6 +142,9 @@ fn a_turn_counts_what_it_fetched() {
     let commands: u32 = (0..20).map(|_| rig.turn().commands).sum();
     assert_eq!(commands, 7);
     assert!(!rig.turn().worked, "a medium that hangs is no work");
+    rig.medium.let_go(true);
+    let completions: u64 = (0..4).map(|_| rig.turn().completions).sum();
+    assert_eq!(completions, 7);
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ("path = \"disk.img\"", "", "write path ="),
         ("size = \"64GiB\"", "size = \"64\"", "has no unit"),
         ("size = \"64GiB\"", "size = \"1KiB\"", "at least 64KiB"),
+        ("size = \"1GiB\"", "size = \"1000001B\"", "multiple of 512B"),
         ("size = \"1GiB\"", "", "write size ="),
         (
             "size = \"1GiB\"",
@@ -139,6 +140,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
             "1 to 8 printable",
         ),
         ("queues = 64", "subnqn = \"mine\"", "nqn.YYYY-MM"),
+        ("queues = 64", "subnqn = \"nqn.a b\"", "nqn.YYYY-MM"),
         ("queues = 64", "vendor_id = 0", "no device is there"),
         (
             "queues = 64",

@@ -10,6 +10,8 @@ use super::{
 const MIN_MEDIUM_LEN: u64 = 64 << 10;
 /// Longest name of anything.
 const MAX_NAME_LEN: usize = 64;
+/// Most namespaces of a controller.
+const MAX_NAMESPACES: usize = controller::config::DEFAULT_NAMESPACE_LIMIT as usize;
 /// Longest NQN (Base 2.1, 4.7).
 const MAX_NQN_LEN: usize = 223;
 /// Largest CPU number that is taken.
@@ -175,6 +177,9 @@ impl Medium {
                     Size(MIN_MEDIUM_LEN)
                 )
             });
+            place.require(size.0.is_multiple_of(512), || {
+                format!("size = \"{size}\": write a multiple of 512B")
+            });
             place.require(size.0 <= i64::MAX as u64, || {
                 format!("size = \"{size}\": a medium has at most 8 EiB")
             });
@@ -250,6 +255,10 @@ impl Controller {
             problems,
         };
         self.validate_own(&mut place);
+        let count = self.namespaces.len();
+        place.require(count <= MAX_NAMESPACES, || {
+            format!("namespaces: there are {count}; a controller has at most {MAX_NAMESPACES}")
+        });
         for (index, name) in self.namespaces.iter().enumerate() {
             place.require(config.namespace.iter().any(|n| &n.name == name), || {
                 let there_are = list("; there are", config.namespace.iter().map(|n| &n.name));
@@ -304,7 +313,7 @@ impl Controller {
         place.ascii("firmware_revision", &self.firmware_revision, 8);
         if let Some(subnqn) = &self.subnqn {
             place.ascii("subnqn", subnqn, MAX_NQN_LEN);
-            place.require(subnqn.starts_with("nqn."), || {
+            place.require(subnqn.starts_with("nqn.") && !subnqn.contains(' '), || {
                 format!("subnqn = \"{subnqn}\": write nqn.YYYY-MM.reverse.domain:name")
             });
         }

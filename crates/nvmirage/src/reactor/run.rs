@@ -90,7 +90,7 @@ impl Reactor {
             self.counters.turns.add(1);
             if turn.worked {
                 self.counters.turns_with_work.add(1);
-                self.counters.completions.add(turn.commands.into());
+                self.counters.completions.add(turn.completions);
                 self.counters.busy_ns.add(after.since(now));
             } else {
                 std::hint::spin_loop();
