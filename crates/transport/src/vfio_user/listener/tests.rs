@@ -1,6 +1,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::{fs, thread};
 
@@ -186,4 +187,34 @@ fn of_many_that_bind_at_once_one_gets_the_path() {
         UnixStream::connect(&path).unwrap();
         assert!(winner.accept().unwrap().is_some());
     }
+}
+
+#[test]
+fn binding_while_others_let_go_never_gives_the_path_to_two() {
+    const BINDERS: usize = 4;
+    let (_folder, path) = folder();
+    let owners = Arc::new(AtomicUsize::new(0));
+    let start = Arc::new(Barrier::new(BINDERS));
+    let binders: Vec<_> = (0..BINDERS)
+        .map(|_| {
+            let (path, owners, start) = (path.clone(), owners.clone(), start.clone());
+            thread::spawn(move || {
+                start.wait();
+                for _ in 0..2000 {
+                    match Listener::bind(&path) {
+                        Ok(listener) => {
+                            assert_eq!(owners.fetch_add(1, Ordering::SeqCst), 0);
+                            assert_eq!(identity_at(&path), Ok(listener.identity));
+                            owners.fetch_sub(1, Ordering::SeqCst);
+                        }
+                        Err(error) => assert!(matches!(error, BindError::InUse { .. }), "{error}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    for binder in binders {
+        binder.join().unwrap();
+    }
+    Listener::bind(&path).unwrap();
 }
