@@ -186,3 +186,27 @@ fn a_completion_on_a_lane_that_grew_cold_raises_its_interrupt() {
     assert_eq!(host.completions(&mut queue), [4]);
     assert_eq!(rig.raised, [(host.slot, 1)]);
 }
+
+#[test]
+fn a_host_that_has_gone_rings_nobody_elses_doorbells() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let old = rig.next_host(&mut host);
+    rig.enable(&mut host);
+    let mut queue = rig.create_queue(&mut host, 1);
+    rig.medium.let_go(true);
+    // the admin queue and queue pair 1, tails and heads: all wild
+    for slot in 0..4 {
+        old.store(slot, 13);
+    }
+    rig.turns(4);
+    host.reads(&mut queue, [1, 2]);
+    host.ring(&queue);
+    rig.turns(4);
+    assert_eq!(host.completions(&mut queue), [1, 2]);
+    let mut second = rig.create_queue(&mut host, 2);
+    host.reads(&mut second, [3]);
+    host.ring(&second);
+    rig.turns(4);
+    assert_eq!(host.completions(&mut second), [3]);
+}

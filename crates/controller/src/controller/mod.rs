@@ -91,6 +91,18 @@ pub struct Controller {
     warned: Warned,
 }
 
+/// A slot for each queue's tail and head.
+fn check_doorbells(
+    config: &ControllerConfig,
+    doorbells: &DoorbellPages,
+) -> Result<(), ConfigError> {
+    let (have, need) = (doorbells.len(), config.doorbell_slots() * size_of::<u32>());
+    if have < need {
+        return Err(ConfigError::Doorbells { have, need });
+    }
+    Ok(())
+}
+
 /// What the log has said in this session: a host that misbehaves on purpose does not fill it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Warned {
@@ -108,13 +120,7 @@ impl Controller {
         doorbells: Arc<DoorbellPages>,
     ) -> Result<Self, ConfigError> {
         config.check()?;
-        let need = config.doorbell_slots() * size_of::<u32>();
-        if doorbells.len() < need {
-            return Err(ConfigError::Doorbells {
-                have: doorbells.len(),
-                need,
-            });
-        }
+        check_doorbells(&config, &doorbells)?;
         let vectors = config.queues + 1;
         let bar0_size = pci::bar0_size(doorbells.len());
         let namespaces = NamespaceTable::from(config.namespaces.clone());
@@ -355,6 +361,21 @@ impl Controller {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         !matches!(self.phase, Phase::Stopping(_)) && !self.queues.has_lanes()
+    }
+
+    /// Other doorbells from now on: each host gets pages of its own, so that one that has gone and kept its mapping rings
+    /// nobody else's. Only while nobody is attached: the controller is disabled and quiet.
+    ///
+    /// # Errors
+    /// They are too small.
+    ///
+    /// # Panics
+    /// If the controller is not quiet.
+    pub fn set_doorbells(&mut self, doorbells: Arc<DoorbellPages>) -> Result<(), ConfigError> {
+        assert!(self.is_quiet(), "queues still look at the old doorbells");
+        check_doorbells(&self.config, &doorbells)?;
+        self.doorbells = doorbells;
+        Ok(())
     }
 
     /// Attaches, detaches and changes namespaces: from now on there are these. The host is told by the Changed Attached

@@ -220,6 +220,15 @@ impl Rig {
         assert_eq!(self.csts(host) & 3, 1, "ready, and no fatal status");
     }
 
+    /// The host goes, and another comes with doorbells of its own. What the first one may still have mapped.
+    pub(crate) fn next_host(&mut self, host: &mut Host) -> Arc<DoorbellPages> {
+        self.controller(host).function_reset();
+        self.turns(8);
+        let fresh = Arc::new(DoorbellPages::new(host.doorbells.slots()).unwrap());
+        self.controller(host).set_doorbells(fresh.clone()).unwrap();
+        std::mem::replace(&mut host.doorbells, fresh)
+    }
+
     pub(crate) fn csts(&mut self, host: &Host) -> u32 {
         let mut csts = [0; 4];
         self.controller(host).bar_read(0, 0x1c, &mut csts);

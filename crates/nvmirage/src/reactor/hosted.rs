@@ -36,11 +36,12 @@ pub(super) struct Hosted {
     name: String,
     slot: ControllerSlot,
     listener: Listener,
-    doorbells: Arc<DoorbellPages>,
     session_config: SessionConfig,
     host: Host,
     attached: Arc<AtomicBool>,
     output_watched: bool,
+    /// The log has said that a host could not be accepted, and none has been since.
+    refusal_logged: bool,
     /// Whom to tell when it is no longer served.
     removal: Option<Answer<()>>,
 }
@@ -50,7 +51,6 @@ impl Hosted {
         name: String,
         slot: ControllerSlot,
         listener: Listener,
-        doorbells: Arc<DoorbellPages>,
         session_config: SessionConfig,
         attached: Arc<AtomicBool>,
     ) -> Self {
@@ -58,11 +58,11 @@ impl Hosted {
             name,
             slot,
             listener,
-            doorbells,
             session_config,
             host: Host::None,
             attached,
             output_watched: false,
+            refusal_logged: false,
             removal: None,
         }
     }
@@ -139,31 +139,41 @@ impl Hosted {
         if self.removal.is_some() || !controller.is_quiet() {
             return false;
         }
-        let stream = match self.listener.accept() {
-            Ok(Some(stream)) => stream,
-            Ok(None) => return false,
-            Err(error) => {
-                tracing::error!(controller = self.name, "cannot accept a host: {error}");
-                return false;
-            }
-        };
-        let session = Session::new(stream, self.doorbells.clone(), self.session_config.clone());
-        let watched = session.and_then(|session| {
-            // one host at a time: others wait in the backlog until this one has gone
-            poller.remove(self.listener.as_fd())?;
-            poller.add(session.as_fd(), self.source())?;
-            Ok(session)
-        });
-        match watched {
-            Ok(session) => {
+        match self.try_accept(controller, poller) {
+            Ok(None) => false,
+            Ok(Some(session)) => {
                 tracing::info!(controller = self.name, "host attached");
                 self.attached.store(true, Ordering::Relaxed);
                 self.output_watched = false;
+                self.refusal_logged = false;
                 self.host = Host::Attached(Box::new(session));
+                true
             }
-            Err(error) => tracing::error!(controller = self.name, "cannot serve a host: {error}"),
+            Err(error) => {
+                if !std::mem::replace(&mut self.refusal_logged, true) {
+                    tracing::error!(controller = self.name, "cannot accept a host: {error:#}");
+                }
+                false
+            }
         }
-        true
+    }
+
+    fn try_accept(
+        &self,
+        controller: &mut Controller,
+        poller: &Poller,
+    ) -> anyhow::Result<Option<Session>> {
+        let Some(stream) = self.listener.accept()? else {
+            return Ok(None);
+        };
+        // pages of its own: the last host may have kept a mapping of the old ones
+        let doorbells = Arc::new(DoorbellPages::new(controller.config().doorbell_slots())?);
+        let session = Session::new(stream, doorbells.clone(), self.session_config.clone())?;
+        controller.set_doorbells(doorbells)?;
+        // one host at a time: others wait in the backlog until this one has gone
+        poller.remove(self.listener.as_fd())?;
+        poller.add(session.as_fd(), self.source())?;
+        Ok(Some(session))
     }
 
     /// Ends the session; the controller goes back to power-on.

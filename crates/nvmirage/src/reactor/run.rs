@@ -246,10 +246,10 @@ impl Reactor {
         );
         let name = config.name.clone();
         let session_config = SessionConfig::of(&config);
-        let mut controller = Controller::new(config, doorbells.clone())?;
+        let mut controller = Controller::new(config, doorbells)?;
         controller.set_reactor_counters(self.counters.clone());
         let slot = self.engine.add_controller(controller);
-        let hosted = Hosted::new(name, slot, listener, doorbells, session_config, attached);
+        let hosted = Hosted::new(name, slot, listener, session_config, attached);
         if let Err(error) = hosted.watch(&self.poller) {
             self.engine.remove_controller(slot);
             return Err(error).context("cannot wait for hosts");
