@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::{env, fs, thread};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -71,6 +71,24 @@ impl Server {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The time that it has spent on processors, in all its threads.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
+        // proc_pid_stat(5): fields 14 and 15 are ticks; the name, field 2, may have spaces in it
+        let (_, fields) = stat.rsplit_once(") ").context("no name in the status")?;
+        let ticks: Vec<u64> = fields
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .map(|field| Ok(field.parse()?))
+            .collect::<Result<_>>()?;
+        let per_second = rustix::param::clock_ticks_per_second();
+        Ok(Duration::from_secs(ticks.iter().sum()) / u32::try_from(per_second)?)
     }
 
     /// The lines that it has printed, on both outputs.

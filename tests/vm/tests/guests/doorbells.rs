@@ -5,7 +5,7 @@ use std::fs;
 
 use tests_vm::{Options, Report};
 
-use crate::served::{Served, number};
+use crate::served::{Served, finish, number, tell, wait};
 
 const CONFIG: &str = r#"
 [[reactor]]
@@ -35,8 +35,8 @@ struct Rung {
     completion: u64,
 }
 
-/// Runs a guest's work, and counts what QEMU carried.
-fn run(mode: &str, doorbells: &str) -> (Report, Rung) {
+/// Runs a guest's work, and counts what QEMU carried; `idle_load` is what the server may then take of a processor.
+fn run(mode: &str, doorbells: &str, idle_load: f64) -> (Report, Rung) {
     let served = Served::start(&CONFIG.replace("MODE", mode).replace("DOORBELLS", doorbells));
     let log = served.file("qemu-trace");
     let trace = [
@@ -49,11 +49,19 @@ fn run(mode: &str, doorbells: &str) -> (Report, Rung) {
         qemu_args: trace.into(),
         ..Options::default()
     };
-    let report = served.run("vm", include_str!("jobs/doorbells.sh"), options);
+    let mut guest = served.boot("vm", include_str!("jobs/doorbells.sh"), options);
+    wait(&mut guest, "idle");
+    let load = served.load_over(2);
+    tell(&mut guest, "end");
+    let report = finish(guest);
+    assert!(
+        load <= idle_load,
+        "an idle server takes {load} of a processor"
+    );
     let rung = count(&fs::read_to_string(log).expect("QEMU has written its log"));
     served.stop();
     println!(
-        "{mode}, {doorbells}: {rung:?} for {} commands",
+        "{mode}, {doorbells}: {rung:?} for {} commands, idle load {load}",
         number(&report, "commands")
     );
     // what the work is: 3072 blocks written and read, twice
@@ -83,7 +91,7 @@ fn count(log: &str) -> Rung {
 
 #[test]
 fn a_polling_reactor_with_doorbells_in_the_guest_s_memory() {
-    let (report, rung) = run("poll", "unmapped");
+    let (report, rung) = run("poll", "unmapped", 1.1);
     // again after the reset, which ended the registration
     assert_eq!(number(&report, "registrations"), 1);
     // the admin queue's doorbells are always registers
@@ -98,7 +106,7 @@ fn a_polling_reactor_with_doorbells_in_the_guest_s_memory() {
 
 #[test]
 fn a_sleeping_reactor_with_doorbells_in_the_guest_s_memory() {
-    let (report, rung) = run("interrupt", "unmapped");
+    let (report, rung) = run("interrupt", "unmapped", 0.05);
     assert_eq!(number(&report, "registrations"), 1);
     // a reactor that sleeps is rung for new commands, but never for completions that were taken
     let commands = number(&report, "commands");
@@ -109,7 +117,7 @@ fn a_sleeping_reactor_with_doorbells_in_the_guest_s_memory() {
 
 #[test]
 fn a_sleeping_reactor_with_doorbells_mapped() {
-    let (report, rung) = run("adaptive", "mapped");
+    let (report, rung) = run("adaptive", "mapped", 0.3);
     assert_eq!(number(&report, "registrations"), 0);
     assert_eq!(
         rung.admin + rung.submission + rung.completion,

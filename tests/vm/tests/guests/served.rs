@@ -63,6 +63,15 @@ impl Served {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// How busy the server is, in processors, while `seconds` pass.
+    pub(crate) fn load_over(&self, seconds: u32) -> f64 {
+        let server = self.server.as_ref().expect("the server runs");
+        let spent = || server.cpu_time().unwrap_or_else(|error| panic!("{error}"));
+        let before = spent();
+        std::thread::sleep(Duration::from_secs(seconds.into()));
+        (spent() - before).as_secs_f64() / f64::from(seconds)
+    }
+
     /// Stops the server as an operator does (SIGTERM), who then has its folder.
     pub(crate) fn stop(mut self) -> Stopped {
         let server = self.server.take().expect("the server runs");

@@ -18,3 +18,5 @@ commands() {
 tell commands commands
 tell registrations traced nvme_admin_dbbuf
 step quiet no_complaints
+say idle
+await end
