@@ -37,6 +37,9 @@ pub(crate) struct VmArgs {
     /// Give the guest memory that QEMU cannot share, as a person who forgot share=on does
     #[arg(long)]
     private_memory: bool,
+    /// Put an IOMMU before the guest's memory; `--append intel_iommu=on` lets its kernel use it
+    #[arg(long)]
+    iommu: bool,
     /// Let the guest reboot; else a reboot ends it
     #[arg(long)]
     may_reboot: bool,
@@ -84,6 +87,7 @@ pub(crate) fn run(args: &VmArgs) -> Result<()> {
         memory_mib: args.memory,
         cpus: args.cpus,
         share_memory: !args.private_memory,
+        iommu: args.iommu,
         sockets,
         kernel_args: args.append.clone(),
         qemu_args,

@@ -34,6 +34,9 @@ pub struct Options {
     /// Whether the memory is a memfd that a vfio-user server can map. Without it, QEMU has no
     /// descriptor to share.
     pub share_memory: bool,
+    /// Whether an IOMMU stands between the devices and the memory; the kernel uses it where it is told
+    /// `intel_iommu=on`.
+    pub iommu: bool,
     /// The sockets of vfio-user servers; each becomes a PCI device, the first at 00:10.0, the next
     /// at 00:11.0 and so on.
     pub sockets: Vec<PathBuf>,
@@ -53,6 +56,7 @@ impl Default for Options {
             memory_mib: 768,
             cpus: 2,
             share_memory: true,
+            iommu: false,
             sockets: Vec::new(),
             kernel_args: Vec::new(),
             qemu_args: Vec::new(),
@@ -94,6 +98,11 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
         ));
     } else {
         command.args(["-machine", "q35"]);
+    }
+    if options.iommu {
+        // Before the devices that it stands before.
+        command.args(["-machine", "kernel-irqchip=off"]);
+        command.args(["-device", "intel-iommu,intremap=off,caching-mode=on"]);
     }
     command
         .arg("-kernel")
