@@ -1,4 +1,5 @@
-//! Two guests at the same time, on two controllers of one process that share a file.
+//! Two guests at the same time, on two controllers of one process that share a file and memory: both controllers on one
+//! reactor, or each on its own.
 
 use tests_vm::Options;
 
@@ -53,8 +54,18 @@ serial = "B"
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn two_guests_on_one_server() {
-    let mut served = Served::start(CONFIG);
+fn two_guests_on_one_reactor() {
+    two_guests(CONFIG);
+}
+
+#[test]
+fn two_guests_on_two_reactors() {
+    let reactors = "[[reactor]]\nmode = \"adaptive\"\n\n[[reactor]]\nmode = \"interrupt\"\n";
+    two_guests(&format!("{reactors}{CONFIG}"));
+}
+
+fn two_guests(config: &str) {
+    let mut served = Served::start(config);
     served.wait_for_line("controller b");
     let options = Options {
         cpus: 1,
