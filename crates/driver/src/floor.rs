@@ -269,6 +269,8 @@ impl EntryAnswerer {
 pub struct Copies {
     source: Buffer,
     targets: Vec<[u8; COPY_LEN]>,
+    /// Measurements so far: each goes to places of its own, or the caches would hold them from the last one.
+    measured: u64,
 }
 
 impl Copies {
@@ -284,6 +286,7 @@ impl Copies {
         Ok(Self {
             source,
             targets: vec![[0; COPY_LEN]; TARGETS],
+            measured: 0,
         })
     }
 
@@ -303,8 +306,9 @@ impl Copies {
         let page = |random: &mut Random| {
             usize::try_from(random.below(pages)).expect("below a usize") * COPY_LEN
         };
+        self.measured += 1;
         // The same sequence, so many steps ahead.
-        let (mut random, mut ahead) = (Random::new(1), Random::new(1));
+        let (mut random, mut ahead) = (Random::new(self.measured), Random::new(self.measured));
         for _ in 0..COPIES_AHEAD {
             page(&mut ahead);
         }

@@ -18,7 +18,10 @@ use tests_vm::Server;
 
 use crate::workspace::Workspace;
 
-const SIZE: &str = "4GiB";
+/// Of each medium: much more than the caches hold, little enough to be written whole before it is measured.
+const SIZE: &str = "1GiB";
+/// How long a medium is written before it is measured, in seconds: what was never written is no data to read.
+const FILL_SECONDS: u32 = 8;
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -148,6 +151,15 @@ fn measure(
         configuration(media, &listen, args.server_cpu, &dir.path().join("disk")),
     )?;
     let server = Server::start(&["--config".as_ref(), file.as_os_str()])?;
+    if media != "null" {
+        let time = format!("{FILL_SECONDS}s");
+        let mut fill = workspace.command(&workspace.program())?;
+        fill.args([
+            "bench", "--target", &listen, "--rw", "write", "--bs", "128k",
+        ]);
+        fill.args(["--qd", "8", "--time", &time, "--json"]);
+        output(&mut fill)?;
+    }
     for rw in &args.rw {
         let time = format!("{}s", args.seconds);
         let cpu = args.host_cpu.to_string();
