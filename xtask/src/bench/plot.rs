@@ -76,7 +76,7 @@ fn draw(file: &Path, all: &[Series]) -> Result<(), Box<dyn std::error::Error>> {
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.9))
         .border_style(BLACK.mix(0.3))
         .draw()?;
