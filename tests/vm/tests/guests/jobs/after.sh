@@ -7,7 +7,7 @@ second() {
     intact /mnt
     umount /mnt
     fsck.ext4 -fn /dev/root
-    numbers 100000 | cmp -n 588895 - /dev/raw
+    numbers 100000 | cmp -s -n 588895 - /dev/raw
 }
 step second second
 step checksums verified --filename=/dev/raw --rw=randwrite --bs=4k --size=4m --offset=2m --iodepth=16 \

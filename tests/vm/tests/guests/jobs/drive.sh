@@ -60,7 +60,7 @@ pattern() {
     tr '\0' x </dev/zero | dd of=/dev/raw bs=1M count=32 iflag=fullblock oflag=direct conv=fsync
 }
 zeros() {
-    cmp -n 33554432 /dev/raw /dev/zero
+    cmp -s -n 33554432 /dev/raw /dev/zero
 }
 discard() {
     trace_on
