@@ -113,8 +113,29 @@ mark() {
     numbers 100000 | dd of=/dev/raw bs=512 seek=409600 iflag=fullblock conv=sync,fsync
 }
 step mark mark
+rebinds() {
+    address=$(basename "$(readlink /sys/class/nvme/nvme0/device)")
+    rm /dev/root /dev/raw /dev/fast
+    for rebind in 1 2 3; do
+        echo "$address" >/sys/bus/pci/drivers/nvme/unbind
+        [ ! -e /dev/nvme0 ]
+        # once as it is, once after a reset of the function, once as a device that is new
+        [ $rebind != 2 ] || echo 1 >"/sys/bus/pci/devices/$address/reset"
+        [ $rebind != 3 ] || {
+            echo 1 >"/sys/bus/pci/devices/$address/remove"
+            echo 1 >/sys/bus/pci/rescan
+        }
+        [ -e "/sys/bus/pci/devices/$address/driver" ] || echo "$address" >/sys/bus/pci/drivers/nvme/bind
+        named 1 root
+        named 2 raw
+        numbers 100000 >/tmp/numbers
+        dd if=/dev/raw bs=512 skip=409600 count=1150 | cmp -s -n 588800 - /tmp/numbers
+        rm /dev/root /dev/raw
+    done
+}
 tell interrupts-1 interrupts 1
 tell interrupts-2 interrupts 2
 tell smart-after nvme smart-log /dev/nvme0 -o json
 tell error-log-after nvme error-log /dev/nvme0 -e 4 -o json
+step rebinds rebinds
 step quiet no_complaints
