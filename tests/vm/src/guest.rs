@@ -296,12 +296,28 @@ impl Drop for Guest {
     }
 }
 
-/// The last `lines` lines of the log `name`, under a heading; nothing where it is empty.
+/// The last `lines` lines of the log `name`, under a heading; nothing where it is empty. A kernel's panic is shown
+/// from where it begins, however long its trace is.
 pub(crate) fn tail(name: &str, log: &str, lines: usize) -> String {
     let all: Vec<_> = log.lines().collect();
-    let last = &all[all.len().saturating_sub(lines)..];
+    let panic = all.iter().position(|line| line.contains("Kernel panic"));
+    let from = all.len().saturating_sub(lines);
+    let last = &all[panic.map_or(from, |panic| panic.min(from))..];
     if last.is_empty() {
         return String::new();
     }
     format!("\n--- the last lines of the {name}:\n{}", last.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tail;
+
+    #[test]
+    fn a_tail_begins_no_later_than_a_panic() {
+        assert_eq!(tail("log", "", 2), "");
+        assert!(tail("log", "a\nb\nc", 2).ends_with(":\nb\nc"));
+        let long = format!("a\nKernel panic - not syncing{}", "\ntrace".repeat(50));
+        assert!(tail("log", &long, 2).contains("log:\nKernel panic"));
+    }
 }
