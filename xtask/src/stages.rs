@@ -93,7 +93,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "demo",
-        about: "the first command of the README",
+        about: "the first command of the README, and with a guest",
         minutes: 4,
         run: demo,
     },
@@ -395,8 +395,14 @@ fn demo(context: &mut Context<'_>) -> Result<Counts> {
     let value: BTreeMap<String, Value> = serde_json::from_str(&text)
         .context("`demo --json` prints something else than a JSON object")?;
     ensure!(!value.is_empty(), "`demo --json` prints an empty object");
+    let args = ["run", "--locked", "--release", "--", "demo", "--vm"];
+    let said = context.run(&mut context.workspace.cargo(&args)?)?;
+    ensure!(
+        said.contains("nvme0n1") && said.contains("steps passed"),
+        "`demo --vm` does not show what its guest sees"
+    );
     Ok(Counts {
-        passed: 2,
+        passed: 3,
         ..Counts::default()
     })
 }
