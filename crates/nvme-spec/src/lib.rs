@@ -32,12 +32,15 @@ pub mod command;
 pub mod cqe;
 pub mod event;
 pub mod features;
+pub mod format;
 pub mod identify;
 pub mod log;
+pub mod namespace_management;
 pub mod opcode;
 pub mod pci;
 pub mod prp;
 pub mod registers;
+pub mod sanitize;
 pub mod sqe;
 pub mod status;
 

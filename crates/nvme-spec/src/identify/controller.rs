@@ -1,7 +1,9 @@
 //! Identify Controller: CNS 01h (Base 2.1, figure 312), and CNS 06h for the NVM command set (NVM 1.1,
 //! 4.1.5).
 
+use crate::format::Fna;
 use crate::registers::Version;
+use crate::sanitize::Sanicap;
 use bitfield_struct::bitfield;
 use core::mem::offset_of;
 use zerocopy::little_endian::U128;
@@ -434,7 +436,7 @@ pub struct IdentifyController {
     /// Maximum Thermal Management Temperature, in kelvins.
     pub mxtmt: u16,
     /// Sanitize Capabilities.
-    pub sanicap: u32,
+    pub sanicap: Sanicap,
     /// Host Memory Buffer Minimum Descriptor Entry Size, in units of 4 KiB.
     pub hmminds: u32,
     /// Host Memory Maximum Descriptors Entries.
@@ -486,7 +488,7 @@ pub struct IdentifyController {
     /// Fused Operation Support: bit 0 Compare and Write.
     pub fuses: u16,
     /// Format NVM Attributes.
-    pub fna: u8,
+    pub fna: Fna,
     /// Volatile Write Cache.
     pub vwc: Vwc,
     /// Atomic Write Unit Normal, in logical blocks.

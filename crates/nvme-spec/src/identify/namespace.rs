@@ -89,6 +89,41 @@ pub struct Nmic {
     __: u8,
 }
 
+/// End-to-end Data Protection Type Settings.
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Dps {
+    /// Protection Information Type: 1 to 3, or 0 where protection information is not enabled.
+    #[bits(3)]
+    pub pit: u8,
+    /// Protection Information Position: 1 is the first bytes of the metadata.
+    pub pip: bool,
+    #[bits(4)]
+    __: u8,
+}
+
+/// Reservation Capabilities.
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Rescap {
+    /// Persist Through Power Loss Support.
+    pub ptpls: bool,
+    /// Write Exclusive Support.
+    pub wes: bool,
+    /// Exclusive Access Support.
+    pub eas: bool,
+    /// Write Exclusive - Registrants Only Support.
+    pub weros: bool,
+    /// Exclusive Access - Registrants Only Support.
+    pub earos: bool,
+    /// Write Exclusive - All Registrants Support.
+    pub wears: bool,
+    /// Exclusive Access - All Registrants Support.
+    pub eaars: bool,
+    /// Ignore Existing Key is used as revision 1.3 and later define it.
+    pub iekr13: bool,
+}
+
 /// Namespace Attributes.
 #[bitfield(u8)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -146,11 +181,11 @@ pub struct IdentifyNamespace {
     /// End-to-end Data Protection Capabilities.
     pub dpc: u8,
     /// End-to-end Data Protection Type Settings.
-    pub dps: u8,
+    pub dps: Dps,
     /// Namespace Multi-path I/O and Namespace Sharing Capabilities.
     pub nmic: Nmic,
     /// Reservation Capabilities.
-    pub rescap: u8,
+    pub rescap: Rescap,
     /// Format Progress Indicator.
     pub fpi: Fpi,
     /// Deallocate Logical Block Features.
@@ -285,7 +320,7 @@ pub struct IdentifyNamespaceIndependent {
     /// Namespace Multi-path I/O and Namespace Sharing Capabilities.
     pub nmic: Nmic,
     /// Reservation Capabilities.
-    pub rescap: u8,
+    pub rescap: Rescap,
     /// Format Progress Indicator.
     pub fpi: Fpi,
     /// ANA Group Identifier.
