@@ -81,6 +81,29 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn config_write(&self, offset: u64, data: &[u8]) -> Result<(), DriverError>;
 
+    /// Bytes of the region behind base address register `bar`, 0 where there is
+    /// none. A 64-bit register's region goes by its lower half.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    ///
+    /// # Panics
+    /// For a register beyond 5, which no function has; as the two below.
+    fn bar_len(&self, bar: u8) -> Result<u64, DriverError>;
+
+    /// Reads from the region of a base address register.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn bar_read(&self, bar: u8, offset: u64, out: &mut [u8]) -> Result<(), DriverError>;
+
+    /// Writes to the region of a base address register and waits until that is
+    /// done.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), DriverError>;
+
     /// Resets the PCI function.
     ///
     /// # Errors

@@ -307,6 +307,21 @@ impl<C: Channel> Bus for InProcess<C> {
         Ok(())
     }
 
+    fn bar_len(&self, bar: u8) -> Result<u64, DriverError> {
+        let sizes = self.inner.borrow().controller.bar_sizes();
+        Ok(sizes.get(usize::from(bar)).copied().unwrap_or(0))
+    }
+
+    fn bar_read(&self, bar: u8, offset: u64, out: &mut [u8]) -> Result<(), DriverError> {
+        self.inner.borrow().controller.bar_read(bar, offset, out);
+        Ok(())
+    }
+
+    fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), DriverError> {
+        self.wake().controller.bar_write(bar, offset, data);
+        Ok(())
+    }
+
     fn reset_function(&self) -> Result<(), DriverError> {
         self.with_controller(Controller::function_reset);
         if self.turn_until(Controller::is_quiet) {

@@ -125,6 +125,12 @@ impl VfioUser {
     }
 }
 
+/// The region of a base address register.
+fn region(bar: u8) -> u32 {
+    assert!(bar < 6, "a function has base address registers 0 to 5");
+    region_index::BAR0 + u32::from(bar)
+}
+
 /// Maps the area of BAR0 in which the doorbells begin, where there is one.
 fn map_doorbells(bar0: Region) -> Result<Option<MappedDoorbells>, DriverError> {
     let Some(fd) = bar0.fd else { return Ok(None) };
@@ -186,6 +192,24 @@ impl Bus for VfioUser {
     fn config_write(&self, offset: u64, data: &[u8]) -> Result<(), DriverError> {
         self.request("a write of PCI configuration", |client| {
             client.region_write(region_index::CONFIG, offset, data)
+        })
+    }
+
+    fn bar_len(&self, bar: u8) -> Result<u64, DriverError> {
+        self.request("the region info of a BAR", |client| {
+            Ok(client.region_info(region(bar))?.info.size)
+        })
+    }
+
+    fn bar_read(&self, bar: u8, offset: u64, out: &mut [u8]) -> Result<(), DriverError> {
+        self.request("a read of a BAR", |client| {
+            client.region_read(region(bar), offset, out)
+        })
+    }
+
+    fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), DriverError> {
+        self.request("a write of a BAR", |client| {
+            client.region_write(region(bar), offset, data)
         })
     }
 

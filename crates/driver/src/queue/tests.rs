@@ -54,6 +54,18 @@ impl Bus for Notes {
         unreachable!("a queue pair is no function")
     }
 
+    fn bar_len(&self, _: u8) -> Result<u64, DriverError> {
+        unreachable!("a queue pair is no function")
+    }
+
+    fn bar_read(&self, _: u8, _: u64, _: &mut [u8]) -> Result<(), DriverError> {
+        unreachable!("a queue pair is no function")
+    }
+
+    fn bar_write(&self, _: u8, _: u64, _: &[u8]) -> Result<(), DriverError> {
+        unreachable!("a queue pair is no function")
+    }
+
     fn reset_function(&self) -> Result<(), DriverError> {
         unreachable!("a queue pair is no function")
     }
