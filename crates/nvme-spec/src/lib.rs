@@ -41,6 +41,7 @@ pub mod pci;
 pub mod prp;
 pub mod registers;
 pub mod sanitize;
+pub mod sgl;
 pub mod sqe;
 pub mod status;
 
