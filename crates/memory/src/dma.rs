@@ -14,6 +14,7 @@
 
 mod pins;
 mod segment;
+mod sink;
 mod tree;
 
 use std::{ptr, sync::Arc};
@@ -69,11 +70,12 @@ pub struct Region {
     access: Access,
     /// The first byte in our address space; null when the region came without a descriptor.
     base: *mut u8,
-    /// Keeps `base` valid.
+    /// Keeps `base` valid, except that of the sink, which always is.
     mapping: Option<Arc<Mapping>>,
 }
 
-// SAFETY: `base` points into `mapping`, which is Send and Sync and outlives it; the rest is plain data.
+// SAFETY: `base` points into `mapping`, which is Send and Sync and outlives it, or to the sink, which is Sync and static;
+// the rest is plain data.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
