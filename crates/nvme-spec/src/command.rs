@@ -286,6 +286,44 @@ pub struct WriteZeroesCdw12 {
     pub lr: bool,
 }
 
+/// Verify, Dword 12 (NVM 1.1, 3.3.5).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct VerifyCdw12 {
+    /// Number of Logical Blocks.
+    pub nlb_z: u16,
+    /// Command Extension Type.
+    #[bits(4)]
+    pub cetype: u8,
+    #[bits(4)]
+    __: u8,
+    /// Storage Tag Check.
+    pub stc: bool,
+    #[bits(1)]
+    __: u8,
+    /// Protection Information.
+    #[bits(4)]
+    pub prinfo: Prinfo,
+    /// Force Unit Access.
+    pub fua: bool,
+    /// Limited Retry.
+    pub lr: bool,
+}
+
+/// Write Uncorrectable, Dword 12 (NVM 1.1, 3.3.7).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct WriteUncorrectableCdw12 {
+    /// Number of Logical Blocks.
+    pub nlb_z: u16,
+    #[bits(4)]
+    __: u8,
+    /// Directive Type.
+    #[bits(4)]
+    pub dtype: u8,
+    __: u8,
+}
+
 /// Most ranges of one Dataset Management command: NR is a 0's based byte.
 pub const DSM_RANGES_MAX: usize = 256;
 

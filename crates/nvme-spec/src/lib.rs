@@ -29,17 +29,21 @@ compile_error!("NVMe is little-endian, and the layouts of this crate use native 
 mod open_enum;
 
 pub mod command;
+pub mod copy;
 pub mod cqe;
 pub mod event;
 pub mod features;
+pub mod firmware;
 pub mod format;
 pub mod identify;
+pub mod lba_status;
 pub mod log;
 pub mod namespace_management;
 pub mod opcode;
 pub mod pci;
 pub mod prp;
 pub mod registers;
+pub mod reservation;
 pub mod sanitize;
 pub mod sgl;
 pub mod sqe;

@@ -184,6 +184,28 @@ fn read_write_and_write_zeroes_dwords() {
 }
 
 #[test]
+fn verify_and_write_uncorrectable_dwords() {
+    let bit = |cdw12: VerifyCdw12| u32::from(cdw12);
+    assert_eq!(bit(VerifyCdw12::new().with_nlb_z(0xffff)), 0xffff);
+    assert_eq!(bit(VerifyCdw12::new().with_cetype(0xf)), 0xf << 16);
+    assert_eq!(bit(VerifyCdw12::new().with_stc(true)), 1 << 24);
+    assert_eq!(
+        bit(VerifyCdw12::new().with_prinfo(Prinfo::new().with_prchk(7))),
+        7 << 26
+    );
+    assert_eq!(bit(VerifyCdw12::new().with_fua(true)), 1 << 30);
+    assert_eq!(bit(VerifyCdw12::new().with_lr(true)), 1 << 31);
+
+    let uncorrectable = WriteUncorrectableCdw12::from(0xff0f_0007);
+    assert_eq!((uncorrectable.nlb_z(), uncorrectable.dtype()), (7, 0));
+    assert_eq!(u32::from(uncorrectable), 0xff0f_0007);
+    assert_eq!(
+        u32::from(WriteUncorrectableCdw12::new().with_dtype(0xf)),
+        0xf << 20
+    );
+}
+
+#[test]
 fn golden_dataset_management() {
     assert_eq!(u32::from(DsmCdw10::new().with_nr_z(255)), 255);
     assert_eq!(u32::from(DsmCdw11::new().with_ad(true)), 4);

@@ -1,6 +1,7 @@
 //! Identify Controller: CNS 01h (Base 2.1, figure 312), and CNS 06h for the NVM command set (NVM 1.1,
 //! 4.1.5).
 
+use crate::copy::CopyDescriptorFormats;
 use crate::format::Fna;
 use crate::registers::Version;
 use crate::sanitize::Sanicap;
@@ -501,8 +502,8 @@ pub struct IdentifyController {
     pub nwpc: u8,
     /// Atomic Compare & Write Unit, in logical blocks.
     pub acwu_z: u16,
-    /// Copy Descriptor Formats Supported, one bit per format.
-    pub cdfs: u16,
+    /// Copy Descriptor Formats Supported.
+    pub cdfs: CopyDescriptorFormats,
     /// SGL Support.
     pub sgls: Sgls,
     /// Maximum Number of Allowed Namespaces; 0 is NN.
