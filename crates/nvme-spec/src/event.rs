@@ -42,6 +42,20 @@ open_enum! {
     pub struct NoticeInformation(u8) {
         ATTACHED_NAMESPACE_ATTRIBUTE_CHANGED = 0x00, "Attached Namespace Attribute Changed";
         FIRMWARE_ACTIVATION_STARTING = 0x01, "Firmware Activation Starting";
+        TELEMETRY_LOG_CHANGED = 0x02, "Telemetry Log Changed";
+        ASYMMETRIC_NAMESPACE_ACCESS_CHANGE = 0x03, "Asymmetric Namespace Access Change";
+        PREDICTABLE_LATENCY_EVENT_AGGREGATE_LOG_CHANGE = 0x04, "Predictable Latency Event Aggregate Log Change";
+        LBA_STATUS_INFORMATION_ALERT = 0x05, "LBA Status Information Alert";
+        ENDURANCE_GROUP_EVENT_AGGREGATE_LOG_CHANGE = 0x06, "Endurance Group Event Aggregate Log Page Change";
+        ALLOCATED_NAMESPACE_ATTRIBUTE_CHANGED = 0x09, "Allocated Namespace Attribute Changed";
+    }
+}
+
+open_enum! {
+    /// Asynchronous Event Information of the type Immediate.
+    pub struct ImmediateInformation(u8) {
+        NORMAL_NVM_SUBSYSTEM_SHUTDOWN = 0x00, "Normal NVM Subsystem Shutdown";
+        TEMPERATURE_THRESHOLD_HYSTERESIS_RECOVERY = 0x01, "Temperature Threshold Hysteresis Recovery";
     }
 }
 
@@ -50,6 +64,8 @@ open_enum! {
     pub struct IoCommandSpecificInformation(u8) {
         RESERVATION_LOG_PAGE_AVAILABLE = 0x00, "Reservation Log Page Available";
         SANITIZE_OPERATION_COMPLETED = 0x01, "Sanitize Operation Completed";
+        SANITIZE_COMPLETED_UNEXPECTED_DEALLOCATION = 0x02, "Sanitize Operation Completed With Unexpected Deallocation";
+        SANITIZE_ENTERED_MEDIA_VERIFICATION = 0x03, "Sanitize Operation Entered Media Verification State";
     }
 }
 
@@ -91,5 +107,21 @@ mod tests {
         );
         assert_eq!(doorbell.lid(), LogPageId::ERROR_INFORMATION);
         assert_eq!(u32::from(EventDw0::new().with_aet(EventType(7))), 7);
+
+        let sanitized = EventDw0::new()
+            .with_aet(EventType::IO_COMMAND_SPECIFIC)
+            .with_aei(IoCommandSpecificInformation::SANITIZE_OPERATION_COMPLETED.0)
+            .with_lid(LogPageId::SANITIZE_STATUS);
+        assert_eq!(u32::from(sanitized), 0x0081_0106);
+        let reservation = EventDw0::new()
+            .with_aet(EventType::IO_COMMAND_SPECIFIC)
+            .with_aei(IoCommandSpecificInformation::RESERVATION_LOG_PAGE_AVAILABLE.0)
+            .with_lid(LogPageId::RESERVATION_NOTIFICATION);
+        assert_eq!(u32::from(reservation), 0x0080_0006);
+        let smart = EventDw0::new()
+            .with_aet(EventType::SMART_HEALTH)
+            .with_aei(SmartHealthInformation::TEMPERATURE_THRESHOLD.0)
+            .with_lid(LogPageId::SMART_HEALTH_INFORMATION);
+        assert_eq!(u32::from(smart), 0x0002_0101);
     }
 }

@@ -25,14 +25,21 @@ open_enum! {
         KEEP_ALIVE_TIMER = 0x0f, "Keep Alive Timer";
         HOST_CONTROLLED_THERMAL_MANAGEMENT = 0x10, "Host Controlled Thermal Management";
         NON_OPERATIONAL_POWER_STATE_CONFIG = 0x11, "Non-Operational Power State Config";
+        READ_RECOVERY_LEVEL_CONFIG = 0x12, "Read Recovery Level Config";
+        PREDICTABLE_LATENCY_MODE_CONFIG = 0x13, "Predictable Latency Mode Config";
+        PREDICTABLE_LATENCY_MODE_WINDOW = 0x14, "Predictable Latency Mode Window";
+        LBA_STATUS_INFORMATION_REPORT_INTERVAL = 0x15, "LBA Status Information Report Interval";
         HOST_BEHAVIOR_SUPPORT = 0x16, "Host Behavior Support";
         SANITIZE_CONFIG = 0x17, "Sanitize Config";
+        ENDURANCE_GROUP_EVENT_CONFIGURATION = 0x18, "Endurance Group Event Configuration";
         IO_COMMAND_SET_PROFILE = 0x19, "I/O Command Set Profile";
+        SPINUP_CONTROL = 0x1a, "Spinup Control";
         SOFTWARE_PROGRESS_MARKER = 0x80, "Software Progress Marker";
         HOST_IDENTIFIER = 0x81, "Host Identifier";
         RESERVATION_NOTIFICATION_MASK = 0x82, "Reservation Notification Mask";
         RESERVATION_PERSISTENCE = 0x83, "Reservation Persistence";
         NAMESPACE_WRITE_PROTECTION_CONFIG = 0x84, "Namespace Write Protection Config";
+        BOOT_PARTITION_WRITE_PROTECTION_CONFIG = 0x85, "Boot Partition Write Protection Config";
     }
 }
 
@@ -194,8 +201,33 @@ pub struct AsynchronousEventConfiguration {
     pub nan: bool,
     /// Firmware Activation Notices.
     pub fan: bool,
-    #[bits(22)]
-    __: u32,
+    /// Telemetry Log Notices.
+    pub tln: bool,
+    /// Asymmetric Namespace Access Change Notices.
+    pub anacn: bool,
+    /// Predictable Latency Event Aggregate Log Change Notices.
+    pub plealcn: bool,
+    /// LBA Status Information Alert Notices.
+    pub lsian: bool,
+    /// Endurance Group Event Aggregate Log Change Notices.
+    pub egealcn: bool,
+    /// Normal NVM Subsystem Shutdown.
+    pub nnsshdn: bool,
+    /// Temperature Threshold Hysteresis Recovery.
+    pub tthry: bool,
+    /// Reachability Association.
+    pub rassn: bool,
+    /// Reachability Group.
+    pub rgrp0: bool,
+    /// Allocated Namespace Attribute Notices.
+    pub ansan: bool,
+    #[bits(7)]
+    __: u8,
+    /// Zone Descriptor Changed Notices.
+    pub zdcn: bool,
+    /// Of Discovery controllers.
+    #[bits(4)]
+    pub discovery: u8,
 }
 
 /// Timestamp (0Eh): the 8 bytes of data that Set Features takes and Get Features returns.
@@ -242,10 +274,78 @@ pub struct HostBehaviorSupport {
     pub lbafee: u8,
     /// Host Dispersed Namespace Support.
     pub hdisns: u8,
-    /// Copy Descriptor Formats Enable: bit 2 to bit 4.
+    /// Copy Descriptor Formats Enable, bits 2 to 4: [`crate::copy::CopyDescriptorFormats`].
     pub cdfe: u16,
     /// Reserved.
     pub reserved_6: [u8; 506],
+}
+
+/// Sanitize Config (17h).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct SanitizeConfig {
+    /// No-Deallocate Response Mode: 0 refuses a Sanitize with NDAS where SANICAP.NDI is set, 1 does it
+    /// and reports that blocks were deallocated.
+    pub nodrm: bool,
+    #[bits(31)]
+    __: u32,
+}
+
+/// I/O Command Set Profile (19h).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct IoCommandSetProfile {
+    /// I/O Command Set Combination Index, in [`crate::identify::lists::IoCommandSets`].
+    #[bits(9)]
+    pub iocsci: u16,
+    #[bits(23)]
+    __: u32,
+}
+
+/// Software Progress Marker (80h).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct SoftwareProgressMarker {
+    /// Pre-boot Software Load Count.
+    pub pbslc: u8,
+    #[bits(24)]
+    __: u32,
+}
+
+/// Host Identifier (81h), of Set Features and Get Features.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct HostIdentifier {
+    /// Enable Extended Host Identifier: the data is 16 bytes and not 8.
+    pub exhid: bool,
+    #[bits(31)]
+    __: u32,
+}
+
+/// Bytes of the data of Host Identifier, where EXHID is 0.
+pub const HOST_IDENTIFIER_SIZE: usize = 8;
+/// Bytes of the data of Host Identifier, where EXHID is 1.
+pub const EXTENDED_HOST_IDENTIFIER_SIZE: usize = 16;
+
+open_enum! {
+    /// Write Protection State of a namespace.
+    pub struct WriteProtectionState(u8) {
+        NO_WRITE_PROTECT = 0b000, "No Write Protect";
+        WRITE_PROTECT = 0b001, "Write Protect";
+        WRITE_PROTECT_UNTIL_POWER_CYCLE = 0b010, "Write Protect Until Power Cycle";
+        PERMANENT_WRITE_PROTECT = 0b011, "Permanent Write Protect";
+    }
+}
+
+/// Namespace Write Protection Config (84h).
+#[bitfield(u32)]
+#[derive(PartialEq, Eq)]
+pub struct NamespaceWriteProtectionConfig {
+    /// Write Protection State.
+    #[bits(3)]
+    pub wps: WriteProtectionState,
+    #[bits(29)]
+    __: u32,
 }
 
 const _: () = assert!(size_of::<HostBehaviorSupport>() == 512);
@@ -253,52 +353,4 @@ const _: () = assert!(offset_of!(HostBehaviorSupport, cdfe) == 4);
 const _: () = assert!(size_of::<Timestamp>() == 8);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dwords_lie_where_base_2_1_5_1_25_says() {
-        let arbitration = Arbitration::from(0x0403_0207);
-        assert_eq!(arbitration.ab(), 7);
-        assert_eq!(
-            (
-                arbitration.lpw_z(),
-                arbitration.mpw_z(),
-                arbitration.hpw_z()
-            ),
-            (2, 3, 4)
-        );
-        assert_eq!(u32::from(PowerManagement::new().with_wh(7)), 7 << 5);
-        let threshold = TemperatureThreshold::from(0x0191_0157);
-        assert_eq!(threshold.tmpth(), 0x157);
-        assert_eq!(threshold.tmpsel(), 1);
-        assert_eq!(threshold.thsel(), ThresholdType::UNDER);
-        assert_eq!(threshold.tmpthh(), 6);
-        assert_eq!(u32::from(ErrorRecovery::new().with_dulbe(true)), 1 << 16);
-        assert_eq!(u32::from(VolatileWriteCache::new().with_wce(true)), 1);
-        let queues = NumberOfQueues::from(0x003f_001f);
-        assert_eq!((queues.nsq_z(), queues.ncq_z()), (0x1f, 0x3f));
-        let coalescing = InterruptCoalescing::from(0x0000_0a07);
-        assert_eq!((coalescing.thr_z(), coalescing.time()), (7, 10));
-        assert_eq!(
-            u32::from(InterruptVectorConfiguration::new().with_iv(3).with_cd(true)),
-            0x0001_0003
-        );
-        let events = AsynchronousEventConfiguration::from(0x0000_031f);
-        assert!(events.nan() && events.fan());
-        assert_eq!(events.shcw(), 0x1f);
-        assert_eq!(
-            u32::from(SupportedCapabilities::new().with_changeable(true)),
-            4
-        );
-    }
-
-    #[test]
-    fn timestamp_is_six_bytes_and_attributes() {
-        let bytes = [0x01u8, 0x02, 0x03, 0x04, 0x05, 0x06, 0b0000_0011, 0];
-        let timestamp: Timestamp = zerocopy::transmute!(bytes);
-        assert_eq!(timestamp.tstmp(), 0x0605_0403_0201);
-        assert!(timestamp.synch());
-        assert_eq!(timestamp.to(), TimestampOrigin::SET_FEATURES);
-    }
-}
+mod tests;

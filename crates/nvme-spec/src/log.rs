@@ -1,5 +1,6 @@
 //! Log pages: identifiers and the layouts of those that a controller here returns (Base 2.1,
-//! 5.1.12).
+//! 5.1.12). Reservation Notification is in [`crate::reservation`], Sanitize Status in
+//! [`crate::sanitize`].
 
 use crate::cqe::StatusField;
 use bitfield_struct::bitfield;
@@ -26,7 +27,13 @@ open_enum! {
         PERSISTENT_EVENT_LOG = 0x0d, "Persistent Event Log";
         LBA_STATUS_INFORMATION = 0x0e, "LBA Status Information";
         ENDURANCE_GROUP_EVENT_AGGREGATE = 0x0f, "Endurance Group Event Aggregate";
+        MEDIA_UNIT_STATUS = 0x10, "Media Unit Status";
+        SUPPORTED_CAPACITY_CONFIGURATION_LIST = 0x11, "Supported Capacity Configuration List";
         FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS = 0x12, "Feature Identifiers Supported and Effects";
+        NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS = 0x13, "NVMe-MI Commands Supported and Effects";
+        COMMAND_AND_FEATURE_LOCKDOWN = 0x14, "Command and Feature Lockdown";
+        BOOT_PARTITION = 0x15, "Boot Partition";
+        CHANGED_ALLOCATED_NAMESPACE_LIST = 0x1c, "Changed Allocated Namespace List";
         RESERVATION_NOTIFICATION = 0x80, "Reservation Notification";
         SANITIZE_STATUS = 0x81, "Sanitize Status";
     }
@@ -214,7 +221,7 @@ pub struct FirmwareSlotLog {
     pub reserved_64: [u8; 448],
 }
 
-/// Changed Attached Namespace List (LID 04h), 4096 bytes (Base 2.1, 5.1.12.1.5).
+/// Changed Attached Namespace List (LID 04h) and Changed Allocated Namespace List (LID 1Ch), 4096 bytes (Base 2.1, 5.1.12.1.5).
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ChangedNamespaceList {
@@ -229,6 +236,28 @@ open_enum! {
         ONE_PER_NAMESPACE = 0b001, "One command to the namespace at a time";
         ONE_PER_CONTROLLER = 0b010, "One command to the controller at a time";
     }
+}
+
+/// What a command, or a feature, reaches: 0 is not told.
+#[bitfield(u16)]
+#[derive(PartialEq, Eq)]
+pub struct Scope {
+    /// Namespace Scope.
+    pub nss: bool,
+    /// Controller Scope.
+    pub ctrls: bool,
+    /// NVM Set Scope.
+    pub nsets: bool,
+    /// Endurance Group Scope.
+    pub egs: bool,
+    /// Domain Scope.
+    pub doms: bool,
+    /// NVM Subsystem Scope.
+    pub nvmss: bool,
+    /// Controller Data Queue, of features.
+    pub cdqs: bool,
+    #[bits(9)]
+    __: u16,
 }
 
 /// What Commands Supported and Effects says of one opcode.
@@ -255,10 +284,9 @@ pub struct CommandEffects {
     pub cse: SubmissionAndExecution,
     /// UUID Selection Supported.
     pub uss: bool,
-    /// Command Scope: bit 0 namespace, bit 1 controller, bit 2 NVM set, bit 3 endurance group, bit 4
-    /// domain, bit 5 subsystem; 0 is not told.
+    /// Command Scope.
     #[bits(12)]
-    pub csp: u16,
+    pub csp: Scope,
 }
 
 /// Commands Supported and Effects (LID 05h), 4096 bytes (Base 2.1, 5.1.12.1.6).
@@ -273,7 +301,39 @@ pub struct CommandsSupportedAndEffectsLog {
     pub reserved_2048: [u8; 2048],
 }
 
+/// What Feature Identifiers Supported and Effects says of one feature.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct FeatureEffects {
+    /// FID Supported.
+    pub fsupp: bool,
+    /// User Data Content Change.
+    pub udcc: bool,
+    /// Namespace Capability Change.
+    pub ncc: bool,
+    /// Namespace Inventory Change.
+    pub nic: bool,
+    /// Controller Capability Change.
+    pub ccc: bool,
+    #[bits(14)]
+    __: u16,
+    /// UUID Selection Supported.
+    pub uss: bool,
+    /// FID Scope.
+    #[bits(12)]
+    pub fsp: Scope,
+}
+
+/// Feature Identifiers Supported and Effects (LID 12h), 1024 bytes (Base 2.1, 5.1.12.1.18).
+#[repr(C)]
+#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct FeatureIdsSupportedAndEffectsLog {
+    /// By Feature Identifier.
+    pub fids: [FeatureEffects; 256],
+}
+
 const _: () = assert!(size_of::<SupportedLogPages>() == 1024);
+const _: () = assert!(size_of::<FeatureIdsSupportedAndEffectsLog>() == 1024);
 const _: () = assert!(size_of::<ErrorLogEntry>() == 64);
 const _: () = assert!(size_of::<SmartLog>() == 512);
 const _: () = assert!(size_of::<FirmwareSlotLog>() == 512);

@@ -26,6 +26,11 @@ open_enum! {
         NVME_MI_RECEIVE = 0x1e, "NVMe-MI Receive";
         CAPACITY_MANAGEMENT = 0x20, "Capacity Management";
         LOCKDOWN = 0x24, "Lockdown";
+        TRACK_SEND = 0x3d, "Track Send";
+        TRACK_RECEIVE = 0x3e, "Track Receive";
+        MIGRATION_SEND = 0x41, "Migration Send";
+        MIGRATION_RECEIVE = 0x42, "Migration Receive";
+        CONTROLLER_DATA_QUEUE = 0x45, "Controller Data Queue";
         DOORBELL_BUFFER_CONFIG = 0x7c, "Doorbell Buffer Config";
         FABRICS = 0x7f, "Fabrics Commands";
         FORMAT_NVM = 0x80, "Format NVM";
@@ -128,7 +133,38 @@ mod tests {
         assert_eq!(AdminOpcode::SET_FEATURES.0, 0x09);
         assert_eq!(AdminOpcode::GET_FEATURES.0, 0x0a);
         assert_eq!(AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST.0, 0x0c);
+        assert_eq!(AdminOpcode::NAMESPACE_MANAGEMENT.0, 0x0d);
+        assert_eq!(AdminOpcode::FIRMWARE_COMMIT.0, 0x10);
+        assert_eq!(AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD.0, 0x11);
+        assert_eq!(AdminOpcode::DEVICE_SELF_TEST.0, 0x14);
+        assert_eq!(AdminOpcode::NAMESPACE_ATTACHMENT.0, 0x15);
+        assert_eq!(AdminOpcode::KEEP_ALIVE.0, 0x18);
+        assert_eq!(AdminOpcode::DIRECTIVE_SEND.0, 0x19);
+        assert_eq!(AdminOpcode::DIRECTIVE_RECEIVE.0, 0x1a);
+        assert_eq!(AdminOpcode::VIRTUALIZATION_MANAGEMENT.0, 0x1c);
         assert_eq!(AdminOpcode::DOORBELL_BUFFER_CONFIG.0, 0x7c);
+        assert_eq!(AdminOpcode::FORMAT_NVM.0, 0x80);
+        assert_eq!(AdminOpcode::SECURITY_SEND.0, 0x81);
+        assert_eq!(AdminOpcode::SECURITY_RECEIVE.0, 0x82);
+        assert_eq!(AdminOpcode::SANITIZE.0, 0x84);
+        assert_eq!(AdminOpcode::GET_LBA_STATUS.0, 0x86);
         assert_eq!(AdminOpcode(0x7d).name(), "reserved or vendor specific");
+    }
+
+    #[test]
+    fn io_opcodes_are_those_of_nvm_1_1() {
+        assert_eq!(NvmOpcode::FLUSH.0, 0x00);
+        assert_eq!(NvmOpcode::WRITE.0, 0x01);
+        assert_eq!(NvmOpcode::READ.0, 0x02);
+        assert_eq!(NvmOpcode::WRITE_UNCORRECTABLE.0, 0x04);
+        assert_eq!(NvmOpcode::COMPARE.0, 0x05);
+        assert_eq!(NvmOpcode::WRITE_ZEROES.0, 0x08);
+        assert_eq!(NvmOpcode::DATASET_MANAGEMENT.0, 0x09);
+        assert_eq!(NvmOpcode::VERIFY.0, 0x0c);
+        assert_eq!(NvmOpcode::RESERVATION_REGISTER.0, 0x0d);
+        assert_eq!(NvmOpcode::RESERVATION_REPORT.0, 0x0e);
+        assert_eq!(NvmOpcode::RESERVATION_ACQUIRE.0, 0x11);
+        assert_eq!(NvmOpcode::RESERVATION_RELEASE.0, 0x15);
+        assert_eq!(NvmOpcode::COPY.0, 0x19);
     }
 }

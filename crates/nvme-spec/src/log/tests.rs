@@ -107,9 +107,54 @@ fn effects_lie_where_base_2_1_5_1_12_1_6_says() {
         2 << 16
     );
     assert_eq!(bits(CommandEffects::new().with_uss(true)), 1 << 19);
-    assert_eq!(bits(CommandEffects::new().with_csp(0xfff)), 0xfff << 20);
+    let scope = |csp: Scope| bits(CommandEffects::new().with_csp(csp));
+    assert_eq!(scope(Scope::from(0xfff)), 0xfff << 20);
+    assert_eq!(scope(Scope::new().with_nss(true)), 1 << 20);
+    assert_eq!(scope(Scope::new().with_ctrls(true)), 1 << 21);
+    assert_eq!(scope(Scope::new().with_nsets(true)), 1 << 22);
+    assert_eq!(scope(Scope::new().with_egs(true)), 1 << 23);
+    assert_eq!(scope(Scope::new().with_doms(true)), 1 << 24);
+    assert_eq!(scope(Scope::new().with_nvmss(true)), 1 << 25);
+    assert_eq!(SubmissionAndExecution::ONE_PER_NAMESPACE.0, 1);
     assert_eq!(offset_of!(CommandsSupportedAndEffectsLog, iocs), 1024);
     let supported = LidSupportedAndEffects::new().with_lsupp(true).with_lidsp(1);
     assert_eq!(u32::from(supported), 0x0001_0001);
     assert_eq!(u32::from(LidSupportedAndEffects::new().with_ios(true)), 2);
+}
+
+#[test]
+fn feature_effects_lie_where_base_2_1_5_1_12_1_18_says() {
+    let bits = |effects: FeatureEffects| u32::from(effects);
+    assert_eq!(bits(FeatureEffects::new().with_fsupp(true)), 1);
+    assert_eq!(bits(FeatureEffects::new().with_udcc(true)), 1 << 1);
+    assert_eq!(bits(FeatureEffects::new().with_ncc(true)), 1 << 2);
+    assert_eq!(bits(FeatureEffects::new().with_nic(true)), 1 << 3);
+    assert_eq!(bits(FeatureEffects::new().with_ccc(true)), 1 << 4);
+    assert_eq!(bits(FeatureEffects::new().with_uss(true)), 1 << 19);
+    assert_eq!(
+        bits(FeatureEffects::new().with_fsp(Scope::new().with_ctrls(true))),
+        1 << 21
+    );
+    assert_eq!(
+        bits(FeatureEffects::new().with_fsp(Scope::new().with_cdqs(true))),
+        1 << 26
+    );
+}
+
+#[test]
+fn identifiers_are_those_of_base_2_1() {
+    for (lid, number) in [
+        (LogPageId::SUPPORTED_LOG_PAGES, 0x00),
+        (LogPageId::ERROR_INFORMATION, 0x01),
+        (LogPageId::SMART_HEALTH_INFORMATION, 0x02),
+        (LogPageId::FIRMWARE_SLOT_INFORMATION, 0x03),
+        (LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST, 0x04),
+        (LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS, 0x05),
+        (LogPageId::FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS, 0x12),
+        (LogPageId::CHANGED_ALLOCATED_NAMESPACE_LIST, 0x1c),
+        (LogPageId::RESERVATION_NOTIFICATION, 0x80),
+        (LogPageId::SANITIZE_STATUS, 0x81),
+    ] {
+        assert_eq!(lid.0, number, "{lid:?}");
+    }
 }
