@@ -12,6 +12,6 @@ use crate::tools;
 /// Something is missing and cannot be fetched; elsewhere than on Debian the error names the packages.
 pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
     tools::prepare(note)?;
-    Rig::prepare(note)?;
+    Rig::prepare_all(note)?;
     Ok(())
 }

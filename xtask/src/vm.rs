@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use tests_vm::lines::NoLine;
-use tests_vm::{Guest, Options, Rig, Server, guest};
+use tests_vm::{Boot, Guest, Kernel, Options, Rig, Server, guest};
 
 /// What the guest is given.
 #[derive(Debug, Args)]
@@ -28,6 +28,9 @@ pub(crate) struct VmArgs {
     /// End a guest with a job after this time
     #[arg(long, default_value_t = 300)]
     seconds: u64,
+    /// Run the kernel of Debian's backports instead of the release's
+    #[arg(long)]
+    backports: bool,
     /// Memory in MiB
     #[arg(long, default_value_t = 1024)]
     memory: u32,
@@ -83,6 +86,11 @@ pub(crate) fn run(args: &VmArgs) -> Result<()> {
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
     });
     let options = Options {
+        boot: Boot::Kernel(if args.backports {
+            Kernel::Backports
+        } else {
+            Kernel::Stable
+        }),
         job: job.transpose()?,
         memory_mib: args.memory,
         cpus: args.cpus,

@@ -113,27 +113,48 @@ impl Apt {
         self.unpack_archives(root, note)
     }
 
-    /// Fetches `package` alone, without what it depends on, and unpacks it into `root`.
+    /// Fetches `packages` alone, without what they depend on, and unpacks them into `root`.
     ///
     /// # Errors
     /// As [`Apt::unpack_closure`].
-    pub fn unpack_one(&self, package: &str, root: &Path, note: Note<'_>) -> Result<()> {
-        note(&format!("fetching {package}"));
-        self.run("apt-get", &["download", package])?;
+    pub fn unpack_alone(&self, packages: &[String], root: &Path, note: Note<'_>) -> Result<()> {
+        note(&format!("fetching {}", packages.join(", ")));
+        let mut args = vec!["download"];
+        args.extend(packages.iter().map(String::as_str));
+        self.run("apt-get", &args)?;
         self.unpack_archives(root, note)
     }
 
-    /// The first package that `package` of [`RELEASE`] depends on: what a meta package stands for.
+    /// The packages that `package` of the suite `suite` depends on. Where one of several will do, the first is named.
     ///
     /// # Errors
-    /// The package is not there, or depends on nothing.
-    pub fn first_dependency(&self, package: &str) -> Result<String> {
-        let text = self.run("apt-cache", &["show", &format!("{package}/{RELEASE}")])?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("Depends: "))
-            .and_then(|line| line.split([' ', ',', '(']).next())
-            .map(str::to_owned)
-            .with_context(|| format!("the package {package} depends on nothing"))
+    /// The package is not there.
+    pub fn dependencies(&self, package: &str, suite: &str) -> Result<Vec<String>> {
+        let text = self.run("apt-cache", &["show", &format!("{package}/{suite}")])?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Depends: "));
+        // "a (>= 1), b | c"
+        let names = line.unwrap_or_default().split(", ");
+        let names = names.filter_map(|part| part.split([' ', '(']).next());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// The first package named `prefix…` that `package` of the suite `suite` depends on: what a meta package stands for.
+    ///
+    /// # Errors
+    /// The package is not there, or depends on none of that name.
+    pub fn first_dependency(&self, package: &str, suite: &str, prefix: &str) -> Result<String> {
+        self.dependencies(package, suite)?
+            .into_iter()
+            .find(|name| name.starts_with(prefix))
+            .with_context(|| format!("the package {package} of {suite} depends on no {prefix}"))
+    }
+
+    /// Removes the state: what was unpacked stays.
+    ///
+    /// # Errors
+    /// Its folder cannot be removed.
+    pub fn close(self) -> Result<()> {
+        Ok(fs::remove_dir_all(self.dir)?)
     }
 
     fn unpack_archives(&self, root: &Path, note: Note<'_>) -> Result<()> {

@@ -18,12 +18,24 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
+use crate::kernel::Kernel;
 use crate::lines::{Lines, NoLine};
 use crate::{Report, Rig};
+
+/// What a guest starts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boot {
+    /// This kernel, which QEMU puts into its memory.
+    Kernel(Kernel),
+    /// What the UEFI firmware finds on the first drive ([`Firmware::write_disk`](crate::firmware::Firmware::write_disk)).
+    Firmware,
+}
 
 /// What a guest is given.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// What it starts from.
+    pub boot: Boot,
     /// The shell script to run, with the functions of `guest/steps.sh`; without one, a shell for a
     /// person.
     pub job: Option<String>,
@@ -40,7 +52,8 @@ pub struct Options {
     /// The sockets of vfio-user servers; each becomes a PCI device, the first at 00:10.0, the next
     /// at 00:11.0 and so on.
     pub sockets: Vec<PathBuf>,
-    /// Words for the kernel's command line.
+    /// Words for the kernel's command line. A firmware does not know them: they have to be on the drive that it boots
+    /// ([`command_line`]).
     pub kernel_args: Vec<String>,
     /// Further arguments for QEMU.
     pub qemu_args: Vec<OsString>,
@@ -52,6 +65,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            boot: Boot::Kernel(Kernel::default()),
             job: None,
             memory_mib: 768,
             cpus: 2,
@@ -72,11 +86,23 @@ const FIRST_SLOT: usize = 0x10;
 const KERNEL_ARGS: &str = "console=ttyS0 loglevel=5 reboot=t panic=-1 mitigations=off apparmor=0 lsm=capability \
      cryptomgr.notests nokaslr random.trust_cpu=on no_timer_check audit=0";
 
+/// The words that the guest's kernel is started with.
+#[must_use]
+pub fn command_line(options: &Options) -> String {
+    let mut line = KERNEL_ARGS.to_owned();
+    let terminal = options.job.as_ref().map(|_| "rig.tty=ttyS1".to_owned());
+    for word in terminal.iter().chain(&options.kernel_args) {
+        line.push(' ');
+        line += word;
+    }
+    line
+}
+
 /// The command that starts a guest. Where there is a job, `dir` gets it and the kernel's log, and
 /// the job's terminal is the command's standard input and output; else the guest's console is.
 ///
 /// # Errors
-/// The job cannot be written to `dir`.
+/// `dir` cannot be written to, or something has not been fetched.
 pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command> {
     let mut command = rig.qemu("qemu-system-x86_64").command();
     command.args([
@@ -104,12 +130,24 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
         command.args(["-machine", "kernel-irqchip=off"]);
         command.args(["-device", "intel-iommu,intremap=off,caching-mode=on"]);
     }
-    command
-        .arg("-kernel")
-        .arg(rig.kernel())
-        .arg("-initrd")
-        .arg(rig.initramfs());
-    let mut append = KERNEL_ARGS.to_owned();
+    match options.boot {
+        Boot::Kernel(kernel) => {
+            let kernel = rig.kernel(kernel)?;
+            command.arg("-kernel").arg(kernel.image);
+            command.arg("-initrd").arg(kernel.initramfs);
+            command.arg("-append").arg(command_line(options));
+        }
+        Boot::Firmware => {
+            let firmware = rig.firmware()?;
+            let variables = dir.join("variables");
+            fs::copy(firmware.variables(), &variables)
+                .with_context(|| format!("cannot write {}", variables.display()))?;
+            for (flash, how) in [(firmware.code(), "readonly=on,"), (variables, "")] {
+                let drive = format!("if=pflash,format=raw,{how}file={}", flash.display());
+                command.arg("-drive").arg(drive);
+            }
+        }
+    }
     if let Some(job) = &options.job {
         let file = dir.join("job");
         fs::write(&file, job).with_context(|| format!("cannot write {}", file.display()))?;
@@ -120,23 +158,22 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
             .arg("-serial")
             .arg(format!("file:{}", dir.join(KERNEL_LOG).display()));
         command.args(["-serial", "stdio"]);
-        append += " rig.tty=ttyS1";
     } else {
         command.args(["-serial", "mon:stdio"]);
     }
-    for word in &options.kernel_args {
-        append.push(' ');
-        append += word;
-    }
-    command.args(["-append", &append]);
     if !options.may_reboot {
         command.arg("-no-reboot");
     }
     for (index, socket) in options.sockets.iter().enumerate() {
         let slot = FIRST_SLOT + index;
         let path = socket.display();
+        let order = if index == 0 && options.boot == Boot::Firmware {
+            r#","bootindex":1"#
+        } else {
+            ""
+        };
         command.arg("-device").arg(format!(
-            r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{path}"}},"bus":"pcie.0","addr":"0x{slot:x}"}}"#
+            r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{path}"}},"bus":"pcie.0","addr":"0x{slot:x}"{order}}}"#
         ));
     }
     command.args(&options.qemu_args);

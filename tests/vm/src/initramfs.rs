@@ -1,4 +1,4 @@
-//! The guest's file system: chosen programs and kernel modules of the guest closure with all that
+//! The guest's file system: chosen programs of the guest closure and modules of its kernel with all that
 //! they need, and our own scripts.
 //!
 //! It lives in memory from the start, so a guest needs no disk of its own: every drive that it sees
@@ -24,6 +24,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("usr/bin/lspci", &[]),
     ("usr/sbin/blkdiscard", &[]),
     ("usr/sbin/e2fsck", &["usr/sbin/fsck.ext4"]),
+    ("usr/sbin/kexec", &[]),
     ("usr/sbin/mke2fs", &["usr/sbin/mkfs.ext4"]),
     ("usr/sbin/nvme", &[]),
 ];
@@ -32,7 +33,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
 const FILES: &[&str] = &["etc/mke2fs.conf"];
 
 /// Modules of the kernel; the NVMe driver and ext4 are built in.
-const MODULES: &[&str] = &["qemu_fw_cfg"];
+const MODULES: &[&str] = &["efivarfs", "qemu_fw_cfg"];
 
 const INIT: &str = include_str!("../guest/init");
 const STEPS: &str = include_str!("../guest/steps.sh");
@@ -73,12 +74,12 @@ impl Tree {
     }
 }
 
-/// Writes the file system of the guest closure in `root`, whose kernel is `release`, to the file
-/// `to`.
+/// Writes the file system to the file `to`: programs of the closure in `root`, and modules of the kernel `release` in
+/// `kernel`.
 ///
 /// # Errors
-/// A program, library or module is missing from the closure, or a file cannot be read or written.
-pub fn write(root: &Path, release: &str, to: &Path) -> Result<()> {
+/// A program, library or module is missing, or a file cannot be read or written.
+pub fn write(root: &Path, kernel: &Path, release: &str, to: &Path) -> Result<()> {
     let mut tree = Tree::default();
     for directory in [
         "dev",
@@ -103,7 +104,7 @@ pub fn write(root: &Path, release: &str, to: &Path) -> Result<()> {
     for path in FILES {
         tree.copy(root, path, false)?;
     }
-    add_modules(&mut tree, root, release)?;
+    add_modules(&mut tree, kernel, release)?;
     tree.add(
         "init",
         Node::File {

@@ -9,15 +9,18 @@
 pub mod cache;
 pub mod cpio;
 pub mod debian;
+pub mod firmware;
 pub mod guest;
 pub mod initramfs;
+pub mod kernel;
 pub mod lines;
 pub mod report;
 pub mod rig;
 pub mod server;
 pub mod sources;
 
-pub use guest::{Guest, Options};
+pub use guest::{Boot, Guest, Options};
+pub use kernel::Kernel;
 pub use report::{Report, Step};
 pub use rig::Rig;
 pub use server::Server;

@@ -1,18 +1,18 @@
-//! All that a guest is made of: QEMU, a kernel, and a file system of programs, each in the cache or
-//! from the system.
+//! All that a guest is made of: QEMU, kernels, a file system of programs, and a firmware, each in the
+//! cache or from the system.
 //!
 //! QEMU comes from the `PATH` where it is new enough to have the `vfio-user-pci` device, else from
-//! Debian's backports; the guest's kernel and programs always come from Debian's packages, so that
+//! Debian's backports; the guest's kernels and programs always come from Debian's packages, so that
 //! the same guest runs everywhere.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Apt, Program};
-use crate::initramfs;
+use crate::firmware::{self, Firmware};
+use crate::kernel::{self, Bootable, Kernel};
 
 /// The first QEMU with the device `vfio-user-pci`.
 const QEMU_NEEDED: (u32, u32) = (10, 1);
@@ -24,42 +24,40 @@ const GUEST_PACKAGES: &[&str] = &[
     "dash",
     "e2fsprogs",
     "fio",
+    "kexec-tools",
     "kmod",
     "nvme-cli",
     "pciutils",
     "util-linux",
 ];
-/// Stands for the newest kernel of the release: small, with the NVMe driver and ext4 built in.
-const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
-
 /// The parts of a guest. See the module's documentation.
 #[derive(Debug, Clone)]
 pub struct Rig {
+    cache: Cache,
     /// The root of the private QEMU; none where the system's is used.
     qemu: Option<PathBuf>,
     /// The root of the guest's packages.
     guest: PathBuf,
-    kernel: PathBuf,
-    initramfs: PathBuf,
 }
 
+const MISSING: &str = "the guests' programs are missing: run `cargo xtask setup`";
+
 impl Rig {
-    /// Finds what `cargo xtask setup` has fetched.
+    /// Finds what [`Rig::prepare`] has fetched.
     ///
     /// # Errors
     /// Something has not been fetched: says how to.
     pub fn locate() -> Result<Self> {
-        let missing = "the guests' programs are missing: run `cargo xtask setup`";
         let cache = Cache::open()?;
         let qemu = match system_qemu() {
             Some(_) => None,
-            None => Some(cache.get(&qemu_key()).context(missing)?),
+            None => Some(cache.get(&qemu_key()).context(MISSING)?),
         };
-        let guest = cache.get(&guest_key()).context(missing)?;
-        Self::assemble(&cache, qemu, &guest, &mut |_| {})
+        let guest = cache.get(&guest_key()).context(MISSING)?;
+        Ok(Self { cache, qemu, guest })
     }
 
-    /// Fetches whatever is missing, and says what it is doing.
+    /// Fetches whatever is missing of a guest with the kernel of the release, and says what it is doing.
     ///
     /// # Errors
     /// This is not a Debian on x86-64 and something is missing, or fetching fails.
@@ -73,32 +71,48 @@ impl Rig {
             None => Some(cache.ensure(&qemu_key(), note, fetch_qemu)?),
         };
         let guest = cache.ensure(&guest_key(), note, fetch_guest)?;
-        Self::assemble(&cache, qemu, &guest, note)
+        let rig = Self { cache, qemu, guest };
+        rig.prepare_kernel(Kernel::Stable, note)?;
+        Ok(rig)
     }
 
-    fn assemble(
-        cache: &Cache,
-        qemu: Option<PathBuf>,
-        guest: &Path,
-        note: Note<'_>,
-    ) -> Result<Self> {
-        let release = kernel_release(guest)?;
-        let recipe = initramfs::recipe();
-        let key = format!(
-            "initramfs-{}",
-            key_hash(&[guest_key().as_bytes(), recipe.as_bytes()])
-        );
-        let made = cache.ensure(&key, note, |dir, note| {
-            note("building the guest's file system");
-            initramfs::write(guest, &release, &dir.join(INITRAMFS))
-        })?;
-        let kernel = guest.join(format!("boot/vmlinuz-{release}"));
-        Ok(Self {
-            qemu,
-            guest: guest.to_owned(),
-            kernel,
-            initramfs: made.join(INITRAMFS),
-        })
+    /// Fetches whatever is missing of all guests that tests use: all kernels, and the firmware.
+    ///
+    /// # Errors
+    /// As [`Rig::prepare`].
+    pub fn prepare_all(note: Note<'_>) -> Result<Self> {
+        let rig = Self::prepare(note)?;
+        for kernel in Kernel::ALL {
+            rig.prepare_kernel(kernel, note)?;
+        }
+        rig.cache.ensure(&Firmware::key(), note, fetch_firmware)?;
+        Ok(rig)
+    }
+
+    fn prepare_kernel(&self, kernel: Kernel, note: Note<'_>) -> Result<()> {
+        kernel.fetch(&self.cache, &self.guest, open_apt, note)?;
+        // its file system is made now and not by the first guest
+        kernel.get(&self.cache, &self.guest, &guest_key(), note)?;
+        Ok(())
+    }
+
+    /// The kernel `kernel`, and the file system that a guest with it starts from.
+    ///
+    /// # Errors
+    /// It has not been fetched: says how to.
+    pub fn kernel(&self, kernel: Kernel) -> Result<Bootable> {
+        kernel
+            .get(&self.cache, &self.guest, &guest_key(), &mut |_| {})?
+            .context(MISSING)
+    }
+
+    /// The firmware.
+    ///
+    /// # Errors
+    /// It has not been fetched: says how to.
+    pub fn firmware(&self) -> Result<Firmware> {
+        let root = self.cache.get(&Firmware::key()).context(MISSING)?;
+        Ok(Firmware::at(root))
     }
 
     /// A program of QEMU: `qemu-system-x86_64`, `qemu-img`, `qemu-io`, `qemu-storage-daemon`.
@@ -124,21 +138,7 @@ impl Rig {
     pub fn guest_program(&self, path: &str) -> Program {
         Program::private(&self.guest, path)
     }
-
-    /// The guest's kernel.
-    #[must_use]
-    pub fn kernel(&self) -> &Path {
-        &self.kernel
-    }
-
-    /// The guest's file system.
-    #[must_use]
-    pub fn initramfs(&self) -> &Path {
-        &self.initramfs
-    }
 }
-
-const INITRAMFS: &str = "initramfs.cpio";
 
 fn qemu_key() -> String {
     format!(
@@ -148,7 +148,7 @@ fn qemu_key() -> String {
 }
 
 fn guest_key() -> String {
-    let recipe = format!("{GUEST_PACKAGES:?} {KERNEL_PACKAGE} {}", debian::RELEASE);
+    let recipe = format!("{GUEST_PACKAGES:?} {}", debian::RELEASE);
     format!("guest-{}", key_hash(&[recipe.as_bytes()]))
 }
 
@@ -162,24 +162,19 @@ fn fetch_qemu(dir: &Path, note: Note<'_>) -> Result<()> {
         "Debian's backports have QEMU {version:?}, and {QEMU_NEEDED:?} is needed"
     );
     note(&format!("QEMU {}.{} is in place", version.0, version.1));
-    Ok(fs::remove_dir_all(dir.join(APT))?)
+    apt.close()
 }
 
 fn fetch_guest(dir: &Path, note: Note<'_>) -> Result<()> {
     let apt = open_apt(dir, note)?;
-    let kernel = apt.first_dependency(KERNEL_PACKAGE)?;
-    apt.unpack_one(&kernel, dir, note)?;
     apt.unpack_closure(debian::RELEASE, GUEST_PACKAGES, dir, note)?;
-    // Installing the kernel's package would have done this.
-    let release = kernel_release(dir)?;
-    let output = Program::private_as(dir, "usr/bin/kmod", "depmod")
-        .command()
-        .arg("-b")
-        .args([dir.as_os_str(), release.as_ref()])
-        .output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "depmod failed: {}", said.trim());
-    Ok(fs::remove_dir_all(dir.join(APT))?)
+    apt.close()
+}
+
+fn fetch_firmware(dir: &Path, note: Note<'_>) -> Result<()> {
+    let apt = open_apt(dir, note)?;
+    apt.unpack_closure(debian::RELEASE, firmware::PACKAGES, dir, note)?;
+    apt.close()
 }
 
 /// The folder of apt's own state beside what it fetches.
@@ -188,26 +183,24 @@ const APT: &str = "apt";
 fn open_apt(dir: &Path, note: Note<'_>) -> Result<Apt> {
     if !debian::is_debian() {
         let (major, minor) = QEMU_NEEDED;
+        let cache = Cache::open()?;
         bail!(
             "this is not a Debian on x86-64, where all of it is fetched: install QEMU {major}.{minor} or newer ({}), \
-             and unpack Debian's packages {KERNEL_PACKAGE} {} with their dependencies into {}",
+             and unpack Debian's packages {} with their dependencies into {}, {} into {}, and the kernels that {} \
+             stands for in {} and its backports into {}",
             QEMU_PACKAGES.join(" "),
             GUEST_PACKAGES.join(" "),
-            Cache::open()?.path(&guest_key()).display()
+            cache.path(&guest_key()).display(),
+            firmware::PACKAGES.join(" "),
+            cache.path(&Firmware::key()).display(),
+            kernel::PACKAGE,
+            debian::RELEASE,
+            Kernel::ALL
+                .map(|kernel| cache.path(&kernel.key()).display().to_string())
+                .join(" and "),
         );
     }
     Apt::open(dir.join(APT), note)
-}
-
-/// The release of the one kernel in a guest's closure.
-fn kernel_release(guest: &Path) -> Result<String> {
-    for entry in fs::read_dir(guest.join("boot"))? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if let Some(release) = name.strip_prefix("vmlinuz-") {
-            return Ok(release.to_owned());
-        }
-    }
-    bail!("the guest's closure in {} has no kernel", guest.display())
 }
 
 /// The version of the system's QEMU, where all its programs are there and new enough.
