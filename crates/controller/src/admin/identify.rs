@@ -6,8 +6,8 @@
 use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
 use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::identify::controller::{
-    Cmic, ControllerType, FlushBehavior, Frmw, IdentifyController, IdentifyNvmController, Lpa,
-    Oacs, Oaes, Oncs, QueueEntrySize, Vwc,
+    Cmic, ControllerType, FlushBehavior, Frmw, IdentifyController, Lpa, Oacs, Oaes, Oncs,
+    QueueEntrySize, Vwc,
 };
 use nvme_spec::identify::lists::{
     IoCommandSetVector, IoCommandSets, NamespaceIdList, NamespaceIdentificationHeader,
@@ -17,7 +17,7 @@ use nvme_spec::identify::namespace::{
     DeallocatedReads, Dlfeat, IdentifyNamespace, IdentifyNamespaceIndependent,
     IdentifyNvmNamespace, LbaFormat, Nsfeat, NsfeatIndependent, Nstat,
 };
-use nvme_spec::identify::{Cns, IDENTIFY_SIZE, ascii_field};
+use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyNvmController, ascii_field};
 use nvme_spec::opcode::Csi;
 use nvme_spec::registers::Version;
 use nvme_spec::sqe::SQE_SIZE_LOG2;

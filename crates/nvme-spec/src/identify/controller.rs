@@ -1,6 +1,6 @@
-//! Identify Controller: CNS 01h (Base 2.1, figure 312), and CNS 06h for the NVM command set (NVM 1.1,
-//! 4.1.5).
+//! Identify Controller: CNS 01h (Base 2.1, figure 312).
 
+use super::power_state::PowerState;
 use crate::copy::CopyDescriptorFormats;
 use crate::format::Fna;
 use crate::registers::Version;
@@ -45,8 +45,34 @@ pub struct Oaes {
     pub nsan: bool,
     /// Firmware Activation Notices Support.
     pub fan: bool,
-    #[bits(22)]
-    __: u32,
+    #[bits(1)]
+    __: u8,
+    /// Asymmetric Namespace Access Change Notices Support.
+    pub anacn: bool,
+    /// Predictable Latency Event Aggregate Log Change Notices Support.
+    pub plealcn: bool,
+    /// LBA Status Information Alert Notices Support.
+    pub lsian: bool,
+    /// Endurance Group Event Aggregate Log Page Change Notices Support.
+    pub egean: bool,
+    /// Normal NVM Subsystem Shutdown Support.
+    pub nnss: bool,
+    /// Temperature Threshold Hysteresis Recovery Support.
+    pub tthr: bool,
+    /// Reachability Groups Change Notices Support.
+    pub rgcns: bool,
+    #[bits(1)]
+    __: u8,
+    /// Allocated Namespace Attribute Notices Support.
+    pub ansan: bool,
+    #[bits(7)]
+    __: u8,
+    /// Zone Descriptor Changed Notices Support.
+    pub zdcn: bool,
+    #[bits(3)]
+    __: u8,
+    /// Discovery Log Page Change Notification Support.
+    pub dlpcn: bool,
 }
 
 /// Controller Attributes.
@@ -214,6 +240,30 @@ pub struct Oncs {
     __: u8,
 }
 
+/// Fused Operation Support.
+#[bitfield(u16)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Fuses {
+    /// Fused Compare and Write Supported.
+    pub fcws: bool,
+    #[bits(15)]
+    __: u16,
+}
+
+/// Namespace Write Protection Capabilities.
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Nwpc {
+    /// No Write Protect and Write Protect states are supported.
+    pub nwpwps: bool,
+    /// Write Protect Until Power Cycle state is supported.
+    pub wpupcs: bool,
+    /// Permanent Write Protect state is supported.
+    pub pwps: bool,
+    #[bits(5)]
+    __: u8,
+}
+
 open_enum! {
     /// Flush Behavior: what Flush to namespace FFFFFFFFh does (VWC.FB).
     pub struct FlushBehavior(u8) {
@@ -263,65 +313,6 @@ pub struct Sgls {
     pub tsdbd: bool,
     #[bits(10)]
     __: u16,
-}
-
-/// Power State Descriptor, flags at byte 3.
-#[bitfield(u8)]
-#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct PowerStateFlags {
-    /// Max Power Scale: 0 for 10 mW, 1 for 0.1 mW.
-    pub mxps: bool,
-    /// Non-Operational State.
-    pub nops: bool,
-    #[bits(6)]
-    __: u8,
-}
-
-/// Power State Descriptor, 32 bytes (Base 2.1, figure 313).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct PowerState {
-    /// Maximum Power, in the unit that MXPS tells.
-    pub mp: u16,
-    /// Reserved.
-    pub reserved_2: u8,
-    /// Max Power Scale and Non-Operational State.
-    pub flags: PowerStateFlags,
-    /// Entry Latency, in microseconds.
-    pub enlat: u32,
-    /// Exit Latency, in microseconds.
-    pub exlat: u32,
-    /// Relative Read Throughput.
-    pub rrt: u8,
-    /// Relative Read Latency.
-    pub rrl: u8,
-    /// Relative Write Throughput.
-    pub rwt: u8,
-    /// Relative Write Latency.
-    pub rwl: u8,
-    /// Idle Power.
-    pub idlp: u16,
-    /// Idle Power Scale, in bits 7:6.
-    pub ips: u8,
-    /// Reserved.
-    pub reserved_19: u8,
-    /// Active Power.
-    pub actp: u16,
-    /// Active Power Workload in bits 2:0 and Active Power Scale in bits 7:6.
-    pub apw_aps: u8,
-    /// Emergency Power Fail Recovery Time.
-    pub epfrt: u8,
-    /// Forced Quiescence Vault Time.
-    pub fqvt: u8,
-    /// Emergency Power Fail Vault Time.
-    pub epfvt: u8,
-    /// Emergency Power Fail Recovery Time Scale in bits 3:0 and Forced Quiescence Vault Time Scale
-    /// in bits 7:4.
-    pub epfrts_fqvts: u8,
-    /// Emergency Power Fail Vault Time Scale, in bits 3:0.
-    pub epfvts: u8,
-    /// Reserved.
-    pub reserved_28: [u8; 4],
 }
 
 /// Identify Controller, 4096 bytes (CNS 01h; Base 2.1, figure 312).
@@ -486,8 +477,8 @@ pub struct IdentifyController {
     pub nn: u32,
     /// Optional NVM Command Support.
     pub oncs: Oncs,
-    /// Fused Operation Support: bit 0 Compare and Write.
-    pub fuses: u16,
+    /// Fused Operation Support.
+    pub fuses: Fuses,
     /// Format NVM Attributes.
     pub fna: Fna,
     /// Volatile Write Cache.
@@ -499,7 +490,7 @@ pub struct IdentifyController {
     /// I/O Command Set Vendor Specific Command Configuration.
     pub icsvscc: u8,
     /// Namespace Write Protection Capabilities.
-    pub nwpc: u8,
+    pub nwpc: Nwpc,
     /// Atomic Compare & Write Unit, in logical blocks.
     pub acwu_z: u16,
     /// Copy Descriptor Formats Supported.
@@ -554,40 +545,7 @@ pub struct IdentifyController {
     pub vendor_specific: [u8; 1024],
 }
 
-/// I/O Command Set specific Identify Controller for the NVM command set, 4096 bytes (CNS 06h, CSI
-/// 00h).
-#[repr(C)]
-#[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct IdentifyNvmController {
-    /// Verify Size Limit: 2^VSL pages of CAP.MPSMIN; 0 is no limit.
-    pub vsl: u8,
-    /// Write Zeroes Size Limit: 2^WZSL pages of CAP.MPSMIN; 0 is no limit.
-    pub wzsl: u8,
-    /// Write Uncorrectable Size Limit: 2^WUSL pages of CAP.MPSMIN; 0 is no limit.
-    pub wusl: u8,
-    /// Dataset Management Ranges Limit; 0 is no limit.
-    pub dmrl: u8,
-    /// Dataset Management Range Size Limit, in logical blocks; 0 is no limit.
-    pub dmrsl: u32,
-    /// Dataset Management Size Limit, in logical blocks; 0 is no limit.
-    pub dmsl: u64,
-    /// Key Per I/O Capabilities.
-    pub kpiocap: u8,
-    /// Write Zeroes With Deallocate Size Limit.
-    pub wzdsl: u8,
-    /// Admin Optional Command Support.
-    pub aocs: u16,
-    /// Version of the NVM command set specification.
-    pub ver: Version,
-    /// LBA Migration Queue Format.
-    pub lbamqf: u8,
-    /// Reserved.
-    pub reserved_25: [u8; 4071],
-}
-
 const _: () = assert!(size_of::<IdentifyController>() == super::IDENTIFY_SIZE);
-const _: () = assert!(size_of::<IdentifyNvmController>() == super::IDENTIFY_SIZE);
-const _: () = assert!(size_of::<PowerState>() == 32);
 const _: () = assert!(offset_of!(IdentifyController, oacs) == 256);
 const _: () = assert!(offset_of!(IdentifyController, sqes) == 512);
 const _: () = assert!(offset_of!(IdentifyController, subnqn) == 768);

@@ -5,11 +5,15 @@
 //! supported" or "not reported". Fields bear the specification's abbreviations.
 
 pub mod controller;
+pub mod granularity;
 pub mod lists;
 pub mod namespace;
+pub mod nvm_controller;
+pub mod power_state;
 
-pub use controller::{IdentifyController, IdentifyNvmController};
+pub use controller::IdentifyController;
 pub use namespace::{IdentifyNamespace, IdentifyNamespaceIndependent, IdentifyNvmNamespace};
+pub use nvm_controller::IdentifyNvmController;
 
 open_enum! {
     /// Controller or Namespace Structure: what Identify returns.
@@ -38,6 +42,10 @@ open_enum! {
         IO_COMMAND_SET_ALLOCATED_NAMESPACE_ID_LIST = 0x1a, "I/O Command Set specific Allocated Namespace ID list";
         IO_COMMAND_SET_ALLOCATED_NAMESPACE = 0x1b, "I/O Command Set specific Identify Namespace of an allocated namespace";
         IO_COMMAND_SET = 0x1c, "Identify I/O Command Set";
+        UNDERLYING_NAMESPACE_LIST = 0x1d, "Underlying Namespace List";
+        PORTS_LIST = 0x1e, "Ports List";
+        ALLOCATED_NAMESPACE_INDEPENDENT = 0x1f, "I/O Command Set Independent Identify Namespace of an allocated namespace";
+        SUPPORTED_CONTROLLER_STATE_FORMATS = 0x20, "Supported Controller State Formats";
     }
 }
 

@@ -252,6 +252,33 @@ pub struct IdentifyNamespace {
     pub vendor_specific: [u8; 3712],
 }
 
+open_enum! {
+    /// Protection Information Format of an extended LBA format.
+    pub struct ProtectionFormat(u8) {
+        GUARD_16_BITS = 0b00, "16b Guard Protection Information";
+        GUARD_32_BITS = 0b01, "32b Guard Protection Information";
+        GUARD_64_BITS = 0b10, "64b Guard Protection Information";
+        QUALIFIED = 0b11, "As the Qualified Protection Information Format says";
+    }
+}
+
+/// Extended LBA Format, 4 bytes.
+#[bitfield(u32)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct ExtendedLbaFormat {
+    /// Storage Tag Size, in bits.
+    #[bits(7)]
+    pub sts: u8,
+    /// Protection Information Format.
+    #[bits(2)]
+    pub pif: ProtectionFormat,
+    /// Qualified Protection Information Format.
+    #[bits(4)]
+    pub qpif: u8,
+    #[bits(19)]
+    __: u32,
+}
+
 /// I/O Command Set specific Identify Namespace for the NVM command set, 4096 bytes (CNS 05h, CSI
 /// 00h).
 #[repr(C)]
@@ -266,7 +293,7 @@ pub struct IdentifyNvmNamespace {
     /// Reserved.
     pub reserved_10: [u8; 2],
     /// Extended LBA Format 0 to 63 Support.
-    pub elbaf: [u32; LBA_FORMATS_MAX],
+    pub elbaf: [ExtendedLbaFormat; LBA_FORMATS_MAX],
     /// Namespace Preferred Deallocate Granularity Large, in logical blocks.
     pub npdgl: u32,
     /// Namespace Preferred Read Granularity, in logical blocks.

@@ -1,6 +1,9 @@
 use super::controller::*;
+use super::granularity::*;
 use super::lists::*;
 use super::namespace::*;
+use super::nvm_controller::*;
+use super::power_state::*;
 use super::*;
 use crate::registers::Version;
 use core::mem::offset_of;
@@ -149,6 +152,42 @@ fn attribute_bits_lie_where_figure_312_says() {
     assert_eq!(u32::from(Sgls::new().with_sdt(0xff)), 0xff << 8);
     assert_eq!(u32::from(Sgls::new().with_tsdbd(true)), 1 << 21);
     assert_eq!(u8::from(Cmic::new().with_anars(true)), 1 << 3);
+
+    assert_eq!(u16::from(Oacs::new().with_ssrs(true)), 1);
+    assert_eq!(u16::from(Oacs::new().with_fnvms(true)), 1 << 1);
+    assert_eq!(u16::from(Oacs::new().with_fwds(true)), 1 << 2);
+    assert_eq!(u16::from(Oacs::new().with_glss(true)), 1 << 9);
+    assert_eq!(u16::from(Oncs::new().with_nvmwusv(true)), 1 << 1);
+    assert_eq!(u16::from(Oncs::new().with_ssfs(true)), 1 << 4);
+    assert_eq!(u16::from(Oncs::new().with_tss(true)), 1 << 6);
+    assert_eq!(u16::from(Oncs::new().with_nvmvfys(true)), 1 << 7);
+    assert_eq!(u16::from(Oncs::new().with_nvmcsa(true)), 1 << 9);
+    assert_eq!(u16::from(Oncs::new().with_nvmafc(true)), 1 << 10);
+    assert_eq!(u16::from(Oncs::new().with_maxwzd(true)), 1 << 11);
+    assert_eq!(u16::from(Fuses::new().with_fcws(true)), 1);
+    assert_eq!(u8::from(Nwpc::new().with_nwpwps(true)), 1);
+    assert_eq!(u8::from(Nwpc::new().with_wpupcs(true)), 1 << 1);
+    assert_eq!(u8::from(Nwpc::new().with_pwps(true)), 1 << 2);
+    assert_eq!(u16::from(Aocs::new().with_ralbas(true)), 1);
+    assert_eq!(u32::from(Ctratt::new().with_rhii(true)), 1 << 18);
+    assert_eq!(u32::from(Ctratt::new().with_tbkas(true)), 1 << 6);
+    assert_eq!(u32::from(Ctratt::new().with_elbas(true)), 1 << 15);
+}
+
+#[test]
+fn optional_events_lie_where_figure_312_says() {
+    let bits = |oaes: Oaes| u32::from(oaes);
+    assert_eq!(bits(Oaes::new().with_nsan(true)), 1 << 8);
+    assert_eq!(bits(Oaes::new().with_anacn(true)), 1 << 11);
+    assert_eq!(bits(Oaes::new().with_plealcn(true)), 1 << 12);
+    assert_eq!(bits(Oaes::new().with_lsian(true)), 1 << 13);
+    assert_eq!(bits(Oaes::new().with_egean(true)), 1 << 14);
+    assert_eq!(bits(Oaes::new().with_nnss(true)), 1 << 15);
+    assert_eq!(bits(Oaes::new().with_tthr(true)), 1 << 16);
+    assert_eq!(bits(Oaes::new().with_rgcns(true)), 1 << 17);
+    assert_eq!(bits(Oaes::new().with_ansan(true)), 1 << 19);
+    assert_eq!(bits(Oaes::new().with_zdcn(true)), 1 << 27);
+    assert_eq!(bits(Oaes::new().with_dlpcn(true)), 1 << 31);
 }
 
 #[test]
@@ -186,6 +225,41 @@ fn namespace_bits_lie_where_the_figures_say() {
     assert_eq!(u8::from(NsfeatIndependent::new().with_vwcnp(true)), 32);
     assert_eq!(u8::from(Nstat::new().with_nrdy(true)), 1);
     assert_eq!(u8::from(Nsattr::new().with_cwp(true)), 1);
+    assert_eq!(u8::from(Nsfeat::new().with_thinp(true)), 1);
+    assert_eq!(u8::from(Nsfeat::new().with_nsabp(true)), 1 << 1);
+    assert_eq!(u8::from(Nmic::new().with_disns(true)), 1 << 1);
+    assert_eq!(u8::from(Dps::new().with_pit(7)), 7);
+    assert_eq!(u8::from(Dps::new().with_pip(true)), 1 << 3);
+    assert_eq!(u8::from(Fpi::new().with_rfnvm(0x7f)), 0x7f);
+    assert_eq!(u8::from(NsfeatIndependent::new().with_rmedia(true)), 16);
+    let format = ExtendedLbaFormat::from(0x0000_1f90);
+    assert_eq!((format.sts(), format.qpif()), (0x10, 0xf));
+    assert_eq!(format.pif(), ProtectionFormat::QUALIFIED);
+}
+
+#[test]
+fn reservation_capabilities_lie_where_base_2_1_says() {
+    let bits = |rescap: Rescap| u8::from(rescap);
+    assert_eq!(bits(Rescap::new().with_ptpls(true)), 1);
+    assert_eq!(bits(Rescap::new().with_wes(true)), 1 << 1);
+    assert_eq!(bits(Rescap::new().with_eas(true)), 1 << 2);
+    assert_eq!(bits(Rescap::new().with_weros(true)), 1 << 3);
+    assert_eq!(bits(Rescap::new().with_earos(true)), 1 << 4);
+    assert_eq!(bits(Rescap::new().with_wears(true)), 1 << 5);
+    assert_eq!(bits(Rescap::new().with_eaars(true)), 1 << 6);
+    assert_eq!(bits(Rescap::new().with_iekr13(true)), 1 << 7);
+}
+
+#[test]
+fn a_granularity_list_is_a_head_and_descriptors() {
+    let mut list = NamespaceGranularityList::new_zeroed();
+    list.nga = GranularityAttributes::new().with_gdm(true);
+    list.nod_z = 1;
+    list.descriptors[1] = GranularityDescriptor { nsg: 2, ncg: 3 };
+    let bytes = list.as_bytes();
+    assert_eq!(bytes[..5], [1, 0, 0, 0, 1]);
+    assert_eq!((bytes[48], bytes[56]), (2, 3));
+    assert_eq!(bytes.len(), 4096);
 }
 
 #[test]
@@ -213,9 +287,39 @@ fn lists_lie_where_base_2_1_5_1_13_says() {
     assert_eq!(list.as_bytes()[..4], [1, 0, 2, 1]);
     let vector = IoCommandSetVector::new().with_nvm(true).with_zns(true);
     assert_eq!(u64::from(vector), 0b101);
-    assert_eq!(Cns::NAMESPACE_INDEPENDENT.0, 0x08);
-    assert_eq!(Cns::ALLOCATED_NAMESPACE_ID_LIST.0, 0x10);
-    assert_eq!(Cns::IO_COMMAND_SET.0, 0x1c);
+}
+
+#[test]
+fn cns_values_are_those_of_base_2_1() {
+    for (cns, number) in [
+        (Cns::NAMESPACE, 0x00),
+        (Cns::CONTROLLER, 0x01),
+        (Cns::ACTIVE_NAMESPACE_ID_LIST, 0x02),
+        (Cns::NAMESPACE_IDENTIFICATION_DESCRIPTOR_LIST, 0x03),
+        (Cns::NVM_SET_LIST, 0x04),
+        (Cns::IO_COMMAND_SET_NAMESPACE, 0x05),
+        (Cns::IO_COMMAND_SET_CONTROLLER, 0x06),
+        (Cns::IO_COMMAND_SET_ACTIVE_NAMESPACE_ID_LIST, 0x07),
+        (Cns::NAMESPACE_INDEPENDENT, 0x08),
+        (Cns::NAMESPACE_USER_DATA_FORMAT, 0x09),
+        (Cns::IO_COMMAND_SET_NAMESPACE_USER_DATA_FORMAT, 0x0a),
+        (Cns::ALLOCATED_NAMESPACE_ID_LIST, 0x10),
+        (Cns::ALLOCATED_NAMESPACE, 0x11),
+        (Cns::NAMESPACE_CONTROLLER_LIST, 0x12),
+        (Cns::CONTROLLER_LIST, 0x13),
+        (Cns::PRIMARY_CONTROLLER_CAPABILITIES, 0x14),
+        (Cns::SECONDARY_CONTROLLER_LIST, 0x15),
+        (Cns::NAMESPACE_GRANULARITY_LIST, 0x16),
+        (Cns::UUID_LIST, 0x17),
+        (Cns::DOMAIN_LIST, 0x18),
+        (Cns::ENDURANCE_GROUP_LIST, 0x19),
+        (Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE_ID_LIST, 0x1a),
+        (Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE, 0x1b),
+        (Cns::IO_COMMAND_SET, 0x1c),
+        (Cns::ALLOCATED_NAMESPACE_INDEPENDENT, 0x1f),
+    ] {
+        assert_eq!(cns.0, number, "{cns:?}");
+    }
 }
 
 #[test]
