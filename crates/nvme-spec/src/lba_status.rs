@@ -57,6 +57,18 @@ pub struct LbaStatusListHeader {
     pub reserved_5: [u8; 3],
 }
 
+/// Status of the logical blocks of a descriptor.
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct LbaStatus {
+    /// A read of each of these blocks may end with Unrecovered Read Error.
+    pub may_be_unrecoverable: bool,
+    /// These blocks were written by Write Uncorrectable.
+    pub written_uncorrectable: bool,
+    #[bits(6)]
+    __: u8,
+}
+
 /// LBA Status Descriptor, 16 bytes.
 #[repr(C)]
 #[derive(
@@ -65,12 +77,12 @@ pub struct LbaStatusListHeader {
 pub struct LbaStatusDescriptor {
     /// Descriptor Starting LBA.
     pub dslba: u64,
-    /// Number of Logical Blocks; not 0's based.
-    pub nlb: u32,
+    /// Number of Logical Blocks.
+    pub nlb_z: u32,
     /// Reserved.
     pub reserved_12: u8,
-    /// LBA Status Descriptor Status.
-    pub status: u8,
+    /// Status.
+    pub status: LbaStatus,
     /// Reserved.
     pub reserved_14: [u8; 2],
 }
@@ -102,14 +114,19 @@ mod tests {
         bytes[4] = 2;
         bytes[8] = 3;
         bytes[16] = 4;
-        bytes[21] = 5;
+        bytes[21] = 0b10;
         let (header, rest) = LbaStatusListHeader::read_from_prefix(&bytes).unwrap();
         assert_eq!(
             (header.nlsd, header.cmpc),
             (1, CompletionCondition::COMPLETE)
         );
         let descriptor = LbaStatusDescriptor::read_from_bytes(rest).unwrap();
-        assert_eq!((descriptor.dslba, descriptor.nlb), (3, 4));
-        assert_eq!(descriptor.status, 5);
+        assert_eq!((descriptor.dslba, descriptor.nlb_z), (3, 4));
+        assert!(descriptor.status.written_uncorrectable());
+        assert!(!descriptor.status.may_be_unrecoverable());
+        assert_eq!(
+            u8::from(LbaStatus::new().with_may_be_unrecoverable(true)),
+            1
+        );
     }
 }

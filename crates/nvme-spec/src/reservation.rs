@@ -198,8 +198,8 @@ pub const CNTLID_NOT_ASSOCIATED: u16 = 0xffff;
 #[bitfield(u8)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct RegistrantStatus {
-    /// Host Holds Reservation.
-    pub hhr: bool,
+    /// Association with Host Holding Reservation.
+    pub ahhr: bool,
     #[bits(7)]
     __: u8,
 }

@@ -1,11 +1,11 @@
-//! Namespace Granularity List: in which sizes namespaces are best created (CNS 16h; NVM 1.1, 4.1.5.7).
+//! Namespace Granularity List: in which sizes namespaces are best created (CNS 16h; NVM 1.1, 4.1.5).
 
 use bitfield_struct::bitfield;
 use core::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Descriptors that the list has room for.
-pub const GRANULARITY_DESCRIPTORS_MAX: usize = 16;
+/// Descriptors that the list has room for; a host that has not set LBAFEE is given 16 at most.
+pub const GRANULARITY_DESCRIPTORS_MAX: usize = 64;
 
 /// Namespace Granularity Attributes.
 #[bitfield(u32)]
@@ -42,7 +42,7 @@ pub struct NamespaceGranularityList {
     /// Namespace Granularity Descriptors.
     pub descriptors: [GranularityDescriptor; GRANULARITY_DESCRIPTORS_MAX],
     /// Reserved.
-    pub reserved_288: [u8; 3808],
+    pub reserved_1056: [u8; 3040],
 }
 
 const _: () = assert!(size_of::<NamespaceGranularityList>() == super::IDENTIFY_SIZE);

@@ -259,6 +259,7 @@ fn a_granularity_list_is_a_head_and_descriptors() {
     let bytes = list.as_bytes();
     assert_eq!(bytes[..5], [1, 0, 0, 0, 1]);
     assert_eq!((bytes[48], bytes[56]), (2, 3));
+    assert_eq!(offset_of!(NamespaceGranularityList, reserved_1056), 1056);
     assert_eq!(bytes.len(), 4096);
 }
 

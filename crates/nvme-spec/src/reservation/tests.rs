@@ -91,7 +91,7 @@ fn a_report_of_one_holder_decodes() {
     assert_eq!((header.regstrnt.get(), header.ptpls), (0x0201, 1));
     let registrant = RegisteredController::read_from_bytes(rest).unwrap();
     assert_eq!(registrant.cntlid, 0x0403);
-    assert!(registrant.rcsts.hhr());
+    assert!(registrant.rcsts.ahhr());
     assert_eq!(registrant.hostid, [0xaa, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(registrant.rkey, 0xbb);
 }
@@ -106,7 +106,7 @@ fn extended_registrants_have_the_key_first() {
     bytes[31] = 0xee;
     let registrant: RegisteredControllerExtended = transmute!(bytes);
     assert_eq!((registrant.cntlid, registrant.rkey), (1, 0xcc));
-    assert!(registrant.rcsts.hhr());
+    assert!(registrant.rcsts.ahhr());
     assert_eq!((registrant.hostid[0], registrant.hostid[15]), (0xdd, 0xee));
     assert_eq!(EXTENDED_HEADER_SIZE, 64);
 }
