@@ -77,13 +77,13 @@ pub enum Command {
 ///
 /// # Errors
 /// - Invalid Command Opcode: not one of those above.
-/// - Invalid Field in Command: fused (Base 2.1, 3.4.2: not supported), data described by SGLs (not supported, Base 2.1,
-///   4.3.2), a directive (not supported; NVM 1.1, 3.3.6), or Namespace Zeroes (not supported; to ignore it would report
-///   blocks as zeroed that are not).
+/// - Invalid Field in Command: fused (Base 2.1, 3.4.2: not supported), a reserved value of PSDT, a directive (not
+///   supported; NVM 1.1, 3.3.6), or Namespace Zeroes (not supported; to ignore it would report blocks as zeroed that are
+///   not).
 #[inline]
 pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
     let flags = sqe.flags;
-    if flags.fuse() != Fuse::NORMAL || flags.psdt() != Psdt::PRP {
+    if flags.fuse() != Fuse::NORMAL || flags.psdt() > Psdt::SGL_METADATA_SGL {
         // An opcode that is not known is told first.
         return Err(refusal(sqe));
     }

@@ -28,6 +28,7 @@ pub mod port;
 pub mod prp;
 pub mod queue;
 mod registers;
+pub mod sgl;
 pub mod state;
 pub mod status;
 pub mod ticket;

@@ -7,7 +7,7 @@ use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
 use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::identify::controller::{
     Cmic, ControllerType, FlushBehavior, Frmw, IdentifyController, Lpa, Oacs, Oaes, Oncs,
-    QueueEntrySize, Vwc,
+    QueueEntrySize, Sgls, Vwc,
 };
 use nvme_spec::identify::lists::{
     IoCommandSetVector, IoCommandSets, NamespaceIdList, NamespaceIdentificationHeader,
@@ -167,6 +167,11 @@ fn controller(config: &ControllerConfig, namespaces: &NamespaceTable) -> Identif
     c.vwc = Vwc::new()
         .with_vwcp(volatile_cache(namespaces))
         .with_fb(FlushBehavior::ALL_NAMESPACES);
+    // Byte aligned Data Blocks, Bit Buckets, and lists that are longer than the data.
+    c.sgls = Sgls::new()
+        .with_sglsupp(1)
+        .with_sbbds(true)
+        .with_slldts(true);
     c.mnan = config.namespace_limit;
     let nqn = config.subnqn.as_bytes();
     c.subnqn[..nqn.len()].copy_from_slice(nqn);

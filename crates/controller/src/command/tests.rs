@@ -93,9 +93,9 @@ fn quirk_unknown_opcode_is_invalid_opcode_never_success() {
 }
 
 #[test]
-fn sgls_and_fused_commands_are_refused() {
+fn reserved_data_pointers_and_fused_commands_are_refused() {
     for opcode in [0x00, 0x01, 0x02, 0x05, 0x08, 0x09] {
-        for flags in [0x01, 0x02, 0x03, 0x40, 0x80, 0xC0] {
+        for flags in [0x01, 0x02, 0x03, 0x41, 0x82, 0xC0] {
             let mut command = sqe(opcode);
             command.flags = flags.into();
             let error = Err(Status::INVALID_FIELD_IN_COMMAND);
@@ -105,6 +105,19 @@ fn sgls_and_fused_commands_are_refused() {
     let mut unknown = sqe(0x7F);
     unknown.flags = 0xFF.into();
     assert_eq!(parse(&unknown), Err(Status::INVALID_COMMAND_OPCODE));
+}
+
+#[test]
+fn sgls_are_taken_whatever_mptr_would_be() {
+    for opcode in [0x00, 0x01, 0x02, 0x05, 0x08, 0x09] {
+        let plain = parse(&sqe(opcode));
+        assert!(plain.is_ok());
+        for flags in [0x40, 0x80] {
+            let mut command = sqe(opcode);
+            command.flags = flags.into();
+            assert_eq!(parse(&command), plain, "{opcode:#x} {flags:#x}");
+        }
+    }
 }
 
 #[test]

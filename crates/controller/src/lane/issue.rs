@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use memory::{DmaView, Hint, Need};
+use nvme_spec::sqe::Psdt;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
 use crate::command::{self, Blocks, Command, DeallocateRanges};
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
 use crate::prp::{self, Segments};
+use crate::sgl;
 use crate::state::SlotState;
 use crate::status;
 use crate::ticket::{OwnerKey, Ticket};
@@ -127,6 +129,10 @@ impl<C: Channel> Issuer<'_, C> {
 
     #[inline]
     fn walk(&mut self, sqe: &Sqe, len: u32, need: Need) -> Result<(), Status> {
+        if sqe.flags.psdt() != Psdt::PRP {
+            let (hint, out) = (&mut *self.hint, &mut self.segments);
+            return sgl::walk(self.view, hint, sqe.sgl1(), len, need, out);
+        }
         prp::walk(
             self.view,
             self.hint,
@@ -169,7 +175,7 @@ impl<C: Channel> Issuer<'_, C> {
         }
     }
 
-    /// Dataset Management: reads the ranges through the PRPs, once for each try, and checks every one before any is
+    /// Dataset Management: reads the ranges as any command's data, once for each try, and checks every one before any is
     /// deallocated.
     #[inline(never)]
     fn deallocate(

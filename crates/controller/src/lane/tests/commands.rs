@@ -166,8 +166,8 @@ fn namespaces_that_are_not_there_are_refused() {
 #[test]
 fn mistakes_in_the_command_complete_with_do_not_retry() {
     let mut rig = rig();
-    let mut sgl = read(1);
-    sgl.flags = 0x40.into();
+    let mut reserved = read(1);
+    reserved.flags = 0xC0.into();
     let mut fused = read(2);
     fused.flags = 1.into();
     let mut list = read(3);
@@ -181,7 +181,7 @@ fn mistakes_in_the_command_complete_with_do_not_retry() {
         Status::DATA_TRANSFER_ERROR,
         Status::INVALID_COMMAND_OPCODE,
     ];
-    for (sqe, status) in [sgl, fused, list, lost, command(0x7F, 5)]
+    for (sqe, status) in [reserved, fused, list, lost, command(0x7F, 5)]
         .into_iter()
         .zip(expected)
     {
