@@ -8,6 +8,7 @@ use super::Finding;
 
 /// For each crate, those of ours that it may depend on. A crate that is not here may not exist.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("conformance", &["driver", "memory"]),
     ("controller", &["memory", "nvme-spec"]),
     (
         "driver",
@@ -24,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "nvmirage",
         &[
+            "conformance",
             "controller",
             "driver",
             "engine",
@@ -61,7 +63,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// What the tests of a crate may use beside that.
-const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[("engine", &["nvme-spec"])];
+const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
+    ("conformance", &["controller", "media"]),
+    ("engine", &["nvme-spec"]),
+];
 
 /// Checks the output of `cargo metadata --no-deps`.
 ///

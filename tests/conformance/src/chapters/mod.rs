@@ -1,0 +1,45 @@
+//! The tests, a file per chapter.
+
+mod registers;
+
+use crate::{Bench, Verdict};
+
+/// One check of a controller.
+#[derive(Clone, Copy)]
+pub struct Test {
+    /// Its name, unique in its chapter.
+    pub name: &'static str,
+    /// What demands it: a specification and a section.
+    pub section: &'static str,
+    /// What is so where it passes.
+    pub title: &'static str,
+    /// The check itself, on a controller that is enabled.
+    pub(crate) run: fn(&mut Bench) -> Verdict,
+}
+
+/// Tests that belong together.
+#[derive(Clone, Copy)]
+pub struct Chapter {
+    /// Its name, as the command line has it.
+    pub name: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// Its tests, in the order in which they are run.
+    pub tests: &'static [Test],
+}
+
+/// Every chapter, in order.
+pub const CHAPTERS: &[Chapter] = &[registers::CHAPTER];
+
+/// A table of tests: name, section, title.
+macro_rules! tests {
+    ($($name:ident, $section:literal, $title:literal;)*) => {
+        &[$($crate::chapters::Test {
+            name: stringify!($name),
+            section: $section,
+            title: $title,
+            run: $name,
+        }),*]
+    };
+}
+use tests;

@@ -1,0 +1,155 @@
+//! Our own controller against the specification: every medium, every way of
+//! ringing, every test.
+//!
+//! The controller runs on the test's thread, in a time of its own; the program
+//! itself, behind a socket, is tested in the same way by its own tests.
+
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::{Bench, Miss, Options, Outcome, Selection};
+use controller::Controller;
+use controller::config::{ControllerConfig, DoorbellMode};
+use controller::namespace::Namespace;
+use controller::port::{ChannelId, Channels};
+use driver::Doorbells;
+use driver::bus::in_process::InProcess;
+use media::{Direct, Medium, MediumKind, MediumSpec};
+use memory::DoorbellPages;
+
+/// Bytes of the medium: half for each namespace.
+const MEDIUM_LEN: u64 = 64 << 20;
+
+/// Namespace 1 with blocks of 512 bytes, and 2 with blocks of 4096.
+fn namespaces(medium: &Medium) -> Vec<Namespace> {
+    let half = MEDIUM_LEN / 2;
+    let namespace = |nsid: u8, lba_shift: u8| Namespace {
+        nsid: nsid.into(),
+        channel: ChannelId(0),
+        start: u64::from(nsid - 1) * half,
+        blocks: half >> lba_shift,
+        lba_shift,
+        nguid: [nsid; 16],
+        eui64: [nsid; 8],
+        traits: medium.traits(),
+    };
+    vec![namespace(1, 9), namespace(2, 12)]
+}
+
+fn config(doorbells: DoorbellMode, medium: &Medium) -> ControllerConfig {
+    ControllerConfig {
+        name: "conformance".into(),
+        vendor_id: 0x4e56,
+        device_id: 1,
+        serial: "S0001".into(),
+        model_number: "conformance".into(),
+        firmware_revision: "1.0".into(),
+        subnqn: "nqn.2024-01.org.example:conformance".into(),
+        queues: 4,
+        queue_depth: 256,
+        max_transfer: 1 << 20,
+        namespace_limit: 32,
+        doorbells,
+        namespaces: namespaces(medium),
+    }
+}
+
+fn bench(kind: MediumKind, doorbells: Doorbells, nsid: u32) -> Bench {
+    let mode = match doorbells {
+        Doorbells::Auto | Doorbells::Mapped => DoorbellMode::Mapped,
+        Doorbells::Shadow | Doorbells::Trapped => DoorbellMode::Unmapped,
+    };
+    let medium = Medium::open(&MediumSpec { kind }).unwrap();
+    let mut channels = Channels::new();
+    assert!(channels.insert(medium.channel(256).unwrap()).is_ok());
+    let config = config(mode, &medium);
+    let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
+    let controller = Controller::new(config, pages.clone()).unwrap();
+    let mapped = mode == DoorbellMode::Mapped;
+    let bus = InProcess::new(controller, pages, mapped, channels);
+    // It sleeps where the host can wake it, so that EventIdx has a meaning.
+    bus.set_sleeps(!mapped);
+    let options = Options {
+        doorbells,
+        // In the bus's time, in which a turn takes a microsecond.
+        bound: Duration::from_millis(500),
+        quiet: Duration::from_millis(2),
+        nsid: Some(nsid),
+        ..Options::default()
+    };
+    Bench::new(Box::new(bus), &options).unwrap()
+}
+
+/// Runs every test; none may fail.
+fn judge(kind: MediumKind, doorbells: Doorbells, nsid: u32) -> Vec<Outcome> {
+    let mut bench = bench(kind, doorbells, nsid);
+    let only: Vec<String> = std::env::var("CONFORMANCE_ONLY")
+        .map(|names| names.split(',').map(str::to_owned).collect())
+        .unwrap_or_default();
+    let selection = Selection::of(&only).unwrap();
+    let mut outcomes = Vec::new();
+    conformance::run(&mut bench, &selection, &mut |outcome| {
+        outcomes.push(outcome);
+        true
+    });
+    let failures: Vec<String> = outcomes
+        .iter()
+        .filter_map(|outcome| match &outcome.verdict {
+            Err(Miss::Failed(why)) => Some(format!(
+                "{}/{} ({}): {why}",
+                outcome.chapter, outcome.name, outcome.section
+            )),
+            _ => None,
+        })
+        .collect();
+    for outcome in &outcomes {
+        if let Err(Miss::NotSupported(why)) = &outcome.verdict {
+            println!("not supported: {}/{}: {why}", outcome.chapter, outcome.name);
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} of {} tests fail:\n{}",
+        failures.len(),
+        outcomes.len(),
+        failures.join("\n")
+    );
+    outcomes
+}
+
+fn ram() -> MediumKind {
+    MediumKind::Ram { size: MEDIUM_LEN }
+}
+
+#[test]
+fn ram_with_mapped_doorbells() {
+    judge(ram(), Doorbells::Mapped, 1);
+}
+
+#[test]
+fn ram_with_shadow_doorbells() {
+    judge(ram(), Doorbells::Shadow, 1);
+}
+
+#[test]
+fn ram_with_trapped_doorbells() {
+    judge(ram(), Doorbells::Trapped, 1);
+}
+
+#[test]
+fn ram_with_large_blocks() {
+    judge(ram(), Doorbells::Mapped, 2);
+}
+
+#[test]
+fn a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let kind = MediumKind::File {
+        path: folder.path().join("disk.img"),
+        size: Some(MEDIUM_LEN),
+        direct: Direct::Auto,
+    };
+    judge(kind, Doorbells::Mapped, 1);
+}
