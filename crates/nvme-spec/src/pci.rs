@@ -52,7 +52,7 @@ pub mod config {
     pub const CAPABILITIES_POINTER: usize = 0x34;
     /// Interrupt Line, 1 byte.
     pub const INTERRUPT_LINE: usize = 0x3c;
-    /// Interrupt Pin, 1 byte: 0 none, 1 INTA#.
+    /// Interrupt Pin, 1 byte: 0 none, 1 to 4 INTA# to INTD#.
     pub const INTERRUPT_PIN: usize = 0x3d;
     /// The first byte after the header.
     pub const HEADER_END: usize = 0x40;
@@ -172,8 +172,10 @@ pub mod msi {
     pub const MESSAGE_ADDRESS: usize = 4;
     /// Message Upper Address, 4 bytes.
     pub const MESSAGE_UPPER_ADDRESS: usize = 8;
-    /// Message Data, 2 bytes.
+    /// Message Data, 2 bytes. Its low MME bits are the vector.
     pub const MESSAGE_DATA: usize = 12;
+    /// Base-2 logarithm of the most vectors: 32.
+    pub const VECTORS_LOG2_MAX: u8 = 5;
 }
 
 /// Message Control of the MSI capability.
@@ -182,7 +184,7 @@ pub mod msi {
 pub struct MsiMessageControl {
     /// MSI Enable.
     pub enable: bool,
-    /// Multiple Message Capable: 2^MMC vectors.
+    /// Multiple Message Capable: 2^MMC vectors, at most [`msi::VECTORS_LOG2_MAX`].
     #[bits(3)]
     pub mmc: u8,
     /// Multiple Message Enable: 2^MME vectors.
@@ -263,6 +265,14 @@ mod tests {
         assert_eq!(
             u16::from(MsiMessageControl::new().with_c64(true).with_enable(true)),
             0x0081
+        );
+        let multiple = MsiMessageControl::new().with_mmc(5).with_mme(3);
+        assert_eq!(u16::from(multiple), 5 << 1 | 3 << 4);
+        assert_eq!(u16::from(MsiMessageControl::new().with_pvm(true)), 1 << 8);
+        assert_eq!((STATUS_INTERRUPT, STATUS_CAPABILITIES_LIST), (0x08, 0x10));
+        assert_eq!(
+            (config::INTERRUPT_LINE, config::INTERRUPT_PIN),
+            (0x3c, 0x3d)
         );
         let control = MsixMessageControl::from(0xc040);
         assert_eq!(control.table_size_z(), 64);

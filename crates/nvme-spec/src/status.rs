@@ -45,7 +45,12 @@ open_enum! {
         TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
         PROHIBITED_BY_LOCKDOWN = 0x023, "Command Prohibited by Command and Feature Lockdown";
         ADMIN_COMMAND_MEDIA_NOT_READY = 0x024, "Admin Command Media Not Ready";
+        INVALID_KEY_TAG = 0x025, "Invalid Key Tag";
+        HOST_DISPERSED_NAMESPACE_SUPPORT_NOT_ENABLED = 0x026, "Host Dispersed Namespace Support Not Enabled";
         HOST_IDENTIFIER_NOT_INITIALIZED = 0x027, "Host Identifier Not Initialized";
+        INCORRECT_KEY = 0x028, "Incorrect Key";
+        FDP_DISABLED = 0x029, "FDP Disabled";
+        INVALID_PLACEMENT_HANDLE_LIST = 0x02a, "Invalid Placement Handle List";
 
         // Generic command status, NVM command set.
         LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
@@ -83,21 +88,39 @@ open_enum! {
         THIN_PROVISIONING_NOT_SUPPORTED = 0x11b, "Thin Provisioning Not Supported";
         CONTROLLER_LIST_INVALID = 0x11c, "Controller List Invalid";
         DEVICE_SELF_TEST_IN_PROGRESS = 0x11d, "Device Self-test In Progress";
+        BOOT_PARTITION_WRITE_PROHIBITED = 0x11e, "Boot Partition Write Prohibited";
         INVALID_CONTROLLER_IDENTIFIER = 0x11f, "Invalid Controller Identifier";
+        INVALID_SECONDARY_CONTROLLER_STATE = 0x120, "Invalid Secondary Controller State";
+        INVALID_NUMBER_OF_CONTROLLER_RESOURCES = 0x121, "Invalid Number of Controller Resources";
+        INVALID_RESOURCE_IDENTIFIER = 0x122, "Invalid Resource Identifier";
+        SANITIZE_PROHIBITED_WHILE_PMR_ENABLED = 0x123, "Sanitize Prohibited While Persistent Memory Region is Enabled";
+        ANA_GROUP_IDENTIFIER_INVALID = 0x124, "ANA Group Identifier Invalid";
+        ANA_ATTACH_FAILED = 0x125, "ANA Attach Failed";
+        INSUFFICIENT_CAPACITY = 0x126, "Insufficient Capacity";
         NAMESPACE_ATTACHMENT_LIMIT_EXCEEDED = 0x127, "Namespace Attachment Limit Exceeded";
+        PROHIBITION_NOT_SUPPORTED = 0x128, "Prohibition of Command Execution Not Supported";
         IO_COMMAND_SET_NOT_SUPPORTED = 0x129, "I/O Command Set Not Supported";
         IO_COMMAND_SET_NOT_ENABLED = 0x12a, "I/O Command Set Not Enabled";
         IO_COMMAND_SET_COMBINATION_REJECTED = 0x12b, "I/O Command Set Combination Rejected";
         INVALID_IO_COMMAND_SET = 0x12c, "Invalid I/O Command Set";
+        IDENTIFIER_UNAVAILABLE = 0x12d, "Identifier Unavailable";
+        NAMESPACE_IS_DISPERSED = 0x12e, "Namespace Is Dispersed";
+        INVALID_CONTROLLER_DATA_QUEUE = 0x137, "Invalid Controller Data Queue";
+        NOT_ENOUGH_RESOURCES = 0x138, "Not Enough Resources";
+        CONTROLLER_SUSPENDED = 0x139, "Controller Suspended";
+        CONTROLLER_NOT_SUSPENDED = 0x13a, "Controller Not Suspended";
+        CONTROLLER_DATA_QUEUE_FULL = 0x13b, "Controller Data Queue Full";
 
         // Command specific status, NVM command set.
         CONFLICTING_ATTRIBUTES = 0x180, "Conflicting Attributes";
         INVALID_PROTECTION_INFORMATION = 0x181, "Invalid Protection Information";
         ATTEMPTED_WRITE_TO_READ_ONLY_RANGE = 0x182, "Attempted Write to Read Only Range";
         COMMAND_SIZE_LIMIT_EXCEEDED = 0x183, "Command Size Limit Exceeded";
+        INVALID_COMMAND_ID = 0x184, "Invalid Command ID";
         INCOMPATIBLE_NAMESPACE_OR_FORMAT = 0x185, "Incompatible Namespace or Format";
         FAST_COPY_NOT_POSSIBLE = 0x186, "Fast Copy Not Possible";
         OVERLAPPING_IO_RANGE = 0x187, "Overlapping I/O Range";
+        NAMESPACE_NOT_REACHABLE = 0x188, "Namespace Not Reachable";
         INSUFFICIENT_RESOURCES = 0x189, "Insufficient Resources";
 
         // Media and data integrity errors (SCT 2).
@@ -113,6 +136,9 @@ open_enum! {
 
         // Path related status (SCT 3).
         INTERNAL_PATH_ERROR = 0x300, "Internal Path Error";
+        ASYMMETRIC_ACCESS_PERSISTENT_LOSS = 0x301, "Asymmetric Access Persistent Loss";
+        ASYMMETRIC_ACCESS_INACCESSIBLE = 0x302, "Asymmetric Access Inaccessible";
+        ASYMMETRIC_ACCESS_TRANSITION = 0x303, "Asymmetric Access Transition";
         CONTROLLER_PATHING_ERROR = 0x360, "Controller Pathing Error";
         HOST_PATHING_ERROR = 0x370, "Host Pathing Error";
         COMMAND_ABORTED_BY_HOST = 0x371, "Command Aborted By Host";
@@ -226,6 +252,66 @@ mod tests {
             (Status::UNRECOVERED_READ_ERROR, 0x281),
             (Status::COMPARE_FAILURE, 0x285),
             (Status::DEALLOCATED_OR_UNWRITTEN_LOGICAL_BLOCK, 0x287),
+        ] {
+            assert_eq!(status.0, number, "{status}");
+        }
+    }
+
+    #[test]
+    fn statuses_are_the_numbers_of_base_2_1_4_2_3() {
+        for (status, number) in [
+            (Status::ABORTED_FAILED_FUSED, 0x009),
+            (Status::ABORTED_MISSING_FUSED, 0x00a),
+            (Status::INVALID_SGL_SEGMENT_DESCRIPTOR, 0x00d),
+            (Status::INVALID_NUMBER_OF_SGL_DESCRIPTORS, 0x00e),
+            (Status::DATA_SGL_LENGTH_INVALID, 0x00f),
+            (Status::METADATA_SGL_LENGTH_INVALID, 0x010),
+            (Status::SGL_DESCRIPTOR_TYPE_INVALID, 0x011),
+            (Status::ATOMIC_WRITE_UNIT_EXCEEDED, 0x014),
+            (Status::SGL_OFFSET_INVALID, 0x016),
+            (Status::HOST_IDENTIFIER_INCONSISTENT_FORMAT, 0x018),
+            (Status::KEEP_ALIVE_TIMER_EXPIRED, 0x019),
+            (Status::KEEP_ALIVE_TIMEOUT_INVALID, 0x01a),
+            (Status::ABORTED_PREEMPT_AND_ABORT, 0x01b),
+            (Status::SANITIZE_FAILED, 0x01c),
+            (Status::SANITIZE_IN_PROGRESS, 0x01d),
+            (Status::SGL_DATA_BLOCK_GRANULARITY_INVALID, 0x01e),
+            (Status::COMMAND_INTERRUPTED, 0x021),
+            (Status::HOST_IDENTIFIER_NOT_INITIALIZED, 0x027),
+            (Status::CAPACITY_EXCEEDED, 0x081),
+            (Status::RESERVATION_CONFLICT, 0x083),
+            (Status::FORMAT_IN_PROGRESS, 0x084),
+            (Status::INVALID_FIRMWARE_SLOT, 0x106),
+            (Status::INVALID_FIRMWARE_IMAGE, 0x107),
+            (Status::INVALID_FORMAT, 0x10a),
+            (Status::FIRMWARE_REQUIRES_CONVENTIONAL_RESET, 0x10b),
+            (Status::FIRMWARE_REQUIRES_SUBSYSTEM_RESET, 0x110),
+            (Status::FIRMWARE_REQUIRES_CONTROLLER_RESET, 0x111),
+            (Status::FIRMWARE_REQUIRES_MAXIMUM_TIME_VIOLATION, 0x112),
+            (Status::FIRMWARE_ACTIVATION_PROHIBITED, 0x113),
+            (Status::OVERLAPPING_RANGE, 0x114),
+            (Status::NAMESPACE_INSUFFICIENT_CAPACITY, 0x115),
+            (Status::NAMESPACE_IDENTIFIER_UNAVAILABLE, 0x116),
+            (Status::NAMESPACE_ALREADY_ATTACHED, 0x118),
+            (Status::NAMESPACE_IS_PRIVATE, 0x119),
+            (Status::NAMESPACE_NOT_ATTACHED, 0x11a),
+            (Status::THIN_PROVISIONING_NOT_SUPPORTED, 0x11b),
+            (Status::CONTROLLER_LIST_INVALID, 0x11c),
+            (Status::ANA_GROUP_IDENTIFIER_INVALID, 0x124),
+            (Status::NAMESPACE_ATTACHMENT_LIMIT_EXCEEDED, 0x127),
+            (Status::IO_COMMAND_SET_NOT_SUPPORTED, 0x129),
+            (Status::IO_COMMAND_SET_NOT_ENABLED, 0x12a),
+            (Status::IO_COMMAND_SET_COMBINATION_REJECTED, 0x12b),
+            (Status::INVALID_IO_COMMAND_SET, 0x12c),
+            (Status::NAMESPACE_IS_DISPERSED, 0x12e),
+            (Status::CONTROLLER_SUSPENDED, 0x139),
+            (Status::INVALID_PROTECTION_INFORMATION, 0x181),
+            (Status::ATTEMPTED_WRITE_TO_READ_ONLY_RANGE, 0x182),
+            (Status::INCOMPATIBLE_NAMESPACE_OR_FORMAT, 0x185),
+            (Status::FAST_COPY_NOT_POSSIBLE, 0x186),
+            (Status::OVERLAPPING_IO_RANGE, 0x187),
+            (Status::INSUFFICIENT_RESOURCES, 0x189),
+            (Status::ACCESS_DENIED, 0x286),
         ] {
             assert_eq!(status.0, number, "{status}");
         }
