@@ -51,6 +51,9 @@ fn may_pass(status: Status) -> bool {
             | Status::ABORTED_SQ_DELETION
             | Status::INTERNAL_ERROR
             | Status::NAMESPACE_NOT_READY
+            | Status::FORMAT_IN_PROGRESS
+            | Status::SANITIZE_IN_PROGRESS
+            | Status::COMMAND_INTERRUPTED
     )
 }
 
@@ -81,6 +84,10 @@ mod tests {
     fn do_not_retry_stands_with_the_hosts_mistakes_only() {
         assert!(!field(Status::SUCCESSFUL_COMPLETION).dnr());
         assert!(!field(Status::UNRECOVERED_READ_ERROR).dnr());
+        assert!(!field(Status::FORMAT_IN_PROGRESS).dnr());
+        assert!(!field(Status::SANITIZE_IN_PROGRESS).dnr());
+        assert!(!field(Status::COMMAND_INTERRUPTED).dnr());
+        assert!(field(Status::RESERVATION_CONFLICT).dnr());
         assert!(field(Status::INVALID_FIELD_IN_COMMAND).dnr());
         assert!(field(Status::LBA_OUT_OF_RANGE).dnr());
         assert!(field(Status::COMPARE_FAILURE).dnr());
