@@ -13,6 +13,7 @@
 //! the session counts them out by epoch before it answers its client. Bus addresses of physical drives are not kept yet.
 
 mod pins;
+mod scratch;
 mod segment;
 mod sink;
 mod tree;
@@ -20,6 +21,7 @@ mod tree;
 use std::{ptr, sync::Arc};
 
 pub use pins::{PinId, ViewPins};
+pub use scratch::Scratch;
 pub use segment::Segment;
 
 use self::tree::{Place, Tree};

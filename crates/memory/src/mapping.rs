@@ -89,7 +89,7 @@ impl From<rustix::io::Errno> for MapError {
     }
 }
 
-/// One mmap of one file, unmapped on drop.
+/// One mmap of one file, or of memory of our own, unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -140,6 +140,31 @@ impl Mapping {
         let offset = usize::try_from(offset).ok()?;
         // SAFETY: offset <= file_len <= span, the size of the mapping at `base`.
         Some(unsafe { self.base.add(offset) })
+    }
+
+    /// `len` bytes of zeros of this process alone, a whole number of pages. Nobody else can take them away, so they are
+    /// not watched.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Mapping> {
+        let budget = Arc::<Budget>::default();
+        let charge = Charge::new(&budget, len as u64).map_err(io::Error::other)?;
+        // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        charge.keep();
+        Ok(Mapping {
+            base: NonNull::new(base.cast()).expect("mmap does not return a null pointer"),
+            file_len: len as u64,
+            span: len,
+            writable: true,
+            watch: None,
+            budget,
+        })
     }
 
     /// Maps `range` of `fd`. `unit` is the page size of the file's file system.
