@@ -57,15 +57,25 @@ pub struct LbaStatusListHeader {
     pub reserved_5: [u8; 3],
 }
 
-/// Status of the logical blocks of a descriptor.
+open_enum! {
+    /// LBA Range Status: what holds for each logical block of a descriptor.
+    pub struct LbaRangeStatus(u8) {
+        MAY_BE_READABLE = 0b000, "May be unrecoverable, written by Write Uncorrectable, or readable";
+        UNRECOVERABLE = 0b001, "May be unrecoverable, or written by Write Uncorrectable";
+        ALLOCATED = 0b010, "One or more of the logical blocks are allocated";
+        WRITTEN_UNCORRECTABLE = 0b011, "Written by Write Uncorrectable";
+    }
+}
+
+/// Status of a descriptor. In revision 1.0 of the command set bit 0 stood for "may be unrecoverable"
+/// and bit 1 for "written by Write Uncorrectable"; the values are the same.
 #[bitfield(u8)]
 #[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct LbaStatus {
-    /// A read of each of these blocks may end with Unrecovered Read Error.
-    pub may_be_unrecoverable: bool,
-    /// These blocks were written by Write Uncorrectable.
-    pub written_uncorrectable: bool,
-    #[bits(6)]
+    /// LBA Range Status.
+    #[bits(3)]
+    pub lbars: LbaRangeStatus,
+    #[bits(5)]
     __: u8,
 }
 
@@ -82,14 +92,14 @@ pub struct LbaStatusDescriptor {
     /// Reserved.
     pub reserved_12: u8,
     /// Status.
-    pub status: LbaStatus,
+    pub stas: LbaStatus,
     /// Reserved.
     pub reserved_14: [u8; 2],
 }
 
 const _: () = assert!(size_of::<LbaStatusListHeader>() == 8);
 const _: () = assert!(size_of::<LbaStatusDescriptor>() == 16);
-const _: () = assert!(offset_of!(LbaStatusDescriptor, status) == 13);
+const _: () = assert!(offset_of!(LbaStatusDescriptor, stas) == 13);
 
 #[cfg(test)]
 mod tests {
@@ -114,7 +124,7 @@ mod tests {
         bytes[4] = 2;
         bytes[8] = 3;
         bytes[16] = 4;
-        bytes[21] = 0b10;
+        bytes[21] = 0b1111_1011;
         let (header, rest) = LbaStatusListHeader::read_from_prefix(&bytes).unwrap();
         assert_eq!(
             (header.nlsd, header.cmpc),
@@ -122,11 +132,12 @@ mod tests {
         );
         let descriptor = LbaStatusDescriptor::read_from_bytes(rest).unwrap();
         assert_eq!((descriptor.dslba, descriptor.nlb_z), (3, 4));
-        assert!(descriptor.status.written_uncorrectable());
-        assert!(!descriptor.status.may_be_unrecoverable());
         assert_eq!(
-            u8::from(LbaStatus::new().with_may_be_unrecoverable(true)),
-            1
+            descriptor.stas.lbars(),
+            LbaRangeStatus::WRITTEN_UNCORRECTABLE
         );
+        assert_eq!(LbaRangeStatus::UNRECOVERABLE.0, 1);
+        assert_eq!(LbaRangeStatus::ALLOCATED.0, 2);
+        assert_eq!(descriptor.as_bytes(), &bytes[8..]);
     }
 }

@@ -36,7 +36,7 @@ pub struct NamespaceGranularityList {
     /// Namespace Granularity Attributes.
     pub nga: GranularityAttributes,
     /// Number of Descriptors.
-    pub nod_z: u8,
+    pub nd_z: u8,
     /// Reserved.
     pub reserved_5: [u8; 27],
     /// Namespace Granularity Descriptors.

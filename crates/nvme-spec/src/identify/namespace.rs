@@ -297,11 +297,11 @@ pub struct IdentifyNvmNamespace {
     /// Namespace Preferred Deallocate Granularity Large, in logical blocks.
     pub npdgl: u32,
     /// Namespace Preferred Read Granularity, in logical blocks.
-    pub nprg: u32,
+    pub nprg_z: u32,
     /// Namespace Preferred Read Alignment, in logical blocks.
-    pub npra: u32,
+    pub npra_z: u32,
     /// Namespace Optimal Read Size, in logical blocks.
-    pub nors: u32,
+    pub nors_z: u32,
     /// Namespace Preferred Deallocate Alignment Large, in logical blocks.
     pub npdal: u32,
     /// LBA Format Placement Shard Size, in bytes.

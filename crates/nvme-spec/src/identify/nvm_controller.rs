@@ -16,24 +16,28 @@ pub struct Aocs {
 
 /// I/O Command Set specific Identify Controller for the NVM command set, 4096 bytes (CNS 06h, CSI
 /// 00h).
+///
+/// A limit of Verify, Write Zeroes, Write Uncorrectable or Dataset Management is a recommendation, and
+/// 0 is none, where the command's bit in ONCS is set. Where that bit is clear, it is a limit, and 0 is
+/// "the command is not supported".
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct IdentifyNvmController {
-    /// Verify Size Limit: 2^VSL pages of CAP.MPSMIN; 0 is no limit.
+    /// Verify Size Limit: 2^VSL pages of CAP.MPSMIN.
     pub vsl: u8,
-    /// Write Zeroes Size Limit: 2^WZSL pages of CAP.MPSMIN; 0 is no limit.
+    /// Write Zeroes Size Limit: 2^WZSL pages of CAP.MPSMIN.
     pub wzsl: u8,
-    /// Write Uncorrectable Size Limit: 2^WUSL pages of CAP.MPSMIN; 0 is no limit.
+    /// Write Uncorrectable Size Limit: 2^WUSL pages of CAP.MPSMIN.
     pub wusl: u8,
-    /// Dataset Management Ranges Limit; 0 is no limit.
+    /// Dataset Management Ranges Limit.
     pub dmrl: u8,
-    /// Dataset Management Range Size Limit, in logical blocks; 0 is no limit.
+    /// Dataset Management Range Size Limit, in logical blocks.
     pub dmrsl: u32,
-    /// Dataset Management Size Limit, in logical blocks; 0 is no limit.
+    /// Dataset Management Size Limit, in logical blocks.
     pub dmsl: u64,
     /// Key Per I/O Capabilities.
     pub kpiocap: u8,
-    /// Write Zeroes With Deallocate Size Limit.
+    /// Write Zeroes With Deallocate Size Limit: 2^WZDSL pages of CAP.MPSMIN; 0 is WZSL.
     pub wzdsl: u8,
     /// Admin Optional Command Support.
     pub aocs: Aocs,

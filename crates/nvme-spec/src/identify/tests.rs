@@ -59,7 +59,7 @@ fn namespace_fields_lie_where_nvm_1_1_says() {
         nvmsetid 100, endgid 102, nguid 104, eui64 120, lbaf 128, vendor_specific 384,
     );
     assert_offsets!(IdentifyNvmNamespace:
-        lbstm 0, pic 8, pifa 9, elbaf 12, npdgl 268, nprg 272, npra 276, nors 280, npdal 284,
+        lbstm 0, pic 8, pifa 9, elbaf 12, npdgl 268, nprg_z 272, npra_z 276, nors_z 280, npdal 284,
         lbapss 288, tlbaag 292,
     );
     assert_offsets!(IdentifyNamespaceIndependent:
@@ -254,7 +254,7 @@ fn reservation_capabilities_lie_where_base_2_1_says() {
 fn a_granularity_list_is_a_head_and_descriptors() {
     let mut list = NamespaceGranularityList::new_zeroed();
     list.nga = GranularityAttributes::new().with_gdm(true);
-    list.nod_z = 1;
+    list.nd_z = 1;
     list.descriptors[1] = GranularityDescriptor { nsg: 2, ncg: 3 };
     let bytes = list.as_bytes();
     assert_eq!(bytes[..5], [1, 0, 0, 0, 1]);
