@@ -6,6 +6,7 @@
 //! The contract:
 //! - The caller has checked every request: it lies inside the medium, lengths are multiples of 512, and for Read, Write
 //!   and Compare the length is the sum of the segments' lengths. A channel need not check again.
+//! - Segments begin and end at any byte. Those of a Read may be `Segment::sink`, also several of one command.
 //! - A channel gives each ticket back exactly once: in [`Added::Done`], in [`Added::Full`], or later from `reap`.
 //! - Segments and ranges are lent for the call of `add` only. A channel whose I/O outlives the call pins the view
 //!   (`memory::ViewPins`), and copies ranges.

@@ -5,7 +5,7 @@
 //! all made at the start. A slot has at most one operation in the kernel at a time. What makes
 //! the interface safe:
 //! - Host memory that a slot refers to is pinned ([`ViewPins`]) from [`Ring::attach`] to
-//!   [`Ring::release`], and a slot cannot be released, attached or copied while its operation is
+//!   [`Ring::release`] (the sink for what is discarded is static and needs no pin), and a slot cannot be released, attached or copied while its operation is
 //!   in the kernel (asserted).
 //! - Everything else that an operation refers to (iovecs, bounce buffers, zeros) belongs to the
 //!   ring. Dropping the ring waits a bounded time for what the kernel still has, and leaks all of
@@ -289,8 +289,8 @@ impl Ring {
     /// Copies the host's next `len` bytes into the bounce buffer.
     pub(super) fn gather(&mut self, slot: u16, len: u32) {
         self.pieces(slot, len, |host, bounce, here| {
-            // SAFETY: `host` is inside a segment of a pinned view, `bounce` inside the slot's
-            // buffer, `here` bytes each (see `pieces`); one is the host's, the other ours.
+            // SAFETY: `host` is inside a segment of a pinned view or the sink, `bounce` inside the
+            // slot's buffer, `here` bytes each (see `pieces`); they are different memory.
             unsafe { std::ptr::copy_nonoverlapping(host, bounce, here) };
             true
         });

@@ -10,6 +10,9 @@ use media::{Channel, Direct, Medium, MediumKind, MediumSpec};
 use memory::{Access, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Need, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+/// In the place of an offset in the host's memory: what a read finds is discarded.
+pub(crate) const DISCARDED: usize = usize::MAX;
+
 /// Where the host's memory is on its bus.
 const BASE: u64 = 0x1_0000_0000;
 
@@ -51,6 +54,11 @@ impl Host {
     pub(crate) fn segments(&self, pieces: &[(usize, usize)]) -> Vec<Segment<'_>> {
         let mut hint = Hint::default();
         let translate = |&(offset, len): &(usize, usize)| {
+            if offset == DISCARDED {
+                let segment = Segment::sink(len as u32);
+                assert_eq!(segment.len(), len as u32, "no more than the sink has");
+                return segment;
+            }
             let at = Iova(BASE + offset as u64);
             let segment = self
                 .view

@@ -6,3 +6,4 @@ mod common;
 mod model;
 mod no_allocation;
 mod open;
+mod scattered;

@@ -19,18 +19,18 @@ const LANES: usize = 8;
 enum Step {
     Read {
         at: Place,
-        skew: usize,
+        memory: Layout,
     },
     Write {
         at: Place,
-        skew: usize,
+        memory: Layout,
         fua: bool,
         seed: u64,
     },
     /// Compares with what is there; `differs` at this byte, where it is one of them.
     Compare {
         at: Place,
-        skew: usize,
+        memory: Layout,
         differs: usize,
     },
     Zero {
@@ -79,34 +79,62 @@ fn place() -> impl Strategy<Value = Place> {
     })
 }
 
-/// Where the buffer starts in its first page: at it, at a sector of it, or at any dword.
-fn skew() -> impl Strategy<Value = usize> {
-    prop_oneof![2 => Just(0), 1 => (0..8_usize).prop_map(|n| n * SECTOR), 1 => (0..1024_usize).prop_map(|n| n * 4)]
+/// Where a buffer is in the host's memory.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    /// Where it starts in its first page.
+    skew: usize,
+    /// Bytes of a piece; `None` where pieces end with pages.
+    cut: Option<usize>,
+}
+
+impl Layout {
+    const ALIGNED: Layout = Layout { skew: 0, cut: None };
+
+    fn pieces(self, start: usize, len: usize) -> Vec<(usize, usize)> {
+        let (mut at, mut left, mut pieces) = (start, len, Vec::new());
+        while left > 0 {
+            let here = match self.cut {
+                None => left.min(4096 - at % 4096),
+                // No more pieces than a command may have.
+                Some(cut) => left.min(cut.max(len.div_ceil(1025))),
+            };
+            pieces.push((at, here));
+            (at, left) = (at + here, left - here);
+        }
+        pieces
+    }
+}
+
+/// As PRPs have buffers, at a page, a sector of it, or any dword; and as SGLs have them, at any byte and in any pieces.
+fn layout() -> impl Strategy<Value = Layout> {
+    let skew = prop_oneof![
+        2 => Just(0),
+        1 => (0..8_usize).prop_map(|n| n * SECTOR),
+        1 => (0..1024_usize).prop_map(|n| n * 4),
+        1 => 0..4096_usize,
+    ];
+    let cut = prop_oneof![
+        3 => Just(None),
+        1 => (1..16_usize).prop_map(|n| Some(n * SECTOR)),
+        1 => (1..9000_usize).prop_map(Some),
+        1 => (1..8_usize).prop_map(Some),
+    ];
+    (skew, cut).prop_map(|(skew, cut)| Layout { skew, cut })
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (place(), skew()).prop_map(|(at, skew)| Step::Read { at, skew }),
-        6 => (place(), skew(), any::<bool>(), any::<u64>())
-            .prop_map(|(at, skew, fua, seed)| Step::Write { at, skew, fua, seed }),
-        2 => (place(), skew(), 0..400_000_usize).prop_map(|(at, skew, differs)| Step::Compare { at, skew, differs }),
+        4 => (place(), layout()).prop_map(|(at, memory)| Step::Read { at, memory }),
+        6 => (place(), layout(), any::<bool>(), any::<u64>())
+            .prop_map(|(at, memory, fua, seed)| Step::Write { at, memory, fua, seed }),
+        2 => (place(), layout(), 0..400_000_usize).prop_map(|(at, memory, differs)| Step::Compare { at, memory, differs }),
         2 => (place(), any::<bool>(), any::<bool>())
             .prop_map(|(at, deallocate, fua)| Step::Zero { at, deallocate, fua }),
         1 => prop::collection::vec(place(), 1..5).prop_map(|ranges| Step::Deallocate { ranges }),
         1 => Just(Step::Flush),
         1 => Just(Step::Drain),
     ]
-}
-
-/// Splits a buffer as a PRP walk would: at pages.
-fn pieces(start: usize, len: usize) -> Vec<(usize, usize)> {
-    let (mut at, mut left, mut pieces) = (start, len, Vec::new());
-    while left > 0 {
-        let here = left.min(4096 - at % 4096);
-        pieces.push((at, here));
-        (at, left) = (at + here, left - here);
-    }
-    pieces
 }
 
 struct Expected {
@@ -167,8 +195,8 @@ impl Run {
     }
 
     /// A buffer for the next command: where it starts.
-    fn buffer(&self, skew: usize) -> usize {
-        self.expected.len() * LANE_BYTES + skew
+    fn buffer(&self, memory: Layout) -> usize {
+        self.expected.len() * LANE_BYTES + memory.skew
     }
 
     fn expect(
@@ -190,9 +218,9 @@ impl Run {
 
     fn step(&mut self, step: &Step) {
         match step {
-            Step::Read { at, skew } => {
+            Step::Read { at, memory } => {
                 self.make_room(&[*at]);
-                let buffer = self.buffer(*skew);
+                let buffer = self.buffer(*memory);
                 // A byte before and one after the buffer are not touched.
                 let mut around = vec![0xEE; at.len() + 2];
                 self.host.put(buffer.saturating_sub(1), &around);
@@ -203,16 +231,21 @@ impl Run {
                     len: at.len() as u32,
                 };
                 let bytes = Some((buffer.saturating_sub(1), around));
-                self.expect(&request, &pieces(buffer, at.len()), Cause::None, bytes);
+                self.expect(
+                    &request,
+                    &memory.pieces(buffer, at.len()),
+                    Cause::None,
+                    bytes,
+                );
             }
             Step::Write {
                 at,
-                skew,
+                memory,
                 fua,
                 seed,
             } => {
                 self.make_room(&[*at]);
-                let buffer = self.buffer(*skew);
+                let buffer = self.buffer(*memory);
                 let data = pattern(*seed, at.len());
                 self.host.put(buffer, &data);
                 self.model[at.offset()..at.end()].copy_from_slice(&data);
@@ -223,14 +256,18 @@ impl Run {
                 };
                 self.expect(
                     &request,
-                    &pieces(buffer, at.len()),
+                    &memory.pieces(buffer, at.len()),
                     Cause::None,
                     Some((buffer, data)),
                 );
             }
-            Step::Compare { at, skew, differs } => {
+            Step::Compare {
+                at,
+                memory,
+                differs,
+            } => {
                 self.make_room(&[*at]);
-                let buffer = self.buffer(*skew);
+                let buffer = self.buffer(*memory);
                 let mut data = self.model[at.offset()..at.end()].to_vec();
                 let cause = match data.get_mut(*differs) {
                     Some(byte) => {
@@ -246,7 +283,7 @@ impl Run {
                 };
                 self.expect(
                     &request,
-                    &pieces(buffer, at.len()),
+                    &memory.pieces(buffer, at.len()),
                     cause,
                     Some((buffer, data)),
                 );
@@ -297,7 +334,7 @@ impl Run {
                     sector,
                     sectors: 128,
                 },
-                skew: 0,
+                memory: Layout::ALIGNED,
             });
         }
         self.drain();
