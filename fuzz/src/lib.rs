@@ -7,6 +7,7 @@ use controller::{
     Controller, ControllerConfig, DoorbellMode,
     namespace::Namespace,
     port::{Added, Channel, Done, MediumTraits, Outcome, Request},
+    subsystem::{Subsystem, SubsystemConfig},
     ticket::Ticket,
     time::Time,
 };
@@ -152,7 +153,10 @@ impl Rig {
                 volatile_cache: true,
                 optimal_bytes: 4096,
             },
+            restrictions: None,
         });
+        let subsystem = SubsystemConfig::with_namespaces(4, namespaces);
+        let mut subsystem = Subsystem::new(subsystem).unwrap();
         let config = ControllerConfig {
             name: "fuzz".into(),
             vendor_id: 0x1234,
@@ -164,13 +168,12 @@ impl Rig {
             queues: 4,
             queue_depth: 32,
             max_transfer: 64 << 10,
-            namespace_limit: 4,
             doorbells: mode,
-            namespaces: namespaces.collect(),
         };
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
-        let controller = Controller::new(config, doorbells.clone()).unwrap();
-        let slot = engine.add_controller(controller);
+        let controller = Controller::new(config, doorbells.clone(), &mut subsystem).unwrap();
+        let subsystem = engine.add_subsystem(subsystem);
+        let slot = engine.add_controller(controller, subsystem);
         let memory = HostMemory::new(PAGES * PAGE).unwrap();
         let mut mappings = ClientMappings::new();
         let fd = memory.fd().try_clone_to_owned().unwrap();

@@ -5,8 +5,6 @@
 
 use memory::PAGE;
 
-use crate::namespace::Namespace;
-
 /// The most I/O queue pairs one controller offers.
 pub const MAX_IO_QUEUES: u16 = 64;
 /// The most entries of one queue.
@@ -56,12 +54,8 @@ pub struct ControllerConfig {
     pub queue_depth: u16,
     /// Bytes that one command may move (MDTS): a power of two, 4 KiB to [`MAX_TRANSFER`].
     pub max_transfer: u32,
-    /// The highest namespace id that may ever be attached (NN): 1 to [`MAX_NAMESPACES`].
-    pub namespace_limit: u32,
     /// How doorbell writes are noticed.
     pub doorbells: DoorbellMode,
-    /// Namespaces attached from the start; ids from 1 to `namespace_limit`, each once.
-    pub namespaces: Vec<Namespace>,
 }
 
 /// What is wrong with a [`ControllerConfig`], or why the controller cannot be made.
@@ -98,6 +92,9 @@ pub enum ConfigError {
     /// Two namespaces share an id.
     #[error("namespace id {0} is given twice: give each namespace of a controller its own id")]
     DuplicateNamespace(u32),
+    /// A subsystem has its most controllers.
+    #[error("subsystem {0} has 63 controllers, and had: none can be added; use another subsystem")]
+    TooManyControllers(String),
     /// The doorbell pages are too small.
     #[error("{have} bytes of doorbells: this controller needs {need}")]
     Doorbells {
@@ -139,8 +136,7 @@ impl ControllerConfig {
         if !self.max_transfer.is_power_of_two() {
             return Err(ConfigError::MaxTransfer(self.max_transfer));
         }
-        number("namespace_limit", self.namespace_limit, 1, MAX_NAMESPACES)?;
-        check_namespaces(&self.namespaces, self.namespace_limit)
+        Ok(())
     }
 
     /// Doorbell slots (u32 each) this controller reads: a tail and a head for the admin and each I/O queue pair.
@@ -158,8 +154,11 @@ impl ControllerConfig {
 ///
 /// # Errors
 /// The first id that is out of range or given twice.
-pub(crate) fn check_namespaces(namespaces: &[Namespace], limit: u32) -> Result<(), ConfigError> {
-    let mut ids: Vec<u32> = namespaces.iter().map(|n| n.nsid).collect();
+pub(crate) fn check_namespaces(
+    ids: impl Iterator<Item = u32>,
+    limit: u32,
+) -> Result<(), ConfigError> {
+    let mut ids: Vec<u32> = ids.collect();
     ids.sort_unstable();
     for &id in &ids {
         number("namespace id", id, 1, limit)?;
@@ -182,7 +181,16 @@ fn text(field: &'static str, value: &str, max: usize) -> Result<(), ConfigError>
     Ok(())
 }
 
-fn number<T: Into<u64>>(field: &'static str, value: T, min: T, max: T) -> Result<(), ConfigError> {
+/// Checks a number against its range.
+///
+/// # Errors
+/// It is outside.
+pub(crate) fn number<T: Into<u64>>(
+    field: &'static str,
+    value: T,
+    min: T,
+    max: T,
+) -> Result<(), ConfigError> {
     let (value, min, max) = (value.into(), min.into(), max.into());
     if value < min || value > max {
         return Err(ConfigError::Number {

@@ -31,6 +31,7 @@ mod registers;
 pub mod sgl;
 pub mod state;
 pub mod status;
+pub mod subsystem;
 pub mod ticket;
 pub mod time;
 

@@ -3,7 +3,40 @@
 //! The table is an immutable snapshot: attach and detach publish a new one to every lane. It does NOT say how a
 //! namespace is described to a host (that is `identity`).
 
+use std::sync::Arc;
+
+use nvme_spec::Status;
+
 use crate::port::{ByteRange, ChannelId, MediumTraits};
+
+/// What commands may not do with a namespace for now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restrictions {
+    /// What every command ends with: a format or a sanitize operation goes on, say.
+    pub all: Option<Status>,
+    /// What commands that read end with: somebody else's reservation.
+    pub reads: Option<Status>,
+    /// What commands that change data end with.
+    pub writes: Option<Status>,
+    /// Blocks marked by Write Uncorrectable: first block and count; ascending, apart from each other.
+    pub uncorrectable: Vec<(u64, u64)>,
+}
+
+impl Restrictions {
+    /// `None` where nothing is restricted: the command path then has one branch for all of it.
+    #[must_use]
+    pub fn some(self) -> Option<Arc<Self>> {
+        (self != Self::default()).then(|| Arc::new(self))
+    }
+
+    /// Whether any of `blocks` blocks from `slba` is marked.
+    #[must_use]
+    pub fn is_uncorrectable(&self, slba: u64, blocks: u64) -> bool {
+        let end = slba.saturating_add(blocks);
+        let hit = |&(first, count): &(u64, u64)| first < end && slba < first.saturating_add(count);
+        self.uncorrectable.iter().any(hit)
+    }
+}
 
 /// One attached namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +57,8 @@ pub struct Namespace {
     pub eui64: [u8; 8],
     /// What its medium says of itself.
     pub traits: MediumTraits,
+    /// What commands may not do with it for now; `None` nearly always.
+    pub restrictions: Option<Arc<Restrictions>>,
 }
 
 impl Namespace {
@@ -110,6 +145,7 @@ mod tests {
             nguid: [0; 16],
             eui64: [0; 8],
             traits: MediumTraits::default(),
+            restrictions: None,
         }
     }
 

@@ -293,5 +293,6 @@ pub(crate) fn namespace(nsid: u32, channel: ChannelId, blocks: u64) -> Namespace
             deallocate: true,
             ..MediumTraits::default()
         },
+        restrictions: None,
     }
 }

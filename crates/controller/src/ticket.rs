@@ -7,15 +7,17 @@
 //! A ticket names its owner (a lane, or a controller for the flushes of its own), the owner's slot, and the slot's
 //! generation, so that a ticket which comes back after its slot was given to another command is recognised.
 
-/// Whose ticket it is: the top bit says a controller (its own flushes), otherwise a lane.
+/// Whose ticket it is: the top bit says a controller (its own flushes), the two top bits a subsystem (what it erases),
+/// otherwise a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerKey(u32);
 
 impl OwnerKey {
-    const CONTROLLER: u32 = 1 << 31;
+    const CONTROLLER: u32 = 0b10 << 30;
+    const SUBSYSTEM: u32 = 0b11 << 30;
 
     /// Numbers that fit into a key: `0..LIMIT`.
-    pub const LIMIT: u32 = Self::CONTROLLER;
+    pub const LIMIT: u32 = 1 << 30;
 
     /// The key of lane `number`. Numbers from [`OwnerKey::LIMIT`] on wrap around.
     #[must_use]
@@ -29,16 +31,35 @@ impl OwnerKey {
         OwnerKey((number % Self::LIMIT) | Self::CONTROLLER)
     }
 
-    /// True for a controller, false for a lane.
+    /// The key of subsystem `number`. Numbers from [`OwnerKey::LIMIT`] on wrap around.
+    #[must_use]
+    pub const fn subsystem(number: u32) -> OwnerKey {
+        OwnerKey((number % Self::LIMIT) | Self::SUBSYSTEM)
+    }
+
+    /// True for a lane.
+    #[must_use]
+    #[inline]
+    pub const fn is_lane(self) -> bool {
+        self.0 & Self::CONTROLLER == 0
+    }
+
+    /// True for a controller.
     #[must_use]
     pub const fn is_controller(self) -> bool {
-        self.0 & Self::CONTROLLER != 0
+        self.0 & Self::SUBSYSTEM == Self::CONTROLLER
+    }
+
+    /// True for a subsystem.
+    #[must_use]
+    pub const fn is_subsystem(self) -> bool {
+        self.0 & Self::SUBSYSTEM == Self::SUBSYSTEM
     }
 
     /// The number it was made from.
     #[must_use]
     pub const fn number(self) -> u32 {
-        self.0 & !Self::CONTROLLER
+        self.0 & !Self::SUBSYSTEM
     }
 }
 

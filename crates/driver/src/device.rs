@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use controller::Controller;
 use controller::port::{Channel, Channels};
+use controller::subsystem::Subsystem;
 use memory::{Buffer, DoorbellPages, EventFd, HostCq, HostMemory, HostSq, Iova};
 use nvme_spec::event::EventDw0;
 use nvme_spec::prp::PAGE_SIZE;
@@ -101,13 +102,14 @@ impl<C: Channel> Device<InProcess<C>> {
     /// Those of [`Self::open`].
     pub fn in_process(
         controller: Controller,
+        subsystem: Subsystem,
         doorbells: Arc<DoorbellPages>,
         mapped: bool,
         channels: Channels<C>,
         options: &Options,
     ) -> Result<Self, DriverError> {
         Self::open(
-            InProcess::new(controller, doorbells, mapped, channels),
+            InProcess::new(controller, subsystem, doorbells, mapped, channels),
             options,
         )
     }

@@ -23,5 +23,5 @@ mod lanes;
 mod turn;
 pub mod wait;
 
-pub use turn::{ControllerSlot, Engine, Turn};
+pub use turn::{ControllerSlot, Engine, SubsystemSlot, Turn};
 pub use wait::{Idle, Mode};

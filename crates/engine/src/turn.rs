@@ -3,6 +3,7 @@
 use controller::{
     Controller,
     port::{Channel, ChannelId, Channels, Done},
+    subsystem::Subsystem,
     ticket::OwnerKey,
     time::Time,
 };
@@ -23,6 +24,17 @@ const COLD_LOOKS_IDLE: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControllerSlot(pub usize);
 
+/// A subsystem's place in its engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SubsystemSlot(pub usize);
+
+/// A controller, and the subsystem it belongs to.
+#[derive(Debug)]
+struct Member {
+    controller: Controller,
+    subsystem: SubsystemSlot,
+}
+
 /// What a turn did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
@@ -37,8 +49,9 @@ pub struct Turn {
 /// The controllers, lanes and channels of one reactor.
 #[derive(Debug)]
 pub struct Engine<C> {
-    controllers: Vec<Option<Controller>>,
-    /// Controllers that were ever taken: a part of the next one's key.
+    controllers: Vec<Option<Member>>,
+    subsystems: Vec<Option<Subsystem>>,
+    /// Controllers and subsystems that were ever taken: a part of the next one's key.
     taken: u32,
     lanes: Lanes,
     channels: Channels<C>,
@@ -53,6 +66,7 @@ impl<C: Channel> Engine<C> {
     pub fn new(mode: Mode, now: Time) -> Self {
         Engine {
             controllers: Vec::new(),
+            subsystems: Vec::new(),
             taken: 0,
             lanes: Lanes::default(),
             channels: Channels::new(),
@@ -81,30 +95,65 @@ impl<C: Channel> Engine<C> {
         &mut self.channels
     }
 
-    /// Takes a controller.
-    pub fn add_controller(&mut self, mut controller: Controller) -> ControllerSlot {
-        let index = match self.controllers.iter().position(Option::is_none) {
-            Some(index) => index,
-            None => {
-                self.controllers.push(None);
-                self.controllers.len() - 1
-            }
-        };
+    /// Takes a subsystem.
+    pub fn add_subsystem(&mut self, mut subsystem: Subsystem) -> SubsystemSlot {
+        let index = free_place(&mut self.subsystems);
+        self.taken = self.taken.wrapping_add(1);
+        subsystem.set_key(OwnerKey::subsystem(number_of(index, self.taken)));
+        self.subsystems[index] = Some(subsystem);
+        SubsystemSlot(index)
+    }
+
+    /// A subsystem, for its operator. The next turn looks at it.
+    pub fn subsystem_mut(&mut self, slot: SubsystemSlot) -> Option<&mut Subsystem> {
+        self.turns_to_look = 0;
+        self.subsystems.get_mut(slot.0)?.as_mut()
+    }
+
+    /// Every subsystem, for whoever keeps their records.
+    pub fn subsystems_mut(&mut self) -> impl Iterator<Item = (SubsystemSlot, &mut Subsystem)> {
+        let subsystems = self.subsystems.iter_mut().enumerate();
+        subsystems.filter_map(|(index, s)| Some((SubsystemSlot(index), s.as_mut()?)))
+    }
+
+    /// Gives a subsystem back; its controllers are gone.
+    pub fn remove_subsystem(&mut self, slot: SubsystemSlot) -> Option<Subsystem> {
+        self.subsystems.get_mut(slot.0)?.take()
+    }
+
+    /// Takes a controller of that subsystem.
+    pub fn add_controller(
+        &mut self,
+        mut controller: Controller,
+        subsystem: SubsystemSlot,
+    ) -> ControllerSlot {
+        let index = free_place(&mut self.controllers);
         self.taken = self.taken.wrapping_add(1);
         controller.set_key(OwnerKey::controller(number_of(index, self.taken)));
-        self.controllers[index] = Some(controller);
+        self.controllers[index] = Some(Member {
+            controller,
+            subsystem,
+        });
         ControllerSlot(index)
     }
 
     /// A controller, for its transport. The next turn looks at it.
     pub fn controller_mut(&mut self, slot: ControllerSlot) -> Option<&mut Controller> {
         self.turns_to_look = 0;
-        self.controllers.get_mut(slot.0)?.as_mut()
+        let member = self.controllers.get_mut(slot.0)?.as_mut()?;
+        Some(&mut member.controller)
     }
 
-    /// Gives a controller back; it must be quiet ([`Controller::is_quiet`]).
+    /// Gives a controller back, which leaves its subsystem; it must be quiet ([`Controller::is_quiet`]).
     pub fn remove_controller(&mut self, slot: ControllerSlot) -> Option<Controller> {
-        self.controllers.get_mut(slot.0)?.take()
+        let Member {
+            controller,
+            subsystem,
+        } = self.controllers.get_mut(slot.0)?.take()?;
+        if let Some(subsystem) = self.subsystem_mut(subsystem) {
+            subsystem.leave(controller.id());
+        }
+        Some(controller)
     }
 
     /// One turn at `now`. `raise` is called at most once for each completion queue that has an interrupt to raise, with
@@ -153,15 +202,25 @@ impl<C: Channel> Engine<C> {
         raise: &mut impl FnMut(ControllerSlot, u16),
     ) -> bool {
         let mut worked = false;
-        for (index, controller) in self.controllers.iter_mut().enumerate() {
-            let Some(controller) = controller else {
+        for subsystem in self.subsystems.iter_mut().flatten() {
+            worked |= subsystem.turn(now, &mut self.channels);
+        }
+        for (index, member) in self.controllers.iter_mut().enumerate() {
+            let Some(Member {
+                controller,
+                subsystem,
+            }) = member
+            else {
+                continue;
+            };
+            let Some(Some(subsystem)) = self.subsystems.get_mut(subsystem.0) else {
                 continue;
             };
             let mut lanes = LanesOf {
                 lanes: &mut self.lanes,
                 controller: index,
             };
-            worked |= controller.turn(now, &mut self.channels, &mut lanes);
+            worked |= controller.turn(now, &mut self.channels, &mut lanes, subsystem);
             for key in controller.take_kicks() {
                 lanes.lanes.kick(key);
             }
@@ -184,18 +243,26 @@ impl<C: Channel> Engine<C> {
         let worked = !self.done.is_empty();
         for Done { ticket, outcome } in self.done.drain(..) {
             let owner = ticket.owner();
-            if owner.is_controller() {
-                let controller = self.controllers.get_mut(slot_of(owner));
-                match controller.and_then(Option::as_mut) {
-                    Some(controller) if controller.key() == owner => {
-                        controller.complete(ticket, outcome);
+            if owner.is_lane() {
+                match self.lanes.warm(owner) {
+                    Some(lane) => lane.complete(ticket, outcome),
+                    None => ticket.retire(),
+                }
+            } else if owner.is_controller() {
+                let member = self.controllers.get_mut(slot_of(owner));
+                match member.and_then(Option::as_mut) {
+                    Some(member) if member.controller.key() == owner => {
+                        member.controller.complete(ticket, outcome);
                     }
                     _ => ticket.retire(),
                 }
             } else {
-                match self.lanes.warm(owner) {
-                    Some(lane) => lane.complete(ticket, outcome),
-                    None => ticket.retire(),
+                let subsystem = self.subsystems.get_mut(slot_of(owner));
+                match subsystem.and_then(Option::as_mut) {
+                    Some(subsystem) if subsystem.key() == owner => {
+                        subsystem.complete(ticket, outcome);
+                    }
+                    _ => ticket.retire(),
                 }
             }
         }
@@ -205,9 +272,11 @@ impl<C: Channel> Engine<C> {
     /// What to do after a turn at `now` that found nothing. `unwoken`: a doorbell page is mapped into some host.
     #[must_use]
     pub fn idle(&self, now: Time, unwoken: bool, other_deadline: Option<Time>) -> Idle {
-        let deadlines = self.controllers.iter().flatten();
-        let deadline = deadlines
-            .filter_map(Controller::next_deadline)
+        let controllers = self.controllers.iter().flatten();
+        let subsystems = self.subsystems.iter().flatten();
+        let deadline = controllers
+            .filter_map(|member| member.controller.next_deadline())
+            .chain(subsystems.filter_map(Subsystem::next_deadline))
             .chain(other_deadline)
             .min();
         self.waiting.idle(now, unwoken, deadline)
@@ -226,12 +295,23 @@ impl<C: Channel> Engine<C> {
         }
         memory::full_fence();
         let mut found = self.lanes.second_look();
-        for controller in self.controllers.iter().flatten() {
-            found |= controller.has_work();
+        for member in self.controllers.iter().flatten() {
+            found |= member.controller.has_work();
+        }
+        for subsystem in self.subsystems.iter().flatten() {
+            found |= subsystem.has_work();
         }
         if found {
             self.turns_to_look = 0;
         }
         !found
     }
+}
+
+/// The index of an empty place, which is added where there is none.
+fn free_place<T>(places: &mut Vec<Option<T>>) -> usize {
+    places.iter().position(Option::is_none).unwrap_or_else(|| {
+        places.push(None);
+        places.len() - 1
+    })
 }

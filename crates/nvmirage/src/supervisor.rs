@@ -12,6 +12,7 @@ use anyhow::Context;
 use controller::{
     config::{ControllerConfig, DoorbellMode},
     namespace::Namespace,
+    subsystem::SubsystemConfig,
 };
 use engine::{ControllerSlot, Mode};
 use media::{Direct, Medium, MediumKind as Backing, MediumSpec};
@@ -390,16 +391,19 @@ impl State {
             queues: config.queues,
             queue_depth: config.queue_depth,
             max_transfer: u32::try_from(config.max_transfer.0).context("max_transfer")?,
-            namespace_limit: controller::config::DEFAULT_NAMESPACE_LIMIT,
             doorbells: if mapped {
                 DoorbellMode::Mapped
             } else {
                 DoorbellMode::Unmapped
             },
-            namespaces,
         };
+        let subsystem = SubsystemConfig::with_namespaces(
+            controller::config::DEFAULT_NAMESPACE_LIMIT,
+            namespaces,
+        );
         Ok(NewController {
             config,
+            subsystem,
             listener,
             attached: Arc::default(),
         })
@@ -432,6 +436,7 @@ impl State {
             nguid,
             eui64,
             traits: medium.traits(),
+            restrictions: None,
         })
     }
 

@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use memory::DoorbellPages;
@@ -37,14 +38,14 @@ impl Rig {
             queues: 1,
             queue_depth: 16,
             max_transfer: 1 << 20,
-            namespace_limit: 1,
             doorbells,
-            namespaces: Vec::new(),
         };
         let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
         let (host, server) = UnixStream::pair().unwrap();
         let session_config = SessionConfig::of(&config);
-        let controller = Controller::new(config, pages.clone()).unwrap();
+        let subsystem = SubsystemConfig::with_namespaces(1, []);
+        let mut subsystem = Subsystem::new(subsystem).unwrap();
+        let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
         let session = Session::new(server, pages, session_config).unwrap();
         let mut rig = Self {
             host,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use controller::namespace::Namespace;
 use controller::port::{Added, Channel, ChannelId, Done, Outcome, Request};
+use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::ticket::Ticket;
 use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode};
@@ -260,13 +261,16 @@ impl Served {
         };
         let channel = engine.add_channel(channel, CHANNEL_DEPTH);
         let channel = channel.ok().expect("there is room for a channel");
-        let config = config(index, options, channel, &medium);
+        let (config, subsystem) = config(index, options, channel, &medium);
         let doorbells = DoorbellPages::new(config.doorbell_slots()).expect("there is memory");
         let doorbells = Arc::new(doorbells);
         let session_config = SessionConfig::of(&config);
-        let controller = Controller::new(config, doorbells.clone()).expect("it is a good one");
+        let mut subsystem = Subsystem::new(subsystem).expect("it is a good one");
+        let controller = Controller::new(config, doorbells.clone(), &mut subsystem);
+        let controller = controller.expect("it is a good one");
+        let subsystem = engine.add_subsystem(subsystem);
         Self {
-            slot: engine.add_controller(controller),
+            slot: engine.add_controller(controller, subsystem),
             doorbells,
             config: session_config,
             session: None,
@@ -280,7 +284,7 @@ fn config(
     options: &Options,
     channel: ChannelId,
     medium: &Arc<Medium>,
-) -> ControllerConfig {
+) -> (ControllerConfig, SubsystemConfig) {
     let namespace = Namespace {
         nsid: 1,
         channel,
@@ -290,8 +294,9 @@ fn config(
         nguid: [7; 16],
         eui64: [7; 8],
         traits: medium.traits(),
+        restrictions: None,
     };
-    ControllerConfig {
+    let config = ControllerConfig {
         name: format!("c{index}"),
         vendor_id: 0x4e56,
         device_id: 1,
@@ -302,13 +307,12 @@ fn config(
         queues: options.queues,
         queue_depth: options.queue_depth,
         max_transfer: 1 << 20,
-        namespace_limit: 4,
         doorbells: match options.mapped {
             true => DoorbellMode::Mapped,
             false => DoorbellMode::Unmapped,
         },
-        namespaces: vec![namespace],
-    }
+    };
+    (config, SubsystemConfig::with_namespaces(4, [namespace]))
 }
 
 /// The thread itself.

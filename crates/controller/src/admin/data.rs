@@ -12,6 +12,7 @@ use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::lane::LaneTable;
 use crate::prp::{Segments, walk};
+use crate::subsystem::Subsystem;
 
 impl Controller {
     /// Copies `bytes` to where the command's PRPs point.
@@ -60,8 +61,8 @@ impl Controller {
         Ok(())
     }
 
-    pub(super) fn identify(&mut self, sqe: &Sqe) -> Result<Reply, Status> {
-        let page = identify(sqe, &self.config, &self.namespaces)?;
+    pub(super) fn identify(&mut self, sqe: &Sqe, subsystem: &Subsystem) -> Result<Reply, Status> {
+        let page = identify(sqe, self, subsystem)?;
         self.send(sqe, &page)?;
         Ok(Reply::Done(0))
     }
@@ -93,7 +94,7 @@ impl Controller {
             queues: self.config.queues,
             queues_exist: !self.queues.is_empty(),
             volatile_cache: volatile_cache(&self.namespaces),
-            namespace_limit: self.config.namespace_limit,
+            namespace_limit: self.namespace_limit,
             now: self.now,
         }
     }

@@ -27,12 +27,12 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::admin::events::AERL_Z;
 use crate::admin::logs::ERROR_ENTRIES;
 use crate::admin::{ABORT_LIMIT, temperature};
-use crate::config::{ControllerConfig, DoorbellMode};
+use crate::config::DoorbellMode;
+use crate::controller::Controller;
 use crate::identity::LOCAL_OUI;
 use crate::namespace::{Namespace, NamespaceTable};
+use crate::subsystem::Subsystem;
 
-/// Identifier of the only controller of its subsystem.
-pub(crate) const CONTROLLER_ID: u16 = 1;
 /// RTD3E: a shutdown is bounded by the drain and the flush, 4 s each; in microseconds.
 const SHUTDOWN_LATENCY_US: u32 = 10_000_000;
 /// RTD3R: nothing has to warm up; in microseconds.
@@ -50,17 +50,19 @@ pub(crate) fn volatile_cache(namespaces: &NamespaceTable) -> bool {
 /// The data structure that an Identify command asks for.
 pub(crate) fn identify(
     sqe: &Sqe,
-    config: &ControllerConfig,
-    namespaces: &NamespaceTable,
+    asked: &Controller,
+    subsystem: &Subsystem,
 ) -> Result<[u8; IDENTIFY_SIZE], Status> {
+    let namespaces = &*asked.namespaces;
+    let limit = subsystem.namespace_limit();
     let cdw10 = IdentifyCdw10::from(sqe.cdw10);
     let csi = IdentifyCdw11::from(sqe.cdw11).csi();
     let mut page = [0; IDENTIFY_SIZE];
     let mut fill = |bytes: &[u8]| page.copy_from_slice(bytes);
     match cdw10.cns() {
-        Cns::CONTROLLER => fill(controller(config, namespaces).as_bytes()),
+        Cns::CONTROLLER => fill(controller(asked, subsystem).as_bytes()),
         Cns::NAMESPACE => {
-            if let Some(n) = named(sqe.nsid, config, namespaces)? {
+            if let Some(n) = named(sqe.nsid, limit, namespaces)? {
                 fill(namespace(n).as_bytes());
             }
         }
@@ -70,14 +72,14 @@ pub(crate) fn identify(
             fill(active_list(sqe.nsid, namespaces)?.as_bytes());
         }
         Cns::NAMESPACE_IDENTIFICATION_DESCRIPTOR_LIST => {
-            let n = named(sqe.nsid, config, namespaces)?;
+            let n = named(sqe.nsid, limit, namespaces)?;
             let n = n.ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?;
             fill(&descriptors(n));
         }
         Cns::IO_COMMAND_SET_NAMESPACE => {
             nvm_only(csi)?;
             // For an active namespace too, everything it could tell is zero: no protection information.
-            named(sqe.nsid, config, namespaces)?;
+            named(sqe.nsid, limit, namespaces)?;
             fill(IdentifyNvmNamespace::new_zeroed().as_bytes());
         }
         Cns::IO_COMMAND_SET_CONTROLLER => {
@@ -87,13 +89,13 @@ pub(crate) fn identify(
             fill(nvm.as_bytes());
         }
         Cns::NAMESPACE_INDEPENDENT => {
-            if let Some(n) = named(sqe.nsid, config, namespaces)? {
+            if let Some(n) = named(sqe.nsid, limit, namespaces)? {
                 fill(namespace_independent(n).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET => {
             // FFFFh stands for the controller that processes the command.
-            if ![CONTROLLER_ID, 0xffff].contains(&cdw10.cntid()) {
+            if ![asked.id().0, 0xffff].contains(&cdw10.cntid()) {
                 return Err(Status::INVALID_FIELD_IN_COMMAND);
             }
             let mut sets = IoCommandSets::new_zeroed();
@@ -107,13 +109,9 @@ pub(crate) fn identify(
 
 /// The namespace that NSID names; `None` where the id is valid and nothing is attached there, for which most
 /// structures are all zeros (Base 2.1, 5.1.13.1).
-fn named<'a>(
-    nsid: u32,
-    config: &ControllerConfig,
-    namespaces: &'a NamespaceTable,
-) -> Result<Option<&'a Namespace>, Status> {
+fn named(nsid: u32, limit: u32, namespaces: &NamespaceTable) -> Result<Option<&Namespace>, Status> {
     // FFFFFFFFh asks for what all namespaces share, which only Namespace Management offers.
-    if nsid == 0 || nsid > config.namespace_limit {
+    if nsid == 0 || nsid > limit {
         return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
     }
     Ok(namespaces.get(nsid))
@@ -126,7 +124,9 @@ fn nvm_only(csi: Csi) -> Result<(), Status> {
     }
 }
 
-fn controller(config: &ControllerConfig, namespaces: &NamespaceTable) -> IdentifyController {
+fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
+    let (config, namespaces) = (asked.config(), &*asked.namespaces);
+    let limit = subsystem.namespace_limit();
     let mut c = IdentifyController::new_zeroed();
     (c.vid, c.ssvid) = (config.vendor_id, config.vendor_id);
     c.sn = ascii_field(&config.serial);
@@ -134,9 +134,9 @@ fn controller(config: &ControllerConfig, namespaces: &NamespaceTable) -> Identif
     c.fr = ascii_field(&config.firmware_revision);
     c.rab = 0;
     c.ieee = [LOCAL_OUI[2], LOCAL_OUI[1], LOCAL_OUI[0]];
-    c.cmic = Cmic::new();
+    c.cmic = Cmic::new().with_mctrs(subsystem.controllers().count() > 1);
     c.mdts = config.mdts();
-    c.cntlid = CONTROLLER_ID;
+    c.cntlid = asked.id().0;
     c.ver = Version::V2_1;
     (c.rtd3r, c.rtd3e) = (RESUME_LATENCY_US, SHUTDOWN_LATENCY_US);
     c.oaes = Oaes::new().with_nsan(true);
@@ -157,7 +157,7 @@ fn controller(config: &ControllerConfig, namespaces: &NamespaceTable) -> Identif
     c.cqes = QueueEntrySize::new()
         .with_min(CQE_SIZE_LOG2)
         .with_max(CQE_SIZE_LOG2);
-    c.nn = config.namespace_limit;
+    c.nn = limit;
     c.oncs = Oncs::new()
         .with_nvmcmps(true)
         .with_nvmdsmsv(true)
@@ -172,7 +172,7 @@ fn controller(config: &ControllerConfig, namespaces: &NamespaceTable) -> Identif
         .with_sglsupp(1)
         .with_sbbds(true)
         .with_slldts(true);
-    c.mnan = config.namespace_limit;
+    c.mnan = limit;
     let nqn = config.subnqn.as_bytes();
     c.subnqn[..nqn.len()].copy_from_slice(nqn);
     c.psd[0].mp = MAX_POWER;

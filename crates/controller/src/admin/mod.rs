@@ -27,8 +27,9 @@ use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, ShadowSpec};
 use crate::queue::{BadDoorbell, Bells, Cq, QueueError, RingAbsent, Sq};
 use crate::status;
+use crate::subsystem::{Answer, Operation, Requester, Step, Subsystem};
 
-pub(crate) use pending::{ABORT_LIMIT, Pending, Waiting};
+pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
 pub(crate) use queues::IoQueues;
 
 /// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
@@ -111,7 +112,11 @@ impl AdminQueue {
 
 impl Controller {
     /// Serves the admin queue for a batch; whether it did anything.
-    pub(crate) fn serve_admin(&mut self, lanes: &mut impl LaneTable) -> bool {
+    pub(crate) fn serve_admin(
+        &mut self,
+        lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
+    ) -> bool {
         let mut worked = false;
         for _ in 0..BATCH {
             self.post_aborted_requests();
@@ -119,7 +124,7 @@ impl Controller {
                 break;
             };
             worked = true;
-            match self.execute(&sqe, lanes) {
+            match self.execute(&sqe, lanes, subsystem) {
                 Ok(Reply::Done(dw0)) => self.complete_admin(sqe.cid, Ok(dw0)),
                 Err(status) => self.refuse(&sqe, status),
                 Ok(Reply::Waits) => (),
@@ -135,6 +140,9 @@ impl Controller {
 
     fn fetch_admin(&mut self) -> Option<Sqe> {
         let admin = self.admin.as_mut()?;
+        if self.pending.operations() >= OPERATION_LIMIT {
+            return None;
+        }
         let looked = admin.look(&self.doorbells);
         let fetched = admin.fetch();
         if looked.is_err() {
@@ -156,7 +164,12 @@ impl Controller {
         }
     }
 
-    fn execute(&mut self, sqe: &Sqe, lanes: &mut impl LaneTable) -> Result<Reply, Status> {
+    fn execute(
+        &mut self,
+        sqe: &Sqe,
+        lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
+    ) -> Result<Reply, Status> {
         let opcode = sqe.admin_opcode();
         let doorbell_buffers = opcode == AdminOpcode::DOORBELL_BUFFER_CONFIG
             && self.config.doorbells == DoorbellMode::Unmapped;
@@ -168,7 +181,7 @@ impl Controller {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
         match opcode {
-            AdminOpcode::IDENTIFY => self.identify(sqe),
+            AdminOpcode::IDENTIFY => self.identify(sqe, subsystem),
             AdminOpcode::GET_LOG_PAGE => self.get_log_page(sqe),
             AdminOpcode::GET_FEATURES => self.get_features(sqe),
             AdminOpcode::SET_FEATURES => self.set_features(sqe, lanes),
@@ -186,6 +199,46 @@ impl Controller {
             AdminOpcode::DOORBELL_BUFFER_CONFIG => self.doorbell_buffer_config(sqe, lanes),
             _ => Err(Status::INVALID_COMMAND_OPCODE),
         }
+    }
+
+    /// Begins an operation of the subsystem; the command completes with its answer.
+    pub(crate) fn begin_operation(
+        &mut self,
+        sqe: &Sqe,
+        nsid: u32,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Operation {
+        self.pending.add(sqe.cid, Waiting::Operation, self.now);
+        let by = Requester::Admin {
+            controller: self.id(),
+            life: self.life,
+            cid: sqe.cid,
+        };
+        Operation::new(by, nsid, steps)
+    }
+
+    /// Completes the commands whose operations have ended.
+    pub(crate) fn take_answers(
+        &mut self,
+        lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
+    ) -> bool {
+        let mut worked = false;
+        while let Some(Answer { to, result }) = subsystem.take_answer(self.id()) {
+            worked = true;
+            match to {
+                Requester::Admin { life, cid, .. } if life == self.life => {
+                    self.pending.take_command(cid, Waiting::Operation);
+                    self.complete_admin(cid, result);
+                }
+                Requester::Io { ticket, .. } => match lanes.get_mut(ticket.owner()) {
+                    Some(lane) => lane.answer(ticket, result.err()),
+                    None => ticket.retire(),
+                },
+                Requester::Admin { .. } | Requester::Operator(_) | Requester::Nobody => (),
+            }
+        }
+        worked
     }
 
     /// Completes a command of the host's that was refused.

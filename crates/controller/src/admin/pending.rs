@@ -1,12 +1,15 @@
 //! Admin commands that wait for a lane or a medium: what each waits for, and since when.
 //!
 //! Bounded: each holds a place in the admin completion queue, and there is one deletion per queue at most,
-//! [`ABORT_LIMIT`] aborts, and one flush.
+//! [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one flush.
 
 use crate::time::Time;
 
 /// Abort commands that may be outstanding: ACL + 1.
 pub(crate) const ABORT_LIMIT: usize = 4;
+
+/// Operations of the subsystem that one controller may have outstanding; with more, nothing is fetched.
+pub(crate) const OPERATION_LIMIT: usize = 16;
 
 /// What a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,15 @@ pub(crate) enum Waiting {
     Abort { sqid: u16, cid: u16 },
     /// Media are flushed, as the volatile write cache was turned off.
     FlushCache,
+    /// The subsystem answers.
+    Operation,
+}
+
+impl Waiting {
+    /// Whether it is given up when it takes long. An operation of the subsystem bounds itself.
+    pub(crate) fn is_bounded(self) -> bool {
+        self != Waiting::Operation
+    }
 }
 
 /// A command that waits.
@@ -49,6 +61,19 @@ impl Pending {
     pub(crate) fn take(&mut self, waiting: Waiting) -> Option<u16> {
         let index = self.commands.iter().position(|c| c.waiting == waiting)?;
         Some(self.commands.remove(index).cid)
+    }
+
+    /// Takes out the command with this identifier that waits for this.
+    pub(crate) fn take_command(&mut self, cid: u16, waiting: Waiting) {
+        let of_command = |c: &WaitingCommand| c.cid == cid && c.waiting == waiting;
+        if let Some(index) = self.commands.iter().position(of_command) {
+            self.commands.remove(index);
+        }
+    }
+
+    pub(crate) fn operations(&self) -> usize {
+        let is_operation = |c: &&WaitingCommand| c.waiting == Waiting::Operation;
+        self.commands.iter().filter(is_operation).count()
     }
 
     pub(crate) fn aborts(&self) -> usize {

@@ -35,6 +35,8 @@ pub(crate) struct IoCq {
     pub(crate) counters: Arc<LaneCounters>,
     /// Nothing issued before the view with this epoch is in flight.
     pub(crate) drained: u64,
+    /// Nothing issued with a table of namespaces older than this generation's is in flight.
+    pub(crate) namespaces_drained: u64,
     deleting: bool,
 }
 
@@ -200,6 +202,7 @@ impl Controller {
             shadow: self.shadow,
             view: self.view.clone(),
             namespaces: self.namespaces.clone(),
+            generation: self.table_generation,
             state,
             mdts_bytes: self.config.max_transfer,
             write_through: !self.features.write_cache_enabled(),
@@ -210,6 +213,7 @@ impl Controller {
             lane: Some(lanes.insert(lane)),
             counters,
             drained: self.view.epoch(),
+            namespaces_drained: self.table_generation,
             deleting: false,
         });
         Ok(Reply::Done(0))

@@ -11,6 +11,7 @@ use crate::counters::LaneCounters;
 use crate::lane::{LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
 use crate::port::{Channel, Channels};
 use crate::queue::Bells;
+use crate::subsystem::Subsystem;
 use crate::ticket::OwnerKey;
 use crate::time::Time;
 
@@ -25,19 +26,60 @@ impl Controller {
         now: Time,
         channels: &mut Channels<C>,
         lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
     ) -> bool {
         self.keep_time(now, lanes);
-        let mut worked = self.tell_changes(lanes);
+        let mut worked = self.follow(subsystem);
+        worked |= self.tell_changes(lanes);
         worked |= self.take_events(lanes);
+        worked |= self.take_answers(lanes, subsystem);
         worked |= self.advance(channels, lanes);
         worked |= self.advance_cache_flush(channels, lanes);
         self.give_up_late(lanes);
         if self.phase == Phase::Ready {
-            worked |= self.serve_admin(lanes);
+            worked |= self.serve_admin(lanes, subsystem);
             // A lane answers most commands at once.
             worked |= self.take_events(lanes);
         }
+        self.acknowledge(lanes, subsystem);
         worked
+    }
+
+    /// Takes what changed in the subsystem.
+    fn follow(&mut self, subsystem: &mut Subsystem) -> bool {
+        if self.table_generation == subsystem.generation() {
+            return false;
+        }
+        self.table_generation = subsystem.generation();
+        self.namespaces = subsystem.take_table(self.id);
+        self.namespaces_changed = true;
+        let changed = subsystem.take_changed(self.id);
+        // A host that is not there yet looks for itself.
+        if changed.is_empty() || self.admin.is_none() {
+            return true;
+        }
+        changed.into_iter().for_each(|nsid| self.changed.add(nsid));
+        if self.features.event_configuration().nan() {
+            self.events.raise(Event::NamespaceChanged);
+        }
+        true
+    }
+
+    /// Tells the subsystem up to which table nothing is in flight, and gives up what holds an operation back too long.
+    fn acknowledge(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) {
+        let with_lane = self.queues.cqs().filter(|(_, cq)| cq.lane.is_some());
+        let oldest = with_lane.map(|(_, cq)| cq.namespaces_drained).min();
+        let drained = oldest.unwrap_or(self.table_generation);
+        subsystem.acknowledge(self.id, drained.min(self.table_generation));
+        if subsystem.wants_abandon(self.id) {
+            for (_, cq) in self.queues.cqs() {
+                let late = cq.namespaces_drained < self.table_generation;
+                let key = cq.lane.filter(|_| late);
+                if let Some(lane) = key.and_then(|key| lanes.get_mut(key)) {
+                    lane.command(LaneCommand::AbandonAll);
+                }
+            }
+        }
     }
 
     /// Whether a turn would find something to do, as far as the controller can tell without its lanes.
@@ -60,10 +102,8 @@ impl Controller {
     /// When a turn is due because something took too long.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let pending = self
-            .pending
-            .iter()
-            .map(|command| command.since + DEADLINE_NS);
+        let pending = self.pending.iter().filter(|c| c.waiting.is_bounded());
+        let pending = pending.map(|command| command.since + DEADLINE_NS);
         let absent = self.admin_absent_since.map(|since| since + DEADLINE_NS);
         pending.chain(absent).chain(self.stage_deadline()).min()
     }
@@ -99,7 +139,10 @@ impl Controller {
         }
         let namespaces = std::mem::take(&mut self.namespaces_changed);
         if namespaces {
-            self.tell_lanes(lanes, || LaneCommand::Namespaces(self.namespaces.clone()));
+            self.tell_lanes(lanes, || LaneCommand::Namespaces {
+                table: self.namespaces.clone(),
+                generation: self.table_generation,
+            });
         }
         let abandon = self.abandon_before.take();
         if let Some(before_epoch) = abandon {
@@ -140,6 +183,11 @@ impl Controller {
                     cq.drained = cq.drained.max(epoch);
                 }
             }
+            LaneEvent::NamespacesDrained { generation } => {
+                if let Some(cq) = self.queues.cq_mut(cqid) {
+                    cq.namespaces_drained = cq.namespaces_drained.max(generation);
+                }
+            }
             LaneEvent::CommandFailed(failed) => self.errors.add(LoggedError {
                 command: Some((failed.sqid, failed.cid)),
                 status: failed.status,
@@ -178,7 +226,7 @@ impl Controller {
     /// Whether this waits for the lane of that completion queue.
     fn waits_for(&self, waiting: Waiting, cqid: u16) -> bool {
         match waiting {
-            Waiting::FlushCache => false,
+            Waiting::FlushCache | Waiting::Operation => false,
             Waiting::DeleteCq { cqid: waited } => waited == cqid,
             Waiting::DeleteSq { sqid } | Waiting::Abort { sqid, .. } => {
                 self.queues.cqid_of_sq(sqid) == Some(cqid)

@@ -191,6 +191,7 @@ impl Controller {
         self.admin = None;
         self.admin_absent_since = None;
         self.pending.clear();
+        self.life = self.life.wrapping_add(1);
         self.aborted_requests.clear();
         self.events = Events::default();
         self.shadow = None;

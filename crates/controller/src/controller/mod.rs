@@ -23,12 +23,13 @@ use crate::admin::features::{FeatureContext, Features};
 use crate::admin::identify::volatile_cache;
 use crate::admin::logs::{ChangedNamespaces, ErrorLog, Health, LoggedError};
 use crate::admin::{AdminQueue, IoQueues, Pending};
-use crate::config::{ConfigError, ControllerConfig, check_namespaces};
+use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
 use crate::lane::ShadowSpec;
-use crate::namespace::{Namespace, NamespaceTable};
+use crate::namespace::NamespaceTable;
 use crate::pci::{self, BAR4_SIZE, ConfigEffect, ConfigSpace, MsixTable};
 use crate::registers::Registers;
+use crate::subsystem::{ControllerId, Subsystem};
 use crate::ticket::OwnerKey;
 use crate::time::Time;
 
@@ -56,7 +57,14 @@ pub struct Controller {
     kicks: u128,
     pub(crate) view: Arc<DmaView>,
     lost: Option<LostFlag>,
+    id: ControllerId,
+    /// The highest namespace id that is valid.
+    pub(crate) namespace_limit: u32,
+    /// What is attached, as of the subsystem's generation.
     pub(crate) namespaces: Arc<NamespaceTable>,
+    pub(crate) table_generation: u64,
+    /// Counts resets: the answer to a command of an earlier life is for nobody.
+    pub(crate) life: u32,
     pub(crate) now: Time,
     /// The first turn was taken: `now` means something.
     started: bool,
@@ -111,25 +119,30 @@ struct Warned {
 }
 
 impl Controller {
-    /// A controller as after power-on, with `doorbells` of at least [`ControllerConfig::doorbell_slots`].
+    /// A controller of `subsystem` as after power-on, with `doorbells` of at least
+    /// [`ControllerConfig::doorbell_slots`].
     ///
     /// # Errors
-    /// A field of the configuration is wrong, the doorbells are too small, or there is no memory for the state file.
+    /// A field of the configuration is wrong, the doorbells are too small, the subsystem has its most controllers, or
+    /// there is no memory for the state file.
     pub fn new(
         config: ControllerConfig,
         doorbells: Arc<DoorbellPages>,
+        subsystem: &mut Subsystem,
     ) -> Result<Self, ConfigError> {
         config.check()?;
         check_doorbells(&config, &doorbells)?;
         let vectors = config.queues + 1;
         let bar0_size = pci::bar0_size(doorbells.len());
-        let namespaces = NamespaceTable::from(config.namespaces.clone());
-        let (state, saved) = saved::create(&config)?;
+        let namespace_limit = subsystem.namespace_limit();
+        let (state, saved) = saved::create(&config, namespace_limit)?;
+        let id = subsystem.join(&config.name)?;
+        let namespaces = subsystem.take_table(id);
         let context = FeatureContext {
             queues: config.queues,
             queues_exist: false,
             volatile_cache: volatile_cache(&namespaces),
-            namespace_limit: config.namespace_limit,
+            namespace_limit,
             now: Time(0),
         };
         let mut controller = Controller {
@@ -142,7 +155,11 @@ impl Controller {
             kicks: 0,
             view: DmaView::empty(),
             lost: None,
-            namespaces: Arc::new(namespaces),
+            id,
+            namespace_limit,
+            namespaces,
+            table_generation: subsystem.generation(),
+            life: 0,
             now: Time(0),
             started: false,
             phase: Phase::Disabled,
@@ -176,10 +193,16 @@ impl Controller {
         Ok(controller)
     }
 
-    /// What it was made from; its namespaces are those at the start.
+    /// What it was made from.
     #[must_use]
     pub fn config(&self) -> &ControllerConfig {
         &self.config
+    }
+
+    /// Its identifier in its subsystem.
+    #[must_use]
+    pub fn id(&self) -> ControllerId {
+        self.id
     }
 
     /// Whose name the tickets of its own flushes carry.
@@ -375,31 +398,6 @@ impl Controller {
         assert!(self.is_quiet(), "queues still look at the old doorbells");
         check_doorbells(&self.config, &doorbells)?;
         self.doorbells = doorbells;
-        Ok(())
-    }
-
-    /// Attaches, detaches and changes namespaces: from now on there are these. The host is told by the Changed Attached
-    /// Namespace List and, where it asked for that, by an event.
-    ///
-    /// # Errors
-    /// An id is out of range or given twice; nothing changed.
-    pub fn set_namespaces(&mut self, namespaces: Vec<Namespace>) -> Result<(), ConfigError> {
-        check_namespaces(&namespaces, self.config.namespace_limit)?;
-        let new = NamespaceTable::from(namespaces);
-        let ids = |table: &NamespaceTable| table.iter().map(|n| n.nsid).collect::<Vec<_>>();
-        let mut changed = ids(&self.namespaces);
-        changed.extend(ids(&new));
-        changed.retain(|&nsid| self.namespaces.get(nsid) != new.get(nsid));
-        self.namespaces = Arc::new(new);
-        self.namespaces_changed = true;
-        // A host that is not there yet looks for itself.
-        if changed.is_empty() || self.admin.is_none() {
-            return Ok(());
-        }
-        changed.into_iter().for_each(|nsid| self.changed.add(nsid));
-        if self.features.event_configuration().nan() {
-            self.events.raise(Event::NamespaceChanged);
-        }
         Ok(())
     }
 

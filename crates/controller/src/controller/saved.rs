@@ -28,8 +28,9 @@ use crate::state::{FORMAT_VERSION, area_bytes, ordered};
 const CONTROLLER_AREA: usize = 0;
 /// Area of the admin queue: 1 + queue identifier 0.
 const ADMIN_AREA: usize = 1;
-/// Admin commands that can wait: one deletion of each queue, the aborts, and one flush.
-const WAITING: usize = 2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT + 1;
+/// Admin commands that can wait: one deletion of each queue, the aborts, the subsystem's operations, and one flush.
+const WAITING: usize =
+    2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT + crate::admin::OPERATION_LIMIT + 1;
 
 /// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id, from 1.
 #[repr(C)]
@@ -77,7 +78,7 @@ pub struct WaitingState {
     /// Its command identifier.
     pub cid: u16,
     /// 1: deletion of a submission queue; 2: of a completion queue; 3: abort; 4: the volatile write cache is
-    /// turned off.
+    /// turned off; 5: an operation of the subsystem.
     pub kind: u16,
     /// The queue that is deleted, or that holds the command to abort.
     pub qid: u16,
@@ -93,8 +94,11 @@ pub(crate) struct Saved {
 }
 
 /// The state file of a controller: area 0 is its own, area 1 its admin queue's, area 1 + cqid a lane's.
-pub(super) fn create(config: &ControllerConfig) -> Result<(Arc<StateFile>, Saved), ConfigError> {
-    let namespaces = config.namespace_limit as usize;
+pub(super) fn create(
+    config: &ControllerConfig,
+    namespace_limit: u32,
+) -> Result<(Arc<StateFile>, Saved), ConfigError> {
+    let namespaces = namespace_limit as usize;
     let mut areas = vec![
         size_of::<ControllerState>().next_multiple_of(64) + namespaces * size_of::<u32>(),
         size_of::<AdminState>().next_multiple_of(64) + WAITING * size_of::<WaitingState>(),
@@ -144,6 +148,7 @@ impl Controller {
                 Waiting::DeleteCq { cqid } => (2, cqid, 0),
                 Waiting::Abort { sqid, cid } => (3, sqid, cid),
                 Waiting::FlushCache => (4, 0, 0),
+                Waiting::Operation => (5, 0, 0),
             };
             *slot = WaitingState {
                 cid: command.cid,

@@ -13,16 +13,27 @@ use crate::status;
 use crate::ticket::Ticket;
 
 impl Queues {
+    /// The subsystem has answered a command that waits for it.
+    pub(super) fn answer(&mut self, ticket: Ticket, error: Option<Status>) {
+        let status = error.unwrap_or(Status::SUCCESSFUL_COMPLETION);
+        self.end_request(ticket, status);
+    }
+
     /// A medium has ended a request.
     #[inline]
     pub(super) fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.end_request(ticket, status::of(outcome.cause));
+    }
+
+    #[inline]
+    fn end_request(&mut self, ticket: Ticket, status: Status) {
         let (index, generation) = ticket.fulfil();
         let Some(slot) = self.slots.named(index, generation) else {
             debug_assert!(false, "a ticket came back twice");
             return;
         };
         slot.outstanding -= 1;
-        slot.note(status::of(outcome.cause));
+        slot.note(status);
         if slot.outstanding > 0 {
             return;
         }

@@ -26,7 +26,10 @@ impl Lane {
                 self.queues.resolve(&view);
                 self.view = view;
             }
-            LaneCommand::Namespaces(table) => self.namespaces = table,
+            LaneCommand::Namespaces { table, generation } => {
+                self.namespaces = table;
+                self.queues.epochs.advance_table(generation);
+            }
             LaneCommand::AddQueue(spec) => self.queues.add_queue(spec, &self.view),
             LaneCommand::RemoveQueue { sqid } => self.queues.remove_queue(sqid),
             LaneCommand::Abort { sqid, cid } => {
@@ -167,12 +170,19 @@ impl Queues {
 
     /// True where [`Queues::take_event`] has something.
     pub(super) fn has_event(&self) -> bool {
-        !self.events.is_empty() || self.is_newly_drained() || self.is_newly_stopped()
+        !self.events.is_empty()
+            || self.is_newly_drained()
+            || self.are_namespaces_newly_drained()
+            || self.is_newly_stopped()
     }
 
     fn is_newly_drained(&self) -> bool {
-        let drained = self.epochs.drained();
-        drained > self.drained_told || self.map_pending && drained == self.epochs.current()
+        let (drained, current) = (self.epochs.drained().epoch, self.epochs.current().epoch);
+        drained > self.drained_told || self.map_pending && drained == current
+    }
+
+    fn are_namespaces_newly_drained(&self) -> bool {
+        self.epochs.drained().generation > self.generation_told
     }
 
     fn is_newly_stopped(&self) -> bool {
@@ -187,10 +197,15 @@ impl Queues {
             return Some(event);
         }
         if self.is_newly_drained() {
-            let epoch = self.epochs.drained();
+            let epoch = self.epochs.drained().epoch;
             self.drained_told = epoch;
-            self.map_pending &= epoch != self.epochs.current();
+            self.map_pending &= epoch != self.epochs.current().epoch;
             return Some(LaneEvent::Drained { epoch });
+        }
+        if self.are_namespaces_newly_drained() {
+            let generation = self.epochs.drained().generation;
+            self.generation_told = generation;
+            return Some(LaneEvent::NamespacesDrained { generation });
         }
         if self.is_newly_stopped() {
             self.stop = Stop::Told;

@@ -1,6 +1,6 @@
-//! How many commands are in flight by the memory view they were issued with.
+//! How many commands are in flight by the memory view and the table of namespaces they were issued with.
 //!
-//! An unmap waits until nothing issued before it is in flight. Counting is constant work per command and per change of
+//! An unmap waits until nothing issued before it is in flight, and so do operations on namespaces. Counting is constant work per command and per change of
 //! the map, in a table of fixed size. Where the host changes its map faster than commands end, the newest groups are
 //! counted together, as old as the oldest of them; a new group is begun as soon as there is room, so that under a steady
 //! load the old one still drains.
@@ -12,9 +12,18 @@ const GROUPS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
-    /// Nothing in it was issued before this epoch.
-    first: u64,
+    /// Nothing in it was issued before this.
+    first: Issue,
     count: u32,
+}
+
+/// What a command was issued with. Both only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Issue {
+    /// Epoch of the memory view.
+    pub(super) epoch: u64,
+    /// Generation of the table of namespaces.
+    pub(super) generation: u64,
 }
 
 /// Counts by epoch. The newest group is always there.
@@ -25,31 +34,41 @@ pub(super) struct Epochs {
     front: usize,
     /// Groups in use, at least 1.
     len: usize,
-    /// Epoch of the view now in use.
-    current: u64,
+    /// What is in use now.
+    current: Issue,
 }
 
 impl Epochs {
-    pub(super) fn new(view: &DmaView) -> Self {
+    pub(super) fn new(view: &DmaView, generation: u64) -> Self {
+        let current = Issue {
+            epoch: view.epoch(),
+            generation,
+        };
         let mut epochs = Epochs {
             groups: [Group::default(); GROUPS],
             front: 0,
             len: 1,
-            current: view.epoch(),
+            current,
         };
-        epochs.groups[0].first = view.epoch();
+        epochs.groups[0].first = current;
         epochs
     }
 
-    /// The epoch of the view now in use.
+    /// The view and the table now in use.
     #[inline]
-    pub(super) fn current(&self) -> u64 {
+    pub(super) fn current(&self) -> Issue {
         self.current
     }
 
     /// From now on commands are issued with this view's epoch.
     pub(super) fn advance(&mut self, epoch: u64) {
-        self.current = epoch;
+        self.current.epoch = epoch;
+        self.begin_group();
+    }
+
+    /// From now on commands are issued with the table of this generation.
+    pub(super) fn advance_table(&mut self, generation: u64) {
+        self.current.generation = generation;
         self.begin_group();
     }
 
@@ -71,8 +90,8 @@ impl Epochs {
         }
     }
 
-    /// Nothing issued before this epoch is in flight.
-    pub(super) fn drained(&self) -> u64 {
+    /// Nothing issued before this is in flight.
+    pub(super) fn drained(&self) -> Issue {
         let oldest = self.groups[self.front];
         if oldest.count == 0 {
             self.current
@@ -89,7 +108,7 @@ impl Epochs {
         let newest = self.newest();
         if self.groups[newest].count == 0 {
             self.groups[newest].first = self.current;
-        } else if self.groups[newest].first < self.current && self.len < GROUPS {
+        } else if self.groups[newest].first != self.current && self.len < GROUPS {
             self.len += 1;
             self.groups[self.newest()] = Group {
                 first: self.current,
@@ -113,7 +132,7 @@ mod tests {
     use memory::DmaView;
 
     fn epochs() -> Epochs {
-        Epochs::new(&DmaView::empty())
+        Epochs::new(&DmaView::empty(), 0)
     }
 
     #[test]
@@ -121,7 +140,7 @@ mod tests {
         let mut epochs = epochs();
         for epoch in 5..50 {
             epochs.advance(epoch);
-            assert_eq!(epochs.drained(), epoch);
+            assert_eq!(epochs.drained().epoch, epoch);
         }
     }
 
@@ -132,13 +151,13 @@ mod tests {
         let old = epochs.add();
         epochs.advance(6);
         let new = epochs.add();
-        assert_eq!(epochs.drained(), 5);
+        assert_eq!(epochs.drained().epoch, 5);
         epochs.remove(old);
-        assert_eq!(epochs.drained(), 6);
+        assert_eq!(epochs.drained().epoch, 6);
         epochs.remove(new);
-        assert_eq!(epochs.drained(), 6);
+        assert_eq!(epochs.drained().epoch, 6);
         epochs.advance(7);
-        assert_eq!(epochs.drained(), 7);
+        assert_eq!(epochs.drained().epoch, 7);
     }
 
     #[test]
@@ -152,9 +171,9 @@ mod tests {
             .collect();
         epochs.remove(held[2]);
         epochs.remove(held[1]);
-        assert_eq!(epochs.drained(), 1);
+        assert_eq!(epochs.drained().epoch, 1);
         epochs.remove(held[0]);
-        assert_eq!(epochs.drained(), 4);
+        assert_eq!(epochs.drained().epoch, 4);
     }
 
     /// A storm of changes over a full table, then steady load with always something in flight: the storm must drain.
@@ -172,7 +191,7 @@ mod tests {
             held.push_back(epochs.add());
             epochs.remove(held.pop_front().unwrap());
         }
-        assert_eq!(epochs.drained(), target);
+        assert_eq!(epochs.drained().epoch, target);
     }
 
     #[test]
@@ -199,9 +218,9 @@ mod tests {
                 }
             }
             let oldest = held.iter().map(|(issued, _)| *issued).min();
-            assert!(epochs.drained() <= oldest.unwrap_or(epoch));
+            assert!(epochs.drained().epoch <= oldest.unwrap_or(epoch));
             if held.is_empty() {
-                assert_eq!(epochs.drained(), epoch);
+                assert_eq!(epochs.drained().epoch, epoch);
             }
         }
     }

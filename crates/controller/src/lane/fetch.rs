@@ -180,7 +180,7 @@ impl Queues {
         let slot = self.slots.slot(index);
         let issued = issuer.issue(index, slot, sqe);
         if slot.outstanding > 0 && slot.epoch_index == NOT_COUNTED {
-            slot.epoch = self.epochs.current();
+            slot.epoch = self.epochs.current().epoch;
             slot.epoch_index = self.epochs.add();
             self.in_flight += 1;
         }

@@ -19,8 +19,14 @@ use crate::ticket::OwnerKey;
 pub enum LaneCommand {
     /// The host's memory map changed. Answered by [`LaneEvent::Drained`] once nothing from before is in flight.
     Map(Arc<DmaView>),
-    /// Namespaces were attached or detached.
-    Namespaces(Arc<NamespaceTable>),
+    /// Namespaces were attached, detached or changed: the table of this generation. Answered by
+    /// [`LaneEvent::NamespacesDrained`] once nothing fetched under an older one is in flight.
+    Namespaces {
+        /// The attached namespaces.
+        table: Arc<NamespaceTable>,
+        /// Its generation.
+        generation: u64,
+    },
     /// A submission queue was created. The lane must have this before the host can ring: before the Create command
     /// completes.
     AddQueue(SqSpec),
@@ -77,6 +83,11 @@ pub enum LaneEvent {
     Drained {
         /// The epoch.
         epoch: u64,
+    },
+    /// Nothing issued with a table of namespaces older than this generation's is in flight.
+    NamespacesDrained {
+        /// The generation.
+        generation: u64,
     },
     /// A medium failed a command: for the Error Information log.
     CommandFailed(FailedCommand),

@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use memory::{Area, DmaView, DoorbellPages, Hint, Iova};
+use nvme_spec::Status;
 
 use self::epochs::Epochs;
 use self::issue::Issuer;
@@ -75,6 +76,8 @@ pub struct LaneConfig {
     pub view: Arc<DmaView>,
     /// The attached namespaces.
     pub namespaces: Arc<NamespaceTable>,
+    /// The generation of that table. A lane begins drained up to it, and does not tell so.
+    pub generation: u64,
     /// Zeroed, with at least [`crate::state::slots_for`] slots.
     pub state: Area<QueueState, SlotState>,
     /// Most bytes of one command, at most [`crate::prp::MAX_TRANSFER`].
@@ -115,6 +118,7 @@ impl Lane {
             shadow,
             view,
             namespaces,
+            generation,
             state,
             mdts_bytes,
             write_through,
@@ -141,7 +145,7 @@ impl Lane {
             first: 0,
             slots,
             share: Share::new(entries),
-            epochs: Epochs::new(&view),
+            epochs: Epochs::new(&view, generation),
             doorbells,
             shadow,
             serving: true,
@@ -154,6 +158,7 @@ impl Lane {
             events: VecDeque::new(),
             unlogged_failures: 0,
             drained_told: view.epoch(),
+            generation_told: generation,
             map_pending: false,
             counters,
         };
@@ -222,6 +227,11 @@ impl Lane {
     /// A medium has ended a request of this lane: completes the command.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         self.queues.complete(ticket, outcome);
+    }
+
+    /// The subsystem has answered a command that was handed to it: it completes, with the status where there is one.
+    pub fn answer(&mut self, ticket: Ticket, error: Option<Status>) {
+        self.queues.answer(ticket, error);
     }
 
     /// The vector to raise because of what was posted since the last call; `None` where nothing was, or interrupts are

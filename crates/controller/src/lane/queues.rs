@@ -67,6 +67,8 @@ pub(super) struct Queues {
     pub(super) unlogged_failures: u32,
     /// The last epoch told to be drained.
     pub(super) drained_told: u64,
+    /// The last generation of the table of namespaces told to be drained.
+    pub(super) generation_told: u64,
     /// A change of the map was not acknowledged yet.
     pub(super) map_pending: bool,
     pub(super) counters: Arc<LaneCounters>,

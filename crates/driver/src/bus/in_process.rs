@@ -19,6 +19,7 @@ use std::time::Duration;
 use controller::Controller;
 use controller::lane::{Lane, LaneTable};
 use controller::port::{Channel, Channels, Done};
+use controller::subsystem::Subsystem;
 use controller::ticket::OwnerKey;
 use controller::time::Time;
 use memory::{
@@ -66,6 +67,7 @@ impl LaneTable for Lanes {
 
 struct Inner<C> {
     controller: Controller,
+    subsystem: Subsystem,
     channels: Channels<C>,
     lanes: Lanes,
     dma: DmaMap,
@@ -84,7 +86,8 @@ impl<C: Channel> Inner<C> {
     fn turn(&mut self) {
         self.now = self.now + self.turn_ns;
         if self.asleep {
-            let deadline = self.controller.next_deadline();
+            let deadlines = self.controller.next_deadline().into_iter();
+            let deadline = deadlines.chain(self.subsystem.next_deadline()).min();
             if deadline.is_none_or(|deadline| deadline > self.now) {
                 return;
             }
@@ -108,14 +111,20 @@ impl<C: Channel> Inner<C> {
         }
         full_fence();
         let lanes = &mut self.lanes.table.iter();
-        self.asleep = !self.controller.has_work() && !lanes.any(|(_, lane)| lane.has_work());
+        let mut work = lanes.any(|(_, lane)| lane.has_work());
+        work |= self.controller.has_work() || self.subsystem.has_work();
+        self.asleep = !work;
     }
 
     /// Whether there was anything to do.
     fn work(&mut self) -> bool {
-        let mut worked = self
-            .controller
-            .turn(self.now, &mut self.channels, &mut self.lanes);
+        let mut worked = self.controller.turn(
+            self.now,
+            &mut self.channels,
+            &mut self.lanes,
+            &mut self.subsystem,
+        );
+        worked |= self.subsystem.turn(self.now, &mut self.channels);
         for key in self.controller.take_kicks() {
             if let Some(lane) = self.lanes.get_mut(key) {
                 lane.kick();
@@ -134,7 +143,9 @@ impl<C: Channel> Inner<C> {
         worked |= !self.done.is_empty();
         for Done { ticket, outcome } in self.done.drain(..) {
             let owner = ticket.owner();
-            if owner.is_controller() {
+            if owner.is_subsystem() {
+                self.subsystem.complete(ticket, outcome);
+            } else if owner.is_controller() {
                 self.controller.complete(ticket, outcome);
             } else if let Some(lane) = self.lanes.get_mut(owner) {
                 lane.complete(ticket, outcome);
@@ -172,11 +183,12 @@ pub struct InProcess<C> {
 }
 
 impl<C: Channel> InProcess<C> {
-    /// A bus to `controller`, made with `doorbells`; `mapped` says whether the
+    /// A bus to `controller` of `subsystem`, made with `doorbells`; `mapped` says whether the
     /// driver stores into them.
     #[must_use]
     pub fn new(
         controller: Controller,
+        subsystem: Subsystem,
         doorbells: Arc<DoorbellPages>,
         mapped: bool,
         channels: Channels<C>,
@@ -185,6 +197,7 @@ impl<C: Channel> InProcess<C> {
         Self {
             inner: RefCell::new(Inner {
                 controller,
+                subsystem,
                 channels,
                 lanes: Lanes::default(),
                 dma: DmaMap::new(REGIONS_MAX),

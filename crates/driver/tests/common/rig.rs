@@ -11,6 +11,7 @@ use controller::namespace::Namespace;
 use controller::port::{
     Added, Cause, Channel, ChannelId, Channels, Done, MediumTraits, Outcome, Request,
 };
+use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::ticket::Ticket;
 use driver::bus::in_process::InProcess;
 use driver::{Device, DriverError, Options};
@@ -193,6 +194,7 @@ fn namespaces() -> Vec<Namespace> {
         nguid: [nsid; 16],
         eui64: [nsid; 8],
         traits,
+        restrictions: None,
     };
     vec![namespace(1, 9), namespace(2, 12)]
 }
@@ -209,9 +211,7 @@ pub(crate) fn config(doorbells: DoorbellMode) -> ControllerConfig {
         queues: 4,
         queue_depth: QUEUE_ENTRIES,
         max_transfer: TRANSFER_LEN,
-        namespace_limit: 32,
         doorbells,
-        namespaces: namespaces(),
     }
 }
 
@@ -221,9 +221,11 @@ pub(crate) fn open(doorbells: DoorbellMode, options: &Options) -> Result<RamDevi
     let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
     let mut channels = Channels::new();
     assert_eq!(channels.insert(Ram::new()).ok(), Some(ChannelId(0)));
-    let controller = Controller::new(config, pages.clone()).unwrap();
+    let subsystem = SubsystemConfig::with_namespaces(32, namespaces());
+    let mut subsystem = Subsystem::new(subsystem).unwrap();
+    let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
     let mapped = doorbells == DoorbellMode::Mapped;
-    Device::in_process(controller, pages, mapped, channels, options)
+    Device::in_process(controller, subsystem, pages, mapped, channels, options)
 }
 
 pub(crate) fn options() -> Options {

@@ -8,6 +8,7 @@ use controller::{
     Controller, ControllerConfig, DoorbellMode,
     namespace::Namespace,
     port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request},
+    subsystem::{Subsystem, SubsystemConfig},
     ticket::Ticket,
     time::Time,
 };
@@ -164,22 +165,24 @@ impl Rig {
             queues: 4,
             queue_depth: 64,
             max_transfer: 1 << 20,
-            namespace_limit: 4,
             doorbells: mode,
-            namespaces: vec![Namespace {
-                nsid: 1,
-                channel: self.channel,
-                start: 0,
-                blocks: 1024,
-                lba_shift: 12,
-                nguid: [1; 16],
-                eui64: [1; 8],
-                traits: MediumTraits {
-                    volatile_cache: true,
-                    ..MediumTraits::default()
-                },
-            }],
         };
+        let namespace = Namespace {
+            nsid: 1,
+            channel: self.channel,
+            start: 0,
+            blocks: 1024,
+            lba_shift: 12,
+            nguid: [1; 16],
+            eui64: [1; 8],
+            traits: MediumTraits {
+                volatile_cache: true,
+                ..MediumTraits::default()
+            },
+            restrictions: None,
+        };
+        let subsystem = SubsystemConfig::with_namespaces(4, [namespace]);
+        let mut subsystem = Subsystem::new(subsystem).unwrap();
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
         let memory = HostMemory::new(MEMORY_LEN).unwrap();
         let mut mappings = ClientMappings::new();
@@ -190,9 +193,10 @@ impl Rig {
         let backing = Some((mapping, 0));
         map.map(Iova(0), MEMORY_LEN as u64, Access::READ_WRITE, backing)
             .unwrap();
-        let mut controller = Controller::new(config, doorbells.clone()).unwrap();
+        let mut controller = Controller::new(config, doorbells.clone(), &mut subsystem).unwrap();
         controller.set_view(map.view(), mappings.lost());
-        let slot = self.engine.add_controller(controller);
+        let subsystem = self.engine.add_subsystem(subsystem);
+        let slot = self.engine.add_controller(controller, subsystem);
         let admin = queue(&memory, 0, ADMIN_ENTRIES);
         let data = memory.alloc(4096, 4096).unwrap();
         let mut host = Host {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use controller::{ControllerConfig, port::ChannelId};
+use controller::{ControllerConfig, port::ChannelId, subsystem::SubsystemConfig};
 use engine::{ControllerSlot, Mode};
 use media::Medium;
 use memory::{Bell, EventFd};
@@ -44,6 +44,8 @@ pub(super) enum Message {
 pub(crate) struct NewController {
     /// What it is.
     pub(crate) config: ControllerConfig,
+    /// Its subsystem, which has no other controller.
+    pub(crate) subsystem: SubsystemConfig,
     /// Where hosts reach it.
     pub(crate) listener: transport::vfio_user::Listener,
     /// Set while a host is attached.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use controller::{Controller, time::Time};
-use engine::ControllerSlot;
+use engine::{ControllerSlot, SubsystemSlot};
 use memory::{DmaView, DoorbellPages, LostFlag};
 use transport::vfio_user::{Listener, Session, SessionConfig};
 
@@ -35,6 +35,7 @@ enum Host {
 pub(super) struct Hosted {
     name: String,
     slot: ControllerSlot,
+    subsystem: SubsystemSlot,
     listener: Listener,
     session_config: SessionConfig,
     host: Host,
@@ -50,6 +51,7 @@ impl Hosted {
     pub(super) fn new(
         name: String,
         slot: ControllerSlot,
+        subsystem: SubsystemSlot,
         listener: Listener,
         session_config: SessionConfig,
         attached: Arc<AtomicBool>,
@@ -57,6 +59,7 @@ impl Hosted {
         Hosted {
             name,
             slot,
+            subsystem,
             listener,
             session_config,
             host: Host::None,
@@ -69,6 +72,10 @@ impl Hosted {
 
     pub(super) fn slot(&self) -> ControllerSlot {
         self.slot
+    }
+
+    pub(super) fn subsystem(&self) -> SubsystemSlot {
+        self.subsystem
     }
 
     /// Starts to watch for hosts.

@@ -3,7 +3,9 @@
 use std::{io, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use controller::{Controller, counters::ReactorCounters, port::ChannelId, time::Time};
+use controller::{
+    Controller, counters::ReactorCounters, port::ChannelId, subsystem::Subsystem, time::Time,
+};
 use engine::{ControllerSlot, Engine, Idle, Mode};
 use media::Medium;
 use memory::{Bell, DoorbellPages, EventFd, mailbox::Receiver};
@@ -180,6 +182,7 @@ impl Reactor {
         let worked = hosted.poll(controller, now, &self.poller);
         if hosted.is_removed() && controller.is_quiet() {
             self.engine.remove_controller(slot);
+            self.engine.remove_subsystem(hosted.subsystem());
             if let Some(hosted) = self.hosted[index].take() {
                 hosted.finish();
             }
@@ -238,6 +241,7 @@ impl Reactor {
     fn add_controller(&mut self, new: NewController) -> anyhow::Result<ControllerSlot> {
         let NewController {
             config,
+            subsystem,
             listener,
             attached,
         } = new;
@@ -246,12 +250,15 @@ impl Reactor {
         );
         let name = config.name.clone();
         let session_config = SessionConfig::of(&config);
-        let mut controller = Controller::new(config, doorbells)?;
+        let mut subsystem = Subsystem::new(subsystem)?;
+        let mut controller = Controller::new(config, doorbells, &mut subsystem)?;
         controller.set_reactor_counters(self.counters.clone());
-        let slot = self.engine.add_controller(controller);
-        let hosted = Hosted::new(name, slot, listener, session_config, attached);
+        let subsystem = self.engine.add_subsystem(subsystem);
+        let slot = self.engine.add_controller(controller, subsystem);
+        let hosted = Hosted::new(name, slot, subsystem, listener, session_config, attached);
         if let Err(error) = hosted.watch(&self.poller) {
             self.engine.remove_controller(slot);
+            self.engine.remove_subsystem(subsystem);
             return Err(error).context("cannot wait for hosts");
         }
         if self.hosted.len() <= slot.0 {

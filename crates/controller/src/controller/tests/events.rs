@@ -11,7 +11,7 @@ fn change_a_namespace(rig: &mut Rig) {
     let blocks = u64::from(rig.now.0 as u32 % 1000 + 1);
     changed[0].blocks = blocks;
     rig.now = rig.now + 1;
-    rig.controller.set_namespaces(changed).unwrap();
+    rig.set_namespaces(changed);
 }
 
 #[test]

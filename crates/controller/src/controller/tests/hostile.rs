@@ -157,7 +157,7 @@ fn perform(rig: &mut Rig, act: Act, mapped: &mut bool) {
         Act::Detach => {
             let all = namespaces();
             let keep = all.into_iter().skip(1).collect();
-            rig.controller.set_namespaces(keep).unwrap();
+            rig.set_namespaces(keep);
         }
         Act::Hang => rig.medium(0).manner = Manner::Hanging,
         Act::Release => rig.medium(0).release(100),

@@ -71,9 +71,7 @@ fn controller_by_offset() {
 
 #[test]
 fn without_a_volatile_cache_vwc_says_so() {
-    let mut config = config();
-    config.namespaces.remove(0);
-    let mut rig = Rig::with(config);
+    let mut rig = Rig::with_namespaces(config(), namespaces().split_off(1));
     rig.enable();
     let id = rig.identify(0x01, 0, 0).unwrap();
     assert_eq!(id[525], 0b110);

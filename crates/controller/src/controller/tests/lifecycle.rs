@@ -6,6 +6,7 @@ use nvme_spec::Sqe;
 
 use super::rig::*;
 use crate::controller::{Controller, EnableError, Failure};
+use crate::subsystem::{Subsystem, SubsystemConfig};
 use crate::testing::Manner;
 use memory::DoorbellPages;
 
@@ -433,13 +434,17 @@ fn without_lanes_every_epoch_is_drained() {
     assert!(rig.controller.drained(u64::MAX));
 }
 
+fn subsystem() -> Subsystem {
+    Subsystem::new(SubsystemConfig::with_namespaces(32, namespaces())).unwrap()
+}
+
 #[test]
 fn wrong_configurations_are_refused_with_the_field() {
     let refused = |change: &dyn Fn(&mut crate::ControllerConfig)| {
         let mut config = config();
         change(&mut config);
         let doorbells = Arc::new(DoorbellPages::new(200).unwrap());
-        Controller::new(config, doorbells)
+        Controller::new(config, doorbells, &mut subsystem())
             .expect_err("refused")
             .to_string()
     };
@@ -456,14 +461,22 @@ fn wrong_configurations_are_refused_with_the_field() {
     assert!(refused(&|c| c.max_transfer = 2048).starts_with("max_transfer"));
     assert!(refused(&|c| c.max_transfer = 8 << 20).starts_with("max_transfer"));
     assert!(refused(&|c| c.max_transfer = 12288).starts_with("max_transfer"));
-    assert!(refused(&|c| c.namespace_limit = 0).starts_with("namespace_limit"));
-    assert!(refused(&|c| c.namespace_limit = 2).starts_with("namespace id"));
-    assert!(refused(&|c| c.namespaces[1].nsid = 1).starts_with("namespace id 1"));
+    let refused = |limit| {
+        let config = SubsystemConfig::with_namespaces(limit, namespaces());
+        Subsystem::new(config).expect_err("refused").to_string()
+    };
+    assert!(refused(0).starts_with("namespace_limit"));
+    assert!(refused(2).starts_with("namespace id"));
+    let mut twice = namespaces();
+    twice[1].nsid = 1;
+    let twice = Subsystem::new(SubsystemConfig::with_namespaces(32, twice));
+    let refused = twice.expect_err("refused").to_string();
+    assert!(refused.starts_with("namespace id 1"));
     let few = Arc::new(DoorbellPages::new(2).unwrap());
     let mut large = config();
     large.queues = 64;
     // Doorbells come in whole pages, so even the fewest are enough for every queue.
-    assert!(Controller::new(large, few).is_ok());
+    assert!(Controller::new(large, few, &mut subsystem()).is_ok());
     assert!(config().check().is_ok());
 }
 

@@ -10,6 +10,7 @@ use crate::controller::Controller;
 use crate::lane::{Lane, LaneTable};
 use crate::namespace::Namespace;
 use crate::port::{Channel, ChannelId, Channels, Done, MediumTraits};
+use crate::subsystem::{Subsystem, SubsystemConfig};
 use crate::testing::{Host, Manner, PAGE, TestMedium, namespace};
 use crate::ticket::OwnerKey;
 use crate::time::Time;
@@ -115,6 +116,7 @@ impl Lanes {
 pub(super) struct Rig {
     pub(super) controller: Controller,
     pub(super) lanes: Lanes,
+    pub(super) subsystem: Subsystem,
     pub(super) channels: Channels<TestMedium>,
     pub(super) host: Host,
     pub(super) doorbells: Arc<DoorbellPages>,
@@ -154,9 +156,7 @@ pub(super) fn config() -> ControllerConfig {
         queues: 4,
         queue_depth: 64,
         max_transfer: 1 << 20,
-        namespace_limit: 32,
         doorbells: DoorbellMode::Unmapped,
-        namespaces: namespaces(),
     }
 }
 
@@ -166,8 +166,18 @@ impl Rig {
     }
 
     pub(super) fn with(config: ControllerConfig) -> Self {
+        Self::with_namespaces(config, namespaces())
+    }
+
+    pub(super) fn with_namespaces(config: ControllerConfig, namespaces: Vec<Namespace>) -> Self {
+        Self::of(config, SubsystemConfig::with_namespaces(32, namespaces))
+    }
+
+    pub(super) fn of(config: ControllerConfig, subsystem: SubsystemConfig) -> Self {
+        let mut subsystem = Subsystem::new(subsystem).unwrap();
+        subsystem.set_key(OwnerKey::subsystem(3));
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
-        let mut controller = Controller::new(config, doorbells.clone()).unwrap();
+        let mut controller = Controller::new(config, doorbells.clone(), &mut subsystem).unwrap();
         controller.set_key(OwnerKey::controller(7));
         let mut channels = Channels::new();
         for _ in 0..2 {
@@ -176,6 +186,7 @@ impl Rig {
         }
         let mut rig = Rig {
             controller,
+            subsystem,
             lanes: Lanes::default(),
             channels,
             host: Host::new(PAGES),
@@ -198,6 +209,12 @@ impl Rig {
         let mut rig = Self::new();
         rig.enable();
         rig
+    }
+
+    /// From now on there are these namespaces.
+    pub(super) fn set_namespaces(&mut self, namespaces: Vec<Namespace>) {
+        self.subsystem.set_namespaces(namespaces);
+        self.turn();
     }
 
     pub(super) fn tell_view(&mut self) {
@@ -231,9 +248,13 @@ impl Rig {
 
     /// One turn of the reactor: controller, lanes, media.
     pub(super) fn turn(&mut self) -> bool {
-        let mut worked = self
-            .controller
-            .turn(self.now, &mut self.channels, &mut self.lanes);
+        let mut worked = self.controller.turn(
+            self.now,
+            &mut self.channels,
+            &mut self.lanes,
+            &mut self.subsystem,
+        );
+        worked |= self.subsystem.turn(self.now, &mut self.channels);
         let kicks: Vec<_> = self.controller.take_kicks().collect();
         for key in kicks {
             self.lanes.get_mut(key).expect("a kick names a lane").kick();

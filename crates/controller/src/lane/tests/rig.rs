@@ -81,7 +81,10 @@ impl Rig {
 
     pub(super) fn set_namespaces(&mut self, namespaces: Vec<Namespace>) {
         let table = Arc::new(NamespaceTable::from(namespaces));
-        self.lane.command(LaneCommand::Namespaces(table));
+        self.lane.command(LaneCommand::Namespaces {
+            table,
+            generation: 0,
+        });
     }
 
     pub(super) fn add_queue(&mut self, sqid: u16, entries: u32) {
@@ -238,6 +241,7 @@ pub(super) fn config(host: &Host, doorbells: &Arc<DoorbellPages>, entries: u32) 
         shadow: None,
         view: host.view(),
         namespaces: Arc::default(),
+        generation: 0,
         state: state.take(0, slots_for(entries)).unwrap(),
         mdts_bytes: 512 << 10,
         write_through: false,

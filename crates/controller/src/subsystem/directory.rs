@@ -1,0 +1,374 @@
+//! The namespaces of a subsystem, who has them attached, and the space that is left.
+//!
+//! Invariants: identifiers are unique and within the limit; in a pool no two namespaces overlap. Changes come checked
+//! ([`Directory::allocate`] and its like say what is possible); applying one cannot fail.
+
+use std::sync::Arc;
+
+use nvme_spec::Status;
+
+use super::record::{ControllerRecord, NamespaceRecord, Record};
+use super::set::{ControllerId, ControllerSet};
+use crate::config::{ConfigError, check_namespaces};
+use crate::namespace::{Namespace, NamespaceTable, Restrictions};
+use crate::port::{ByteRange, ChannelId, MediumTraits};
+
+/// Sizes of allocations are multiples of this, in bytes.
+pub const GRANULE: u64 = 4096;
+
+/// A namespace that exists, attached or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocated {
+    /// What commands need to know of it.
+    pub namespace: Namespace,
+    /// Its name in the configuration; none for one that a host created.
+    pub name: Option<String>,
+    /// The name of its medium.
+    pub medium: String,
+    /// Bytes reserved in the medium, at least the size of its blocks.
+    pub len: u64,
+    /// It may be attached to several controllers (NMIC).
+    pub shared: bool,
+    /// The controllers that have it attached.
+    pub attached: ControllerSet,
+}
+
+impl Allocated {
+    /// A namespace that every controller has attached.
+    #[must_use]
+    pub fn everywhere(namespace: Namespace) -> Self {
+        Allocated {
+            len: namespace.blocks << namespace.lba_shift,
+            name: None,
+            medium: String::new(),
+            shared: false,
+            attached: ControllerSet::ALL,
+            namespace,
+        }
+    }
+
+    /// Its identifier.
+    #[must_use]
+    pub fn nsid(&self) -> u32 {
+        self.namespace.nsid
+    }
+
+    /// The bytes reserved for it in its medium.
+    #[must_use]
+    pub fn extent(&self) -> ByteRange {
+        ByteRange {
+            offset: self.namespace.start,
+            len: self.len,
+        }
+    }
+}
+
+/// A medium whose unallocated space hosts may make namespaces of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub medium: String,
+    /// Its channel.
+    pub channel: ChannelId,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What it says of itself.
+    pub traits: MediumTraits,
+    /// The smallest logical block it takes, in bytes.
+    pub min_lba_bytes: u32,
+}
+
+/// An edit of the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A namespace comes to be, attached to nobody.
+    Create(Box<Allocated>),
+    /// A namespace is gone.
+    Delete {
+        /// Which.
+        nsid: u32,
+    },
+    /// These controllers get the namespace.
+    Attach {
+        /// Which.
+        nsid: u32,
+        /// Who.
+        controllers: ControllerSet,
+    },
+    /// These controllers lose it.
+    Detach {
+        /// Which.
+        nsid: u32,
+        /// Who.
+        controllers: ControllerSet,
+    },
+    /// It has another block size, and so another number of blocks.
+    Reformat {
+        /// Which.
+        nsid: u32,
+        /// Size of a logical block as a power of two.
+        lba_shift: u8,
+    },
+    /// It has another size; its start stays.
+    Resize {
+        /// Which.
+        nsid: u32,
+        /// Bytes reserved from now on.
+        len: u64,
+    },
+    /// What commands may do with it.
+    Restrict {
+        /// Which.
+        nsid: u32,
+        /// `None`: everything.
+        restrictions: Option<Arc<Restrictions>>,
+    },
+}
+
+impl Change {
+    /// The namespace it is about.
+    #[must_use]
+    pub fn nsid(&self) -> u32 {
+        match self {
+            Change::Create(new) => new.nsid(),
+            Change::Delete { nsid }
+            | Change::Attach { nsid, .. }
+            | Change::Detach { nsid, .. }
+            | Change::Reformat { nsid, .. }
+            | Change::Resize { nsid, .. }
+            | Change::Restrict { nsid, .. } => *nsid,
+        }
+    }
+
+    /// Whether hosts are told of it (Base 2.1, 5.1.2, Attached Namespace Attribute Changed).
+    #[must_use]
+    pub fn is_announced(&self) -> bool {
+        !matches!(self, Change::Restrict { .. })
+    }
+}
+
+/// The namespaces of a subsystem.
+#[derive(Debug)]
+pub struct Directory {
+    /// By ascending identifier.
+    namespaces: Vec<Allocated>,
+    pools: Vec<Pool>,
+    limit: u32,
+    /// Names of configured namespaces that hosts deleted.
+    deleted: Vec<String>,
+    /// Namespaces that hosts created, ever.
+    created: u64,
+}
+
+impl Directory {
+    pub(super) fn new(
+        mut namespaces: Vec<Allocated>,
+        pools: Vec<Pool>,
+        limit: u32,
+    ) -> Result<Self, ConfigError> {
+        check_namespaces(namespaces.iter().map(Allocated::nsid), limit)?;
+        namespaces.sort_by_key(Allocated::nsid);
+        Ok(Directory {
+            namespaces,
+            pools,
+            limit,
+            deleted: Vec::new(),
+            created: 0,
+        })
+    }
+
+    /// Every namespace, by ascending identifier.
+    pub fn iter(&self) -> impl Iterator<Item = &Allocated> {
+        self.namespaces.iter()
+    }
+
+    /// The namespace with this identifier.
+    #[must_use]
+    pub fn get(&self, nsid: u32) -> Option<&Allocated> {
+        let at = self.position(nsid)?;
+        self.namespaces.get(at)
+    }
+
+    fn position(&self, nsid: u32) -> Option<usize> {
+        let found = self.namespaces.binary_search_by_key(&nsid, Allocated::nsid);
+        found.ok()
+    }
+
+    /// The media that hosts may use.
+    #[must_use]
+    pub fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    /// Who has the namespace attached.
+    #[must_use]
+    pub fn attachments(&self, nsid: u32) -> ControllerSet {
+        self.get(nsid).map_or(ControllerSet::NONE, |n| n.attached)
+    }
+
+    /// What a controller has attached.
+    #[must_use]
+    pub fn table(&self, id: ControllerId) -> NamespaceTable {
+        let attached = self.namespaces.iter().filter(|n| n.attached.contains(id));
+        let namespaces: Vec<Namespace> = attached.map(|n| n.namespace.clone()).collect();
+        NamespaceTable::from(namespaces)
+    }
+
+    /// The lowest identifier that no namespace has.
+    ///
+    /// # Errors
+    /// Namespace Identifier Unavailable.
+    pub fn free_nsid(&self) -> Result<u32, Status> {
+        (1..=self.limit)
+            .find(|nsid| self.position(*nsid).is_none())
+            .ok_or(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE)
+    }
+
+    /// Bytes of the pools, and bytes of them that no namespace has (TNVMCAP and UNVMCAP).
+    #[must_use]
+    pub fn capacity(&self) -> (u128, u128) {
+        let total = self.pools.iter().map(|pool| u128::from(pool.bytes)).sum();
+        let gaps = self.pools.iter().flat_map(|pool| self.gaps(pool));
+        (total, gaps.map(|gap| u128::from(gap.len)).sum())
+    }
+
+    /// The parts of a pool that no namespace has, on granules, in order.
+    fn gaps(&self, pool: &Pool) -> Vec<ByteRange> {
+        let in_pool = |n: &&Allocated| n.namespace.channel == pool.channel;
+        let mut taken: Vec<ByteRange> = self
+            .namespaces
+            .iter()
+            .filter(in_pool)
+            .map(Allocated::extent)
+            .collect();
+        taken.sort_by_key(|extent| extent.offset);
+        let end = ByteRange {
+            offset: pool.bytes,
+            len: 0,
+        };
+        let mut gaps = Vec::new();
+        let mut at = 0_u64;
+        for extent in taken.into_iter().chain([end]) {
+            let from = at.next_multiple_of(GRANULE);
+            let to = extent.offset / GRANULE * GRANULE;
+            if from < to {
+                let len = to - from;
+                gaps.push(ByteRange { offset: from, len });
+            }
+            at = at.max(extent.offset.saturating_add(extent.len));
+        }
+        gaps
+    }
+
+    /// Room for `len` bytes, in one piece: the first that is large enough.
+    #[must_use]
+    pub fn allocate(&self, len: u64) -> Option<(&Pool, ByteRange)> {
+        let len = len.checked_next_multiple_of(GRANULE)?;
+        self.pools.iter().find_map(|pool| {
+            let gaps = self.gaps(pool);
+            let gap = gaps.into_iter().find(|gap| gap.len >= len)?;
+            let offset = gap.offset;
+            Some((pool, ByteRange { offset, len }))
+        })
+    }
+
+    /// Counts a namespace that a host creates: its number.
+    pub(crate) fn count_created(&mut self) -> u64 {
+        self.created += 1;
+        self.created
+    }
+
+    /// Takes what an earlier run has kept beside the namespaces.
+    pub fn restore(&mut self, deleted: Vec<String>, created: u64) {
+        (self.deleted, self.created) = (deleted, created);
+    }
+
+    pub(super) fn apply(&mut self, change: Change) {
+        if let Change::Create(new) = change {
+            if let Err(at) = self
+                .namespaces
+                .binary_search_by_key(&new.nsid(), Allocated::nsid)
+            {
+                self.namespaces.insert(at, *new);
+            }
+            return;
+        }
+        let Some(at) = self.position(change.nsid()) else {
+            return;
+        };
+        let entry = &mut self.namespaces[at];
+        match change {
+            Change::Create(_) => (),
+            Change::Delete { .. } => {
+                let gone = self.namespaces.remove(at);
+                self.deleted.extend(gone.name);
+            }
+            Change::Attach { controllers, .. } => {
+                entry.attached = entry.attached.union(controllers);
+            }
+            Change::Detach { controllers, .. } => {
+                let kept = |id: &ControllerId| !controllers.contains(*id);
+                entry.attached = entry.attached.iter().filter(kept).collect();
+            }
+            Change::Reformat { lba_shift, .. } => {
+                entry.namespace.lba_shift = lba_shift;
+                entry.namespace.blocks = entry.len >> lba_shift;
+            }
+            Change::Resize { len, .. } => {
+                entry.len = len;
+                entry.namespace.blocks = len >> entry.namespace.lba_shift;
+            }
+            Change::Restrict { restrictions, .. } => entry.namespace.restrictions = restrictions,
+        }
+    }
+
+    pub(super) fn record(&self, controllers: Vec<ControllerRecord>) -> Record {
+        Record {
+            namespaces: self.namespaces.iter().map(Allocated::record).collect(),
+            deleted: self.deleted.clone(),
+            created: self.created,
+            controllers,
+        }
+    }
+}
+
+impl Allocated {
+    fn record(&self) -> NamespaceRecord {
+        let Allocated {
+            namespace,
+            name,
+            medium,
+            len,
+            shared,
+            attached,
+        } = self;
+        let Namespace {
+            nsid,
+            channel: _,
+            start,
+            blocks,
+            lba_shift,
+            nguid,
+            eui64,
+            traits: _,
+            restrictions,
+        } = namespace;
+        NamespaceRecord {
+            nsid: *nsid,
+            name: name.clone(),
+            medium: medium.clone(),
+            start: *start,
+            len: *len,
+            blocks: *blocks,
+            lba_size: 1 << lba_shift,
+            nguid: *nguid,
+            eui64: *eui64,
+            shared: *shared,
+            attached: attached.iter().collect(),
+            uncorrectable: restrictions
+                .as_ref()
+                .map(|r| r.uncorrectable.clone())
+                .unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! An NVM subsystem: what its controllers have in common (Base 2.1, 2.4 and 3.2).
+//!
+//! It keeps the directory of namespaces and who has each attached, the space that is not allocated, and what outlives a
+//! restart. All its controllers live on its reactor, and each is handed the subsystem with every turn; what is slow (a
+//! format, say) is an [operation](Operation), whose answer a controller takes in a later turn.
+//!
+//! Every change of the directory that a command can notice makes a new *generation*. A controller takes its new table in
+//! its next turn and acknowledges the generation when nothing that was fetched under an older one is in flight: what
+//! must not race with commands waits for that (`Step::Drain`).
+//!
+//! Invariants: two namespaces never share bytes; every operation is answered once, unless its requester is gone; a
+//! record is taken whole, and an answer that promises persistence goes out only when the record was kept. It does NOT
+//! write files: the program takes records and says when they are kept.
+
+mod directory;
+mod erase;
+mod operation;
+mod record;
+mod set;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nvme_spec::Status;
+
+use crate::config::{ConfigError, MAX_NAMESPACES};
+use crate::namespace::NamespaceTable;
+use crate::port::{Channel, Channels, Outcome};
+use crate::ticket::{OwnerKey, Ticket};
+use crate::time::Time;
+
+pub use self::directory::{Allocated, Change, Directory, Pool};
+pub use self::erase::Erase;
+pub use self::operation::{Answer, Operation, Requester, Step};
+pub use self::record::{ControllerRecord, NamespaceRecord, Record};
+pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
+
+use self::operation::Operations;
+
+/// What a subsystem is made from.
+#[derive(Clone, Debug)]
+pub struct SubsystemConfig {
+    /// What the log and the record call it.
+    pub name: String,
+    /// The highest namespace id (NN): 1 to [`MAX_NAMESPACES`].
+    pub namespace_limit: u32,
+    /// The namespaces that exist, attached or not.
+    pub namespaces: Vec<Allocated>,
+    /// Media whose unallocated space hosts may make namespaces of; empty: no Namespace Management.
+    pub pools: Vec<Pool>,
+    /// Controllers that were there before: their identifiers and what is kept of them.
+    pub controllers: Vec<ControllerRecord>,
+    /// Somebody keeps the records; without that, everything counts as kept.
+    pub keeping: bool,
+    /// What the names of namespaces that hosts create are made from.
+    pub identity_seed: [u8; 16],
+}
+
+impl SubsystemConfig {
+    /// A subsystem with these namespaces, each attached to every controller; nothing is kept.
+    #[must_use]
+    pub fn with_namespaces(
+        namespace_limit: u32,
+        namespaces: impl IntoIterator<Item = crate::namespace::Namespace>,
+    ) -> Self {
+        SubsystemConfig {
+            name: "subsystem".to_owned(),
+            namespace_limit,
+            namespaces: namespaces.into_iter().map(Allocated::everywhere).collect(),
+            pools: Vec::new(),
+            controllers: Vec::new(),
+            keeping: false,
+            identity_seed: [0; 16],
+        }
+    }
+}
+
+/// A controller of the subsystem.
+#[derive(Debug)]
+struct Member {
+    id: ControllerId,
+    name: String,
+    /// It is served now; one that is not keeps its identifier and what it saved.
+    present: bool,
+    /// The generation of the table that it took last.
+    seen: u64,
+    /// Nothing that it fetched under an older table than this generation's is in flight.
+    acknowledged: u64,
+    /// Namespaces whose attributes changed since it looked, but for changes of its own making.
+    changed: Vec<u32>,
+    answers: VecDeque<Answer>,
+    record: ControllerRecord,
+}
+
+/// One NVM subsystem.
+#[derive(Debug)]
+pub struct Subsystem {
+    key: OwnerKey,
+    name: String,
+    namespace_limit: u32,
+    identity_seed: [u8; 16],
+    directory: Directory,
+    generation: u64,
+    members: Vec<Member>,
+    operations: Operations,
+    /// Answers to the operator: token and result.
+    operator_answers: VecDeque<(u64, Result<u32, Status>)>,
+    keeping: bool,
+    /// Counts changes of the record; what was handed out to be kept, and what was kept.
+    version: u64,
+    taken_version: u64,
+    kept_version: u64,
+    now: Time,
+}
+
+impl Subsystem {
+    /// A subsystem without controllers.
+    ///
+    /// # Errors
+    /// The highest id is out of range, or an id of a namespace is out of range or given twice.
+    pub fn new(config: SubsystemConfig) -> Result<Self, ConfigError> {
+        let SubsystemConfig {
+            name,
+            namespace_limit,
+            namespaces,
+            pools,
+            controllers,
+            keeping,
+            identity_seed,
+        } = config;
+        crate::config::number("namespace_limit", namespace_limit, 1, MAX_NAMESPACES)?;
+        let directory = Directory::new(namespaces, pools, namespace_limit)?;
+        let members = controllers.into_iter().map(Member::absent).collect();
+        Ok(Subsystem {
+            key: OwnerKey::subsystem(0),
+            name,
+            namespace_limit,
+            identity_seed,
+            directory,
+            generation: 1,
+            members,
+            operations: Operations::default(),
+            operator_answers: VecDeque::new(),
+            keeping,
+            version: 0,
+            taken_version: 0,
+            kept_version: 0,
+            now: Time(0),
+        })
+    }
+
+    /// What the log and the record call it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whose name the tickets of its own requests carry.
+    #[must_use]
+    pub fn key(&self) -> OwnerKey {
+        self.key
+    }
+
+    /// Gives it its place among the subsystems of its reactor. Before its first turn.
+    pub fn set_key(&mut self, key: OwnerKey) {
+        self.key = key;
+    }
+
+    /// The highest namespace id that is valid (NN).
+    #[must_use]
+    pub fn namespace_limit(&self) -> u32 {
+        self.namespace_limit
+    }
+
+    /// The namespaces and the space between them.
+    #[must_use]
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Whether hosts may create and delete namespaces.
+    #[must_use]
+    pub fn has_namespace_management(&self) -> bool {
+        !self.directory.pools().is_empty()
+    }
+
+    /// Identifiers of the controllers that are served now, ascending.
+    pub fn controllers(&self) -> impl Iterator<Item = ControllerId> {
+        self.members.iter().filter(|m| m.present).map(|m| m.id)
+    }
+
+    /// The identifier of a controller, served now or before.
+    #[must_use]
+    pub fn controller_named(&self, name: &str) -> Option<ControllerId> {
+        self.members.iter().find(|m| m.name == name).map(|m| m.id)
+    }
+
+    /// Takes in a controller: its identifier, which a controller of that name keeps for ever.
+    ///
+    /// # Errors
+    /// There is no identifier left.
+    pub(crate) fn join(&mut self, name: &str) -> Result<ControllerId, ConfigError> {
+        let generation = self.generation;
+        let at = match self.members.iter().position(|m| m.name == name) {
+            Some(at) => at,
+            None => {
+                let free = |id: &u16| self.members.iter().all(|m| m.id.0 != *id);
+                let id = (1..=MAX_CONTROLLERS).find(free).map(ControllerId);
+                let id = id.ok_or_else(|| ConfigError::TooManyControllers(self.name.clone()))?;
+                let record = ControllerRecord::new(name, id);
+                self.members.push(Member::absent(record));
+                self.members.sort_by_key(|m| m.id);
+                self.touch();
+                let at = self.members.iter().position(|m| m.id == id);
+                at.expect("it was just added")
+            }
+        };
+        let member = &mut self.members[at];
+        member.present = true;
+        // It takes its table when it is made.
+        (member.seen, member.acknowledged) = (generation, generation);
+        Ok(member.id)
+    }
+
+    /// A controller is served no longer.
+    pub fn leave(&mut self, id: ControllerId) {
+        if let Some(member) = self.member_mut(id) {
+            member.present = false;
+            member.changed.clear();
+            member.answers.drain(..).for_each(Answer::retire);
+        }
+    }
+
+    fn member(&self, id: ControllerId) -> Option<&Member> {
+        self.members.iter().find(|m| m.id == id)
+    }
+
+    fn member_mut(&mut self, id: ControllerId) -> Option<&mut Member> {
+        self.members.iter_mut().find(|m| m.id == id)
+    }
+
+    /// Counts the changes of the directory that commands can notice.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The namespaces that a controller has attached, as of this generation.
+    pub(crate) fn take_table(&mut self, id: ControllerId) -> Arc<NamespaceTable> {
+        let generation = self.generation;
+        if let Some(member) = self.member_mut(id) {
+            member.seen = generation;
+        }
+        Arc::new(self.directory.table(id))
+    }
+
+    /// Namespaces whose attributes changed since the last call, other than by the controller's own commands.
+    pub(crate) fn take_changed(&mut self, id: ControllerId) -> Vec<u32> {
+        self.member_mut(id)
+            .map(|member| std::mem::take(&mut member.changed))
+            .unwrap_or_default()
+    }
+
+    /// Nothing that the controller fetched under an older table than this generation's is in flight.
+    pub(crate) fn acknowledge(&mut self, id: ControllerId, generation: u64) {
+        if let Some(member) = self.member_mut(id) {
+            member.acknowledged = member.acknowledged.max(generation);
+        }
+    }
+
+    /// Whether an operation has waited too long for what this controller has in flight: it gives that up.
+    pub(crate) fn wants_abandon(&self, id: ControllerId) -> bool {
+        let behind = |m: &Member| m.acknowledged < self.generation;
+        self.operations.is_drain_late(self.now) && self.member(id).is_some_and(behind)
+    }
+
+    /// The next answer to a command of this controller's.
+    pub(crate) fn take_answer(&mut self, id: ControllerId) -> Option<Answer> {
+        self.member_mut(id)?.answers.pop_front()
+    }
+
+    /// The next answer to the operator: the token of the request, and how it ended.
+    pub fn take_operator_answer(&mut self) -> Option<(u64, Result<u32, Status>)> {
+        self.operator_answers.pop_front()
+    }
+
+    /// Begins an operation. It is answered in a later turn.
+    pub(crate) fn begin(&mut self, operation: Operation) {
+        self.operations.push(operation);
+    }
+
+    /// Edits the directory at once; controllers other than `by` learn which namespaces changed.
+    fn apply(&mut self, change: Change, by: Option<ControllerId>) {
+        let before = self.directory.attachments(change.nsid());
+        let nsid = change.nsid();
+        let announced = change.is_announced();
+        self.directory.apply(change);
+        self.generation += 1;
+        self.touch();
+        if !announced {
+            return;
+        }
+        let concerned = before.union(self.directory.attachments(nsid));
+        for member in &mut self.members {
+            let told = member.present && concerned.contains(member.id) && Some(member.id) != by;
+            if told && !member.changed.contains(&nsid) {
+                member.changed.push(nsid);
+            }
+        }
+    }
+
+    /// The record changed.
+    pub(crate) fn touch(&mut self) {
+        self.version += 1;
+        if !self.keeping {
+            (self.taken_version, self.kept_version) = (self.version, self.version);
+        }
+    }
+
+    /// For tests: from now on there are these namespaces, each attached everywhere.
+    #[cfg(test)]
+    pub(crate) fn set_namespaces(&mut self, namespaces: Vec<crate::namespace::Namespace>) {
+        let same = |n: &&Allocated| namespaces.contains(&n.namespace);
+        let kept: Vec<u32> = self
+            .directory
+            .iter()
+            .filter(same)
+            .map(Allocated::nsid)
+            .collect();
+        let before: Vec<u32> = self.directory.iter().map(Allocated::nsid).collect();
+        for nsid in before.into_iter().filter(|nsid| !kept.contains(nsid)) {
+            self.apply(Change::Delete { nsid }, None);
+        }
+        for namespace in namespaces {
+            if !kept.contains(&namespace.nsid) {
+                let new = Allocated::everywhere(namespace);
+                self.apply(Change::Create(Box::new(new)), None);
+            }
+        }
+    }
+
+    /// What is kept of a controller.
+    #[must_use]
+    pub fn controller_record(&self, id: ControllerId) -> Option<&ControllerRecord> {
+        self.member(id).map(|member| &member.record)
+    }
+
+    /// Changes what is kept of a controller.
+    pub(crate) fn update_controller(
+        &mut self,
+        id: ControllerId,
+        update: impl FnOnce(&mut ControllerRecord),
+    ) {
+        if let Some(member) = self.member_mut(id) {
+            let before = member.record.clone();
+            update(&mut member.record);
+            if member.record != before {
+                self.touch();
+            }
+        }
+    }
+
+    /// The record, where it changed since it was taken last, and its version. One at a time: the next is there when this
+    /// one was kept.
+    pub fn take_record(&mut self) -> Option<(u64, Record)> {
+        let idle = self.kept_version == self.taken_version;
+        if !self.keeping || !idle || self.version == self.taken_version {
+            return None;
+        }
+        self.taken_version = self.version;
+        let controllers = self.members.iter().map(|m| m.record.clone()).collect();
+        Some((self.version, self.directory.record(controllers)))
+    }
+
+    /// A record is on stable storage.
+    pub fn kept(&mut self, version: u64) {
+        self.kept_version = self.kept_version.max(version);
+    }
+
+    /// A request of its own has ended.
+    pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.operations.complete(ticket, outcome);
+    }
+
+    /// Moves its operations on; whether it did anything.
+    pub fn turn<C: Channel>(&mut self, now: Time, channels: &mut Channels<C>) -> bool {
+        self.now = now;
+        self.advance_operations(channels)
+    }
+
+    /// Whether a turn of it or of one of its controllers would find something to do.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        let behind = |m: &Member| {
+            m.present
+                && (m.seen != self.generation || !m.answers.is_empty() || !m.changed.is_empty())
+        };
+        self.members.iter().any(behind) || self.operations_can_move()
+    }
+
+    /// When a turn is due because something took too long.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.operations.next_deadline()
+    }
+}
+
+impl Member {
+    fn absent(record: ControllerRecord) -> Self {
+        Member {
+            id: record.id,
+            name: record.name.clone(),
+            present: false,
+            seen: 0,
+            acknowledged: 0,
+            changed: Vec::new(),
+            answers: VecDeque::new(),
+            record,
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Operations: commands that take more than a turn, as lists of steps.
+//!
+//! Operations on one namespace run in the order they came; those on different namespaces run side by side. A step that
+//! fails ends its operation with a status; what must be undone then, the operation says ([`Operation::on_failure`]).
+
+use std::collections::VecDeque;
+
+use nvme_spec::Status;
+
+use super::Subsystem;
+use super::directory::Change;
+use super::erase::{Erase, Erasing};
+use super::set::ControllerId;
+use crate::controller::DEADLINE_NS;
+use crate::port::{Channel, Channels, Outcome};
+use crate::ticket::Ticket;
+use crate::time::Time;
+
+/// Who asked.
+#[derive(Debug)]
+pub enum Requester {
+    /// An admin command of a controller, in this life of its admin queue.
+    Admin {
+        /// The controller.
+        controller: ControllerId,
+        /// Counts the controller's resets: the answer of an earlier life is for nobody.
+        life: u32,
+        /// Command identifier.
+        cid: u16,
+    },
+    /// An I/O command of a controller; the ticket is the lane's.
+    Io {
+        /// The controller.
+        controller: ControllerId,
+        /// The command's ticket.
+        ticket: Ticket,
+    },
+    /// The operator, with a token for the answer.
+    Operator(u64),
+    /// Nobody waits for it.
+    Nobody,
+}
+
+impl Requester {
+    fn controller(&self) -> Option<ControllerId> {
+        match self {
+            Requester::Admin { controller, .. } | Requester::Io { controller, .. } => {
+                Some(*controller)
+            }
+            Requester::Operator(_) | Requester::Nobody => None,
+        }
+    }
+}
+
+/// How an operation of a controller's command ended.
+#[derive(Debug)]
+pub struct Answer {
+    /// To whom.
+    pub to: Requester,
+    /// Dword 0 of the completion, or the error.
+    pub result: Result<u32, Status>,
+}
+
+impl Answer {
+    /// Nobody is there to take it.
+    pub(super) fn retire(self) {
+        if let Requester::Io { ticket, .. } = self.to {
+            ticket.retire();
+        }
+    }
+}
+
+/// One step of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Edit the directory.
+    Change(Change),
+    /// Wait until nothing that was fetched before the last change is in flight anywhere.
+    Drain,
+    /// Make a part of a medium read as zero.
+    Erase(Erase),
+    /// Wait until the record, as it is now, is on stable storage.
+    Keep,
+}
+
+/// What a command asks of the subsystem.
+#[derive(Debug)]
+pub struct Operation {
+    /// Who gets the answer.
+    pub by: Requester,
+    /// The namespace it is about; others may go on beside it. `NSID_ALL`: all of them.
+    pub nsid: u32,
+    /// What to do, in this order.
+    pub steps: VecDeque<Step>,
+    /// Dword 0 of the completion where all goes well.
+    pub dw0: u32,
+    /// What undoes it where a step fails; followed by no wait.
+    pub on_failure: Vec<Change>,
+    /// What the host is told where a medium fails.
+    pub failure: Status,
+}
+
+impl Operation {
+    /// An operation of these steps.
+    #[must_use]
+    pub fn new(by: Requester, nsid: u32, steps: impl IntoIterator<Item = Step>) -> Self {
+        Operation {
+            by,
+            nsid,
+            steps: steps.into_iter().collect(),
+            dw0: 0,
+            on_failure: Vec::new(),
+            failure: Status::INTERNAL_ERROR,
+        }
+    }
+
+    fn conflicts(&self, other: &Operation) -> bool {
+        let all = nvme_spec::NSID_ALL;
+        self.nsid == other.nsid || self.nsid == all || other.nsid == all
+    }
+}
+
+/// What the step that goes on waits for.
+#[derive(Debug)]
+enum Wait {
+    /// Its turn has not come, or the next step has not begun.
+    None,
+    /// Acknowledgements of this generation.
+    Drain { generation: u64, since: Time },
+    /// Media.
+    Erase(Box<Erasing>),
+    /// This version of the record.
+    Keep { version: u64 },
+}
+
+#[derive(Debug)]
+struct Running {
+    operation: Operation,
+    wait: Wait,
+    /// What its tickets carry.
+    slot: u16,
+    generation: u16,
+}
+
+/// The operations that go on, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    running: Vec<Running>,
+    /// Counts operations, so that a late ticket is recognised.
+    count: u32,
+}
+
+/// What a step came to.
+enum Progress {
+    /// It waits.
+    Waits,
+    /// The next step may begin.
+    Next,
+    /// It failed.
+    Failed(Status),
+}
+
+impl Operations {
+    pub(super) fn push(&mut self, operation: Operation) {
+        self.count = self.count.wrapping_add(1);
+        self.running.push(Running {
+            operation,
+            wait: Wait::None,
+            slot: self.count as u16,
+            generation: (self.count >> 16) as u16,
+        });
+    }
+
+    pub(super) fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        let (slot, generation) = ticket.fulfil();
+        let of_ticket = |r: &&mut Running| (r.slot, r.generation) == (slot, generation);
+        if let Some(Running {
+            wait: Wait::Erase(erasing),
+            ..
+        }) = self.running.iter_mut().find(of_ticket)
+        {
+            erasing.complete(outcome);
+        }
+    }
+
+    /// Since when the longest drain waits.
+    fn oldest_drain(&self) -> Option<Time> {
+        let drains = self.running.iter().filter_map(|r| match r.wait {
+            Wait::Drain { since, .. } => Some(since),
+            _ => None,
+        });
+        drains.min()
+    }
+
+    pub(super) fn is_drain_late(&self, now: Time) -> bool {
+        let oldest = self.oldest_drain();
+        oldest.is_some_and(|since| now >= since + DEADLINE_NS)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.oldest_drain().map(|since| since + DEADLINE_NS)
+    }
+
+    /// Whether an earlier operation must end before this one begins.
+    fn is_blocked(&self, at: usize) -> bool {
+        let (earlier, rest) = self.running.split_at(at);
+        rest.first().is_some_and(|this| {
+            let mut earlier = earlier.iter();
+            earlier.any(|other| other.operation.conflicts(&this.operation))
+        })
+    }
+}
+
+impl Subsystem {
+    pub(super) fn advance_operations<C: Channel>(&mut self, channels: &mut Channels<C>) -> bool {
+        let mut worked = false;
+        let mut at = 0;
+        while at < self.operations.running.len() {
+            if self.operations.is_blocked(at) {
+                at += 1;
+                continue;
+            }
+            // Taken out while it moves, so that its steps may change the subsystem.
+            let mut running = self.operations.running.remove(at);
+            let (moved, ended) = self.advance_one(&mut running, channels);
+            worked |= moved;
+            match ended {
+                Some(result) => self.answer(running.operation, result),
+                None => {
+                    self.operations.running.insert(at, running);
+                    at += 1;
+                }
+            }
+        }
+        worked
+    }
+
+    /// Moves an operation on as far as it goes now: whether it moved, and how it ended.
+    fn advance_one<C: Channel>(
+        &mut self,
+        running: &mut Running,
+        channels: &mut Channels<C>,
+    ) -> (bool, Option<Result<u32, Status>>) {
+        let mut worked = false;
+        loop {
+            match self.poll_wait(running, channels, &mut worked) {
+                Progress::Waits => return (worked, None),
+                Progress::Failed(status) => {
+                    for change in std::mem::take(&mut running.operation.on_failure) {
+                        self.apply(change, running.operation.by.controller());
+                    }
+                    return (true, Some(Err(status)));
+                }
+                Progress::Next => {}
+            }
+            worked = true;
+            let Some(step) = running.operation.steps.pop_front() else {
+                return (true, Some(Ok(running.operation.dw0)));
+            };
+            running.wait = match step {
+                Step::Change(change) => {
+                    self.apply(change, running.operation.by.controller());
+                    Wait::None
+                }
+                Step::Drain => Wait::Drain {
+                    generation: self.generation,
+                    since: self.now,
+                },
+                Step::Erase(erase) => Wait::Erase(Box::new(Erasing::new(erase))),
+                Step::Keep => Wait::Keep {
+                    version: self.version,
+                },
+            };
+        }
+    }
+
+    fn poll_wait<C: Channel>(
+        &mut self,
+        running: &mut Running,
+        channels: &mut Channels<C>,
+        worked: &mut bool,
+    ) -> Progress {
+        let name = (self.key, running.slot, running.generation);
+        match &mut running.wait {
+            Wait::None => Progress::Next,
+            Wait::Drain { generation, .. } => {
+                if self.is_drained(*generation) {
+                    Progress::Next
+                } else {
+                    Progress::Waits
+                }
+            }
+            Wait::Erase(erasing) => {
+                *worked |= erasing.advance(name, channels);
+                match erasing.ended_well() {
+                    None => Progress::Waits,
+                    Some(true) => Progress::Next,
+                    Some(false) => Progress::Failed(running.operation.failure),
+                }
+            }
+            Wait::Keep { version } => {
+                if self.kept_version >= *version {
+                    Progress::Next
+                } else {
+                    Progress::Waits
+                }
+            }
+        }
+    }
+
+    fn is_drained(&self, generation: u64) -> bool {
+        let mut present = self.members.iter().filter(|m| m.present);
+        present.all(|m| m.acknowledged >= generation)
+    }
+
+    fn answer(&mut self, operation: Operation, result: Result<u32, Status>) {
+        let to = match operation.by {
+            Requester::Nobody => return,
+            Requester::Operator(token) => {
+                return self.operator_answers.push_back((token, result));
+            }
+            to => to,
+        };
+        let id = to.controller();
+        let answer = Answer { to, result };
+        match id.and_then(|id| self.member_mut(id)) {
+            Some(member) if member.present => member.answers.push_back(answer),
+            _ => answer.retire(),
+        }
+    }
+
+    /// Whether a turn would move an operation on.
+    pub(super) fn operations_can_move(&self) -> bool {
+        let moves = |(at, running): (usize, &Running)| match &running.wait {
+            _ if self.operations.is_blocked(at) => false,
+            Wait::None => true,
+            Wait::Drain { generation, .. } => self.is_drained(*generation),
+            // Completions come from a channel, whose descriptor wakes; slices that had no room wait for one.
+            Wait::Erase(erasing) => erasing.ended_well().is_some() || erasing.can_add(),
+            Wait::Keep { version } => self.kept_version >= *version,
+        };
+        self.operations.running.iter().enumerate().any(moves)
+    }
+}
