@@ -14,6 +14,7 @@ use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
 use controller::namespace::Namespace;
 use controller::port::{ChannelId, Channels};
+use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::Doorbells;
 use driver::bus::in_process::InProcess;
 use media::{Direct, Medium, MediumKind, MediumSpec};
@@ -34,11 +35,12 @@ fn namespaces(medium: &Medium) -> Vec<Namespace> {
         nguid: [nsid; 16],
         eui64: [nsid; 8],
         traits: medium.traits(),
+        restrictions: None,
     };
     vec![namespace(1, 9), namespace(2, 12)]
 }
 
-fn config(doorbells: DoorbellMode, medium: &Medium) -> ControllerConfig {
+fn config(doorbells: DoorbellMode) -> ControllerConfig {
     ControllerConfig {
         name: "conformance".into(),
         vendor_id: 0x4e56,
@@ -50,9 +52,7 @@ fn config(doorbells: DoorbellMode, medium: &Medium) -> ControllerConfig {
         queues: 4,
         queue_depth: 256,
         max_transfer: 1 << 20,
-        namespace_limit: 32,
         doorbells,
-        namespaces: namespaces(medium),
     }
 }
 
@@ -64,11 +64,13 @@ fn bench(kind: MediumKind, doorbells: Doorbells, nsid: u32) -> Bench {
     let medium = Medium::open(&MediumSpec { kind }).unwrap();
     let mut channels = Channels::new();
     assert!(channels.insert(medium.channel(256).unwrap()).is_ok());
-    let config = config(mode, &medium);
+    let config = config(mode);
+    let subsystem = SubsystemConfig::with_namespaces(32, namespaces(&medium));
+    let mut subsystem = Subsystem::new(subsystem).unwrap();
     let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
-    let controller = Controller::new(config, pages.clone()).unwrap();
+    let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
     let mapped = mode == DoorbellMode::Mapped;
-    let bus = InProcess::new(controller, pages, mapped, channels);
+    let bus = InProcess::new(controller, subsystem, pages, mapped, channels);
     // It sleeps where the host can wake it, so that EventIdx has a meaning.
     bus.set_sleeps(!mapped);
     let options = Options {
