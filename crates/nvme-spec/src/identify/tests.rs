@@ -150,6 +150,12 @@ fn attribute_bits_lie_where_figure_312_says() {
     assert_eq!(u8::from(Lpa::new().with_mlps(true)), 1 << 5);
     assert_eq!(u32::from(Sgls::new().with_ksdbds(true)), 1 << 2);
     assert_eq!(u32::from(Sgls::new().with_sdt(0xff)), 0xff << 8);
+    assert_eq!(u32::from(Sgls::new().with_sglsupp(2)), 2);
+    assert_eq!(u32::from(Sgls::new().with_sbbds(true)), 1 << 16);
+    assert_eq!(u32::from(Sgls::new().with_mcba(true)), 1 << 17);
+    assert_eq!(u32::from(Sgls::new().with_slldts(true)), 1 << 18);
+    assert_eq!(u32::from(Sgls::new().with_mptrsgl(true)), 1 << 19);
+    assert_eq!(u32::from(Sgls::new().with_saos(true)), 1 << 20);
     assert_eq!(u32::from(Sgls::new().with_tsdbd(true)), 1 << 21);
     assert_eq!(u8::from(Cmic::new().with_anars(true)), 1 << 3);
 
