@@ -8,6 +8,7 @@ mod maps;
 mod model;
 mod rig;
 mod saved;
+mod sgl;
 mod shadow;
 
 /// Lanes and what is said to them move between reactors.

@@ -5,8 +5,8 @@
 //! all made at the start. A slot has at most one operation in the kernel at a time. What makes
 //! the interface safe:
 //! - Host memory that a slot refers to is pinned ([`ViewPins`]) from [`Ring::attach`] to
-//!   [`Ring::release`] (the sink for what is discarded is static and needs no pin), and a slot cannot be released, attached or copied while its operation is
-//!   in the kernel (asserted).
+//!   [`Ring::release`] (the sink for what is discarded is static and needs no pin), and a slot
+//!   cannot be released, attached or copied while its operation is in the kernel (asserted).
 //! - Everything else that an operation refers to (iovecs, bounce buffers, zeros) belongs to the
 //!   ring. Dropping the ring waits a bounded time for what the kernel still has, and leaks all of
 //!   it, pins included, where that does not end.
