@@ -15,6 +15,7 @@
 mod directory;
 mod erase;
 mod operation;
+mod operator;
 mod record;
 mod set;
 
@@ -29,9 +30,10 @@ use crate::port::{Channel, Channels, Outcome};
 use crate::ticket::{OwnerKey, Ticket};
 use crate::time::Time;
 
-pub use self::directory::{Allocated, Change, Directory, Pool};
+pub use self::directory::{Allocated, Change, Directory, GRANULE, Pool};
 pub use self::erase::Erase;
 pub use self::operation::{Answer, Operation, Requester, Step};
+pub use self::operator::OperatorRequest;
 pub use self::record::{ControllerRecord, NamespaceRecord, Record};
 pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
 
@@ -419,3 +421,6 @@ impl Member {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

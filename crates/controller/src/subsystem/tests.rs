@@ -1,0 +1,340 @@
+//! Operations and the directory, with members that acknowledge as they are told to.
+
+use std::collections::BTreeSet;
+
+use nvme_spec::Status;
+use proptest::prelude::*;
+
+use super::*;
+use crate::port::{ByteRange, ChannelId, MediumTraits};
+use crate::testing::{Manner, Seen, TestMedium, namespace};
+
+const CHANNEL: ChannelId = ChannelId(0);
+const MIB: u64 = 1 << 20;
+
+fn config() -> SubsystemConfig {
+    SubsystemConfig::with_namespaces(8, [namespace(1, CHANNEL, 8), namespace(3, CHANNEL, 8)])
+}
+
+fn channels(manner: Manner) -> Channels<TestMedium> {
+    let mut channels = Channels::new();
+    let medium = TestMedium::new(4 * MIB as usize, manner);
+    assert!(channels.insert(medium).is_ok());
+    channels
+}
+
+fn acknowledge_all(subsystem: &mut Subsystem) {
+    let ids: Vec<ControllerId> = subsystem.controllers().collect();
+    for id in ids {
+        subsystem.take_table(id);
+        subsystem.acknowledge(id, subsystem.generation());
+    }
+}
+
+#[test]
+fn a_controller_keeps_its_identifier() {
+    let mut subsystem = Subsystem::new(config()).unwrap();
+    assert_eq!(subsystem.join("a").unwrap(), ControllerId(1));
+    assert_eq!(subsystem.join("b").unwrap(), ControllerId(2));
+    subsystem.leave(ControllerId(1));
+    assert_eq!(subsystem.join("c").unwrap(), ControllerId(3));
+    assert_eq!(subsystem.join("a").unwrap(), ControllerId(1));
+    for number in 4..=63 {
+        subsystem.join(&format!("{number}")).unwrap();
+    }
+    assert!(subsystem.join("one too many").is_err());
+    assert_eq!(subsystem.join("b").unwrap(), ControllerId(2));
+}
+
+#[test]
+fn an_operator_is_answered_when_everybody_acknowledged_and_the_record_is_kept() {
+    let mut subsystem = Subsystem::new(SubsystemConfig {
+        keeping: true,
+        ..config()
+    })
+    .unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    let (a, b) = (subsystem.join("a").unwrap(), subsystem.join("b").unwrap());
+    let request = OperatorRequest::Detach {
+        nsid: 3,
+        controllers: ControllerSet::NONE.with(b),
+    };
+    subsystem.request(7, request);
+    assert!(subsystem.has_work());
+    subsystem.turn(Time(1), &mut channels);
+    assert_eq!(subsystem.take_table(a).len(), 2);
+    assert_eq!(subsystem.take_table(b).len(), 1);
+    assert_eq!(subsystem.take_changed(b), [3], "whom it concerns");
+    subsystem.acknowledge(a, subsystem.generation());
+    subsystem.turn(Time(2), &mut channels);
+    let (version, record) = subsystem.take_record().expect("it changed");
+    assert_eq!(subsystem.take_record(), None, "one at a time");
+    assert!(!record.namespaces[1].attached.contains(&b));
+    subsystem.kept(version);
+    subsystem.turn(Time(3), &mut channels);
+    assert_eq!(
+        subsystem.take_operator_answer(),
+        None,
+        "b has commands in flight"
+    );
+    subsystem.acknowledge(b, subsystem.generation());
+    subsystem.turn(Time(4), &mut channels);
+    assert_eq!(subsystem.take_operator_answer(), Some((7, Ok(0))));
+    assert_eq!(subsystem.next_deadline(), None);
+}
+
+#[test]
+fn an_answer_waits_for_the_record_that_has_its_change() {
+    let mut subsystem = Subsystem::new(SubsystemConfig {
+        keeping: true,
+        ..config()
+    })
+    .unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    subsystem.touch();
+    let (before, _) = subsystem.take_record().expect("it changed");
+    subsystem.request(1, OperatorRequest::Delete { nsid: 1 });
+    subsystem.turn(Time(1), &mut channels);
+    subsystem.kept(before);
+    subsystem.turn(Time(2), &mut channels);
+    assert_eq!(
+        subsystem.take_operator_answer(),
+        None,
+        "that was an older one"
+    );
+    let (version, record) = subsystem.take_record().expect("it changed");
+    assert_eq!(record.namespaces.len(), 1);
+    subsystem.kept(version);
+    subsystem.turn(Time(3), &mut channels);
+    assert_eq!(subsystem.take_operator_answer(), Some((1, Ok(0))));
+}
+
+#[test]
+fn what_hangs_is_given_up_after_four_seconds() {
+    let mut subsystem = Subsystem::new(config()).unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    let id = subsystem.join("a").unwrap();
+    subsystem.request(1, OperatorRequest::Delete { nsid: 1 });
+    subsystem.turn(Time(5), &mut channels);
+    subsystem.take_table(id);
+    assert_eq!(subsystem.next_deadline(), Some(Time(4_000_000_005)));
+    subsystem.turn(Time(4_000_000_004), &mut channels);
+    assert!(!subsystem.wants_abandon(id));
+    subsystem.turn(Time(4_000_000_005), &mut channels);
+    assert!(subsystem.wants_abandon(id));
+    subsystem.acknowledge(id, subsystem.generation());
+    assert!(!subsystem.wants_abandon(id), "it has nothing in flight");
+}
+
+#[test]
+fn requests_that_cannot_be_are_refused() {
+    let mut subsystem = Subsystem::new(config()).unwrap();
+    let some = ControllerSet::NONE.with(ControllerId(1));
+    let mut new = Allocated::everywhere(namespace(3, CHANNEL, 8));
+    let mut refused = |request| {
+        subsystem.request(1, request);
+        subsystem.take_operator_answer().expect("at once").1
+    };
+    let missing = Err(Status::INVALID_NAMESPACE_OR_FORMAT);
+    assert_eq!(refused(OperatorRequest::Delete { nsid: 2 }), missing);
+    let (nsid, controllers) = (2, some);
+    assert_eq!(
+        refused(OperatorRequest::Attach { nsid, controllers }),
+        missing
+    );
+    assert_eq!(
+        refused(OperatorRequest::Detach { nsid, controllers }),
+        missing
+    );
+    let unavailable = Err(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE);
+    for nsid in [0, 3, 9, u32::MAX] {
+        new.namespace.nsid = nsid;
+        let request = OperatorRequest::Create(Box::new(new.clone()));
+        assert_eq!(refused(request), unavailable, "{nsid}");
+    }
+    let resize = OperatorRequest::Resize { nsid: 1, len: 511 };
+    assert_eq!(refused(resize), Err(Status::INVALID_FIELD_IN_COMMAND));
+    let second = OperatorRequest::Attach {
+        nsid: 1,
+        controllers: some,
+    };
+    assert_eq!(refused(second), Err(Status::NAMESPACE_IS_PRIVATE));
+}
+
+/// Erases the first 3.5 MiB of the medium, and what it saw.
+fn erase(manner: Manner, capacity: usize) -> (Vec<Seen>, Vec<u8>) {
+    let mut subsystem = Subsystem::new(config()).unwrap();
+    let mut channels = channels(manner);
+    let medium = channels.get_mut(CHANNEL).unwrap();
+    medium.bytes.fill(0xaa);
+    medium.capacity = capacity;
+    let range = ByteRange {
+        offset: 0,
+        len: 3 * MIB + MIB / 2,
+    };
+    let step = Step::Erase(Erase {
+        channel: CHANNEL,
+        range,
+    });
+    subsystem.begin(Operation::new(Requester::Operator(1), 1, [step]));
+    let mut done = Vec::new();
+    for now in 1..100 {
+        subsystem.turn(Time(now), &mut channels);
+        channels.get_mut(CHANNEL).unwrap().reap(&mut done);
+        for done in done.drain(..) {
+            subsystem.complete(done.ticket, done.outcome);
+        }
+    }
+    assert_eq!(subsystem.take_operator_answer(), Some((1, Ok(0))));
+    let medium = channels.remove(CHANNEL).unwrap();
+    (medium.seen.clone(), medium.bytes.clone())
+}
+
+#[test]
+fn erasing_goes_in_slices_and_ends_with_a_flush() {
+    for (manner, capacity) in [
+        (Manner::Synchronous, 9),
+        (Manner::Asynchronous, 9),
+        (Manner::Asynchronous, 1),
+    ] {
+        let (seen, bytes) = erase(manner, capacity);
+        let slices = [(0, MIB), (MIB, MIB), (2 * MIB, MIB), (3 * MIB, MIB / 2)];
+        let zeroes = slices.map(|(offset, len)| Seen::WriteZeroes(offset, len, true, false));
+        assert_eq!(seen[..4], zeroes);
+        assert_eq!(seen[4..], [Seen::Flush]);
+        let end = (3 * MIB + MIB / 2) as usize;
+        assert!(bytes[..end].iter().all(|byte| *byte == 0));
+        assert!(bytes[end..].iter().all(|byte| *byte == 0xaa));
+    }
+}
+
+#[test]
+fn a_medium_that_fails_undoes_the_operation() {
+    let mut subsystem = Subsystem::new(config()).unwrap();
+    let id = subsystem.join("a").unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    channels.get_mut(CHANNEL).unwrap().fault = Some(crate::port::Cause::WriteFailed);
+    let blocked = crate::namespace::Restrictions {
+        all: Some(Status::FORMAT_IN_PROGRESS),
+        ..Default::default()
+    };
+    let erase = Erase {
+        channel: CHANNEL,
+        range: ByteRange {
+            offset: 0,
+            len: MIB,
+        },
+    };
+    let restrict = |restrictions| Change::Restrict {
+        nsid: 1,
+        restrictions,
+    };
+    let steps = [
+        Step::Change(restrict(blocked.some())),
+        Step::Drain,
+        Step::Erase(erase),
+    ];
+    let mut operation = Operation::new(Requester::Operator(1), 1, steps);
+    operation.on_failure = vec![restrict(None)];
+    operation.failure = Status::WRITE_FAULT;
+    subsystem.begin(operation);
+    subsystem.turn(Time(1), &mut channels);
+    assert!(
+        subsystem
+            .take_table(id)
+            .get(1)
+            .unwrap()
+            .restrictions
+            .is_some()
+    );
+    acknowledge_all(&mut subsystem);
+    subsystem.turn(Time(2), &mut channels);
+    assert!(
+        subsystem
+            .take_table(id)
+            .get(1)
+            .unwrap()
+            .restrictions
+            .is_none()
+    );
+    let answer = subsystem.take_operator_answer();
+    assert_eq!(answer, Some((1, Err(Status::WRITE_FAULT))));
+}
+
+#[test]
+fn operations_on_one_namespace_wait_for_each_other() {
+    let mut subsystem = Subsystem::new(config()).unwrap();
+    let id = subsystem.join("a").unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    let controllers = ControllerSet::NONE.with(id);
+    subsystem.request(
+        1,
+        OperatorRequest::Detach {
+            nsid: 1,
+            controllers,
+        },
+    );
+    subsystem.request(2, OperatorRequest::Resize { nsid: 1, len: 1024 });
+    subsystem.request(3, OperatorRequest::Resize { nsid: 3, len: 1024 });
+    subsystem.turn(Time(1), &mut channels);
+    assert_eq!(subsystem.directory().get(1).unwrap().namespace.blocks, 8);
+    assert_eq!(subsystem.directory().get(3).unwrap().namespace.blocks, 2);
+    for now in 2..6 {
+        acknowledge_all(&mut subsystem);
+        subsystem.turn(Time(now), &mut channels);
+    }
+    assert_eq!(subsystem.directory().get(1).unwrap().namespace.blocks, 2);
+    let tokens: BTreeSet<u64> = std::iter::from_fn(|| subsystem.take_operator_answer())
+        .map(|(token, _)| token)
+        .collect();
+    assert_eq!(tokens, BTreeSet::from([1, 2, 3]));
+}
+
+fn pool(bytes: u64) -> Pool {
+    Pool {
+        medium: "m".to_owned(),
+        channel: CHANNEL,
+        bytes,
+        traits: MediumTraits::default(),
+        min_lba_bytes: 512,
+    }
+}
+
+proptest! {
+    /// Against a byte map of the pool: allocations never overlap, are found whenever a gap is large enough, and the
+    /// unallocated capacity is what the map says.
+    #[test]
+    fn allocations_fill_gaps_and_never_overlap(
+        steps in proptest::collection::vec((any::<bool>(), 1_u64..20, 0_usize..8), 1..40),
+    ) {
+        const GRANULES: usize = 32;
+        let mut directory = Directory::new(Vec::new(), vec![pool(32 * GRANULE + 7)], 64).unwrap();
+        let mut map = [0_u32; GRANULES];
+        for (create, granules, pick) in steps {
+            let live: Vec<u32> = directory.iter().map(Allocated::nsid).collect();
+            if !create {
+                if let Some(&nsid) = live.get(pick) {
+                    directory.apply(Change::Delete { nsid });
+                    map.iter_mut().filter(|owner| **owner == nsid).for_each(|owner| *owner = 0);
+                }
+                continue;
+            }
+            let wanted = granules as usize;
+            let fits = |at: usize| map[at..at + wanted].iter().all(|owner| *owner == 0);
+            let first = (0..=GRANULES - wanted).find(|at| fits(*at));
+            let found = directory.allocate(granules * GRANULE - 5);
+            prop_assert_eq!(found.map(|(_, range)| range.offset), first.map(|at| at as u64 * GRANULE));
+            let Some((_, range)) = found else { continue };
+            let nsid = directory.free_nsid().unwrap();
+            let mut new = Allocated::everywhere(namespace(nsid, CHANNEL, 1));
+            new.namespace.start = range.offset;
+            new.len = range.len;
+            directory.apply(Change::Create(Box::new(new)));
+            let at = first.unwrap();
+            map[at..at + wanted].fill(nsid);
+            let free = map.iter().filter(|owner| **owner == 0).count() as u128;
+            let total = 32 * u128::from(GRANULE) + 7;
+            prop_assert_eq!(directory.capacity(), (total, free * u128::from(GRANULE)));
+        }
+    }
+}
