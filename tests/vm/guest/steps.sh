@@ -32,6 +32,8 @@ tell() {
     tell_name=$1
     shift
     "$@" >/tmp/tell.log 2>&1 </dev/null || echo "exit status $?" >>/tmp/tell.log
+    # the last line may have no end
+    [ -z "$(tail -c 1 /tmp/tell.log)" ] || echo >>/tmp/tell.log
     sed "s/^/@@ tell $tell_name /" /tmp/tell.log
 }
 
@@ -61,7 +63,12 @@ appears() {
     done
 }
 
-# no_complaints: fails where the kernel's log has a word of trouble with a drive, or of its own.
+# complaints: the lines of standard input that have a word of trouble with a drive, or of the kernel's own.
+complaints() {
+    grep -E 'nvme.*(timeout|[Aa]bort|not ready|fail|removing|invalid|disabl)|I/O error|EXT4-fs error|BUG:|Oops|WARNING:|Call Trace|hung task'
+}
+
+# no_complaints: fails where the kernel's log has one.
 no_complaints() {
-    ! dmesg | grep -E 'nvme.*(timeout|[Aa]bort|not ready|fail|removing|invalid|disabl)|I/O error|EXT4-fs error|BUG:|Oops|WARNING:|Call Trace|hung task'
+    ! dmesg | complaints
 }

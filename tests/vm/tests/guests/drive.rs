@@ -2,7 +2,7 @@
 //! under load, and a clean end; then its image, seen from outside.
 
 use serde_json::Value;
-use tests_vm::{Options, Report};
+use tests_vm::{Boot, Kernel, Options, Report};
 
 use crate::images::{allocated, bytes, check_ext4, ext4_file};
 use crate::numbers;
@@ -48,9 +48,22 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_guest_lives_on_a_drive() {
+    lives_on_a_drive(Kernel::Stable);
+}
+
+#[test]
+fn a_guest_with_a_newer_kernel_lives_on_a_drive() {
+    lives_on_a_drive(Kernel::Backports);
+}
+
+fn lives_on_a_drive(kernel: Kernel) {
     let served = Served::start(CONFIG);
     let image = served.file("disk.img");
-    let mut guest = served.boot("vm", include_str!("jobs/drive.sh"), Options::default());
+    let options = Options {
+        boot: Boot::Kernel(kernel),
+        ..Options::default()
+    };
+    let mut guest = served.boot("vm", include_str!("jobs/drive.sh"), options);
 
     wait(&mut guest, "filled");
     let filled = allocated(&image);

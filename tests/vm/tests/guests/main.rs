@@ -5,8 +5,11 @@
 mod doorbells;
 mod drive;
 mod ending;
+mod firmware;
 mod images;
 mod memory;
+mod resets;
+mod rings;
 mod served;
 mod two;
 

@@ -1,13 +1,13 @@
 //! A server in a folder of its own, the guests on it, and what is there when it has stopped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tests_vm::{Guest, Options, Report, Rig, Server};
 
 /// The bound on a guest, from its first instruction to its last. An idle machine needs a tenth.
-pub(crate) const BOUND: Duration = Duration::from_secs(240);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 /// The bound on a server's last write after SIGTERM.
 const STOP: Duration = Duration::from_secs(20);
 /// Functions that come before every job.
@@ -23,12 +23,18 @@ impl Served {
     /// Serves the configuration `toml`, in which `DIR` stands for the server's folder. Each
     /// controller `NAME` must listen at `vfio-user:DIR/NAME.sock`.
     pub(crate) fn start(toml: &str) -> Self {
+        Self::start_with(toml, |_| {})
+    }
+
+    /// As [`Served::start`], after `prepare` has put files into the server's folder.
+    pub(crate) fn start_with(toml: &str, prepare: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::with_prefix("nvmirage-guests-").expect("a temporary folder");
         let path = dir.path().to_str().expect("a temporary folder is UTF-8");
         let head = "state_dir = \"DIR/state\"\ncontrol = \"unix:DIR/control.sock\"\n";
         let config = dir.path().join("nvmirage.toml");
         std::fs::write(&config, format!("{head}{toml}").replace("DIR", path))
             .expect("the configuration is written");
+        prepare(dir.path());
         let server = Server::start(&["--config".as_ref(), config.as_os_str()])
             .unwrap_or_else(|error| panic!("{error}"));
         let server = Some(server);
