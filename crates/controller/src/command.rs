@@ -13,7 +13,8 @@
 //! It does NOT know other command sets: a namespace says which one it speaks, and today all speak NVM.
 
 use nvme_spec::command::{
-    DSM_RANGES_MAX, DsmCdw10, DsmCdw11, DsmRange, ReadWriteCdw12, WriteZeroesCdw12, slba,
+    DSM_RANGES_MAX, DsmCdw10, DsmCdw11, DsmRange, ReadWriteCdw12, WriteUncorrectableCdw12,
+    WriteZeroesCdw12, slba,
 };
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
@@ -69,6 +70,19 @@ pub enum Command {
         /// How many ranges.
         ranges: u16,
     },
+    /// Mark blocks as unreadable until they are written.
+    WriteUncorrectable {
+        /// Where.
+        blocks: Blocks,
+    },
+    /// Reservation Register; its data are two keys.
+    ReservationRegister,
+    /// Reservation Acquire; its data are two keys.
+    ReservationAcquire,
+    /// Reservation Release; its data is a key.
+    ReservationRelease,
+    /// Reservation Report.
+    ReservationReport,
     /// Dataset Management without Attribute - Deallocate: hints that nothing here uses.
     Hint,
 }
@@ -126,6 +140,18 @@ pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
                 ranges: u16::from(DsmCdw10::from(sqe.cdw10).nr_z()) + 1,
             })
         }
+        NvmOpcode::WRITE_UNCORRECTABLE => {
+            if WriteUncorrectableCdw12::from(sqe.cdw12).dtype() != 0 {
+                return Err(Status::INVALID_FIELD_IN_COMMAND);
+            }
+            Ok(Command::WriteUncorrectable {
+                blocks: blocks(sqe),
+            })
+        }
+        NvmOpcode::RESERVATION_REGISTER => Ok(Command::ReservationRegister),
+        NvmOpcode::RESERVATION_ACQUIRE => Ok(Command::ReservationAcquire),
+        NvmOpcode::RESERVATION_RELEASE => Ok(Command::ReservationRelease),
+        NvmOpcode::RESERVATION_REPORT => Ok(Command::ReservationReport),
         _ => Err(Status::INVALID_COMMAND_OPCODE),
     }
 }
@@ -138,6 +164,11 @@ fn refusal(sqe: &Sqe) -> Status {
         | NvmOpcode::FLUSH
         | NvmOpcode::COMPARE
         | NvmOpcode::WRITE_ZEROES
+        | NvmOpcode::WRITE_UNCORRECTABLE
+        | NvmOpcode::RESERVATION_REGISTER
+        | NvmOpcode::RESERVATION_ACQUIRE
+        | NvmOpcode::RESERVATION_RELEASE
+        | NvmOpcode::RESERVATION_REPORT
         | NvmOpcode::DATASET_MANAGEMENT => Status::INVALID_FIELD_IN_COMMAND,
         _ => Status::INVALID_COMMAND_OPCODE,
     }

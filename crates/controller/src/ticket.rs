@@ -88,6 +88,11 @@ impl Ticket {
         self.owner
     }
 
+    /// Its slot, and the slot's generation.
+    pub(crate) fn place(&self) -> (u16, u16) {
+        (self.slot, self.generation)
+    }
+
     /// As 64 bits, for a medium that keeps it in a user-data word. The duty goes with the bits.
     #[must_use]
     pub fn into_bits(self) -> u64 {

@@ -224,7 +224,7 @@ impl Controller {
         subsystem: &mut Subsystem,
     ) -> bool {
         let mut worked = false;
-        while let Some(Answer { to, result }) = subsystem.take_answer(self.id()) {
+        while let Some(Answer { to, result, data }) = subsystem.take_answer(self.id()) {
             worked = true;
             match to {
                 Requester::Admin { life, cid, .. } if life == self.life => {
@@ -232,7 +232,7 @@ impl Controller {
                     self.complete_admin(cid, result);
                 }
                 Requester::Io { ticket, .. } => match lanes.get_mut(ticket.owner()) {
-                    Some(lane) => lane.answer(ticket, result.err()),
+                    Some(lane) => lane.answer(ticket, result.map(|_| &*data)),
                     None => ticket.retire(),
                 },
                 Requester::Admin { .. } | Requester::Operator(_) | Requester::Nobody => (),

@@ -8,7 +8,7 @@ use crate::admin::events::Event;
 use crate::admin::logs::{Health, LoggedError};
 use crate::admin::{Waiting, abort_dw0, temperature};
 use crate::counters::LaneCounters;
-use crate::lane::{LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
+use crate::lane::{Lane, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
 use crate::port::{Channel, Channels};
 use crate::queue::Bells;
 use crate::subsystem::Subsystem;
@@ -32,6 +32,7 @@ impl Controller {
         let mut worked = self.follow(subsystem);
         worked |= self.tell_changes(lanes);
         worked |= self.take_events(lanes);
+        worked |= self.take_forwards(lanes, subsystem);
         worked |= self.take_answers(lanes, subsystem);
         worked |= self.advance(channels, lanes);
         worked |= self.advance_cache_flush(channels, lanes);
@@ -151,6 +152,18 @@ impl Controller {
         view || namespaces || abandon.is_some()
     }
 
+    /// Hands the subsystem what lanes have for it.
+    fn take_forwards(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) -> bool {
+        let mut worked = false;
+        for key in self.queues.lanes() {
+            while let Some(forward) = lanes.get_mut(key).and_then(Lane::take_forward) {
+                worked = true;
+                subsystem.forwarded(self.id, forward);
+            }
+        }
+        worked
+    }
+
     /// Takes every event that lanes have.
     pub(super) fn take_events(&mut self, lanes: &mut impl LaneTable) -> bool {
         let mut worked = false;
@@ -213,7 +226,11 @@ impl Controller {
     /// A lane has nothing in flight and does nothing more: it goes. Deletions of its submission queues were answered by
     /// what it told before.
     fn lane_stopped(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
-        drop(lanes.remove(key));
+        let mut lane = lanes.remove(key);
+        // Given up before the subsystem had them.
+        while let Some(forward) = lane.as_mut().and_then(Lane::take_forward) {
+            forward.ticket.retire();
+        }
         if let Some(cq) = self.queues.cq_mut(cqid) {
             cq.lane = None;
         }

@@ -14,8 +14,7 @@ use crate::ticket::Ticket;
 
 impl Queues {
     /// The subsystem has answered a command that waits for it.
-    pub(super) fn answer(&mut self, ticket: Ticket, error: Option<Status>) {
-        let status = error.unwrap_or(Status::SUCCESSFUL_COMPLETION);
+    pub(super) fn answer(&mut self, ticket: Ticket, status: Status) {
         self.end_request(ticket, status);
     }
 

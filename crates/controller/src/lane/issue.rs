@@ -3,12 +3,14 @@
 //! Everything is done anew where a channel was full the first time: the command comes from the slot's copy, and nothing
 //! of the host's addresses or data is kept while it waits. A waiting command so holds up no unmap.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use memory::{DmaView, Hint, Need};
 use nvme_spec::sqe::Psdt;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
+use super::forward::{self, Forward};
 use crate::command::{self, Blocks, Command, DeallocateRanges};
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
@@ -37,6 +39,7 @@ pub(super) struct Issuer<'t, C> {
     pub(super) hint: &'t mut Hint,
     pub(super) segments: Segments<'t>,
     pub(super) ranges: &'t mut Vec<ByteRange>,
+    pub(super) forwards: &'t mut VecDeque<Forward>,
     pub(super) mdts_bytes: u32,
     pub(super) write_through: bool,
 }
@@ -61,6 +64,9 @@ impl<C: Channel> Issuer<'_, C> {
             .namespaces
             .get(sqe.nsid)
             .ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?;
+        if let Some(restrictions) = &namespace.restrictions {
+            forward::check(restrictions, &command)?;
+        }
         let channel = namespace.channel;
         match command {
             Command::Read { blocks, fua } => {
@@ -114,6 +120,14 @@ impl<C: Channel> Issuer<'_, C> {
             }
             Command::Deallocate { ranges } => self.deallocate(index, slot, sqe, namespace, ranges),
             Command::Hint => Ok(Issued::Ended(Status::SUCCESSFUL_COMPLETION)),
+            Command::WriteUncorrectable { blocks } => {
+                range(namespace, blocks)?;
+                self.forward(index, slot, sqe, &command)
+            }
+            Command::ReservationRegister
+            | Command::ReservationAcquire
+            | Command::ReservationRelease
+            | Command::ReservationReport => self.forward(index, slot, sqe, &command),
         }
     }
 
@@ -129,19 +143,36 @@ impl<C: Channel> Issuer<'_, C> {
 
     #[inline]
     fn walk(&mut self, sqe: &Sqe, len: u32, need: Need) -> Result<(), Status> {
-        if sqe.flags.psdt() != Psdt::PRP {
-            let (hint, out) = (&mut *self.hint, &mut self.segments);
-            return sgl::walk(self.view, hint, sqe.sgl1(), len, need, out);
+        walk(self.view, self.hint, sqe, len, need, &mut self.segments)
+    }
+
+    /// Hands the command to the subsystem, with its data.
+    #[inline(never)]
+    fn forward(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        sqe: &Sqe,
+        command: &Command,
+    ) -> Result<Issued, Status> {
+        let mut data = [0; forward::DATA_LEN];
+        let len = forward::data_len(command);
+        if len > 0 {
+            self.walk(sqe, len, Need::DeviceReads)?;
+            let mut rest = &mut data[..len as usize];
+            for segment in &self.segments {
+                let (part, after) = rest.split_at_mut(segment.len() as usize);
+                segment.read_into(0, part);
+                rest = after;
+            }
         }
-        prp::walk(
-            self.view,
-            self.hint,
-            sqe.prp1,
-            sqe.prp2,
-            len,
-            need,
-            &mut self.segments,
-        )
+        self.forwards.push_back(Forward {
+            ticket: Ticket::new(self.key, index, slot.generation),
+            sqe: *sqe,
+            data,
+        });
+        slot.outstanding += 1;
+        Ok(Issued::Pending)
     }
 
     /// Hands one request to a channel.
@@ -279,6 +310,22 @@ impl<C: Channel> Issuer<'_, C> {
         }
         true
     }
+}
+
+/// Finds a command's data in the host's memory, by PRPs or by an SGL.
+#[inline]
+pub(super) fn walk<'v>(
+    view: &'v DmaView,
+    hint: &mut Hint,
+    sqe: &Sqe,
+    len: u32,
+    need: Need,
+    out: &mut Segments<'v>,
+) -> Result<(), Status> {
+    if sqe.flags.psdt() != Psdt::PRP {
+        return sgl::walk(view, hint, sqe.sgl1(), len, need, out);
+    }
+    prp::walk(view, hint, sqe.prp1, sqe.prp2, len, need, out)
 }
 
 /// Every request of the command in `slot` was added: it ends when the last of them has.

@@ -24,6 +24,7 @@ mod complete;
 mod control;
 mod epochs;
 mod fetch;
+mod forward;
 mod issue;
 mod message;
 mod queues;
@@ -35,7 +36,6 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use memory::{Area, DmaView, DoorbellPages, Hint, Iova};
-use nvme_spec::Status;
 
 use self::epochs::Epochs;
 use self::issue::Issuer;
@@ -51,6 +51,7 @@ use crate::state::{MAX_SQS, QueueState, SlotState};
 use crate::ticket::{OwnerKey, Ticket};
 
 pub use self::fetch::BATCH;
+pub use self::forward::Forward;
 pub use self::message::{
     FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, QueueName, ShadowSpec,
     SqSpec,
@@ -97,6 +98,8 @@ pub struct Lane {
     hint: Hint,
     /// Ranges of the Dataset Management command being issued.
     ranges: Vec<ByteRange>,
+    /// Commands for the subsystem, at most as many as there are slots.
+    forwards: VecDeque<Forward>,
     mdts_bytes: u32,
     /// Every write is FUA.
     write_through: bool,
@@ -168,6 +171,7 @@ impl Lane {
             namespaces,
             hint: Hint::default(),
             ranges: Vec::with_capacity(nvme_spec::command::DSM_RANGES_MAX),
+            forwards: VecDeque::new(),
             mdts_bytes: mdts_bytes.min(crate::prp::MAX_TRANSFER),
             write_through,
             queues,
@@ -206,6 +210,7 @@ impl Lane {
             namespaces,
             hint,
             ranges,
+            forwards,
             mdts_bytes,
             write_through,
             queues,
@@ -218,6 +223,7 @@ impl Lane {
             hint,
             segments: Segments::new(),
             ranges,
+            forwards,
             mdts_bytes: *mdts_bytes,
             write_through: *write_through,
         };
@@ -227,11 +233,6 @@ impl Lane {
     /// A medium has ended a request of this lane: completes the command.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         self.queues.complete(ticket, outcome);
-    }
-
-    /// The subsystem has answered a command that was handed to it: it completes, with the status where there is one.
-    pub fn answer(&mut self, ticket: Ticket, error: Option<Status>) {
-        self.queues.answer(ticket, error);
     }
 
     /// The vector to raise because of what was posted since the last call; `None` where nothing was, or interrupts are
@@ -270,7 +271,7 @@ impl Lane {
     #[must_use]
     pub fn has_work(&self) -> bool {
         let interrupt = self.queues.posted && self.queues.vector.is_some();
-        interrupt || self.queues.has_event() || self.queues.has_work()
+        interrupt || !self.forwards.is_empty() || self.queues.has_event() || self.queues.has_work()
     }
 
     /// Commands with a medium, without those that were given up.

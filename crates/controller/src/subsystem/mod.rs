@@ -25,6 +25,7 @@ use std::sync::Arc;
 use nvme_spec::Status;
 
 use crate::config::{ConfigError, MAX_NAMESPACES};
+use crate::lane::Forward;
 use crate::namespace::NamespaceTable;
 use crate::port::{Channel, Channels, Outcome};
 use crate::ticket::{OwnerKey, Ticket};
@@ -289,6 +290,19 @@ impl Subsystem {
     /// Begins an operation. It is answered in a later turn.
     pub(crate) fn begin(&mut self, operation: Operation) {
         self.operations.push(operation);
+    }
+
+    /// Takes a command of a controller's that a lane could not do.
+    pub(crate) fn forwarded(&mut self, controller: ControllerId, forward: Forward) {
+        let Forward {
+            ticket,
+            sqe,
+            data: _,
+        } = forward;
+        let by = Requester::Io { controller, ticket };
+        // Nothing of it is served yet, and nothing of it is advertised.
+        let operation = Operation::new(by, sqe.nsid, []);
+        self.answer(operation, Err(Status::INVALID_COMMAND_OPCODE));
     }
 
     /// Edits the directory at once; controllers other than `by` learn which namespaces changed.

@@ -59,6 +59,8 @@ pub struct Answer {
     pub to: Requester,
     /// Dword 0 of the completion, or the error.
     pub result: Result<u32, Status>,
+    /// What goes to the host's memory.
+    pub data: Vec<u8>,
 }
 
 impl Answer {
@@ -94,6 +96,8 @@ pub struct Operation {
     pub steps: VecDeque<Step>,
     /// Dword 0 of the completion where all goes well.
     pub dw0: u32,
+    /// What goes to the host's memory where all goes well.
+    pub data: Vec<u8>,
     /// What undoes it where a step fails; followed by no wait.
     pub on_failure: Vec<Change>,
     /// What the host is told where a medium fails.
@@ -109,6 +113,7 @@ impl Operation {
             nsid,
             steps: steps.into_iter().collect(),
             dw0: 0,
+            data: Vec::new(),
             on_failure: Vec::new(),
             failure: Status::INTERNAL_ERROR,
         }
@@ -313,7 +318,7 @@ impl Subsystem {
         present.all(|m| m.acknowledged >= generation)
     }
 
-    fn answer(&mut self, operation: Operation, result: Result<u32, Status>) {
+    pub(super) fn answer(&mut self, operation: Operation, result: Result<u32, Status>) {
         let to = match operation.by {
             Requester::Nobody => return,
             Requester::Operator(token) => {
@@ -322,7 +327,11 @@ impl Subsystem {
             to => to,
         };
         let id = to.controller();
-        let answer = Answer { to, result };
+        let answer = Answer {
+            to,
+            result,
+            data: operation.data,
+        };
         match id.and_then(|id| self.member_mut(id)) {
             Some(member) if member.present => member.answers.push_back(answer),
             _ => answer.retire(),

@@ -1,0 +1,124 @@
+//! Commands that only the subsystem can do: reservations, and marks of uncorrectable blocks.
+//!
+//! The lane reads what the command's data says, once, and hands both on with the command's ticket; the answer comes back
+//! with the ticket ([`super::Lane::answer`]). Meanwhile the command counts as in flight, like one with a medium, so that
+//! resets and deletions wait for it or give it up as they do for any other.
+
+use nvme_spec::{Sqe, Status};
+
+use super::Lane;
+use super::queues::Queues;
+use crate::command::{Blocks, Command};
+use crate::namespace::Restrictions;
+use crate::prp::Segments;
+use crate::ticket::Ticket;
+
+/// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
+pub(super) const DATA_LEN: usize = 16;
+
+/// A command for the subsystem.
+#[derive(Debug)]
+pub struct Forward {
+    /// The duty to complete it.
+    pub ticket: Ticket,
+    /// The command; its namespace is attached, its blocks are inside of it.
+    pub sqe: Sqe,
+    /// Its data, zeros behind what it has.
+    pub data: [u8; DATA_LEN],
+}
+
+/// How many bytes of data a forwarded command comes with.
+pub(super) fn data_len(command: &Command) -> u32 {
+    match command {
+        Command::ReservationRegister | Command::ReservationAcquire => 16,
+        Command::ReservationRelease => 8,
+        _ => 0,
+    }
+}
+
+/// Whether the command may be done where there are restrictions, which is rare.
+///
+/// # Errors
+/// What it ends with.
+#[cold]
+pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<(), Status> {
+    let Restrictions {
+        all,
+        reads,
+        writes,
+        uncorrectable: _,
+    } = restrictions;
+    let refuse = |status: Option<Status>| status.map_or(Ok(()), Err);
+    refuse(*all)?;
+    let readable = |blocks: &Blocks| {
+        refuse(*reads)?;
+        if restrictions.is_uncorrectable(blocks.slba, blocks.count.into()) {
+            return Err(Status::UNRECOVERED_READ_ERROR);
+        }
+        Ok(())
+    };
+    match command {
+        Command::Read { blocks, .. } | Command::Compare { blocks, .. } => readable(blocks),
+        Command::Write { .. }
+        | Command::WriteZeroes { .. }
+        | Command::WriteUncorrectable { .. }
+        | Command::Flush
+        | Command::Deallocate { .. }
+        | Command::Hint => refuse(*writes),
+        Command::ReservationRegister
+        | Command::ReservationAcquire
+        | Command::ReservationRelease
+        | Command::ReservationReport => Ok(()),
+    }
+}
+
+impl Lane {
+    /// The next command for the subsystem.
+    pub fn take_forward(&mut self) -> Option<Forward> {
+        self.forwards.pop_front()
+    }
+
+    /// The subsystem has answered a command that was handed to it: it completes with the status, or with the bytes in
+    /// the host's memory, of which as many are given as the command has room for.
+    pub fn answer(&mut self, ticket: Ticket, result: Result<&[u8], Status>) {
+        let status = match result.and_then(|data| self.give(&ticket, data)) {
+            Ok(()) => Status::SUCCESSFUL_COMPLETION,
+            Err(status) => status,
+        };
+        self.queues.answer(ticket, status);
+    }
+
+    fn give(&mut self, ticket: &Ticket, data: &[u8]) -> Result<(), Status> {
+        // What was given up may have its memory back already.
+        let Some(sqe) = self.queues.sqe_of(ticket).filter(|_| !data.is_empty()) else {
+            return Ok(());
+        };
+        let len = data.len() as u32;
+        let mut segments = Segments::new();
+        super::issue::walk(
+            &self.view,
+            &mut self.hint,
+            &sqe,
+            len,
+            memory::Need::DeviceWrites,
+            &mut segments,
+        )?;
+        let mut rest = data;
+        for segment in &segments {
+            let (part, after) = rest.split_at(segment.len() as usize);
+            segment.write_from(0, part);
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+impl Queues {
+    /// The command that a ticket stands for, unless it was given up.
+    fn sqe_of(&mut self, ticket: &Ticket) -> Option<Sqe> {
+        let (index, generation) = ticket.place();
+        let slot = self.slots.named(index, generation)?;
+        let live = slot.state == crate::state::slot_state::IN_FLIGHT;
+        live.then(|| Sqe::from_words(slot.sqe))
+    }
+}
