@@ -81,7 +81,9 @@ fn dataset_management_without_deallocate_is_a_hint() {
 
 #[test]
 fn quirk_unknown_opcode_is_invalid_opcode_never_success() {
-    let known = [0x00, 0x01, 0x02, 0x05, 0x08, 0x09];
+    let known = [
+        0x00, 0x01, 0x02, 0x04, 0x05, 0x08, 0x09, 0x0d, 0x0e, 0x11, 0x15,
+    ];
     for opcode in 0..=255 {
         let result = parse(&sqe(opcode));
         if known.contains(&opcode) {
