@@ -22,8 +22,9 @@ use driver::Doorbells;
 use driver::bus::Bus;
 
 pub use self::commands::Feature;
+pub use self::doorbells::{Shadow, head_of, tail_of};
 pub use self::memory::{Mem, pattern};
-pub use self::nvm::Ns;
+pub use self::nvm::{Ns, opcode};
 pub use self::queues::{Cq, Pair, Sq};
 use crate::Verdict;
 use crate::verdict::{check, fail, not_supported};

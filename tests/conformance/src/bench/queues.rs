@@ -175,23 +175,19 @@ impl Bench {
     /// # Errors
     /// The controller does not.
     pub fn create_cq(&mut self, id: u16, entries: u32) -> Verdict<Cq> {
-        self.grant()?;
-        let cq = self.lay_out_cq(id, entries)?;
-        self.reset_doorbell(head_of(id));
-        self.admin(Self::create_cq_sqe(&cq))?.ok()?;
-        Ok(cq)
+        self.create_cq_with(id, entries, 1)
     }
 
-    /// Makes an I/O completion queue with this interrupt vector.
+    /// Makes an I/O completion queue with this dword 11: vector, interrupts
+    /// enabled (bit 1), contiguous (bit 0).
     ///
     /// # Errors
     /// The controller does not.
-    pub fn create_cq_with_interrupt(&mut self, id: u16, entries: u32, vector: u16) -> Verdict<Cq> {
+    pub fn create_cq_with(&mut self, id: u16, entries: u32, dw11: u32) -> Verdict<Cq> {
         self.grant()?;
         let cq = self.lay_out_cq(id, entries)?;
         self.reset_doorbell(head_of(id));
-        let sqe = Self::create_cq_sqe(&cq).dw(11, u32::from(vector) << 16 | 0b11);
-        self.admin(sqe)?.ok()?;
+        self.admin(Self::create_cq_sqe(&cq).dw(11, dw11))?.ok()?;
         Ok(cq)
     }
 
@@ -200,10 +196,19 @@ impl Bench {
     /// # Errors
     /// The controller does not.
     pub fn create_sq(&mut self, id: u16, entries: u32, cqid: u16) -> Verdict<Sq> {
+        self.create_sq_with(id, entries, u32::from(cqid) << 16 | 1)
+    }
+
+    /// Makes an I/O submission queue with this dword 11: completion queue,
+    /// priority (bits 2:1), contiguous (bit 0).
+    ///
+    /// # Errors
+    /// The controller does not.
+    pub fn create_sq_with(&mut self, id: u16, entries: u32, dw11: u32) -> Verdict<Sq> {
         self.grant()?;
         let sq = self.lay_out_sq(id, entries)?;
         self.reset_doorbell(tail_of(id));
-        self.admin(Self::create_sq_sqe(&sq, cqid))?.ok()?;
+        self.admin(Self::create_sq_sqe(&sq, 0).dw(11, dw11))?.ok()?;
         Ok(sq)
     }
 

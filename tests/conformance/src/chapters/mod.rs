@@ -1,5 +1,8 @@
 //! The tests, a file per chapter.
 
+mod admin;
+mod pci;
+mod queues;
 mod registers;
 
 use crate::{Bench, Verdict};
@@ -29,7 +32,12 @@ pub struct Chapter {
 }
 
 /// Every chapter, in order.
-pub const CHAPTERS: &[Chapter] = &[registers::CHAPTER];
+pub const CHAPTERS: &[Chapter] = &[
+    registers::CHAPTER,
+    pci::CHAPTER,
+    queues::CHAPTER,
+    admin::CHAPTER,
+];
 
 /// A table of tests: name, section, title.
 macro_rules! tests {
