@@ -8,6 +8,7 @@ use std::sync::Arc;
 use nvme_spec::Status;
 
 use crate::port::{ByteRange, ChannelId, MediumTraits};
+use crate::subsystem::BlockRanges;
 
 /// What commands may not do with a namespace for now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,8 +19,8 @@ pub struct Restrictions {
     pub reads: Option<Status>,
     /// What commands that change data end with.
     pub writes: Option<Status>,
-    /// Blocks marked by Write Uncorrectable: first block and count; ascending, apart from each other.
-    pub uncorrectable: Vec<(u64, u64)>,
+    /// Blocks marked by Write Uncorrectable.
+    pub uncorrectable: BlockRanges,
 }
 
 impl Restrictions {
@@ -32,9 +33,7 @@ impl Restrictions {
     /// Whether any of `blocks` blocks from `slba` is marked.
     #[must_use]
     pub fn is_uncorrectable(&self, slba: u64, blocks: u64) -> bool {
-        let end = slba.saturating_add(blocks);
-        let hit = |&(first, count): &(u64, u64)| first < end && slba < first.saturating_add(count);
-        self.uncorrectable.iter().any(hit)
+        self.uncorrectable.overlaps(slba, blocks)
     }
 }
 

@@ -1,12 +1,14 @@
 //! The namespaces of a subsystem, who has them attached, and the space that is left.
 //!
 //! Invariants: identifiers are unique and within the limit; in a pool no two namespaces overlap. Changes come checked
-//! ([`Directory::allocate`] and its like say what is possible); applying one cannot fail.
-
-use std::sync::Arc;
+//! ([`Directory::allocate`] and its like say what is possible); applying one fails only where it says so.
+//!
+//! What commands may not do with a namespace has several sources, each kept apart here; [`Directory::table`] composes
+//! them for one controller.
 
 use nvme_spec::Status;
 
+use super::ranges::BlockRanges;
 use super::record::{ControllerRecord, NamespaceRecord, Record};
 use super::set::{ControllerId, ControllerSet};
 use crate::config::{ConfigError, check_namespaces};
@@ -19,7 +21,7 @@ pub const GRANULE: u64 = 4096;
 /// A namespace that exists, attached or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocated {
-    /// What commands need to know of it.
+    /// What commands need to know of it. Its `restrictions` are none here: [`Directory::table`] composes them.
     pub namespace: Namespace,
     /// Its name in the configuration; none for one that a host created.
     pub name: Option<String>,
@@ -31,6 +33,32 @@ pub struct Allocated {
     pub shared: bool,
     /// The controllers that have it attached.
     pub attached: ControllerSet,
+    /// The smallest logical block that its medium takes, in bytes.
+    pub min_lba_bytes: u32,
+    /// An operation that goes on with it.
+    pub busy: Option<Busy>,
+    /// Blocks marked by Write Uncorrectable.
+    pub uncorrectable: BlockRanges,
+}
+
+/// An operation that keeps hosts from a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Busy {
+    /// It is being created: its bytes may still be somebody else's, so it is in no record and cannot be attached.
+    Creating,
+    /// It is being formatted.
+    Formatting,
+}
+
+impl Busy {
+    /// What commands to it end with.
+    #[must_use]
+    pub fn status(self) -> Status {
+        match self {
+            Busy::Creating => Status::NAMESPACE_NOT_READY,
+            Busy::Formatting => Status::FORMAT_IN_PROGRESS,
+        }
+    }
 }
 
 impl Allocated {
@@ -43,7 +71,20 @@ impl Allocated {
             medium: String::new(),
             shared: false,
             attached: ControllerSet::ALL,
+            min_lba_bytes: 512,
+            busy: None,
+            uncorrectable: BlockRanges::default(),
             namespace,
+        }
+    }
+
+    /// What commands of controller `_id` may not do with it, of all sources.
+    fn restrictions(&self, _id: ControllerId) -> Restrictions {
+        Restrictions {
+            all: self.busy.map(Busy::status),
+            reads: None,
+            writes: None,
+            uncorrectable: self.uncorrectable.clone(),
         }
     }
 
@@ -116,12 +157,30 @@ pub enum Change {
         /// Bytes reserved from now on.
         len: u64,
     },
-    /// What commands may do with it.
-    Restrict {
+    /// An operation begins or ends that keeps hosts from it.
+    SetBusy {
         /// Which.
         nsid: u32,
-        /// `None`: everything.
-        restrictions: Option<Arc<Restrictions>>,
+        /// `None`: nothing keeps them.
+        busy: Option<Busy>,
+    },
+    /// Blocks read as errors from now on. Fails where there would be more than [`super::RANGES_MAX`] ranges of them.
+    MarkUncorrectable {
+        /// Which.
+        nsid: u32,
+        /// First block.
+        slba: u64,
+        /// Number of blocks.
+        blocks: u64,
+    },
+    /// Blocks read as what they hold again. Fails as [`Change::MarkUncorrectable`], where it would split a range.
+    ClearUncorrectable {
+        /// Which.
+        nsid: u32,
+        /// First block.
+        slba: u64,
+        /// Number of blocks.
+        blocks: u64,
     },
 }
 
@@ -136,14 +195,26 @@ impl Change {
             | Change::Detach { nsid, .. }
             | Change::Reformat { nsid, .. }
             | Change::Resize { nsid, .. }
-            | Change::Restrict { nsid, .. } => *nsid,
+            | Change::SetBusy { nsid, .. }
+            | Change::MarkUncorrectable { nsid, .. }
+            | Change::ClearUncorrectable { nsid, .. } => *nsid,
         }
     }
 
     /// Whether hosts are told of it (Base 2.1, 5.1.2, Attached Namespace Attribute Changed).
     #[must_use]
     pub fn is_announced(&self) -> bool {
-        !matches!(self, Change::Restrict { .. })
+        match self {
+            Change::Create(_)
+            | Change::Delete { .. }
+            | Change::Attach { .. }
+            | Change::Detach { .. }
+            | Change::Reformat { .. }
+            | Change::Resize { .. } => true,
+            Change::SetBusy { .. }
+            | Change::MarkUncorrectable { .. }
+            | Change::ClearUncorrectable { .. } => false,
+        }
     }
 }
 
@@ -206,12 +277,15 @@ impl Directory {
         self.get(nsid).map_or(ControllerSet::NONE, |n| n.attached)
     }
 
-    /// What a controller has attached.
+    /// What a controller has attached, and what it may do with that.
     #[must_use]
     pub fn table(&self, id: ControllerId) -> NamespaceTable {
         let attached = self.namespaces.iter().filter(|n| n.attached.contains(id));
-        let namespaces: Vec<Namespace> = attached.map(|n| n.namespace.clone()).collect();
-        NamespaceTable::from(namespaces)
+        let seen = |n: &Allocated| Namespace {
+            restrictions: n.restrictions(id).some(),
+            ..n.namespace.clone()
+        };
+        NamespaceTable::from(attached.map(seen).collect::<Vec<Namespace>>())
     }
 
     /// The lowest identifier that no namespace has.
@@ -283,7 +357,8 @@ impl Directory {
         (self.deleted, self.created) = (deleted, created);
     }
 
-    pub(super) fn apply(&mut self, change: Change) {
+    /// Applies a change; one that fails changes nothing.
+    pub(super) fn apply(&mut self, change: Change) -> Result<(), Status> {
         if let Change::Create(new) = change {
             if let Err(at) = self
                 .namespaces
@@ -291,10 +366,10 @@ impl Directory {
             {
                 self.namespaces.insert(at, *new);
             }
-            return;
+            return Ok(());
         }
         let Some(at) = self.position(change.nsid()) else {
-            return;
+            return Ok(());
         };
         let entry = &mut self.namespaces[at];
         match change {
@@ -313,18 +388,32 @@ impl Directory {
             Change::Reformat { lba_shift, .. } => {
                 entry.namespace.lba_shift = lba_shift;
                 entry.namespace.blocks = entry.len >> lba_shift;
+                entry.uncorrectable = BlockRanges::default();
             }
             Change::Resize { len, .. } => {
                 entry.len = len;
                 entry.namespace.blocks = len >> entry.namespace.lba_shift;
             }
-            Change::Restrict { restrictions, .. } => entry.namespace.restrictions = restrictions,
+            Change::SetBusy { busy, .. } => entry.busy = busy,
+            Change::MarkUncorrectable { slba, blocks, .. } => {
+                let marked = entry.uncorrectable.insert(slba, blocks);
+                return marked.map_err(|_| Status::INTERNAL_ERROR);
+            }
+            Change::ClearUncorrectable { slba, blocks, .. } => {
+                let cleared = entry.uncorrectable.remove(slba, blocks);
+                return cleared.map_err(|_| Status::INTERNAL_ERROR);
+            }
         }
+        Ok(())
     }
 
     pub(super) fn record(&self, controllers: Vec<ControllerRecord>) -> Record {
         Record {
-            namespaces: self.namespaces.iter().map(Allocated::record).collect(),
+            namespaces: self
+                .namespaces
+                .iter()
+                .filter_map(Allocated::record)
+                .collect(),
             deleted: self.deleted.clone(),
             created: self.created,
             controllers,
@@ -333,7 +422,8 @@ impl Directory {
 }
 
 impl Allocated {
-    fn record(&self) -> NamespaceRecord {
+    /// What is kept of it; nothing where it is being created.
+    fn record(&self) -> Option<NamespaceRecord> {
         let Allocated {
             namespace,
             name,
@@ -341,6 +431,9 @@ impl Allocated {
             len,
             shared,
             attached,
+            min_lba_bytes: _,
+            busy,
+            uncorrectable,
         } = self;
         let Namespace {
             nsid,
@@ -351,9 +444,12 @@ impl Allocated {
             nguid,
             eui64,
             traits: _,
-            restrictions,
+            restrictions: _,
         } = namespace;
-        NamespaceRecord {
+        if *busy == Some(Busy::Creating) {
+            return None;
+        }
+        Some(NamespaceRecord {
             nsid: *nsid,
             name: name.clone(),
             medium: medium.clone(),
@@ -365,10 +461,7 @@ impl Allocated {
             eui64: *eui64,
             shared: *shared,
             attached: attached.iter().collect(),
-            uncorrectable: restrictions
-                .as_ref()
-                .map(|r| r.uncorrectable.clone())
-                .unwrap_or_default(),
-        }
+            uncorrectable: uncorrectable.iter().collect(),
+        })
     }
 }

@@ -16,6 +16,7 @@ mod directory;
 mod erase;
 mod operation;
 mod operator;
+mod ranges;
 mod record;
 mod set;
 
@@ -31,10 +32,11 @@ use crate::port::{Channel, Channels, Outcome};
 use crate::ticket::{OwnerKey, Ticket};
 use crate::time::Time;
 
-pub use self::directory::{Allocated, Change, Directory, GRANULE, Pool};
+pub use self::directory::{Allocated, Busy, Change, Directory, GRANULE, Pool};
 pub use self::erase::Erase;
 pub use self::operation::{Answer, Operation, Requester, Step};
 pub use self::operator::OperatorRequest;
+pub use self::ranges::{BlockRanges, RANGES_MAX, TooManyRanges};
 pub use self::record::{ControllerRecord, NamespaceRecord, Record};
 pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
 
@@ -306,15 +308,15 @@ impl Subsystem {
     }
 
     /// Edits the directory at once; controllers other than `by` learn which namespaces changed.
-    fn apply(&mut self, change: Change, by: Option<ControllerId>) {
+    fn apply(&mut self, change: Change, by: Option<ControllerId>) -> Result<(), Status> {
         let before = self.directory.attachments(change.nsid());
         let nsid = change.nsid();
         let announced = change.is_announced();
-        self.directory.apply(change);
+        self.directory.apply(change)?;
         self.generation += 1;
         self.touch();
         if !announced {
-            return;
+            return Ok(());
         }
         let concerned = before.union(self.directory.attachments(nsid));
         for member in &mut self.members {
@@ -323,6 +325,7 @@ impl Subsystem {
                 member.changed.push(nsid);
             }
         }
+        Ok(())
     }
 
     /// The record changed.
@@ -345,12 +348,12 @@ impl Subsystem {
             .collect();
         let before: Vec<u32> = self.directory.iter().map(Allocated::nsid).collect();
         for nsid in before.into_iter().filter(|nsid| !kept.contains(nsid)) {
-            self.apply(Change::Delete { nsid }, None);
+            let _ = self.apply(Change::Delete { nsid }, None);
         }
         for namespace in namespaces {
             if !kept.contains(&namespace.nsid) {
                 let new = Allocated::everywhere(namespace);
-                self.apply(Change::Create(Box::new(new)), None);
+                let _ = self.apply(Change::Create(Box::new(new)), None);
             }
         }
     }

@@ -251,10 +251,7 @@ impl Subsystem {
             match self.poll_wait(running, channels, &mut worked) {
                 Progress::Waits => return (worked, None),
                 Progress::Failed(status) => {
-                    for change in std::mem::take(&mut running.operation.on_failure) {
-                        self.apply(change, running.operation.by.controller());
-                    }
-                    return (true, Some(Err(status)));
+                    return (true, Some(Err(self.undo(&mut running.operation, status))));
                 }
                 Progress::Next => {}
             }
@@ -264,7 +261,9 @@ impl Subsystem {
             };
             running.wait = match step {
                 Step::Change(change) => {
-                    self.apply(change, running.operation.by.controller());
+                    if let Err(status) = self.apply(change, running.operation.by.controller()) {
+                        return (true, Some(Err(self.undo(&mut running.operation, status))));
+                    }
                     Wait::None
                 }
                 Step::Drain => Wait::Drain {
@@ -277,6 +276,16 @@ impl Subsystem {
                 },
             };
         }
+    }
+
+    /// Undoes what a failed operation did; the status it ends with.
+    fn undo(&mut self, operation: &mut Operation, status: Status) -> Status {
+        for change in std::mem::take(&mut operation.on_failure) {
+            // What undoes something is no change that can fail.
+            let undone = self.apply(change, operation.by.controller());
+            debug_assert_eq!(undone, Ok(()));
+        }
+        status
     }
 
     fn poll_wait<C: Channel>(

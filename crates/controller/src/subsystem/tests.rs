@@ -214,10 +214,6 @@ fn a_medium_that_fails_undoes_the_operation() {
     let id = subsystem.join("a").unwrap();
     let mut channels = channels(Manner::Synchronous);
     channels.get_mut(CHANNEL).unwrap().fault = Some(crate::port::Cause::WriteFailed);
-    let blocked = crate::namespace::Restrictions {
-        all: Some(Status::FORMAT_IN_PROGRESS),
-        ..Default::default()
-    };
     let erase = Erase {
         channel: CHANNEL,
         range: ByteRange {
@@ -225,17 +221,14 @@ fn a_medium_that_fails_undoes_the_operation() {
             len: MIB,
         },
     };
-    let restrict = |restrictions| Change::Restrict {
-        nsid: 1,
-        restrictions,
-    };
+    let busy = |busy| Change::SetBusy { nsid: 1, busy };
     let steps = [
-        Step::Change(restrict(blocked.some())),
+        Step::Change(busy(Some(Busy::Formatting))),
         Step::Drain,
         Step::Erase(erase),
     ];
     let mut operation = Operation::new(Requester::Operator(1), 1, steps);
-    operation.on_failure = vec![restrict(None)];
+    operation.on_failure = vec![busy(None)];
     operation.failure = Status::WRITE_FAULT;
     subsystem.begin(operation);
     subsystem.turn(Time(1), &mut channels);
@@ -314,7 +307,7 @@ proptest! {
             let live: Vec<u32> = directory.iter().map(Allocated::nsid).collect();
             if !create {
                 if let Some(&nsid) = live.get(pick) {
-                    directory.apply(Change::Delete { nsid });
+                    directory.apply(Change::Delete { nsid }).unwrap();
                     map.iter_mut().filter(|owner| **owner == nsid).for_each(|owner| *owner = 0);
                 }
                 continue;
@@ -329,7 +322,7 @@ proptest! {
             let mut new = Allocated::everywhere(namespace(nsid, CHANNEL, 1));
             new.namespace.start = range.offset;
             new.len = range.len;
-            directory.apply(Change::Create(Box::new(new)));
+            directory.apply(Change::Create(Box::new(new))).unwrap();
             let at = first.unwrap();
             map[at..at + wanted].fill(nsid);
             let free = map.iter().filter(|owner| **owner == 0).count() as u128;
