@@ -1,18 +1,22 @@
 //! Data of admin commands, to and from the host's buffers, and the commands that are little more than that.
 
 use memory::{Hint, Need};
+use nvme_spec::command::SetFeaturesCdw10;
 use nvme_spec::features::FeatureId;
 use nvme_spec::{Sqe, Status};
 
 use crate::admin::Reply;
 use crate::admin::features::{FeatureContext, Features, data_len};
-use crate::admin::identify::{identify, volatile_cache};
+use crate::admin::identify::identify;
 use crate::admin::logs::{LogRequest, LogSources};
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::lane::LaneTable;
 use crate::prp::{Segments, walk};
-use crate::subsystem::Subsystem;
+use crate::subsystem::{Step, Subsystem};
+
+/// What an operation is about that is about no namespace.
+const NO_NAMESPACE: u32 = 0;
 
 impl Controller {
     /// Copies `bytes` to where the command's PRPs point.
@@ -93,7 +97,7 @@ impl Controller {
         FeatureContext {
             queues: self.config.queues,
             queues_exist: !self.queues.is_empty(),
-            volatile_cache: volatile_cache(&self.namespaces),
+            namespaces: self.namespaces.clone(),
             namespace_limit: self.namespace_limit,
             now: self.now,
         }
@@ -111,10 +115,11 @@ impl Controller {
         &mut self,
         sqe: &Sqe,
         lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
     ) -> Result<Reply, Status> {
         let context = self.feature_context();
         let fid = Features::check_set(sqe, &context)?;
-        let mut data = vec![0; data_len(fid)];
+        let mut data = vec![0; data_len(fid, sqe.cdw11)];
         if !data.is_empty() {
             self.receive(sqe, &mut data)?;
         }
@@ -125,8 +130,27 @@ impl Controller {
         let dw0 = self.features.set(sqe, &data, &context)?;
         self.apply_features(fid);
         if self.features.write_cache_enabled() != cached {
-            return Ok(self.write_cache_changed(sqe.cid, lanes));
+            let reply = self.write_cache_changed(sqe.cid, lanes);
+            if reply == Reply::Waits {
+                return Ok(reply);
+            }
         }
-        Ok(Reply::Done(dw0))
+        match SetFeaturesCdw10::from(sqe.cdw10).sv() {
+            true => Ok(self.keep_features(sqe.cid, subsystem)),
+            false => Ok(Reply::Done(dw0)),
+        }
+    }
+
+    /// Has the saved values of features kept; the command completes when they are on stable storage.
+    pub(crate) fn keep_features(&mut self, cid: u16, subsystem: &mut Subsystem) -> Reply {
+        let features = self.features.saved(&self.feature_context());
+        subsystem.update_controller(self.id(), |record| record.features = features);
+        let by = Sqe {
+            cid,
+            ..Sqe::default()
+        };
+        let operation = self.begin_operation(&by, NO_NAMESPACE, [Step::Keep]);
+        subsystem.begin(operation);
+        Reply::Waits
     }
 }

@@ -2,18 +2,22 @@
 //!
 //! A request is held without a place in the completion queue; it takes one only when there is something to tell.
 //! After an event of a type was told, further ones of that type wait until the host has read the type's log page
-//! with Retain Asynchronous Event cleared. Bounded: one bit per kind of event, [`REQUESTS`] requests.
+//! with Retain Asynchronous Event cleared. What the host has not asked for by Asynchronous Event Configuration is never
+//! noted. Bounded: one bit per event, [`REQUESTS`] requests.
 
 use arrayvec::ArrayVec;
 use nvme_spec::event::{
     ErrorInformation, EventDw0, EventType, NoticeInformation, SmartHealthInformation,
 };
-use nvme_spec::log::LogPageId;
+use nvme_spec::features::AsynchronousEventConfiguration;
+use nvme_spec::log::{CriticalWarning, LogPageId};
 
 /// Requests that may be outstanding.
 pub(crate) const REQUESTS: usize = 4;
 /// AERL of Identify Controller, which is 0's based.
 pub(crate) const AERL_Z: u8 = REQUESTS as u8 - 1;
+/// Asynchronous Event Types: three bits.
+const TYPES: usize = 8;
 
 /// Everything a controller here reports without being asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +33,19 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    fn kind(self) -> Kind {
+    /// In the order in which they are told where several wait.
+    const ALL: [Event; 4] = [
+        Event::InvalidDoorbellRegister,
+        Event::InvalidDoorbellValue,
+        Event::TemperatureThreshold,
+        Event::NamespaceChanged,
+    ];
+
+    fn event_type(self) -> EventType {
         match self {
-            Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => Kind::Error,
-            Event::TemperatureThreshold => Kind::Smart,
-            Event::NamespaceChanged => Kind::Notice,
+            Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => EventType::ERROR,
+            Event::TemperatureThreshold => EventType::SMART_HEALTH,
+            Event::NamespaceChanged => EventType::NOTICE,
         }
     }
 
@@ -47,49 +59,41 @@ impl Event {
             Event::NamespaceChanged => NoticeInformation::ATTACHED_NAMESPACE_ATTRIBUTE_CHANGED.0,
         }
     }
-}
 
-/// Types of events with the log page that clears each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Error,
-    Smart,
-    Notice,
-}
-
-impl Kind {
-    const ALL: [Kind; 3] = [Kind::Error, Kind::Smart, Kind::Notice];
-
-    fn event_type(self) -> EventType {
+    /// The log page that tells about it, and clears it when it is read.
+    fn page(self) -> LogPageId {
         match self {
-            Kind::Error => EventType::ERROR,
-            Kind::Smart => EventType::SMART_HEALTH,
-            Kind::Notice => EventType::NOTICE,
+            Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => {
+                LogPageId::ERROR_INFORMATION
+            }
+            Event::TemperatureThreshold => LogPageId::SMART_HEALTH_INFORMATION,
+            Event::NamespaceChanged => LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST,
         }
     }
 
-    fn log_page(self) -> LogPageId {
+    /// Whether the host wants to be told (Base 2.1, 5.1.25.1.5). Errors cannot be masked.
+    fn is_asked_for(self, configuration: AsynchronousEventConfiguration) -> bool {
+        let warnings = CriticalWarning::from(configuration.shcw());
         match self {
-            Kind::Error => LogPageId::ERROR_INFORMATION,
-            Kind::Smart => LogPageId::SMART_HEALTH_INFORMATION,
-            Kind::Notice => LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST,
+            Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => true,
+            Event::TemperatureThreshold => warnings.ttc(),
+            Event::NamespaceChanged => configuration.nan(),
         }
     }
-}
 
-/// Events of one type: which are to be told, and whether the last one told was not cleared yet.
-#[derive(Clone, Copy, Debug, Default)]
-struct OfKind {
-    /// One bit per Asynchronous Event Information.
-    raised: u8,
-    masked: bool,
+    fn bit(self) -> u16 {
+        1 << self as u16
+    }
 }
 
 /// Held requests and raised events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     requests: ArrayVec<u16, REQUESTS>,
-    kinds: [OfKind; 3],
+    /// Events to be told, by [`Event::bit`].
+    raised: u16,
+    /// By type: the event that was told last and whose page was not read since.
+    told: [Option<Event>; TYPES],
 }
 
 impl Events {
@@ -109,45 +113,58 @@ impl Events {
         }
     }
 
-    /// Notes an event; told once however often it happens before it is told.
-    pub(crate) fn raise(&mut self, event: Event) {
-        self.kinds[event.kind() as usize].raised |= 1 << event.information();
+    /// Notes an event where the host wants to be told; told once however often it happens before it is told.
+    pub(crate) fn raise(&mut self, event: Event, configuration: AsynchronousEventConfiguration) {
+        if event.is_asked_for(configuration) {
+            self.raised |= event.bit();
+        }
+    }
+
+    /// The host has chosen anew what it wants to be told.
+    pub(crate) fn configure(&mut self, configuration: AsynchronousEventConfiguration) {
+        for event in Event::ALL {
+            if !event.is_asked_for(configuration) {
+                self.raised &= !event.bit();
+            }
+        }
+    }
+
+    /// What is to be told now, if there is a request.
+    fn due(&self) -> Option<Event> {
+        let is_due = |event: &Event| {
+            let told = self.told[usize::from(event.event_type().0)];
+            self.raised & event.bit() != 0 && told.is_none()
+        };
+        Event::ALL.into_iter().find(is_due)
     }
 
     /// Whether a request can be completed now.
     pub(crate) fn has_next(&self) -> bool {
-        let told = |kind: &OfKind| kind.raised != 0 && !kind.masked;
-        !self.requests.is_empty() && self.kinds.iter().any(told)
+        !self.requests.is_empty() && self.due().is_some()
     }
 
     /// The request to complete now, the oldest, and its Dword 0.
     pub(crate) fn next(&mut self) -> Option<(u16, u32)> {
-        if !self.has_next() {
-            return None;
-        }
-        for kind in Kind::ALL {
-            let state = &mut self.kinds[kind as usize];
-            if state.raised == 0 || state.masked {
-                continue;
-            }
-            let information = state.raised.trailing_zeros() as u8;
-            state.raised &= !(1 << information);
-            state.masked = true;
-            let dw0 = EventDw0::new()
-                .with_aet(kind.event_type())
-                .with_aei(information)
-                .with_lid(kind.log_page());
-            return Some((self.requests.remove(0), dw0.into()));
-        }
-        None
+        let event = self.due()?;
+        let cid = self.requests.pop_at(0)?;
+        self.raised &= !event.bit();
+        self.told[usize::from(event.event_type().0)] = Some(event);
+        let dw0 = EventDw0::new()
+            .with_aet(event.event_type())
+            .with_aei(event.information())
+            .with_lid(event.page());
+        Some((cid, dw0.into()))
     }
 
     /// The host has read a log page with Retain Asynchronous Event cleared: the events that the page tells about are
     /// cleared, told or not.
     pub(crate) fn clear(&mut self, page: LogPageId) {
-        for kind in Kind::ALL {
-            if kind.log_page() == page {
-                self.kinds[kind as usize] = OfKind::default();
+        for event in Event::ALL.into_iter().filter(|event| event.page() == page) {
+            self.raised &= !event.bit();
+        }
+        for told in &mut self.told {
+            if told.is_some_and(|event| event.page() == page) {
+                *told = None;
             }
         }
     }
@@ -160,21 +177,26 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Events, REQUESTS};
+    use super::{AsynchronousEventConfiguration, Event, Events, REQUESTS};
     use nvme_spec::log::LogPageId;
+
+    /// Everything is asked for.
+    fn all() -> AsynchronousEventConfiguration {
+        AsynchronousEventConfiguration::from(!0)
+    }
 
     #[test]
     fn told_in_order_and_masked_until_the_log_is_read() {
         let mut events = Events::default();
-        events.raise(Event::NamespaceChanged);
+        events.raise(Event::NamespaceChanged, all());
         assert_eq!(events.next(), None, "nobody asked");
         assert!(events.hold(7) && events.hold(8) && events.hold(9));
         // Notice, log page 04h.
         assert_eq!(events.next(), Some((7, 0x0004_0002)));
-        events.raise(Event::NamespaceChanged);
+        events.raise(Event::NamespaceChanged, all());
         assert_eq!(events.next(), None, "masked");
         // Error status: invalid doorbell write value, log page 01h. Another type is not masked.
-        events.raise(Event::InvalidDoorbellValue);
+        events.raise(Event::InvalidDoorbellValue, all());
         assert_eq!(events.next(), Some((8, 0x0001_0100)));
         events.clear(LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST);
         assert_eq!(
@@ -182,19 +204,43 @@ mod tests {
             None,
             "reading the list told the host all of it"
         );
-        events.raise(Event::NamespaceChanged);
+        events.raise(Event::NamespaceChanged, all());
         assert_eq!(events.next(), Some((9, 0x0004_0002)));
     }
 
     #[test]
     fn an_event_that_happens_twice_is_told_once() {
         let mut events = Events::default();
-        events.raise(Event::TemperatureThreshold);
-        events.raise(Event::TemperatureThreshold);
+        events.raise(Event::TemperatureThreshold, all());
+        events.raise(Event::TemperatureThreshold, all());
         assert!(events.hold(1) && events.hold(2));
         assert_eq!(events.next(), Some((1, 0x0002_0101)));
         assert_eq!(events.next(), None);
         assert_eq!(events.held(), [2]);
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_not_noted() {
+        let mut events = Events::default();
+        assert!(events.hold(1) && events.hold(2));
+        let none = AsynchronousEventConfiguration::new();
+        events.raise(Event::TemperatureThreshold, none);
+        events.raise(Event::NamespaceChanged, none);
+        assert!(!events.has_next());
+        // Critical warning bit 1 is the temperature, bit 8 of the feature the namespaces.
+        events.raise(Event::TemperatureThreshold, 0xfd.into());
+        events.raise(Event::NamespaceChanged, 0xfeff.into());
+        assert_eq!(events.next(), None);
+        // An error is told whatever was asked for.
+        events.raise(Event::InvalidDoorbellRegister, none);
+        assert_eq!(events.next(), Some((1, 0x0001_0000)));
+        // What was raised and is not asked for any more is forgotten.
+        events.raise(Event::NamespaceChanged, (1 << 8).into());
+        events.configure(none);
+        assert_eq!(events.next(), None);
+        events.raise(Event::TemperatureThreshold, (1 << 1).into());
+        events.configure((1 << 1).into());
+        assert_eq!(events.next(), Some((2, 0x0002_0101)));
     }
 
     #[test]

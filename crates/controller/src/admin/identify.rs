@@ -6,7 +6,7 @@
 use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
 use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::identify::controller::{
-    Cmic, ControllerType, FlushBehavior, Frmw, IdentifyController, Lpa, Oacs, Oaes, Oncs,
+    Cmic, ControllerType, Ctratt, FlushBehavior, Frmw, IdentifyController, Lpa, Oacs, Oaes, Oncs,
     QueueEntrySize, Sgls, Vwc,
 };
 use nvme_spec::identify::lists::{
@@ -25,6 +25,7 @@ use nvme_spec::{Sqe, Status};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::admin::events::AERL_Z;
+use crate::admin::keep_alive::KAS;
 use crate::admin::logs::ERROR_ENTRIES;
 use crate::admin::{ABORT_LIMIT, temperature};
 use crate::config::DoorbellMode;
@@ -140,6 +141,8 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.ver = Version::V2_1;
     (c.rtd3r, c.rtd3e) = (RESUME_LATENCY_US, SHUTDOWN_LATENCY_US);
     c.oaes = Oaes::new().with_nsan(true);
+    // Host Identifiers of 128 bits.
+    c.ctratt = Ctratt::new().with_hids(true);
     c.cntrltype = ControllerType::IO;
     // An NVMe storage device (Base 2.1, figure 312, NVMSR).
     c.nvmsr = 1;
@@ -151,6 +154,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.lpa = Lpa::new().with_cses(true).with_lpeds(true);
     c.elpe_z = ERROR_ENTRIES as u8 - 1;
     (c.wctemp, c.cctemp) = (temperature::WARNING, temperature::CRITICAL);
+    c.kas = KAS;
     c.sqes = QueueEntrySize::new()
         .with_min(SQE_SIZE_LOG2)
         .with_max(SQE_SIZE_LOG2);

@@ -9,6 +9,7 @@ pub(crate) mod data;
 pub(crate) mod events;
 pub mod features;
 pub(crate) mod identify;
+pub(crate) mod keep_alive;
 pub mod logs;
 mod pending;
 mod queues;
@@ -36,7 +37,7 @@ pub(crate) use queues::IoQueues;
 const BATCH: u32 = 16;
 
 /// Every opcode that is served; Doorbell Buffer Config besides, where doorbells are not mapped.
-const SUPPORTED: [AdminOpcode; 10] = [
+const SUPPORTED: [AdminOpcode; 11] = [
     AdminOpcode::DELETE_IO_SUBMISSION_QUEUE,
     AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
     AdminOpcode::GET_LOG_PAGE,
@@ -47,6 +48,7 @@ const SUPPORTED: [AdminOpcode; 10] = [
     AdminOpcode::SET_FEATURES,
     AdminOpcode::GET_FEATURES,
     AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST,
+    AdminOpcode::KEEP_ALIVE,
 ];
 
 /// What becomes of a command that was accepted.
@@ -184,7 +186,7 @@ impl Controller {
             AdminOpcode::IDENTIFY => self.identify(sqe, subsystem),
             AdminOpcode::GET_LOG_PAGE => self.get_log_page(sqe),
             AdminOpcode::GET_FEATURES => self.get_features(sqe),
-            AdminOpcode::SET_FEATURES => self.set_features(sqe, lanes),
+            AdminOpcode::SET_FEATURES => self.set_features(sqe, lanes, subsystem),
             AdminOpcode::CREATE_IO_COMPLETION_QUEUE => self.create_cq(sqe, lanes),
             AdminOpcode::CREATE_IO_SUBMISSION_QUEUE => self.create_sq(sqe, lanes),
             AdminOpcode::DELETE_IO_COMPLETION_QUEUE => self.delete_cq(sqe, lanes),
@@ -196,6 +198,7 @@ impl Controller {
                 }
                 Ok(Reply::Held)
             }
+            AdminOpcode::KEEP_ALIVE => Ok(self.keep_alive()),
             AdminOpcode::DOORBELL_BUFFER_CONFIG => self.doorbell_buffer_config(sqe, lanes),
             _ => Err(Status::INVALID_COMMAND_OPCODE),
         }

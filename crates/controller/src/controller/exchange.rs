@@ -6,7 +6,7 @@ use super::lifecycle::Phase;
 use super::{Controller, DEADLINE_NS, Failure};
 use crate::admin::events::Event;
 use crate::admin::logs::{Health, LoggedError};
-use crate::admin::{Waiting, abort_dw0, temperature};
+use crate::admin::{Waiting, abort_dw0};
 use crate::counters::LaneCounters;
 use crate::lane::{Lane, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
 use crate::port::{Channel, Channels};
@@ -35,12 +35,13 @@ impl Controller {
         worked |= self.take_forwards(lanes, subsystem);
         worked |= self.take_answers(lanes, subsystem);
         worked |= self.advance(channels, lanes);
-        worked |= self.advance_cache_flush(channels, lanes);
+        worked |= self.advance_cache_flush(channels, lanes, subsystem);
         self.give_up_late(lanes);
         if self.phase == Phase::Ready {
             worked |= self.serve_admin(lanes, subsystem);
             // A lane answers most commands at once.
             worked |= self.take_events(lanes);
+            self.check_keep_alive();
         }
         self.acknowledge(lanes, subsystem);
         worked
@@ -60,9 +61,7 @@ impl Controller {
             return true;
         }
         changed.into_iter().for_each(|nsid| self.changed.add(nsid));
-        if self.features.event_configuration().nan() {
-            self.events.raise(Event::NamespaceChanged);
-        }
+        self.raise(Event::NamespaceChanged);
         true
     }
 
@@ -106,7 +105,9 @@ impl Controller {
         let pending = self.pending.iter().filter(|c| c.waiting.is_bounded());
         let pending = pending.map(|command| command.since + DEADLINE_NS);
         let absent = self.admin_absent_since.map(|since| since + DEADLINE_NS);
-        pending.chain(absent).chain(self.stage_deadline()).min()
+        let stage = self.stage_deadline().into_iter();
+        let silent = self.keep_alive_deadline();
+        pending.chain(absent).chain(stage).chain(silent).min()
     }
 
     /// Time passes: what the health log counts.
@@ -302,19 +303,29 @@ impl Controller {
 
     /// What follows from a feature that was set.
     pub(crate) fn apply_features(&mut self, fid: FeatureId) {
-        let watched = [
-            FeatureId::TEMPERATURE_THRESHOLD,
-            FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION,
-        ];
-        if !watched.contains(&fid) {
-            return;
+        match fid {
+            FeatureId::TEMPERATURE_THRESHOLD => self.check_health(),
+            FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => {
+                // What is not asked for any more is not told either.
+                self.events.configure(self.features.event_configuration());
+                self.check_health();
+            }
+            FeatureId::KEEP_ALIVE_TIMER => self.restart_keep_alive(),
+            _ => (),
         }
-        let (over, under) = self.features.temperature_thresholds();
-        let warning = u8::from(self.health().critical_warning());
-        let asked_for = self.features.event_configuration().shcw();
-        if temperature::beyond(over, under) && warning & asked_for != 0 {
-            self.events.raise(Event::TemperatureThreshold);
+    }
+
+    /// Raises an event where the critical warning has a bit set (Base 2.1, 5.1.2.1).
+    pub(super) fn check_health(&mut self) {
+        if self.health().critical_warning().ttc() {
+            self.raise(Event::TemperatureThreshold);
         }
+    }
+
+    /// Raises an event, where the host asked for it.
+    pub(crate) fn raise(&mut self, event: Event) {
+        self.events
+            .raise(event, self.features.event_configuration());
     }
 }
 

@@ -12,6 +12,7 @@ use crate::admin::{Reply, Waiting};
 use crate::lane::{LaneCommand, LaneTable};
 use crate::namespace::NamespaceTable;
 use crate::port::{Added, Cause, Channel, ChannelId, Channels, Outcome, Request};
+use crate::subsystem::Subsystem;
 use crate::ticket::{OwnerKey, Ticket};
 use crate::time::Time;
 
@@ -131,6 +132,7 @@ impl Controller {
         &mut self,
         channels: &mut Channels<C>,
         lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
     ) -> bool {
         let Some(mut flush) = self.cache_flush.take() else {
             return false;
@@ -140,17 +142,19 @@ impl Controller {
             self.cache_flush = Some(flush);
             return added;
         };
-        let answer = match flushed {
-            Flushed::Safe => Ok(0),
-            Flushed::Failed => {
-                // What is in the cache is not safe: the cache stays on.
-                self.features.set_write_cache(true);
-                self.tell_lanes(lanes, || LaneCommand::WriteThrough(false));
-                Err(Status::INTERNAL_ERROR)
-            }
+        let to_keep = self.features.write_cache_flushed(flushed == Flushed::Safe);
+        if flushed == Flushed::Failed {
+            self.tell_lanes(lanes, || LaneCommand::WriteThrough(false));
+        }
+        let Some(by) = self.pending.take(Waiting::FlushCache) else {
+            return true;
         };
-        if let Some(by) = self.pending.take(Waiting::FlushCache) {
-            self.complete_admin(by, answer);
+        match flushed {
+            Flushed::Safe if to_keep => {
+                self.keep_features(by, subsystem);
+            }
+            Flushed::Safe => self.complete_admin(by, Ok(0)),
+            Flushed::Failed => self.complete_admin(by, Err(Status::INTERNAL_ERROR)),
         }
         true
     }

@@ -17,7 +17,6 @@ use nvme_spec::sqe::SQE_SIZE_LOG2;
 use super::flush::{Flush, Flushed};
 use super::{Controller, DEADLINE_NS};
 use crate::admin::events::Events;
-use crate::admin::features::Features;
 use crate::admin::{AdminQueue, IoQueues};
 use crate::lane::{LaneCommand, LaneTable};
 use crate::port::{Channel, Channels, Outcome};
@@ -87,6 +86,9 @@ pub enum Failure {
     /// The client's messages cannot be told apart any more.
     #[error("the client broke the protocol: restart the client")]
     ClientLost,
+    /// The host did not send Keep Alive within the timeout that it had set.
+    #[error("the host sent no Keep Alive within the timeout that it had set")]
+    KeepAlive,
     /// A medium could not be flushed at a shutdown.
     #[error("a medium was not flushed before shutdown: look for its errors above")]
     NotFlushed,
@@ -249,7 +251,9 @@ impl Controller {
         match self.make_admin_queue() {
             Ok(admin) => {
                 self.admin = Some(admin);
-                self.features = Features::new(&self.feature_context());
+                self.features.reset(self.now);
+                self.restart_keep_alive();
+                self.check_health();
                 self.shutdown = Shutdown::None;
                 self.registers.start();
                 self.phase = Phase::Ready;

@@ -20,7 +20,6 @@ use nvme_spec::registers::DOORBELLS;
 
 use crate::admin::events::{Event, Events};
 use crate::admin::features::{FeatureContext, Features};
-use crate::admin::identify::volatile_cache;
 use crate::admin::logs::{ChangedNamespaces, ErrorLog, Health, LoggedError};
 use crate::admin::{AdminQueue, IoQueues, Pending};
 use crate::config::{ConfigError, ControllerConfig};
@@ -82,6 +81,8 @@ pub struct Controller {
     pub(crate) aborted_requests: Vec<u16>,
     pub(crate) queues: IoQueues,
     pub(crate) features: Features,
+    /// Since when the Keep Alive Timer runs, where it is active.
+    pub(crate) keep_alive_from: Time,
     pub(crate) events: Events,
     pub(crate) errors: ErrorLog,
     pub(crate) changed: ChangedNamespaces,
@@ -141,10 +142,12 @@ impl Controller {
         let context = FeatureContext {
             queues: config.queues,
             queues_exist: false,
-            volatile_cache: volatile_cache(&namespaces),
+            namespaces: namespaces.clone(),
             namespace_limit,
             now: Time(0),
         };
+        let kept = subsystem.controller_record(id);
+        let kept = kept.expect("it has just joined");
         let mut controller = Controller {
             key: OwnerKey::controller(0),
             pci: ConfigSpace::new(config.vendor_id, config.device_id, vectors, bar0_size),
@@ -171,7 +174,8 @@ impl Controller {
             pending: Pending::default(),
             aborted_requests: Vec::new(),
             queues: IoQueues::new(),
-            features: Features::new(&context),
+            features: Features::new(&kept.features, &context),
+            keep_alive_from: Time(0),
             events: Events::default(),
             errors: ErrorLog::default(),
             changed: ChangedNamespaces::default(),
@@ -323,7 +327,7 @@ impl Controller {
             status: nvme_spec::Status::INVALID_FIELD_IN_COMMAND,
             ..LoggedError::default()
         });
-        self.events.raise(event);
+        self.raise(event);
     }
 
     /// Lanes whose doorbells were written by messages since the last call.

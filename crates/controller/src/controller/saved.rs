@@ -17,7 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::Controller;
 use crate::admin::Waiting;
 use crate::admin::events::REQUESTS;
-use crate::admin::features::{FeatureValues, Features};
+use crate::admin::features::{FeatureValues, Values};
 use crate::config::{ConfigError, ControllerConfig, MAX_IO_QUEUES};
 use crate::lane::ShadowSpec;
 use crate::pci;
@@ -119,10 +119,10 @@ pub(super) fn create(
 impl Controller {
     /// Writes what must outlive the process.
     pub(crate) fn save(&mut self) {
-        let Features {
-            values,
+        let Values {
+            controller: values,
             error_recovery,
-        } = &self.features;
+        } = &self.features.current;
         let doorbell_buffers = self.shadow.map_or([0; 2], |spec| {
             let ShadowSpec { shadow, event_idx } = spec;
             [shadow.0, event_idx.0]

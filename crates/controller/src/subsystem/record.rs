@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::set::ControllerId;
+use crate::admin::features::SavedFeatures;
 
 /// A subsystem's record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +65,9 @@ pub struct ControllerRecord {
     pub name: String,
     /// Its identifier.
     pub id: ControllerId,
+    /// What hosts have saved of its features.
+    #[serde(default)]
+    pub features: SavedFeatures,
 }
 
 impl ControllerRecord {
@@ -73,6 +77,7 @@ impl ControllerRecord {
         ControllerRecord {
             name: name.to_owned(),
             id,
+            features: SavedFeatures::default(),
         }
     }
 }

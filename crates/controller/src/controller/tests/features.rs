@@ -46,16 +46,12 @@ fn values_are_set_read_back_and_reset() {
         // Of a temperature threshold, Dword 0 holds the threshold alone.
         assert_eq!(rig.admin(get(CURRENT)).dw0, value, "{fid:#x}");
         assert_eq!(rig.admin(get(DEFAULT)).dw0, default, "{fid:#x}");
-        assert_eq!(
-            rig.admin(get(SAVED)).dw0,
-            default,
-            "what cannot be saved has its default"
-        );
-        let supported = 1 << 2 | nsid(fid) << 1;
+        assert_eq!(rig.admin(get(SAVED)).dw0, default, "nothing was saved");
+        let supported = 1 << 2 | nsid(fid) << 1 | 1;
         assert_eq!(
             rig.admin(get(SUPPORTED)).dw0,
             supported,
-            "{fid:#x}: changeable, not saveable"
+            "{fid:#x}: changeable, and saveable"
         );
         for reserved in 4..8 {
             assert_eq!(rig.status(get(reserved)), INVALID_FIELD);
@@ -89,25 +85,10 @@ fn reserved_bits_are_not_kept() {
 }
 
 #[test]
-fn nothing_is_saveable() {
-    let mut rig = Rig::enabled();
-    for (fid, value, _) in PLAIN {
-        let sqe = Sqe {
-            opcode: SET_FEATURES,
-            cdw10: 1 << 31 | fid,
-            cdw11: value,
-            nsid: 1,
-            ..Sqe::default()
-        };
-        assert_eq!(rig.status(sqe), NOT_SAVEABLE, "{fid:#x}");
-    }
-}
-
-#[test]
 fn features_that_do_not_exist_are_invalid_fields() {
     let mut rig = Rig::enabled();
     let there = [
-        0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0e, 0x16,
+        0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0e, 0x0f, 0x16, 0x81,
     ];
     for fid in (0..=0xff).filter(|fid| !there.contains(fid)) {
         for sel in [CURRENT, SUPPORTED] {
@@ -124,7 +105,7 @@ fn features_that_do_not_exist_are_invalid_fields() {
             "{fid:#x}, to be saved"
         );
     }
-    // Among them Keep Alive Timer (0Fh, KAS is 0), Host Memory Buffer (0Dh) and power transitions (0Ch).
+    // Among them Host Memory Buffer (0Dh) and power transitions (0Ch).
 }
 
 #[test]
@@ -150,8 +131,24 @@ fn namespace_ids_fit_the_scope() {
         nsid,
         ..Sqe::default()
     };
-    for nsid in [0, 33, 0xffff_ffff] {
+    for nsid in [0, 33, 0xffff_fffe, 0xffff_ffff] {
         assert_eq!(rig.status(get(nsid)), INVALID_NAMESPACE);
+    }
+    // An identifier that is valid and inactive (Base 2.1, 3.2.1.5).
+    assert_eq!(rig.status(get(2)), INVALID_FIELD);
+    assert_eq!(rig.status(set(0x05, 2)), INVALID_FIELD);
+    // Of the controller's features any namespace may be named to read them (Base 2.1, 4.4).
+    let arbitration = |nsid: u32| Sqe {
+        opcode: GET_FEATURES,
+        cdw10: 0x01,
+        nsid,
+        ..Sqe::default()
+    };
+    for nsid in [0, 1, 3, 32, 0xffff_ffff] {
+        assert_eq!(rig.status(arbitration(nsid)), OK, "{nsid:#x}");
+    }
+    for nsid in [33, 0xffff_fffe] {
+        assert_eq!(rig.status(arbitration(nsid)), INVALID_NAMESPACE);
     }
 }
 
@@ -287,14 +284,63 @@ fn host_behavior_is_kept() {
     rig.host.write(rig.data_page(), &[0xee; 512]);
     assert_eq!(code(&rig.get_feature(0x16, CURRENT, 0)), OK);
     assert_eq!(rig.host.read(rig.data_page(), 512), data);
-    // ACRE is 0 or 1.
-    data[0] = 2;
+    // Bytes 0 to 3 are 0 or 1 each; of the formats of Copy descriptors (bytes 4 and 5) only 2h can be enabled.
+    for (at, value) in [
+        (0, 2),
+        (1, 2),
+        (2, 0xff),
+        (3, 2),
+        (4, 1),
+        (4, 0b1000),
+        (4, 0b1_0100),
+        (5, 1),
+    ] {
+        let mut refused = data.clone();
+        refused[at] = value;
+        rig.host.write(rig.data_page(), &refused);
+        assert_eq!(rig.status(set), INVALID_FIELD, "byte {at} {value:#x}");
+    }
+    data[4] = 1 << 2;
     rig.host.write(rig.data_page(), &data);
-    assert_eq!(rig.status(set), INVALID_FIELD);
+    assert_eq!(rig.status(set), OK);
+    assert_eq!(code(&rig.get_feature(0x16, CURRENT, 0)), OK);
+    assert_eq!(rig.host.read(rig.data_page(), 512), data);
     // Data that cannot be read changes nothing.
     assert_eq!(rig.status(Sqe { prp1: 0, ..set }), DATA_TRANSFER);
     assert_eq!(code(&rig.get_feature(0x16, CURRENT, 0)), OK);
     assert_eq!(rig.host.read(rig.data_page(), 1), [1]);
+}
+
+#[test]
+fn the_host_identifier_has_eight_or_sixteen_bytes() {
+    let mut rig = Rig::enabled();
+    let set = |rig: &mut Rig, exhid: u32, id: &[u8]| {
+        rig.host.write(rig.data_page(), id);
+        let sqe = rig.with_data(SET_FEATURES);
+        rig.status(Sqe {
+            cdw10: 0x81,
+            cdw11: exhid,
+            ..sqe
+        })
+    };
+    let get = |rig: &mut Rig, exhid: u32| {
+        rig.host.write(rig.data_page(), &[0xee; 20]);
+        assert_eq!(code(&rig.get_feature(0x81, CURRENT, exhid)), OK);
+        rig.host.read(rig.data_page(), 20)
+    };
+    assert_eq!(
+        get(&mut rig, 1)[..17],
+        [[0; 16].as_slice(), &[0xee]].concat()
+    );
+    assert_eq!(set(&mut rig, 1, b"0123456789abcdef"), OK);
+    assert_eq!(&get(&mut rig, 1)[..17], b"0123456789abcdef\xee");
+    // EXHID is 0: eight bytes, and what was there before is gone.
+    assert_eq!(set(&mut rig, 0, b"ABCDEFGHijklmnop"), OK);
+    assert_eq!(&get(&mut rig, 0)[..9], b"ABCDEFGH\xee");
+    assert_eq!(&get(&mut rig, 1)[..16], b"ABCDEFGH\0\0\0\0\0\0\0\0");
+    rig.disable();
+    rig.enable();
+    assert_eq!(get(&mut rig, 1)[..16], [0; 16]);
 }
 
 /// Writes a block through queue 1 and tells whether the medium was asked for FUA.

@@ -50,7 +50,8 @@ fn controller_by_offset() {
         "WCTEMP, CCTEMP"
     );
     assert_eq!(u32_at(&id, 272), 0, "HMPRE");
-    assert_eq!(u16_at(&id, 320), 0, "KAS: no keep alive");
+    assert_eq!(u16_at(&id, 320), 1, "KAS: in units of 100 ms");
+    assert_eq!(u32_at(&id, 96), 1, "CTRATT: host identifiers of 128 bits");
     assert_eq!((id[512], id[513]), (0x66, 0x44), "SQES, CQES");
     assert_eq!(u32_at(&id, 516), 32, "NN");
     // Compare, Dataset Management, Write Zeroes, save and select, timestamp.
@@ -286,7 +287,7 @@ fn sgls_and_fused_admin_commands_are_invalid_fields() {
 fn opcodes_that_are_not_served_are_invalid() {
     let mut rig = Rig::enabled();
     let served = [
-        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x7c,
+        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x7c,
     ];
     for opcode in (0..=0xff).filter(|opcode| !served.contains(opcode)) {
         let sqe = rig.with_data(opcode);
@@ -296,7 +297,7 @@ fn opcodes_that_are_not_served_are_invalid() {
             "{opcode:#x}"
         );
     }
-    // Keep Alive (18h), Format NVM (80h), Firmware (10h, 11h) and Namespace Management (0Dh) are among them.
+    // Format NVM (80h), Firmware (10h, 11h) and Namespace Management (0Dh) are among them.
     let effects = rig.log(0x05, 0, 4096).unwrap();
     for opcode in 0..256 {
         let expected = u32::from(served.contains(&(opcode as u8)));

@@ -50,6 +50,7 @@ pub(super) const ABORT: u8 = 0x08;
 pub(super) const SET_FEATURES: u8 = 0x09;
 pub(super) const GET_FEATURES: u8 = 0x0a;
 pub(super) const ASYNC_EVENT: u8 = 0x0c;
+pub(super) const KEEP_ALIVE: u8 = 0x18;
 pub(super) const DOORBELL_BUFFERS: u8 = 0x7c;
 
 // Statuses: type and code (Base 2.1, 4.2.3).
@@ -63,6 +64,7 @@ pub(super) const SQ_DELETED: u16 = 0x008;
 pub(super) const INVALID_NAMESPACE: u16 = 0x00b;
 pub(super) const SEQUENCE_ERROR: u16 = 0x00c;
 pub(super) const PRP_OFFSET: u16 = 0x013;
+pub(super) const KEEP_ALIVE_INVALID: u16 = 0x01a;
 pub(super) const CQ_INVALID: u16 = 0x100;
 pub(super) const INVALID_QID: u16 = 0x101;
 pub(super) const INVALID_QSIZE: u16 = 0x102;

@@ -1,0 +1,240 @@
+//! Features (Base 2.1, 4.4, 5.1.11 and 5.1.25): which exist, whose they are, and their current, default and saved values.
+//!
+//! After every Controller Level Reset a feature has its saved value, or its default where it cannot be saved or never
+//! was. Invariant: the saved value of what cannot be saved is its default. Values that only advise (arbitration, error
+//! recovery time) are kept and read back here; whoever acts on them reads them from here.
+
+mod saved;
+mod values;
+
+use std::sync::Arc;
+
+use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
+use nvme_spec::features::{
+    AsynchronousEventConfiguration, FeatureId, HostBehaviorSupport, NumberOfQueues, Select,
+    SupportedCapabilities, Timestamp,
+};
+use nvme_spec::{NSID_ALL, Sqe, Status};
+
+use crate::admin::identify::volatile_cache;
+use crate::namespace::NamespaceTable;
+use crate::time::Time;
+
+pub use saved::SavedFeatures;
+pub use values::FeatureValues;
+pub(crate) use values::Values;
+
+use values::host_identifier_len;
+
+/// What the features depend on beside their own values.
+#[derive(Clone, Debug)]
+pub(crate) struct FeatureContext {
+    /// I/O queue pairs offered.
+    pub(crate) queues: u16,
+    /// An I/O queue exists.
+    pub(crate) queues_exist: bool,
+    /// The namespaces that are attached.
+    pub(crate) namespaces: Arc<NamespaceTable>,
+    /// The highest namespace id that is valid.
+    pub(crate) namespace_limit: u32,
+    /// Now.
+    pub(crate) now: Time,
+}
+
+/// The features of the controller and of its namespaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Features {
+    pub(crate) current: Values,
+    saved: Values,
+    /// The volatile write cache was turned off, to be saved when its media are flushed.
+    saves_write_cache: bool,
+}
+
+/// The answer of Get Features.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FeatureAnswer {
+    pub(crate) dw0: u32,
+    /// What goes to the host's buffer; empty for most.
+    pub(crate) data: Vec<u8>,
+}
+
+/// Bytes of the data structure that Set Features transfers.
+pub(crate) fn data_len(fid: FeatureId, cdw11: u32) -> usize {
+    match fid {
+        FeatureId::TIMESTAMP => size_of::<Timestamp>(),
+        FeatureId::HOST_BEHAVIOR_SUPPORT => size_of::<HostBehaviorSupport>(),
+        FeatureId::HOST_IDENTIFIER => host_identifier_len(cdw11.into()),
+        _ => 0,
+    }
+}
+
+/// What a feature is, whatever its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// It can be saved. Of the others, some would be wrong for the next host (its timestamp, its identifier, what it
+    /// understands), and the number of queues ends with the queues.
+    pub(crate) saveable: bool,
+    /// Each namespace has a value of its own.
+    pub(crate) namespace_specific: bool,
+}
+
+/// The features that exist here, and what they are. Without a volatile write cache, its feature does not exist
+/// (Base 2.1, 5.1.25.1.4).
+pub(crate) fn traits(fid: FeatureId, namespaces: &NamespaceTable) -> Option<Traits> {
+    let (saveable, namespace_specific) = match fid {
+        FeatureId::VOLATILE_WRITE_CACHE if !volatile_cache(namespaces) => return None,
+        FeatureId::ARBITRATION
+        | FeatureId::POWER_MANAGEMENT
+        | FeatureId::TEMPERATURE_THRESHOLD
+        | FeatureId::VOLATILE_WRITE_CACHE
+        | FeatureId::INTERRUPT_COALESCING
+        | FeatureId::INTERRUPT_VECTOR_CONFIGURATION
+        | FeatureId::WRITE_ATOMICITY_NORMAL
+        | FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => (true, false),
+        FeatureId::ERROR_RECOVERY => (true, true),
+        FeatureId::NUMBER_OF_QUEUES
+        | FeatureId::TIMESTAMP
+        | FeatureId::KEEP_ALIVE_TIMER
+        | FeatureId::HOST_BEHAVIOR_SUPPORT
+        | FeatureId::HOST_IDENTIFIER => (false, false),
+        _ => return None,
+    };
+    Some(Traits {
+        saveable,
+        namespace_specific,
+    })
+}
+
+impl Features {
+    /// Every feature at what was saved of it, or at its default.
+    pub(crate) fn new(saved: &SavedFeatures, context: &FeatureContext) -> Self {
+        let saved = Values::from_saved(saved, context);
+        Features {
+            current: saved.clone(),
+            saved,
+            saves_write_cache: false,
+        }
+    }
+
+    /// A Controller Level Reset: current values are the saved ones again.
+    pub(crate) fn reset(&mut self, now: Time) {
+        self.current = self.saved.clone();
+        self.current.controller.timestamp_at_ns = now.0;
+        self.saves_write_cache = false;
+    }
+
+    /// I/O submission and completion queues that were allocated: the highest identifiers a host may create.
+    pub(crate) fn allocated_queues(&self) -> (u16, u16) {
+        let queues = NumberOfQueues::from(self.current.controller.number_of_queues);
+        (queues.nsq_z() + 1, queues.ncq_z() + 1)
+    }
+
+    pub(crate) fn write_cache_enabled(&self) -> bool {
+        self.current.write_cache_enabled()
+    }
+
+    /// The flush that followed from turning the write cache off has ended. Where it failed, what is in the cache is not
+    /// safe: the cache stays on, and nothing is saved. Whether there is something new to keep.
+    pub(crate) fn write_cache_flushed(&mut self, safe: bool) -> bool {
+        let saves = std::mem::take(&mut self.saves_write_cache);
+        match safe {
+            true if saves => self.saved.set_write_cache(false),
+            true => (),
+            false => self.current.set_write_cache(true),
+        }
+        safe && saves
+    }
+
+    /// Over and under temperature thresholds, in kelvins.
+    pub(crate) fn temperature_thresholds(&self) -> (u16, u16) {
+        let values = &self.current.controller;
+        (
+            values.over_temperature as u16,
+            values.under_temperature as u16,
+        )
+    }
+
+    pub(crate) fn event_configuration(&self) -> AsynchronousEventConfiguration {
+        self.current.controller.event_configuration.into()
+    }
+
+    /// Keep Alive Timeout in milliseconds; 0 is none.
+    pub(crate) fn keep_alive_ms(&self) -> u32 {
+        self.current.controller.keep_alive_ms
+    }
+
+    /// Get Features.
+    pub(crate) fn get(&self, sqe: &Sqe, context: &FeatureContext) -> Result<FeatureAnswer, Status> {
+        let cdw10 = GetFeaturesCdw10::from(sqe.cdw10);
+        let traits = traits(cdw10.fid(), &context.namespaces);
+        let traits = traits.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
+        if traits.namespace_specific {
+            check_attached(sqe.nsid, context)?;
+        } else if sqe.nsid != NSID_ALL && sqe.nsid > context.namespace_limit {
+            return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
+        }
+        match cdw10.sel() {
+            Select::CURRENT => self.current.get(sqe, context),
+            Select::DEFAULT => Values::new(context).get(sqe, context),
+            Select::SAVED => self.saved.get(sqe, context),
+            Select::SUPPORTED_CAPABILITIES => Ok(FeatureAnswer {
+                dw0: SupportedCapabilities::new()
+                    .with_saveable(traits.saveable)
+                    .with_namespace_specific(traits.namespace_specific)
+                    .with_changeable(true)
+                    .into(),
+                data: Vec::new(),
+            }),
+            _ => Err(Status::INVALID_FIELD_IN_COMMAND),
+        }
+    }
+
+    /// Whether Set Features may go on to its data and value: the feature exists, can be saved where that is asked for,
+    /// and NSID fits its scope (Base 2.1, 4.4 and 5.1.25).
+    pub(crate) fn check_set(sqe: &Sqe, context: &FeatureContext) -> Result<FeatureId, Status> {
+        let cdw10 = SetFeaturesCdw10::from(sqe.cdw10);
+        let fid = cdw10.fid();
+        let traits = traits(fid, &context.namespaces).ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
+        if cdw10.sv() && !traits.saveable {
+            return Err(Status::FEATURE_IDENTIFIER_NOT_SAVEABLE);
+        }
+        match (sqe.nsid, traits.namespace_specific) {
+            (NSID_ALL, _) | (0, false) => Ok(fid),
+            (nsid, true) => check_attached(nsid, context).map(|()| fid),
+            (nsid, false) if nsid > context.namespace_limit => {
+                Err(Status::INVALID_NAMESPACE_OR_FORMAT)
+            }
+            (_, false) => Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC),
+        }
+    }
+
+    /// Set Features, after [`Features::check_set`]; `data` is [`data_len`] bytes from the host. Returns Dword 0.
+    pub(crate) fn set(
+        &mut self,
+        sqe: &Sqe,
+        data: &[u8],
+        context: &FeatureContext,
+    ) -> Result<u32, Status> {
+        let cached = self.current.write_cache_enabled();
+        let dw0 = self.current.set(sqe, data, context)?;
+        if SetFeaturesCdw10::from(sqe.cdw10).sv() {
+            if cached && !self.current.write_cache_enabled() {
+                self.saves_write_cache = true;
+            } else {
+                self.saved.set(sqe, data, context)?;
+            }
+        }
+        Ok(dw0)
+    }
+}
+
+/// The value of a namespace is that of one that is attached (Base 2.1, 3.2.1.5 and 4.4).
+fn check_attached(nsid: u32, context: &FeatureContext) -> Result<(), Status> {
+    if nsid == 0 || nsid > context.namespace_limit {
+        return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
+    }
+    match context.namespaces.get(nsid) {
+        Some(_) => Ok(()),
+        None => Err(Status::INVALID_FIELD_IN_COMMAND),
+    }
+}
