@@ -1,6 +1,8 @@
 //! The tests, a file per chapter.
 
 mod admin;
+mod features;
+mod logs;
 mod pci;
 mod queues;
 mod registers;
@@ -37,6 +39,8 @@ pub const CHAPTERS: &[Chapter] = &[
     pci::CHAPTER,
     queues::CHAPTER,
     admin::CHAPTER,
+    features::CHAPTER,
+    logs::CHAPTER,
 ];
 
 /// A table of tests: name, section, title.
