@@ -10,5 +10,6 @@ mod control;
 mod demo;
 mod qemu;
 mod serve;
+mod sgl;
 mod words;
 mod world;
