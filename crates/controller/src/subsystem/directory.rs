@@ -353,13 +353,14 @@ impl Directory {
     }
 
     /// Takes what an earlier run has kept beside the namespaces.
-    pub fn restore(&mut self, deleted: Vec<String>, created: u64) {
+    pub(super) fn restore(&mut self, deleted: Vec<String>, created: u64) {
         (self.deleted, self.created) = (deleted, created);
     }
 
     /// Applies a change; one that fails changes nothing.
     pub(super) fn apply(&mut self, change: Change) -> Result<(), Status> {
         if let Change::Create(new) = change {
+            self.deleted.retain(|name| Some(name) != new.name.as_ref());
             if let Err(at) = self
                 .namespaces
                 .binary_search_by_key(&new.nsid(), Allocated::nsid)

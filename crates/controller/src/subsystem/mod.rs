@@ -55,6 +55,10 @@ pub struct SubsystemConfig {
     pub pools: Vec<Pool>,
     /// Controllers that were there before: their identifiers and what is kept of them.
     pub controllers: Vec<ControllerRecord>,
+    /// Names of configured namespaces that were deleted before.
+    pub deleted: Vec<String>,
+    /// How many namespaces hosts have created before.
+    pub created: u64,
     /// Somebody keeps the records; without that, everything counts as kept.
     pub keeping: bool,
     /// What the names of namespaces that hosts create are made from.
@@ -74,6 +78,8 @@ impl SubsystemConfig {
             namespaces: namespaces.into_iter().map(Allocated::everywhere).collect(),
             pools: Vec::new(),
             controllers: Vec::new(),
+            deleted: Vec::new(),
+            created: 0,
             keeping: false,
             identity_seed: [0; 16],
         }
@@ -115,6 +121,8 @@ pub struct Subsystem {
     version: u64,
     taken_version: u64,
     kept_version: u64,
+    /// What could not be kept, nor anything before it.
+    failed_version: u64,
     now: Time,
 }
 
@@ -130,11 +138,14 @@ impl Subsystem {
             namespaces,
             pools,
             controllers,
+            deleted,
+            created,
             keeping,
             identity_seed,
         } = config;
         crate::config::number("namespace_limit", namespace_limit, 1, MAX_NAMESPACES)?;
-        let directory = Directory::new(namespaces, pools, namespace_limit)?;
+        let mut directory = Directory::new(namespaces, pools, namespace_limit)?;
+        directory.restore(deleted, created);
         let members = controllers.into_iter().map(Member::absent).collect();
         Ok(Subsystem {
             key: OwnerKey::subsystem(0),
@@ -150,6 +161,7 @@ impl Subsystem {
             version: 0,
             taken_version: 0,
             kept_version: 0,
+            failed_version: 0,
             now: Time(0),
         })
     }
@@ -284,6 +296,12 @@ impl Subsystem {
         self.member_mut(id)?.answers.pop_front()
     }
 
+    /// Whether [`Subsystem::take_operator_answer`] has one to give.
+    #[must_use]
+    pub fn has_operator_answer(&self) -> bool {
+        !self.operator_answers.is_empty()
+    }
+
     /// The next answer to the operator: the token of the request, and how it ended.
     pub fn take_operator_answer(&mut self) -> Option<(u64, Result<u32, Status>)> {
         self.operator_answers.pop_front()
@@ -379,21 +397,46 @@ impl Subsystem {
         }
     }
 
-    /// The record, where it changed since it was taken last, and its version. One at a time: the next is there when this
-    /// one was kept.
-    pub fn take_record(&mut self) -> Option<(u64, Record)> {
+    /// What outlives a restart, as it is now.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        let controllers = self.members.iter().map(|m| m.record.clone()).collect();
+        self.directory.record(controllers)
+    }
+
+    /// Whether [`Subsystem::take_record`] has one to give.
+    #[must_use]
+    pub fn has_record(&self) -> bool {
         let idle = self.kept_version == self.taken_version;
-        if !self.keeping || !idle || self.version == self.taken_version {
+        self.keeping && idle && self.version != self.taken_version
+    }
+
+    /// The record, where it changed since it was taken last, and its version. One at a time: the next is there when this
+    /// one was kept, or could not be.
+    pub fn take_record(&mut self) -> Option<(u64, Record)> {
+        if !self.has_record() {
             return None;
         }
         self.taken_version = self.version;
-        let controllers = self.members.iter().map(|m| m.record.clone()).collect();
-        Some((self.version, self.directory.record(controllers)))
+        Some((self.version, self.record()))
     }
 
     /// A record is on stable storage.
     pub fn kept(&mut self, version: u64) {
         self.kept_version = self.kept_version.max(version);
+    }
+
+    /// A record could not be kept in a time that a host can wait: what waits for it ends with an error. What it would
+    /// have kept stays as it is until a restart, and the next record has it again.
+    pub fn keep_failed(&mut self, version: u64) {
+        self.failed_version = self.failed_version.max(version);
+        self.taken_version = self.kept_version;
+    }
+
+    /// Whether nothing would be lost if the program ended now.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.kept_version == self.version
     }
 
     /// A request of its own has ended.

@@ -315,6 +315,8 @@ impl Subsystem {
             Wait::Keep { version } => {
                 if self.kept_version >= *version {
                     Progress::Next
+                } else if self.failed_version >= *version {
+                    Progress::Failed(Status::INTERNAL_ERROR)
                 } else {
                     Progress::Waits
                 }
@@ -355,7 +357,7 @@ impl Subsystem {
             Wait::Drain { generation, .. } => self.is_drained(*generation),
             // Completions come from a channel, whose descriptor wakes; slices that had no room wait for one.
             Wait::Erase(erasing) => erasing.ended_well().is_some() || erasing.can_add(),
-            Wait::Keep { version } => self.kept_version >= *version,
+            Wait::Keep { version } => self.kept_version.max(self.failed_version) >= *version,
         };
         self.operations.running.iter().enumerate().any(moves)
     }

@@ -110,6 +110,54 @@ fn an_answer_waits_for_the_record_that_has_its_change() {
 }
 
 #[test]
+fn what_waits_for_a_record_that_cannot_be_kept_fails_and_the_next_record_is_due() {
+    let mut subsystem = Subsystem::new(SubsystemConfig {
+        keeping: true,
+        ..config()
+    })
+    .unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    subsystem.request(1, OperatorRequest::Delete { nsid: 1 });
+    subsystem.turn(Time(1), &mut channels);
+    let (first, _) = subsystem.take_record().expect("it changed");
+    // this one comes while the first is written: its change is in the next record only
+    subsystem.request(2, OperatorRequest::Delete { nsid: 3 });
+    subsystem.turn(Time(2), &mut channels);
+    assert!(!subsystem.has_record());
+    subsystem.keep_failed(first);
+    assert!(subsystem.has_work());
+    subsystem.turn(Time(3), &mut channels);
+    assert!(subsystem.has_operator_answer());
+    let failed = Some((1, Err(Status::INTERNAL_ERROR)));
+    assert_eq!(subsystem.take_operator_answer(), failed);
+    assert_eq!(subsystem.take_operator_answer(), None);
+    assert!(!subsystem.is_kept());
+    let (second, record) = subsystem.take_record().expect("it is not kept");
+    assert!(record.namespaces.is_empty());
+    subsystem.kept(second);
+    subsystem.turn(Time(4), &mut channels);
+    assert_eq!(subsystem.take_operator_answer(), Some((2, Ok(0))));
+    assert!(subsystem.is_kept() && !subsystem.has_record());
+}
+
+#[test]
+fn what_is_deleted_is_remembered_until_it_is_made_again() {
+    let mut subsystem = Subsystem::new(SubsystemConfig {
+        deleted: vec!["root".to_owned(), "home".to_owned()],
+        created: 4,
+        ..config()
+    })
+    .unwrap();
+    let mut new = Allocated::everywhere(namespace(2, CHANNEL, 8));
+    new.name = Some("root".to_owned());
+    subsystem.request(1, OperatorRequest::Create(Box::new(new)));
+    subsystem.turn(Time(1), &mut channels(Manner::Synchronous));
+    assert_eq!(subsystem.take_operator_answer(), Some((1, Ok(0))));
+    let record = subsystem.record();
+    assert_eq!((record.deleted, record.created), (vec!["home".to_owned()], 4));
+}
+
+#[test]
 fn what_hangs_is_given_up_after_four_seconds() {
     let mut subsystem = Subsystem::new(config()).unwrap();
     let mut channels = channels(Manner::Synchronous);
