@@ -424,7 +424,7 @@ impl Directory {
 
 impl Allocated {
     /// What is kept of it; nothing where it is being created.
-    fn record(&self) -> Option<NamespaceRecord> {
+    pub(super) fn record(&self) -> Option<NamespaceRecord> {
         let Allocated {
             namespace,
             name,

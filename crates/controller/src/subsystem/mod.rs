@@ -37,7 +37,7 @@ pub use self::erase::Erase;
 pub use self::operation::{Answer, Operation, Requester, Step};
 pub use self::operator::OperatorRequest;
 pub use self::ranges::{BlockRanges, RANGES_MAX, TooManyRanges};
-pub use self::record::{ControllerRecord, NamespaceRecord, Record};
+pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError};
 pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
 
 use self::operation::Operations;

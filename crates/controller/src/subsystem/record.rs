@@ -6,8 +6,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::directory::{Allocated, Pool};
+use super::ranges::BlockRanges;
 use super::set::ControllerId;
 use crate::admin::features::SavedFeatures;
+use crate::namespace::Namespace;
 
 /// A subsystem's record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +60,132 @@ pub struct NamespaceRecord {
     pub uncorrectable: Vec<(u64, u64)>,
 }
 
+/// Why a record of a namespace cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// Its blocks have an impossible size.
+    #[error("lba_size is {0}: only 512 and 4096 can be")]
+    BlockSize(u32),
+    /// Its blocks are none, or do not fit into its bytes.
+    #[error("{blocks} blocks do not fit into {len} bytes from {start}")]
+    Blocks {
+        /// Size in blocks.
+        blocks: u64,
+        /// First byte.
+        start: u64,
+        /// Bytes reserved.
+        len: u64,
+    },
+    /// Its medium has become smaller.
+    #[error(
+        "it has the bytes {start} to {end} of media {medium}, which has only {bytes}: enlarge that again"
+    )]
+    Medium {
+        /// First byte.
+        start: u64,
+        /// One past the last byte.
+        end: u64,
+        /// The medium's name.
+        medium: String,
+        /// Bytes of the medium.
+        bytes: u64,
+    },
+    /// Its medium is opened so that it takes no such blocks.
+    #[error(
+        "lba_size is {lba_size}, but media {medium} takes no blocks below {min} with direct = \"on\": write direct = \"auto\""
+    )]
+    SmallBlocks {
+        /// Bytes of a block.
+        lba_size: u32,
+        /// The medium's name.
+        medium: String,
+        /// The smallest that it takes.
+        min: u32,
+    },
+    /// Its marked blocks are too many, or not in it.
+    #[error("its uncorrectable blocks are too many, or lie behind its end")]
+    Uncorrectable,
+}
+
+impl NamespaceRecord {
+    /// The namespace, on the medium that the record names.
+    ///
+    /// # Errors
+    /// What of it cannot be.
+    pub fn restore(self, medium: &Pool) -> Result<Allocated, RestoreError> {
+        let NamespaceRecord {
+            nsid,
+            name,
+            medium: medium_name,
+            start,
+            len,
+            blocks,
+            lba_size,
+            nguid,
+            eui64,
+            shared,
+            attached,
+            uncorrectable,
+        } = self;
+        let lba_shift = match lba_size {
+            512 => 9,
+            4096 => 12,
+            _ => return Err(RestoreError::BlockSize(lba_size)),
+        };
+        let end = start.checked_add(len);
+        let fits = blocks > 0 && blocks <= len >> lba_shift;
+        let Some(end) = end.filter(|_| fits) else {
+            return Err(RestoreError::Blocks { blocks, start, len });
+        };
+        if end > medium.bytes {
+            return Err(RestoreError::Medium {
+                start,
+                end,
+                medium: medium_name,
+                bytes: medium.bytes,
+            });
+        }
+        if lba_size < medium.min_lba_bytes {
+            return Err(RestoreError::SmallBlocks {
+                lba_size,
+                medium: medium_name,
+                min: medium.min_lba_bytes,
+            });
+        }
+        Ok(Allocated {
+            namespace: Namespace {
+                nsid,
+                channel: medium.channel,
+                start,
+                blocks,
+                lba_shift,
+                nguid,
+                eui64,
+                traits: medium.traits,
+                restrictions: None,
+            },
+            name,
+            medium: medium_name,
+            len,
+            shared,
+            attached: attached.into_iter().collect(),
+            min_lba_bytes: medium.min_lba_bytes,
+            busy: None,
+            uncorrectable: marked(&uncorrectable, blocks).ok_or(RestoreError::Uncorrectable)?,
+        })
+    }
+}
+
+/// The set of these ranges, all of which lie in a namespace of so many blocks.
+fn marked(ranges: &[(u64, u64)], blocks: u64) -> Option<BlockRanges> {
+    let mut set = BlockRanges::default();
+    for &(first, count) in ranges {
+        first.checked_add(count).filter(|end| *end <= blocks)?;
+        set.insert(first, count).ok()?;
+    }
+    Some(set)
+}
+
 /// What is kept of a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,5 +208,71 @@ impl ControllerRecord {
             id,
             features: SavedFeatures::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::port::{ChannelId, MediumTraits};
+
+    fn pool() -> Pool {
+        Pool {
+            medium: "disk".to_owned(),
+            channel: ChannelId(3),
+            bytes: 1 << 20,
+            traits: MediumTraits::default(),
+            min_lba_bytes: 512,
+        }
+    }
+
+    fn record() -> NamespaceRecord {
+        NamespaceRecord {
+            nsid: 5,
+            name: None,
+            medium: "disk".to_owned(),
+            start: 65_536,
+            len: 8192,
+            blocks: 15,
+            lba_size: 512,
+            nguid: [1; 16],
+            eui64: [2; 8],
+            shared: true,
+            attached: vec![ControllerId(2), ControllerId(4)],
+            uncorrectable: vec![(3, 2), (14, 1)],
+        }
+    }
+
+    #[test]
+    fn what_was_recorded_is_restored_and_recorded_again() {
+        let allocated = record().restore(&pool()).unwrap();
+        assert_eq!(allocated.namespace.channel, ChannelId(3));
+        assert_eq!(allocated.namespace.lba_shift, 9);
+        assert!(allocated.uncorrectable.overlaps(4, 1));
+        assert!(!allocated.uncorrectable.overlaps(5, 9));
+        assert_eq!(allocated.record(), Some(record()));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let with = |change: fn(&mut NamespaceRecord)| {
+            let mut changed = record();
+            change(&mut changed);
+            changed.restore(&pool()).unwrap_err().to_string()
+        };
+        assert!(with(|r| r.lba_size = 520).contains("512 and 4096"));
+        assert!(with(|r| r.blocks = 17).contains("do not fit"));
+        assert!(with(|r| r.blocks = 0).contains("do not fit"));
+        assert!(with(|r| r.start = u64::MAX - 8191).contains("do not fit"));
+        let shrunk = with(|r| r.start = (1 << 20) - 4096);
+        assert!(shrunk.contains("1044480 to 1052672 of media disk, which has only 1048576"));
+        assert!(with(|r| r.uncorrectable = vec![(14, 2)]).contains("behind its end"));
+        assert!(with(|r| r.uncorrectable = vec![(1, u64::MAX)]).contains("behind its end"));
+        let coarse = Pool {
+            min_lba_bytes: 4096,
+            ..pool()
+        };
+        let small = record().restore(&coarse).unwrap_err().to_string();
+        assert!(small.contains("takes no blocks below 4096"));
     }
 }

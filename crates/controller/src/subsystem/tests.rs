@@ -154,7 +154,10 @@ fn what_is_deleted_is_remembered_until_it_is_made_again() {
     subsystem.turn(Time(1), &mut channels(Manner::Synchronous));
     assert_eq!(subsystem.take_operator_answer(), Some((1, Ok(0))));
     let record = subsystem.record();
-    assert_eq!((record.deleted, record.created), (vec!["home".to_owned()], 4));
+    assert_eq!(
+        (record.deleted, record.created),
+        (vec!["home".to_owned()], 4)
+    );
 }
 
 #[test]
