@@ -169,6 +169,7 @@ impl Rig {
             queue_depth: 32,
             max_transfer: 64 << 10,
             doorbells: mode,
+            intx: true,
         };
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
         let controller = Controller::new(config, doorbells.clone(), &mut subsystem).unwrap();

@@ -56,6 +56,8 @@ pub struct ControllerConfig {
     pub max_transfer: u32,
     /// How doorbell writes are noticed.
     pub doorbells: DoorbellMode,
+    /// Whether the function has an interrupt pin (INTx).
+    pub intx: bool,
 }
 
 /// What is wrong with a [`ControllerConfig`], or why the controller cannot be made.
@@ -142,6 +144,18 @@ impl ControllerConfig {
     /// Doorbell slots (u32 each) this controller reads: a tail and a head for the admin and each I/O queue pair.
     pub fn doorbell_slots(&self) -> usize {
         2 * (usize::from(self.queues) + 1)
+    }
+
+    /// Interrupt vectors: the admin queue's and one for each I/O queue pair.
+    #[must_use]
+    pub fn vectors(&self) -> u16 {
+        self.queues + 1
+    }
+
+    /// Messages of MSI offered: a power of two, 32 at most.
+    #[must_use]
+    pub fn messages(&self) -> u16 {
+        crate::pci::messages(self.vectors())
     }
 
     /// MDTS: the largest transfer as a power of two of the smallest page (Base 2.1, figure 312).

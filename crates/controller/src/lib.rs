@@ -37,7 +37,7 @@ pub mod time;
 
 pub use admin::logs::{REACTOR_LOG, ReactorLog};
 pub use config::{ConfigError, ControllerConfig, DoorbellMode};
-pub use controller::{Controller, Failure};
+pub use controller::{Controller, Failure, Interrupt};
 
 #[cfg(test)]
 mod testing;

@@ -49,6 +49,8 @@ pub(crate) struct Registers {
     aqa: Aqa,
     asq: u64,
     acq: u64,
+    /// INTMC has cleared a mask bit.
+    unmasked: bool,
     /// CC.EN went from 1 to 0 and the reset has not finished.
     reset_wanted: bool,
     /// NSSR was written with its magic number.
@@ -85,6 +87,7 @@ impl Registers {
             aqa: Aqa::new(),
             asq: 0,
             acq: 0,
+            unmasked: false,
             reset_wanted: false,
             subsystem_reset_wanted: false,
         }
@@ -100,6 +103,8 @@ impl Registers {
             aqa,
             asq,
             acq,
+            // What was unmasked is looked at again by a successor in any case.
+            unmasked: _,
             reset_wanted,
             subsystem_reset_wanted,
         } = self;
@@ -142,6 +147,11 @@ impl Registers {
     /// The vectors that INTMS masked; it has no say while MSI-X is enabled.
     pub(crate) fn interrupt_mask(&self) -> u32 {
         self.interrupt_mask
+    }
+
+    /// Whether INTMC has cleared a mask bit since the last call.
+    pub(crate) fn take_unmasked(&mut self) -> bool {
+        std::mem::take(&mut self.unmasked)
     }
 
     pub(crate) fn reset_wanted(&self) -> bool {
@@ -232,7 +242,10 @@ impl Registers {
         let enabled = self.cc.en();
         match offset {
             INTMS => self.interrupt_mask |= value,
-            INTMC => self.interrupt_mask &= !value,
+            INTMC => {
+                self.unmasked |= self.interrupt_mask & value != 0;
+                self.interrupt_mask &= !value;
+            }
             CC => self.write_cc(Cc::from(value)),
             // Cleared by writing one (Base 2.1, 3.1.4.6).
             CSTS if Csts::from(value).nssro() => self.csts.set_nssro(false),

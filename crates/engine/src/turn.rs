@@ -1,7 +1,7 @@
 //! One turn of a reactor, from doorbells to interrupts.
 
 use controller::{
-    Controller,
+    Controller, Interrupt,
     port::{Channel, ChannelId, Channels, Done},
     subsystem::Subsystem,
     ticket::OwnerKey,
@@ -16,6 +16,8 @@ use crate::{
 
 /// Busy turns after which every controller is looked at: admin commands wait no longer than that.
 const CONTROLLER_LOOK_TURNS: u32 = 16;
+/// No interrupt is withheld.
+const NEVER: Time = Time(u64::MAX);
 /// Cold lanes looked at in a turn while others are hot, and while none is.
 const COLD_LOOKS_BUSY: usize = 1;
 const COLD_LOOKS_IDLE: usize = 16;
@@ -58,6 +60,8 @@ pub struct Engine<C> {
     done: Vec<Done>,
     waiting: Waiting,
     turns_to_look: u32,
+    /// When the first interrupt that some controller withholds is due.
+    interrupts_due: Time,
 }
 
 impl<C: Channel> Engine<C> {
@@ -73,6 +77,7 @@ impl<C: Channel> Engine<C> {
             done: Vec::new(),
             waiting: Waiting::new(mode, now),
             turns_to_look: 0,
+            interrupts_due: NEVER,
         }
     }
 
@@ -140,8 +145,13 @@ impl<C: Channel> Engine<C> {
     /// A controller, for its transport. The next turn looks at it.
     pub fn controller_mut(&mut self, slot: ControllerSlot) -> Option<&mut Controller> {
         self.turns_to_look = 0;
-        let member = self.controllers.get_mut(slot.0)?.as_mut()?;
-        Some(&mut member.controller)
+        let controller = &mut self.controllers.get_mut(slot.0)?.as_mut()?.controller;
+        let mut lanes = LanesOf {
+            lanes: &mut self.lanes,
+            controller: slot.0,
+        };
+        controller.refresh_interrupt_status(&mut lanes);
+        Some(controller)
     }
 
     /// Gives a controller back, which leaves its subsystem; it must be quiet ([`Controller::is_quiet`]).
@@ -156,9 +166,9 @@ impl<C: Channel> Engine<C> {
         Some(controller)
     }
 
-    /// One turn at `now`. `raise` is called at most once for each completion queue that has an interrupt to raise, with
-    /// its controller and vector.
-    pub fn turn(&mut self, now: Time, mut raise: impl FnMut(ControllerSlot, u16)) -> Turn {
+    /// One turn at `now`. `raise` is called with a controller and what its transport is to deliver; at most once for each
+    /// completion queue that has posted.
+    pub fn turn(&mut self, now: Time, mut raise: impl FnMut(ControllerSlot, Interrupt)) -> Turn {
         let mut turn = Turn::default();
         if self.turns_to_look == 0 {
             self.turns_to_look = CONTROLLER_LOOK_TURNS;
@@ -180,11 +190,20 @@ impl<C: Channel> Engine<C> {
         });
         worked |= self.drive_channels();
         // also in a turn without work: what the controller gave up has posted, too
-        turn.completions = self.lanes.hot_mut(|controller, lane| {
-            if let Some(vector) = lane.take_interrupt() {
-                raise(ControllerSlot(controller), vector);
+        let (controllers, due) = (&mut self.controllers, &mut self.interrupts_due);
+        turn.completions = self.lanes.hot_mut(|slot, lane| {
+            if let Some(posted) = lane.take_posted()
+                && let Some(Some(Member { controller, .. })) = controllers.get_mut(slot)
+            {
+                match controller.interrupt(posted, lane, now) {
+                    Some(interrupt) => raise(ControllerSlot(slot), interrupt),
+                    None => *due = (*due).min(controller.interrupts_due().unwrap_or(NEVER)),
+                }
             }
         });
+        if now >= self.interrupts_due {
+            self.take_interrupts(now, &mut raise);
+        }
         turn.worked |= worked;
         if turn.worked {
             self.waiting.worked(now);
@@ -199,7 +218,7 @@ impl<C: Channel> Engine<C> {
     fn look_at_controllers(
         &mut self,
         now: Time,
-        raise: &mut impl FnMut(ControllerSlot, u16),
+        raise: &mut impl FnMut(ControllerSlot, Interrupt),
     ) -> bool {
         let mut worked = false;
         for subsystem in self.subsystems.iter_mut().flatten() {
@@ -224,11 +243,27 @@ impl<C: Channel> Engine<C> {
             for key in controller.take_kicks() {
                 lanes.lanes.kick(key);
             }
-            if let Some(vector) = controller.take_interrupt() {
-                raise(ControllerSlot(index), vector);
-            }
         }
+        self.take_interrupts(now, raise);
         worked
+    }
+
+    /// Takes what every controller has to raise beside what its lanes have just posted.
+    fn take_interrupts(&mut self, now: Time, raise: &mut impl FnMut(ControllerSlot, Interrupt)) {
+        self.interrupts_due = NEVER;
+        for (index, member) in self.controllers.iter_mut().enumerate() {
+            let Some(Member { controller, .. }) = member else {
+                continue;
+            };
+            let mut lanes = LanesOf {
+                lanes: &mut self.lanes,
+                controller: index,
+            };
+            let raise = |interrupt| raise(ControllerSlot(index), interrupt);
+            controller.take_interrupts(now, &mut lanes, raise);
+            let due = controller.interrupts_due().unwrap_or(NEVER);
+            self.interrupts_due = self.interrupts_due.min(due);
+        }
     }
 
     /// Submits and reaps every channel and completes what is done.

@@ -3,7 +3,10 @@
 mod common;
 
 use common::Rig;
-use controller::DoorbellMode::{Mapped, Unmapped};
+use controller::{
+    DoorbellMode::{Mapped, Unmapped},
+    Interrupt::Vector,
+};
 
 #[test]
 fn what_a_medium_ends_later_reaches_the_queue_it_came_from() {
@@ -34,7 +37,7 @@ fn a_batch_raises_one_interrupt_for_its_queue() {
     host.ring(&queue);
     rig.turns(3);
     assert_eq!(host.completions(&mut queue).len(), 10);
-    assert_eq!(rig.raised, [(host.slot, 2)]);
+    assert_eq!(rig.raised, [(host.slot, Vector(2))]);
 }
 
 #[test]
@@ -184,7 +187,7 @@ fn a_completion_on_a_lane_that_grew_cold_raises_its_interrupt() {
     rig.medium.let_go(true);
     rig.turns(2);
     assert_eq!(host.completions(&mut queue), [4]);
-    assert_eq!(rig.raised, [(host.slot, 1)]);
+    assert_eq!(rig.raised, [(host.slot, Vector(1))]);
 }
 
 #[test]

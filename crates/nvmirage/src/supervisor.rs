@@ -396,6 +396,7 @@ impl State {
             } else {
                 DoorbellMode::Unmapped
             },
+            intx: config.intx,
         };
         let subsystem = SubsystemConfig::with_namespaces(
             controller::config::DEFAULT_NAMESPACE_LIMIT,

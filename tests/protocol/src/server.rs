@@ -15,7 +15,7 @@ use controller::port::{Added, Channel, ChannelId, Done, Outcome, Request};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::ticket::Ticket;
 use controller::time::Time;
-use controller::{Controller, ControllerConfig, DoorbellMode};
+use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{DmaView, DoorbellPages, EventFd, Segment};
@@ -40,6 +40,8 @@ pub struct Options {
     pub queue_depth: u16,
     /// How many there are.
     pub controllers: usize,
+    /// Whether each has an interrupt pin.
+    pub intx: bool,
 }
 
 impl Default for Options {
@@ -49,6 +51,7 @@ impl Default for Options {
             queues: 3,
             queue_depth: 64,
             controllers: 1,
+            intx: false,
         }
     }
 }
@@ -311,6 +314,7 @@ fn config(
             true => DoorbellMode::Mapped,
             false => DoorbellMode::Unmapped,
         },
+        intx: options.intx,
     };
     (config, SubsystemConfig::with_namespaces(4, [namespace]))
 }
@@ -333,7 +337,8 @@ impl Reactor {
                     Order::Attach(index, stream) => self.served[index].next = Some(stream),
                     Order::Raise(index, vector, done) => {
                         let session = self.served[index].session.as_mut();
-                        session.expect("a host is attached").raise(vector);
+                        let session = session.expect("a host is attached");
+                        session.raise(Interrupt::Vector(vector));
                         done.send(()).expect("the test waits");
                     }
                     Order::Stop => return,
@@ -352,11 +357,11 @@ impl Reactor {
 
     fn turn(&mut self, now: Time) -> bool {
         let served = &mut self.served;
-        let turn = self.engine.turn(now, |slot, vector| {
+        let turn = self.engine.turn(now, |slot, interrupt| {
             let mut served = served.iter_mut();
             let of_slot = served.find(|served| served.slot == slot);
             if let Some(session) = of_slot.and_then(|served| served.session.as_mut()) {
-                session.raise(vector);
+                session.raise(interrupt);
             }
         });
         turn.worked
@@ -403,6 +408,8 @@ impl Reactor {
             let mut flags = PollFlags::IN;
             flags.set(PollFlags::OUT, session.wants_write());
             fds.push(PollFd::new(session, flags));
+            let unmasked = session.unmasked();
+            fds.extend(unmasked.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }
         let look = Timespec {
             tv_sec: 0,

@@ -96,7 +96,7 @@ impl Controller {
             (submitted || to_tell) && places
         });
         let changes = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
-        admin || changes || self.is_moving()
+        admin || changes || self.is_moving() || self.interrupts.has_work()
     }
 
     /// When a turn is due because something took too long.
@@ -104,10 +104,12 @@ impl Controller {
     pub fn next_deadline(&self) -> Option<Time> {
         let pending = self.pending.iter().filter(|c| c.waiting.is_bounded());
         let pending = pending.map(|command| command.since + DEADLINE_NS);
+        let withheld = self.interrupts_due();
         let absent = self.admin_absent_since.map(|since| since + DEADLINE_NS);
         let stage = self.stage_deadline().into_iter();
         let silent = self.keep_alive_deadline();
-        pending.chain(absent).chain(stage).chain(silent).min()
+        let others = stage.chain(silent).chain(withheld);
+        pending.chain(absent).chain(others).min()
     }
 
     /// Time passes: what the health log counts.

@@ -10,6 +10,7 @@
 
 mod exchange;
 mod flush;
+mod interrupts;
 mod lifecycle;
 mod saved;
 
@@ -32,10 +33,12 @@ use crate::subsystem::{ControllerId, Subsystem};
 use crate::ticket::OwnerKey;
 use crate::time::Time;
 
+pub use self::interrupts::Interrupt;
 pub use self::lifecycle::{EnableError, Failure};
 pub use self::saved::{AdminState, ControllerState, WaitingState};
 
 use self::flush::Flush;
+use self::interrupts::Interrupts;
 use self::lifecycle::{Phase, Shutdown};
 use self::saved::Saved;
 
@@ -49,6 +52,7 @@ pub struct Controller {
     key: OwnerKey,
     pci: ConfigSpace,
     msix: MsixTable,
+    interrupts: Interrupts,
     bar0_size: u64,
     pub(crate) registers: Registers,
     pub(crate) doorbells: Arc<DoorbellPages>,
@@ -133,7 +137,7 @@ impl Controller {
     ) -> Result<Self, ConfigError> {
         config.check()?;
         check_doorbells(&config, &doorbells)?;
-        let vectors = config.queues + 1;
+        let vectors = config.vectors();
         let bar0_size = pci::bar0_size(doorbells.len());
         let namespace_limit = subsystem.namespace_limit();
         let (state, saved) = saved::create(&config, namespace_limit)?;
@@ -148,9 +152,12 @@ impl Controller {
         };
         let kept = subsystem.controller_record(id);
         let kept = kept.expect("it has just joined");
+        let (vendor, device) = (config.vendor_id, config.device_id);
+        let pci = ConfigSpace::new(vendor, device, vectors, bar0_size, config.intx);
         let mut controller = Controller {
             key: OwnerKey::controller(0),
-            pci: ConfigSpace::new(config.vendor_id, config.device_id, vectors, bar0_size),
+            interrupts: Interrupts::new(vectors, pci.mechanism()),
+            pci,
             msix: MsixTable::new(vectors),
             bar0_size,
             registers: Registers::new(&config),
@@ -223,7 +230,7 @@ impl Controller {
     /// Interrupt vectors: the admin queue's and one for each I/O queue pair.
     #[must_use]
     pub fn vectors(&self) -> u16 {
-        self.config.queues + 1
+        self.config.vectors()
     }
 
     /// Sizes of the six BARs in bytes, 0 where there is none. BAR0 is 64-bit and takes BAR1's place too.
@@ -305,6 +312,9 @@ impl Controller {
             return self.unknown_doorbell();
         };
         self.doorbells.store(slot as usize, value);
+        if is_head && self.pci.has_pin() {
+            self.interrupts.recheck();
+        }
         if cqid != 0 {
             self.kicks |= 1 << cqid;
         }
@@ -366,6 +376,10 @@ impl Controller {
             admin.cq.resolve(&view);
         }
         self.view = view;
+        if self.pci.has_pin() {
+            // An event index may not have been written for want of its page.
+            self.interrupts.recheck();
+        }
         self.lost = Some(lost);
         self.view_changed = true;
     }
@@ -408,19 +422,6 @@ impl Controller {
     /// Where the reactor counts, for the vendor log page.
     pub fn set_reactor_counters(&mut self, counters: Arc<ReactorCounters>) {
         self.reactor = Some(counters);
-    }
-
-    /// The admin completion queue's vector, where something was posted since the last call.
-    pub fn take_interrupt(&mut self) -> Option<u16> {
-        let admin = self.admin.as_mut()?;
-        std::mem::take(&mut admin.posted).then_some(0)
-    }
-
-    /// Whether the host has masked the vector by INTMS, which counts only without MSI-X (Base 2.1, 3.1.4.3).
-    #[must_use]
-    pub fn is_masked(&self, vector: u16) -> bool {
-        let bit = u32::from(vector);
-        !self.pci.msix_enabled() && bit < 32 && self.registers.interrupt_mask() >> bit & 1 == 1
     }
 
     /// Notes whether a vector waits to be delivered: the pending bits of BAR4.

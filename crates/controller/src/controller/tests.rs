@@ -2,10 +2,12 @@
 //! own memory.
 
 mod aborts;
+mod coalescing;
 mod events;
 mod features;
 mod hostile;
 mod identify;
+mod interrupts;
 mod keep_alive;
 mod lifecycle;
 mod logs;

@@ -76,7 +76,7 @@ impl Queues {
             self.slots.queue().cq_tail_phase = self.cq.tail_and_phase();
             ordered();
             self.share.posted(position, tail);
-            self.posted = true;
+            self.posted += 1;
             self.count(index, status);
             if posted == Err(RingAbsent) {
                 self.ring_lost(QueueName::Completion(self.cq.id()));
@@ -134,6 +134,7 @@ impl Queues {
             return;
         }
         counters.errors.add(1);
+        self.failed = true;
         if !status::is_media_error(status) {
             return;
         }

@@ -196,6 +196,17 @@ pub struct LaneTurn {
     pub pending: u32,
 }
 
+/// What a lane has posted: a reason to interrupt its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// The completion queue's interrupt vector.
+    pub vector: u16,
+    /// Entries posted.
+    pub entries: u32,
+    /// One of them tells of an error, which is not to be withheld (Base 2.1, 5.1.25.2.2).
+    pub failed: bool,
+}
+
 /// The lanes that a controller's commands can reach on its own reactor.
 pub trait LaneTable {
     /// Adds a lane and tells it its key. A key is not given again while tickets of its earlier owner may be out: their

@@ -17,8 +17,8 @@
 //! - Abort reaches a command that waits in the lane. One still in the host's ring is not looked for, as entries are
 //!   read once; one with a medium ends by itself. Abort is best effort (Base 2.1, 5.1.1).
 //!
-//! It does NOT submit or reap channels, signal interrupts, or know when to sleep: the engine does. It does NOT know
-//! whether doorbells are mapped: mapped or trapped, values stand in the same slots.
+//! It does NOT submit or reap channels, decide on interrupts (`crate::controller` does), or know when to sleep: the
+//! engine does. It does NOT know whether doorbells are mapped: mapped or trapped, values stand in the same slots.
 
 mod complete;
 mod control;
@@ -53,8 +53,8 @@ use crate::ticket::{OwnerKey, Ticket};
 pub use self::fetch::BATCH;
 pub use self::forward::Forward;
 pub use self::message::{
-    FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, QueueName, ShadowSpec,
-    SqSpec,
+    FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, Posted, QueueName,
+    ShadowSpec, SqSpec,
 };
 
 /// What a lane is made from.
@@ -156,7 +156,8 @@ impl Lane {
             in_flight: 0,
             blocked: false,
             kicked: false,
-            posted: false,
+            posted: 0,
+            failed: false,
             vector,
             events: VecDeque::new(),
             unlogged_failures: 0,
@@ -235,15 +236,32 @@ impl Lane {
         self.queues.complete(ticket, outcome);
     }
 
-    /// The vector to raise because of what was posted since the last call; `None` where nothing was, or interrupts are
-    /// not enabled. Asked once per turn, so that a batch raises one interrupt.
-    pub fn take_interrupt(&mut self) -> Option<u16> {
-        if !std::mem::take(&mut self.queues.posted) {
+    /// What was posted since the last call; `None` where nothing was, or interrupts are not enabled. Asked once per turn,
+    /// so that a batch raises one interrupt.
+    #[inline]
+    pub fn take_posted(&mut self) -> Option<Posted> {
+        let entries = std::mem::take(&mut self.queues.posted);
+        if entries == 0 {
             return None;
         }
-        let vector = self.queues.vector?;
-        self.queues.counters.interrupts.add(1);
-        Some(vector)
+        let failed = std::mem::take(&mut self.queues.failed);
+        Some(Posted {
+            vector: self.queues.vector?,
+            entries,
+            failed,
+        })
+    }
+
+    /// The completion queue's interrupt vector, where interrupts are enabled.
+    #[must_use]
+    pub fn vector(&self) -> Option<u16> {
+        self.queues.vector
+    }
+
+    /// Whether interrupts are enabled and the host has yet to acknowledge entries. A host with doorbell buffers is asked
+    /// to ring when it does.
+    pub fn is_unacknowledged(&mut self) -> bool {
+        self.queues.is_unacknowledged()
     }
 
     /// A trapped doorbell write has arrived: there is something to look at. Its value is in the doorbell's slot.
@@ -270,7 +288,7 @@ impl Lane {
     /// consumed some.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let interrupt = self.queues.posted && self.queues.vector.is_some();
+        let interrupt = self.queues.posted > 0 && self.queues.vector.is_some();
         interrupt || !self.forwards.is_empty() || self.queues.has_event() || self.queues.has_work()
     }
 

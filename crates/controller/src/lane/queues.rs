@@ -60,8 +60,10 @@ pub(super) struct Queues {
     /// An entry could not be fetched for want of a place in the completion queue, or of a slot.
     pub(super) blocked: bool,
     pub(super) kicked: bool,
-    /// Posted since the last interrupt.
-    pub(super) posted: bool,
+    /// Entries posted since [`super::Lane::take_posted`].
+    pub(super) posted: u32,
+    /// One of them tells of an error.
+    pub(super) failed: bool,
     pub(super) vector: Option<u16>,
     pub(super) events: VecDeque<LaneEvent>,
     pub(super) unlogged_failures: u32,
@@ -135,6 +137,31 @@ impl Queues {
         let fetched = self.slots.placed().map(|sqid| usize::from(sqid) - 1);
         self.share
             .recount(&self.order, fetched, self.cq.head(), posted);
+    }
+
+    /// Whether the host has yet to acknowledge entries of a completion queue with interrupts enabled. A queue that is
+    /// frozen or stopped asks for nothing: its host could never acknowledge them.
+    ///
+    /// Where the host registered doorbell buffers, this also asks it to ring when it acknowledges the next entry. The
+    /// race: the host stores its head and then loads EventIdx; we store EventIdx and then load the head, with a full
+    /// fence between on both sides. So either we see that the entry was acknowledged, or the host rings; an interrupt
+    /// line that is asserted because of what is seen here is therefore never acknowledged in silence.
+    pub(super) fn is_unacknowledged(&mut self) -> bool {
+        if !self.serving || self.vector.is_none() {
+            return false;
+        }
+        self.look_at_cq();
+        while self.cq.posted() > 0 && !self.cq.is_frozen() {
+            let bells = self.bells();
+            self.cq.arm(bells);
+            memory::full_fence();
+            if !self.cq.has_news(bells) {
+                return true;
+            }
+            // It has acknowledged some meanwhile; it can do so once for each entry.
+            self.look_at_cq();
+        }
+        false
     }
 
     /// The host's memory map changed.

@@ -2,7 +2,8 @@
 //!
 //! Layout: the type 0 header, then Power Management, MSI, PCI Express and MSI-X, each at a fixed place. Base address
 //! registers need no code: the bits below a region's size are not writable, so that writing all ones reads back as
-//! the size (PCI 3.0, 6.2.5.1). Nothing here decodes addresses or delivers interrupts; a client does both.
+//! the size (PCI 3.0, 6.2.5.1). It says which way interrupts go ([`Mechanism`]). Nothing here decodes addresses or
+//! delivers interrupts; a client does both.
 
 mod msix;
 
@@ -32,6 +33,7 @@ const BAR4: usize = 0x20;
 const SUBSYSTEM: usize = 0x2c;
 const CAPABILITIES: usize = 0x34;
 const INTERRUPT_LINE: usize = 0x3c;
+const INTERRUPT_PIN: usize = 0x3d;
 
 // Where our capabilities lie.
 const PM: usize = 0x40;
@@ -39,10 +41,26 @@ const MSI: usize = 0x50;
 const PCIE: usize = 0x70;
 const MSIX: usize = 0xb0;
 
+/// Status: an INTx interrupt is pending (PCI 3.0, 6.2.3).
+const STATUS_INTERRUPT: u8 = 1 << 3;
 /// Status: a list of capabilities is present.
 const STATUS_CAPABILITIES: u16 = 1 << 4;
 /// Command: I/O space is not decoded; memory, bus master, parity, SERR and interrupt disable are the host's.
 const COMMAND_WRITABLE: u16 = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 8 | 1 << 10;
+/// Command: no INTx is signalled.
+const INTERRUPT_DISABLE: u16 = 1 << 10;
+/// The pin that INTx goes by: INTA#.
+const PIN_A: u8 = 1;
+/// Message Control of MSI: enabled; the messages offered and allocated are powers of two.
+const MSI_ENABLE: u16 = 1;
+const MSI_CAPABLE_SHIFT: u32 = 1;
+const MSI_ALLOCATED_SHIFT: u32 = 4;
+const MSI_COUNT_MASK: u16 = 0b111;
+/// Most messages of MSI (PCI 3.0, 6.8.1.3).
+const MSI_MESSAGES_MAX: u16 = 32;
+/// Message Control of MSI-X: every vector is masked; enabled.
+const MSIX_FUNCTION_MASK: u16 = 1 << 14;
+const MSIX_ENABLE: u16 = 1 << 15;
 /// Device Control: error reporting, relaxed ordering, payload, no snoop, read request. Bit 15 is not kept.
 const DEVICE_CONTROL_WRITABLE: u16 = 0x78ff;
 /// Device Control: initiate a function level reset; reads as zero (PCIe 6.0, 7.5.3.4).
@@ -56,6 +74,20 @@ pub(crate) struct ConfigSpace {
     power_on: Box<[u8; CONFIG_SPACE]>,
 }
 
+/// The way that interrupts go, as the configuration space has it (PCIe Transport 1.1, 3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mechanism {
+    /// MSI-X. Also where nothing is enabled and there is no pin: a client that has assigned eventfds to vectors gets its
+    /// interrupts, as it does from the kernel's VFIO, which sets the enable bit by itself.
+    Vectors,
+    /// MSI, with so many messages allocated.
+    Messages { count: u16 },
+    /// INTx.
+    Pin,
+    /// INTx, and it is disabled.
+    Silent,
+}
+
 /// What a write to configuration space asks for, beside the bytes it changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigEffect {
@@ -63,6 +95,11 @@ pub(crate) enum ConfigEffect {
     None,
     /// A function level reset.
     FunctionReset,
+}
+
+/// Messages of MSI offered for so many vectors: the next power of two, 32 at most.
+pub(crate) fn messages(vectors: u16) -> u16 {
+    vectors.next_power_of_two().min(MSI_MESSAGES_MAX)
 }
 
 /// The size of BAR0 for this many bytes of doorbells behind the page of registers.
@@ -73,8 +110,9 @@ pub(crate) fn bar0_size(doorbell_bytes: usize) -> u64 {
 }
 
 impl ConfigSpace {
-    /// A function with these ids, `vectors` MSI-X vectors, and a BAR0 of `bar0_size` bytes (a power of two).
-    pub(crate) fn new(vendor: u16, device: u16, vectors: u16, bar0_size: u64) -> Self {
+    /// A function with these ids, `vectors` MSI-X vectors, and a BAR0 of `bar0_size` bytes (a power of two). With `intx`
+    /// it has an interrupt pin.
+    pub(crate) fn new(vendor: u16, device: u16, vectors: u16, bar0_size: u64, intx: bool) -> Self {
         debug_assert!(bar0_size.is_power_of_two() && vectors >= 1);
         let mut space = ConfigSpace {
             bytes: Box::new([0; CONFIG_SPACE]),
@@ -83,9 +121,12 @@ impl ConfigSpace {
         };
         space.header(vendor, device, bar0_size);
         space.power_management();
-        space.msi();
+        space.msi(messages(vectors));
         space.pcie();
         space.msix(vectors);
+        if intx {
+            space.bytes[INTERRUPT_PIN] = PIN_A;
+        }
         space.power_on = space.bytes.clone();
         space
     }
@@ -106,7 +147,6 @@ impl ConfigSpace {
         self.put16(SUBSYSTEM, vendor);
         self.put16(SUBSYSTEM + 2, device);
         self.put16(CAPABILITIES, PM as u16);
-        // The pin stays 0: no INTx.
         self.allow32(INTERRUPT_LINE, 0xff);
     }
 
@@ -118,11 +158,12 @@ impl ConfigSpace {
         self.allow16(PM + 4, 0b11);
     }
 
-    /// MSI with a 64-bit address and one message (PCI 3.0, 6.8.1).
-    fn msi(&mut self) {
+    /// MSI with a 64-bit address (PCI 3.0, 6.8.1). INTMS masks (Base 2.1, 3.1.4.3), so it has no mask bits of its own.
+    fn msi(&mut self, messages: u16) {
         self.capability(MSI, 0x05, PCIE);
-        self.put16(MSI + 2, 1 << 7);
-        self.allow16(MSI + 2, 1 | 0b111 << 4);
+        let capable = messages.ilog2() as u16;
+        self.put16(MSI + 2, 1 << 7 | capable << MSI_CAPABLE_SHIFT);
+        self.allow16(MSI + 2, MSI_ENABLE | MSI_COUNT_MASK << MSI_ALLOCATED_SHIFT);
         self.allow32(MSI + 4, !0b11);
         self.allow32(MSI + 8, !0);
         self.allow16(MSI + 12, !0);
@@ -154,7 +195,7 @@ impl ConfigSpace {
     fn msix(&mut self, vectors: u16) {
         self.capability(MSIX, 0x11, 0);
         self.put16(MSIX + 2, vectors - 1);
-        self.allow16(MSIX + 2, 1 << 15 | 1 << 14);
+        self.allow16(MSIX + 2, MSIX_ENABLE | MSIX_FUNCTION_MASK);
         self.put32(MSIX + 4, MSIX_TABLE | MSIX_BAR);
         self.put32(MSIX + 8, MSIX_PBA | MSIX_BAR);
     }
@@ -197,12 +238,55 @@ impl ConfigSpace {
 
     /// Whether interrupts go by MSI-X: then INTMS and INTMC have no say (PCIe Transport 1.1, 3.5).
     pub(crate) fn msix_enabled(&self) -> bool {
-        self.bytes[MSIX + 3] & 1 << 7 != 0
+        self.get16(MSIX + 2) & MSIX_ENABLE != 0
+    }
+
+    /// Whether MSI-X is enabled and its Function Mask bit holds every vector back.
+    pub(crate) fn msix_masked(&self) -> bool {
+        self.msix_enabled() && self.get16(MSIX + 2) & MSIX_FUNCTION_MASK != 0
+    }
+
+    /// Whether it has an interrupt pin.
+    pub(crate) fn has_pin(&self) -> bool {
+        self.bytes[INTERRUPT_PIN] != 0
+    }
+
+    /// The way that interrupts go now.
+    pub(crate) fn mechanism(&self) -> Mechanism {
+        let msi = self.get16(MSI + 2);
+        if self.msix_enabled() {
+            Mechanism::Vectors
+        } else if msi & MSI_ENABLE != 0 {
+            // More than what is offered cannot be allocated.
+            let capable = msi >> MSI_CAPABLE_SHIFT & MSI_COUNT_MASK;
+            let allocated = msi >> MSI_ALLOCATED_SHIFT & MSI_COUNT_MASK;
+            Mechanism::Messages {
+                count: 1 << allocated.min(capable),
+            }
+        } else if !self.has_pin() {
+            Mechanism::Vectors
+        } else if self.get16(COMMAND) & INTERRUPT_DISABLE == 0 {
+            Mechanism::Pin
+        } else {
+            Mechanism::Silent
+        }
+    }
+
+    /// Shows in the Status register whether an INTx interrupt is pending.
+    pub(crate) fn set_interrupt_status(&mut self, pending: bool) {
+        self.bytes[STATUS] &= !STATUS_INTERRUPT;
+        if pending {
+            self.bytes[STATUS] |= STATUS_INTERRUPT;
+        }
     }
 
     fn capability(&mut self, at: usize, id: u8, next: usize) {
         self.bytes[at] = id;
         self.bytes[at + 1] = next as u8;
+    }
+
+    fn get16(&self, at: usize) -> u16 {
+        u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
     fn put16(&mut self, at: usize, value: u16) {

@@ -1,9 +1,9 @@
 //! Configuration space as a bus driver walks it (PCI 3.0, 6; PCIe 6.0, 7.5). Offsets and values are typed again here.
 
-use super::{BAR4_SIZE, CONFIG_SPACE, ConfigEffect, ConfigSpace, bar0_size};
+use super::{BAR4_SIZE, CONFIG_SPACE, ConfigEffect, ConfigSpace, Mechanism, bar0_size, messages};
 
 fn space() -> ConfigSpace {
-    ConfigSpace::new(0x4e56, 0x0001, 65, 0x4000)
+    ConfigSpace::new(0x4e56, 0x0001, 65, 0x4000, false)
 }
 
 fn read(space: &ConfigSpace, at: u64, len: usize) -> u32 {
@@ -104,12 +104,13 @@ fn command_keeps_what_a_host_may_set() {
 }
 
 #[test]
-fn msi_has_a_64_bit_address_and_one_message() {
+fn msi_has_a_64_bit_address_and_32_messages() {
     let mut space = space();
     let msi = capability(&space, 0x05);
-    assert_eq!(read(&space, msi + 2, 2), 0x0080);
+    // Multiple Message Capable is 101b (PCI 3.0, 6.8.1.3).
+    assert_eq!(read(&space, msi + 2, 2), 0x008a);
     space.write(msi + 2, &[0xff; 12]);
-    assert_eq!(read(&space, msi + 2, 2), 0x00f1);
+    assert_eq!(read(&space, msi + 2, 2), 0x00fb);
     assert_eq!(read(&space, msi + 4, 4), 0xffff_fffc);
     assert_eq!(read(&space, msi + 8, 4), 0xffff_ffff);
     assert_eq!(read(&space, msi + 12, 2), 0xffff);
@@ -186,4 +187,62 @@ fn what_lies_past_the_end_reads_zero_and_is_not_written() {
     space.read(u64::MAX - 2, &mut bytes);
     assert_eq!(space.write(4095, &[1; 64]), ConfigEffect::None);
     assert_eq!(space.write(u64::MAX - 2, &[1; 64]), ConfigEffect::None);
+}
+
+#[test]
+fn messages_are_a_power_of_two_and_32_at_most() {
+    assert_eq!(
+        [1, 2, 3, 5, 32, 33, 65].map(messages),
+        [1, 2, 4, 8, 32, 32, 32]
+    );
+    // Multiple Message Capable: bits 3:1.
+    let space = ConfigSpace::new(0x4e56, 0x0001, 3, 0x4000, false);
+    assert_eq!(read(&space, capability(&space, 0x05) + 2, 2), 0x0084);
+}
+
+#[test]
+fn the_pin_is_a_where_there_is_one() {
+    let mut space = ConfigSpace::new(0x4e56, 0x0001, 5, 0x4000, true);
+    assert_eq!(read(&space, 0x3d, 1), 1, "INTA#");
+    space.write(0x3c, &[0x0b, 0xff]);
+    assert_eq!(read(&space, 0x3c, 2), 0x010b, "only the line is the host's");
+    space.reset();
+    assert_eq!(read(&space, 0x3d, 1), 1);
+}
+
+#[test]
+fn the_way_of_interrupts_is_msix_then_msi_then_the_pin() {
+    for pin in [false, true] {
+        let mut space = ConfigSpace::new(0x4e56, 0x0001, 5, 0x4000, pin);
+        let (msi, msix) = (capability(&space, 0x05) + 2, capability(&space, 0x11) + 2);
+        let by_pin = |way| if pin { way } else { Mechanism::Vectors };
+        assert_eq!(space.mechanism(), by_pin(Mechanism::Pin));
+        // Command: Interrupt Disable is bit 10.
+        space.write(0x04, &0x0400u16.to_le_bytes());
+        assert_eq!(space.mechanism(), by_pin(Mechanism::Silent));
+        // Enable, and no more than the 8 messages on offer.
+        for (allocated, count) in [(0, 1), (2, 4), (3, 8), (5, 8), (7, 8)] {
+            space.write(msi, &(allocated << 4 | 1u16).to_le_bytes());
+            assert_eq!(space.mechanism(), Mechanism::Messages { count });
+        }
+        space.write(msix, &0xc000u16.to_le_bytes());
+        assert_eq!(space.mechanism(), Mechanism::Vectors);
+        assert!(space.msix_masked());
+        space.write(msix, &0x4000u16.to_le_bytes());
+        assert!(!space.msix_masked(), "it is not enabled");
+        assert_eq!(space.mechanism(), Mechanism::Messages { count: 8 });
+        space.write(msi, &0x0030u16.to_le_bytes());
+        space.write(0x04, &0u16.to_le_bytes());
+        assert_eq!(space.mechanism(), by_pin(Mechanism::Pin));
+    }
+}
+
+#[test]
+fn interrupt_status_is_bit_3_and_not_the_hosts() {
+    let mut space = space();
+    space.set_interrupt_status(true);
+    assert_eq!(read(&space, 0x06, 2), 0x0018);
+    space.write(0x06, &[0xff, 0xff]);
+    space.set_interrupt_status(false);
+    assert_eq!(read(&space, 0x06, 2), 0x0010);
 }

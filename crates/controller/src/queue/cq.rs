@@ -158,6 +158,14 @@ impl Cq {
         !self.frozen && doorbell.look(bells).is_some_and(|value| value != self.head)
     }
 
+    /// Whether the host has yet to acknowledge entries, as its doorbell says now. Changes nothing. Not for a frozen
+    /// queue, whose host could never acknowledge them, nor where the doorbell cannot be.
+    #[must_use]
+    pub fn is_unacknowledged(&self, bells: Bells<'_>) -> bool {
+        let mut doorbell = self.doorbell;
+        !self.frozen && doorbell.look(bells).is_none_or(|value| value != self.tail)
+    }
+
     /// A bad doorbell value was found.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
@@ -175,8 +183,8 @@ impl Cq {
     }
 
     /// Asks the host to ring the doorbell when it consumes the next entry, where it registered buffers. Only for a
-    /// queue that holds somebody up: the value is the head we know, so it lags the tail, as a host that rings only past
-    /// EventIdx needs it to.
+    /// queue that holds somebody up or asserts an interrupt line: the value is the head we know, so it lags the tail, as
+    /// a host that rings only past EventIdx needs it to.
     pub fn arm(&self, bells: Bells<'_>) {
         if let Some(shadow) = bells.shadow
             && !self.frozen

@@ -16,12 +16,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::Controller;
 use controller::lane::{Lane, LaneTable};
 use controller::port::{Channel, Channels, Done};
 use controller::subsystem::Subsystem;
 use controller::ticket::OwnerKey;
 use controller::time::Time;
+use controller::{Controller, Interrupt};
 use memory::{
     Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova, full_fence,
 };
@@ -158,12 +158,23 @@ impl<C: Channel> Inner<C> {
     }
 
     fn raise(&mut self) {
-        let of_lanes = self.lanes.table.iter_mut();
-        let vectors = of_lanes.filter_map(|(_, lane)| lane.take_interrupt());
-        for vector in vectors.chain(self.controller.take_interrupt()) {
-            if let Some(Some(eventfd)) = self.interrupts.get(usize::from(vector)) {
+        let interrupts = &self.interrupts;
+        let raise = |interrupt| {
+            // This bus signals by MSI-X only.
+            if let Interrupt::Vector(vector) = interrupt
+                && let Some(Some(eventfd)) = interrupts.get(usize::from(vector))
+            {
                 // A counter at its limit is signalled already.
                 let _ = eventfd.signal();
+            }
+        };
+        let controller = &mut self.controller;
+        controller.take_interrupts(self.now, &mut self.lanes, raise);
+        for (_, lane) in &mut self.lanes.table {
+            if let Some(posted) = lane.take_posted() {
+                controller
+                    .interrupt(posted, lane, self.now)
+                    .map_or((), raise);
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use controller::{
-    Controller, ControllerConfig, DoorbellMode,
+    Controller, ControllerConfig, DoorbellMode, Interrupt,
     namespace::Namespace,
     port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request},
     subsystem::{Subsystem, SubsystemConfig},
@@ -116,8 +116,10 @@ pub(crate) struct Rig {
     pub(crate) medium: Held,
     channel: ChannelId,
     pub(crate) now: Time,
-    /// Interrupts raised, by controller and vector.
-    pub(crate) raised: Vec<(ControllerSlot, u16)>,
+    /// Interrupts raised, by controller.
+    pub(crate) raised: Vec<(ControllerSlot, Interrupt)>,
+    /// Whether the controllers to come have an interrupt pin.
+    pub(crate) intx: bool,
 }
 
 impl Rig {
@@ -131,6 +133,7 @@ impl Rig {
             channel,
             now: Time(0),
             raised: Vec::new(),
+            intx: false,
         }
     }
 
@@ -139,7 +142,7 @@ impl Rig {
         self.now = Time(self.now.0 + 1000);
         let raised = &mut self.raised;
         self.engine
-            .turn(self.now, |slot, vector| raised.push((slot, vector)))
+            .turn(self.now, |slot, interrupt| raised.push((slot, interrupt)))
     }
 
     pub(crate) fn turns(&mut self, count: usize) {
@@ -166,6 +169,7 @@ impl Rig {
             queue_depth: 64,
             max_transfer: 1 << 20,
             doorbells: mode,
+            intx: self.intx,
         };
         let namespace = Namespace {
             nsid: 1,

@@ -132,6 +132,10 @@ struct ControllerArgs {
     #[arg(long, value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped"]))]
     doorbells: Option<Doorbells>,
 
+    /// With an interrupt pin (INTx), for guests that use no MSI-X
+    #[arg(long)]
+    intx: bool,
+
     /// Which reactor serves it, counted from 0
     #[arg(long)]
     reactor: Option<usize>,
@@ -220,6 +224,7 @@ impl ControllerArgs {
             queue_depth: self.queue_depth.unwrap_or(defaults.queue_depth),
             max_transfer: self.max_transfer.unwrap_or(defaults.max_transfer),
             doorbells: self.doorbells.unwrap_or_default(),
+            intx: self.intx,
             reactor: self.reactor,
             serial: self.serial,
             model_number: self

@@ -193,6 +193,9 @@ pub(crate) struct Controller {
     /// How doorbells reach the reactor.
     #[serde(default)]
     pub(crate) doorbells: Doorbells,
+    /// Whether it has an interrupt pin (INTx), for guests without MSI-X.
+    #[serde(default)]
+    pub(crate) intx: bool,
     /// Which `[[reactor]]` serves it, counted from 0. Default: the one with the fewest controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reactor: Option<usize>,
@@ -227,6 +230,7 @@ impl Controller {
             queue_depth: default_queue_depth(),
             max_transfer: default_max_transfer(),
             doorbells: Doorbells::default(),
+            intx: false,
             reactor: None,
             serial: None,
             model_number: default_model_number(),

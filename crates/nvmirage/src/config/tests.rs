@@ -49,6 +49,7 @@ fn the_example_is_right_and_its_defaults_read_back() {
     for line in [
         "queue_depth = 1024",
         "doorbells = \"auto\"",
+        "intx = false",
         "max_transfer = \"1MiB\"",
         "direct = \"auto\"",
         "spin = \"50us\"",

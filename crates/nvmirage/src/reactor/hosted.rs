@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use controller::{Controller, time::Time};
+use controller::{Controller, Interrupt, time::Time};
 use engine::{ControllerSlot, SubsystemSlot};
 use memory::{DmaView, DoorbellPages, LostFlag};
 use transport::vfio_user::{Listener, Session, SessionConfig};
@@ -111,9 +111,9 @@ impl Hosted {
 
     /// Raises an interrupt of its host.
     #[inline]
-    pub(super) fn raise(&mut self, vector: u16) {
+    pub(super) fn raise(&mut self, interrupt: Interrupt) {
         if let Host::Attached(session) = &mut self.host {
-            session.raise(vector);
+            session.raise(interrupt);
         }
     }
 
@@ -180,14 +180,22 @@ impl Hosted {
         // one host at a time: others wait in the backlog until this one has gone
         poller.remove(self.listener.as_fd())?;
         poller.add(session.as_fd(), self.source())?;
+        if let Some(unmasked) = session.unmasked() {
+            poller.add(unmasked, self.source())?;
+        }
         Ok(Some(session))
     }
 
     /// Ends the session; the controller goes back to power-on.
     fn detach(&mut self, controller: &mut Controller, poller: &Poller) {
         if let Host::Attached(session) = std::mem::replace(&mut self.host, Host::Leaving) {
-            if let Err(error) = poller.remove(session.as_fd()) {
-                tracing::error!(controller = self.name, "cannot forget a session: {error}");
+            for fd in [Some(session.as_fd()), session.unmasked()]
+                .into_iter()
+                .flatten()
+            {
+                if let Err(error) = poller.remove(fd) {
+                    tracing::error!(controller = self.name, "cannot forget a session: {error}");
+                }
             }
             self.attached.store(false, Ordering::Relaxed);
             controller.function_reset();

@@ -71,9 +71,9 @@ impl Reactor {
         let mut now = self.clock.now();
         while !self.stopped {
             let hosted = &mut self.hosted;
-            let turn = self.engine.turn(now, |slot, vector| {
+            let turn = self.engine.turn(now, |slot, interrupt| {
                 if let Some(Some(hosted)) = hosted.get_mut(slot.0) {
-                    hosted.raise(vector);
+                    hosted.raise(interrupt);
                 }
             });
             let mut worked = turn.worked;

@@ -1,11 +1,17 @@
 //! The eventfds by which a host is interrupted ("VFIO_USER_DEVICE_SET_IRQS").
 //!
-//! A controller raises vectors; a host has assigned eventfds to the vectors of MSI-X, or one to MSI, where all vectors
-//! meet. An interrupt that cannot be delivered (no eventfd yet, masked by a message or by INTMS) is kept, once, and
-//! delivered when it can be.
+//! A controller says what to deliver: a vector of MSI-X, a message of MSI, or the level of the pin. A host has assigned
+//! eventfds to them. A vector or message that cannot be delivered (no eventfd yet, masked by a message or by Function
+//! Mask) is kept, once, and delivered when it can be. The level of the pin is kept nowhere: it is asked for again.
 //!
-//! What it does NOT do: it emulates no MSI-X table, which a client does itself; there is no INTx, error or release
-//! interrupt: their types have no interrupts.
+//! The pin masks itself when it is triggered. An UNMASK, as a message or by the eventfd that a host has assigned to it
+//! (which the host signals and we read: KVM does so when the guest has acknowledged the interrupt), ends that, and the
+//! controller looks at its queues again ([`controller::Controller::recheck_interrupts`]). Where the level falls before
+//! the host has taken the trigger, the trigger is taken back: QEMU would assert its line, and nothing that its guest's
+//! driver does would end that.
+//!
+//! What it does NOT do: it emulates no MSI-X table, which a client does itself; there is no error or release interrupt:
+//! their types have no interrupts.
 //!
 //! An eventfd is the host's. It is made non-blocking when it comes, so that a full counter is no wait. The host can
 //! undo that, and fill the counter: it then holds up the reactor that it shares.
@@ -13,112 +19,150 @@
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
+use controller::Interrupt;
 use memory::EventFd;
+use rustix::event::epoll;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use vfio_user::MAX_FDS;
 use vfio_user::message::{IrqAction, IrqData, IrqFlags, IrqInfo, SetIrqs, irq_index};
 
-use super::Answer;
+use super::{Answer, SessionConfig};
 
 /// One interrupt of a type.
 #[derive(Debug, Default)]
 struct Line {
+    /// Raised and not delivered.
+    pending: bool,
     masked: bool,
     /// Signalled when the controller raises it.
     trigger: Option<EventFd>,
     /// Signalled when a message masks it.
     mask: Option<EventFd>,
-    /// Signalled when a message unmasks it.
+    /// Signalled when a message unmasks it; that of the pin is the host's to signal.
     unmask: Option<EventFd>,
 }
 
-/// A vector as the controller raises it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Vector {
-    /// Raised and not delivered.
-    pending: bool,
-    /// Masked by INTMS.
-    masked: bool,
+/// The pin.
+#[derive(Debug)]
+struct Pin {
+    line: Line,
+    /// It is masked because it was triggered.
+    triggered: bool,
+    /// Readable while the eventfd that unmasks is signalled, whichever the host has assigned.
+    unmasked: OwnedFd,
 }
 
 /// The interrupts of one session.
 #[derive(Debug)]
 pub(super) struct Interrupts {
     msix: Vec<Line>,
-    msi: [Line; 1],
-    /// Vectors of MSI-X that have an eventfd. With one, MSI-X is what the host uses.
-    msix_assigned: usize,
-    vectors: Vec<Vector>,
+    msi: Vec<Line>,
+    pin: Option<Pin>,
+    /// Function Mask of MSI-X.
+    msix_masked: bool,
 }
 
 /// A type that has interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    Pin,
     Msi,
     Msix,
 }
 
 impl Interrupts {
-    pub(super) fn new(vectors: u16) -> Self {
-        Self {
-            msix: (0..vectors).map(|_| Line::default()).collect(),
-            msi: [Line::default()],
-            msix_assigned: 0,
-            vectors: vec![Vector::default(); usize::from(vectors)],
-        }
+    /// Those of a function as `config` has it.
+    ///
+    /// # Errors
+    /// There are no more descriptors.
+    pub(super) fn new(config: &SessionConfig) -> io::Result<Self> {
+        let lines = |count| (0..count).map(|_| Line::default()).collect();
+        Ok(Self {
+            msix: lines(config.vectors),
+            msi: lines(config.messages),
+            pin: config.intx.then(Pin::new).transpose()?,
+            msix_masked: false,
+        })
     }
 
-    /// Interrupts `vector`, now or as soon as it can be.
+    /// Delivers `interrupt`, now or as soon as it can be.
     #[inline]
-    pub(super) fn raise(&mut self, vector: u16) {
-        let vector = usize::from(vector);
-        if let Some(state) = self.vectors.get_mut(vector) {
-            state.pending = true;
-            self.deliver(vector);
+    pub(super) fn raise(&mut self, interrupt: Interrupt) {
+        match interrupt {
+            Interrupt::Vector(vector) => {
+                if let Some(line) = self.msix.get_mut(usize::from(vector)) {
+                    line.pending = true;
+                    line.deliver(self.msix_masked);
+                }
+            }
+            Interrupt::Message(message) => {
+                if let Some(line) = self.msi.get_mut(usize::from(message)) {
+                    line.pending = true;
+                    line.deliver(false);
+                }
+            }
+            Interrupt::Pin(asserted) => {
+                if let Some(pin) = &mut self.pin {
+                    pin.set(asserted);
+                }
+            }
         }
     }
 
-    /// Whether an interrupt of `vector` waits.
+    /// Whether an interrupt of an MSI-X vector waits.
     pub(super) fn is_pending(&self, vector: u16) -> bool {
-        let state = self.vectors.get(usize::from(vector));
-        state.is_some_and(|state| state.pending)
+        let line = self.msix.get(usize::from(vector));
+        line.is_some_and(|line| line.pending)
     }
 
     /// The controller was reset: what it raised before is void.
     pub(super) fn forget_pending(&mut self) {
-        for vector in &mut self.vectors {
-            vector.pending = false;
+        for line in self.msix.iter_mut().chain(&mut self.msi) {
+            line.pending = false;
         }
     }
 
-    /// Takes over what the host has masked by INTMS.
-    pub(super) fn set_masks(&mut self, is_masked: impl Fn(u16) -> bool) {
-        for (number, vector) in (0..).zip(&mut self.vectors) {
-            vector.masked = is_masked(number);
+    /// Takes over Function Mask of MSI-X.
+    pub(super) fn set_msix_masked(&mut self, masked: bool) {
+        if std::mem::replace(&mut self.msix_masked, masked) && !masked {
+            self.deliver_all();
         }
-        self.deliver_all();
+    }
+
+    /// Whether there is a pin: then an UNMASK or a new eventfd asks for another look at the queues.
+    pub(super) fn has_pin(&self) -> bool {
+        self.pin.is_some()
+    }
+
+    /// What becomes readable when the host has unmasked the pin by an eventfd.
+    pub(super) fn unmasked(&self) -> Option<BorrowedFd<'_>> {
+        self.pin.as_ref().map(|pin| pin.unmasked.as_fd())
+    }
+
+    /// Whether the host has unmasked the pin by an eventfd since the last call.
+    pub(super) fn take_unmasked(&mut self) -> bool {
+        let Some(pin) = &mut self.pin else {
+            return false;
+        };
+        let unmasked = pin.line.unmask.as_ref().is_some_and(EventFd::drain);
+        if unmasked {
+            pin.unmask();
+        }
+        unmasked
     }
 
     fn deliver_all(&mut self) {
-        for vector in 0..self.vectors.len() {
-            self.deliver(vector);
+        for line in &mut self.msix {
+            line.deliver(self.msix_masked);
         }
-    }
-
-    #[inline]
-    fn deliver(&mut self, vector: usize) {
-        let state = &mut self.vectors[vector];
-        let line = match self.msix_assigned {
-            0 => &self.msi[0],
-            _ => &self.msix[vector],
-        };
-        if state.pending && !state.masked && !line.masked && line.signal(&line.trigger) {
-            state.pending = false;
+        for line in &mut self.msi {
+            line.deliver(false);
         }
     }
 
@@ -129,9 +173,11 @@ impl Interrupts {
         if (request.argsz as usize) < IrqInfo::LEN || index >= irq_index::COUNT {
             return Err(Errno::INVAL);
         }
-        let count = kind(index).map_or(0, |kind| self.count(kind));
-        let flags = match count {
-            0 => IrqFlags::default(),
+        let kind = kind(index);
+        let count = kind.map_or(0, |kind| self.count(kind));
+        let flags = match kind {
+            _ if count == 0 => IrqFlags::default(),
+            Some(Kind::Pin) => IrqFlags::EVENTFD | IrqFlags::MASKABLE | IrqFlags::AUTOMASKED,
             _ => IrqFlags::EVENTFD | IrqFlags::MASKABLE,
         };
         let info = IrqInfo {
@@ -146,6 +192,7 @@ impl Interrupts {
 
     fn count(&self, kind: Kind) -> usize {
         match kind {
+            Kind::Pin => usize::from(self.pin.is_some()),
             Kind::Msi => self.msi.len(),
             Kind::Msix => self.msix.len(),
         }
@@ -185,36 +232,48 @@ impl Interrupts {
 
     fn lines(&mut self, kind: Kind) -> &mut [Line] {
         match kind {
+            Kind::Pin => self.pin.as_mut().map_or(&mut [], Pin::lines),
             Kind::Msi => &mut self.msi,
             Kind::Msix => &mut self.msix,
         }
     }
 
-    /// Every eventfd of the type goes; it is as at the start.
+    /// Every eventfd of the type goes. What waits to be delivered goes on waiting.
     fn disable(&mut self, kind: Kind) {
-        self.lines(kind).fill_with(Line::default);
-        self.count_assigned();
+        if kind == Kind::Pin
+            && let Some(pin) = &mut self.pin
+        {
+            return pin.disable();
+        }
+        for line in self.lines(kind) {
+            *line = Line {
+                pending: line.pending,
+                ..Line::default()
+            };
+        }
     }
 
     fn act(&mut self, kind: Kind, action: IrqAction, range: Range<usize>) {
-        if action == IrqAction::Trigger {
-            return self.trigger(kind, range);
+        if kind == Kind::Pin {
+            // The range may be empty.
+            if let Some(pin) = self.pin.as_mut().filter(|_| !range.is_empty()) {
+                pin.act(action);
+            }
+            return;
         }
         for line in &mut self.lines(kind)[range] {
-            line.masked = action == IrqAction::Mask;
-            line.signal(match action {
-                IrqAction::Mask => &line.mask,
-                _ => &line.unmask,
-            });
-        }
-    }
-
-    /// The host triggers its own interrupts: a test of their way.
-    fn trigger(&mut self, kind: Kind, range: Range<usize>) {
-        for index in range {
-            let line = &self.lines(kind)[index];
-            let delivered = !line.masked && line.signal(&line.trigger);
-            self.vectors[index].pending |= !delivered;
+            match action {
+                // The host triggers its own interrupts: a test of their way.
+                IrqAction::Trigger => line.pending = true,
+                IrqAction::Mask => {
+                    line.masked = true;
+                    signal(&line.mask);
+                }
+                IrqAction::Unmask => {
+                    line.masked = false;
+                    signal(&line.unmask);
+                }
+            }
         }
     }
 
@@ -234,6 +293,11 @@ impl Interrupts {
         let mut fds = fds
             .collect::<Result<ArrayVec<_, MAX_FDS>, _>>()?
             .into_iter();
+        if kind == Kind::Pin
+            && let Some(pin) = self.pin.as_mut().filter(|_| !range.is_empty())
+        {
+            return pin.assign(action, fds.next());
+        }
         for line in &mut self.lines(kind)[range] {
             let place = match action {
                 IrqAction::Trigger => &mut line.trigger,
@@ -242,30 +306,111 @@ impl Interrupts {
             };
             *place = fds.next();
         }
-        self.count_assigned();
         Ok(())
-    }
-
-    fn count_assigned(&mut self) {
-        let assigned = self.msix.iter().filter(|line| line.trigger.is_some());
-        self.msix_assigned = assigned.count();
     }
 }
 
 impl Line {
-    /// Signals an eventfd, if there is one; whether it was.
+    /// Delivers what is pending, if that can be; `masked`: by something else than a message.
     #[inline]
-    fn signal(&self, eventfd: &Option<EventFd>) -> bool {
-        let Some(eventfd) = eventfd else {
-            return false;
-        };
-        // It was seen to be an eventfd, and those do not fail.
-        eventfd.signal().is_ok()
+    fn deliver(&mut self, masked: bool) {
+        if self.pending && !self.masked && !masked && signal(&self.trigger) {
+            self.pending = false;
+        }
     }
+}
+
+impl Pin {
+    fn new() -> io::Result<Self> {
+        Ok(Pin {
+            line: Line::default(),
+            triggered: false,
+            unmasked: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        })
+    }
+
+    fn lines(&mut self) -> &mut [Line] {
+        std::slice::from_mut(&mut self.line)
+    }
+
+    /// The level is this now.
+    fn set(&mut self, asserted: bool) {
+        if asserted && !self.line.masked {
+            self.triggered = signal(&self.line.trigger);
+            self.line.masked = self.triggered;
+        } else if !asserted
+            && self.triggered
+            && self.line.trigger.as_ref().is_some_and(EventFd::drain)
+        {
+            // The host has not seen it yet, and never will.
+            self.unmask();
+        }
+    }
+
+    fn unmask(&mut self) {
+        (self.line.masked, self.triggered) = (false, false);
+    }
+
+    fn act(&mut self, action: IrqAction) {
+        match action {
+            // A test of its way, beside what the queues ask for.
+            IrqAction::Trigger => self.set(true),
+            IrqAction::Mask => {
+                (self.line.masked, self.triggered) = (true, false);
+                signal(&self.line.mask);
+            }
+            IrqAction::Unmask => self.unmask(),
+        }
+    }
+
+    fn assign(&mut self, action: IrqAction, eventfd: Option<EventFd>) -> Result<(), Errno> {
+        match action {
+            IrqAction::Trigger => {
+                if self.triggered {
+                    // The old one was signalled, and nobody may look at it any more.
+                    self.unmask();
+                }
+                self.line.trigger = eventfd;
+            }
+            IrqAction::Mask => self.line.mask = eventfd,
+            IrqAction::Unmask => self.assign_unmask(eventfd)?,
+        }
+        Ok(())
+    }
+
+    fn assign_unmask(&mut self, eventfd: Option<EventFd>) -> Result<(), Errno> {
+        // The host has descriptors of its own for the old one, so it would be watched on after it is closed.
+        if let Some(old) = self.line.unmask.take() {
+            epoll::delete(&self.unmasked, &old)?;
+        }
+        if let Some(new) = &eventfd {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&self.unmasked, new, data, epoll::EventFlags::IN)?;
+        }
+        self.line.unmask = eventfd;
+        Ok(())
+    }
+
+    fn disable(&mut self) {
+        // Nothing is added, so nothing fails.
+        let _ = self.assign_unmask(None);
+        self.line = Line::default();
+        self.triggered = false;
+    }
+}
+
+/// Signals an eventfd, if there is one; whether it was.
+#[inline]
+fn signal(eventfd: &Option<EventFd>) -> bool {
+    // It was seen to be an eventfd, and those do not fail.
+    eventfd
+        .as_ref()
+        .is_some_and(|eventfd| eventfd.signal().is_ok())
 }
 
 fn kind(index: u32) -> Option<Kind> {
     match index {
+        irq_index::INTX => Some(Kind::Pin),
         irq_index::MSI => Some(Kind::Msi),
         irq_index::MSIX => Some(Kind::Msix),
         _ => None,

@@ -33,8 +33,12 @@ pub struct SessionConfig {
     pub name: String,
     /// Whether a host may map the doorbells.
     pub doorbells_mapped: bool,
-    /// Interrupt vectors.
+    /// Interrupt vectors of MSI-X.
     pub vectors: u16,
+    /// Messages of MSI.
+    pub messages: u16,
+    /// Whether there is an interrupt pin.
+    pub intx: bool,
 }
 
 impl SessionConfig {
@@ -44,8 +48,9 @@ impl SessionConfig {
         Self {
             name: config.name.clone(),
             doorbells_mapped: config.doorbells == DoorbellMode::Mapped,
-            // The admin queue's, and one for each pair of I/O queues.
-            vectors: config.queues + 1,
+            vectors: config.vectors(),
+            messages: config.messages(),
+            intx: config.intx,
         }
     }
 }

@@ -11,9 +11,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use controller::time::Time;
-use controller::{Controller, Failure};
+use controller::{Controller, Failure, Interrupt};
 use memory::DoorbellPages;
-use nvme_spec::registers::DOORBELLS;
 use rustix::io::Errno;
 use vfio_user::message::{Access, DeviceFlags, DeviceInfo, Version, irq_index, region_index};
 use vfio_user::{Command, Connection, Header, Message};
@@ -52,7 +51,7 @@ impl Session {
     /// Serves the host at the other end of `stream`.
     ///
     /// # Errors
-    /// When the socket cannot be made non-blocking.
+    /// When the socket cannot be made non-blocking, or there are no more descriptors.
     pub fn new(
         stream: UnixStream,
         doorbells: Arc<DoorbellPages>,
@@ -61,7 +60,7 @@ impl Session {
         Ok(Self {
             connection: Connection::new(stream)?,
             device: Device {
-                interrupts: Interrupts::new(config.vectors),
+                interrupts: Interrupts::new(&config)?,
                 config,
                 agreed: false,
                 doorbells_sent: false,
@@ -73,7 +72,7 @@ impl Session {
         })
     }
 
-    /// Sends what waits, and handles the next messages. Due when the socket is readable, or writable and
+    /// Sends what waits, and handles the next messages. Due when the socket or [`Self::unmasked`] is readable, when the socket is or writable and
     /// [`Self::wants_write`], in every turn while [`Self::has_pending`], and at [`Self::next_deadline`].
     pub fn poll(&mut self, controller: &mut Controller, now: Time) -> Polled {
         let mut messages = 0;
@@ -91,6 +90,9 @@ impl Session {
         messages: &mut u32,
     ) -> Result<(), SessionEnd> {
         self.connection.flush()?;
+        if self.device.interrupts.take_unmasked() {
+            controller.recheck_interrupts();
+        }
         self.send_due(controller, now)?;
         while *messages < MAX_MESSAGES && self.waiting.has_room() {
             let Some(message) = self.connection.receive()? else {
@@ -138,17 +140,28 @@ impl Session {
             self.device.body.clear();
             match waiting.until {
                 Until::Drained { request, .. } => request.encode(&mut self.device.body),
-                Until::Reset => self.device.interrupts.forget_pending(),
+                Until::Reset => {
+                    let interrupts = &mut self.device.interrupts;
+                    interrupts.forget_pending();
+                    interrupts.set_msix_masked(controller.msix_masked());
+                }
             }
             self.answer(&waiting.request, result.map(|()| Answer::Reply), now)?;
         }
         Ok(())
     }
 
-    /// Interrupts the host by `vector`. Where it has not assigned an eventfd, or has masked the vector, that waits.
+    /// Interrupts the host. Where it has not assigned an eventfd, or has masked the interrupt, that waits.
     #[inline]
-    pub fn raise(&mut self, vector: u16) {
-        self.device.interrupts.raise(vector);
+    pub fn raise(&mut self, interrupt: Interrupt) {
+        self.device.interrupts.raise(interrupt);
+    }
+
+    /// Where the controller has a pin, a descriptor that becomes readable when the host unmasks that without a message:
+    /// the same one as long as the session lives.
+    #[must_use]
+    pub fn unmasked(&self) -> Option<BorrowedFd<'_>> {
+        self.device.interrupts.unmasked()
     }
 
     /// Whether replies wait for commands in flight: poll in every turn.
@@ -242,7 +255,12 @@ impl Device {
             }
             Command::DEVICE_GET_REGION_IO_FDS => regions::io_fds(body, out),
             Command::DEVICE_GET_IRQ_INFO => self.interrupts.info(body, out),
-            Command::DEVICE_SET_IRQS => self.interrupts.set(body, fds),
+            Command::DEVICE_SET_IRQS => {
+                if self.interrupts.has_pin() {
+                    controller.recheck_interrupts();
+                }
+                self.interrupts.set(body, fds)
+            }
             Command::REGION_READ => self.read(body, controller),
             Command::REGION_WRITE => self.write(body, controller),
             Command::DEVICE_RESET => {
@@ -282,11 +300,8 @@ impl Device {
     fn write(&mut self, body: &[u8], controller: &mut Controller) -> Result<Answer, Errno> {
         let (request, data) = Access::parse_with_data(body).map_err(|_| Errno::INVAL)?;
         let answer = regions::write(&request, data, controller, &mut self.body)?;
-        let is_register = request.region == region_index::BAR0 && request.offset < DOORBELLS;
-        if is_register || request.region == region_index::CONFIG {
-            // INTMS and INTMC, and the MSI-X enable bit that puts them out of force.
-            self.interrupts
-                .set_masks(|vector| controller.is_masked(vector));
+        if request.region == region_index::CONFIG {
+            self.interrupts.set_msix_masked(controller.msix_masked());
         }
         Ok(answer)
     }

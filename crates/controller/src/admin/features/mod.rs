@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
 use nvme_spec::features::{
-    AsynchronousEventConfiguration, FeatureId, HostBehaviorSupport, NumberOfQueues, Select,
-    SupportedCapabilities, Timestamp,
+    AsynchronousEventConfiguration, FeatureId, HostBehaviorSupport, InterruptCoalescing,
+    NumberOfQueues, Select, SupportedCapabilities, Timestamp,
 };
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
@@ -152,6 +152,17 @@ impl Features {
             values.over_temperature as u16,
             values.under_temperature as u16,
         )
+    }
+
+    pub(crate) fn interrupt_coalescing(&self) -> InterruptCoalescing {
+        self.current.controller.coalescing.into()
+    }
+
+    /// Whether interrupts of this vector are never coalesced.
+    pub(crate) fn coalescing_disabled(&self, vector: u16) -> bool {
+        let words = &self.current.controller.coalescing_disabled;
+        let word = words.get(usize::from(vector) / 32);
+        word.is_none_or(|word| word >> (vector % 32) & 1 == 1)
     }
 
     pub(crate) fn event_configuration(&self) -> AsynchronousEventConfiguration {

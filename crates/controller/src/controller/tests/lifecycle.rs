@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nvme_spec::Sqe;
 
 use super::rig::*;
-use crate::controller::{Controller, EnableError, Failure};
+use crate::controller::{Controller, EnableError, Failure, Interrupt};
 use crate::subsystem::{Subsystem, SubsystemConfig};
 use crate::testing::Manner;
 use memory::DoorbellPages;
@@ -510,11 +510,11 @@ fn admin_completions_raise_vector_zero_once_per_turn() {
         rig.submit(Sqe { cdw10: 1, ..sqe });
     }
     rig.turns(4);
-    assert_eq!(rig.interrupts, [0]);
+    assert_eq!(rig.interrupts, [Interrupt::Vector(0)]);
     // A held request posts nothing.
     rig.async_event();
     rig.turns(4);
-    assert_eq!(rig.interrupts, [0]);
+    assert_eq!(rig.interrupts, [Interrupt::Vector(0)]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use nvme_spec::{Cqe, Sqe};
 
 use super::rig::*;
+use crate::controller::Interrupt;
 use crate::testing::Manner;
 
 #[test]
@@ -20,7 +21,7 @@ fn a_pair_serves_a_command() {
     );
     assert_eq!(rig.host.read(rig.data_page(), 4), b"data");
     assert!(
-        rig.interrupts.contains(&1),
+        rig.interrupts.contains(&Interrupt::Vector(1)),
         "the completion queue's own vector"
     );
 }

@@ -65,11 +65,6 @@ fn freebsd_masks_by_intms_and_clears_by_intmc() {
     rig.write32(INTMS, 0b010);
     rig.write32(INTMC, 0b001);
     assert_eq!(rig.read32(INTMS), 0b110);
-    assert!(!rig.controller.is_masked(0));
-    assert!(rig.controller.is_masked(1));
-    // Without effect while MSI-X is enabled: bit 15 of Message Control, found through the capability list.
-    rig.controller.config_write(0xb2, &0x8000u16.to_le_bytes());
-    assert!(!rig.controller.is_masked(1));
 }
 
 #[test]

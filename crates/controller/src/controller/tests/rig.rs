@@ -6,7 +6,7 @@ use memory::{DoorbellPages, Iova, LostFlag};
 use nvme_spec::{Cqe, Sqe};
 
 use crate::config::{ControllerConfig, DoorbellMode};
-use crate::controller::Controller;
+use crate::controller::{Controller, Interrupt};
 use crate::lane::{Lane, LaneTable};
 use crate::namespace::Namespace;
 use crate::port::{Channel, ChannelId, Channels, Done, MediumTraits};
@@ -110,6 +110,10 @@ impl LaneTable for Lanes {
 }
 
 impl Lanes {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Lane> {
+        self.table.iter().flatten()
+    }
+
     pub(super) fn live(&self) -> usize {
         self.table.iter().flatten().count()
     }
@@ -124,7 +128,7 @@ pub(super) struct Rig {
     pub(super) doorbells: Arc<DoorbellPages>,
     pub(super) lost: LostFlag,
     pub(super) now: Time,
-    pub(super) interrupts: Vec<u16>,
+    pub(super) interrupts: Vec<Interrupt>,
     admin_entries: u32,
     sq_tail: u32,
     cq_head: u32,
@@ -159,6 +163,7 @@ pub(super) fn config() -> ControllerConfig {
         queue_depth: 64,
         max_transfer: 1 << 20,
         doorbells: DoorbellMode::Unmapped,
+        intx: false,
     }
 }
 
@@ -281,9 +286,15 @@ impl Rig {
                 }
             }
         }
-        self.interrupts.extend(self.controller.take_interrupt());
+        let interrupts = &mut self.interrupts;
+        let raise = |interrupt| interrupts.push(interrupt);
+        self.controller
+            .take_interrupts(self.now, &mut self.lanes, raise);
         for lane in self.lanes.table.iter_mut().flatten() {
-            self.interrupts.extend(lane.take_interrupt());
+            if let Some(posted) = lane.take_posted() {
+                let interrupt = self.controller.interrupt(posted, lane, self.now);
+                self.interrupts.extend(interrupt);
+            }
         }
         worked
     }

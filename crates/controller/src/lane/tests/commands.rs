@@ -6,7 +6,7 @@ use memory::Iova;
 use nvme_spec::{Sqe, Status};
 
 use super::rig::{CQID, DATA, MEDIUM, MEDIUM_ID, Rig, VECTOR, command, config, read, transfer};
-use crate::lane::{FailedCommand, Lane, LaneEvent};
+use crate::lane::{FailedCommand, Lane, LaneEvent, Posted};
 use crate::port::{ByteRange, Cause, ChannelId};
 use crate::queue::QueueError;
 use crate::testing::{Host, Manner, Seen, TestMedium, namespace};
@@ -444,19 +444,23 @@ fn errors_nobody_logs_are_counted_and_do_not_pile_up() {
 #[test]
 fn one_interrupt_for_what_a_turn_has_posted() {
     let mut rig = rig();
-    assert_eq!(rig.lane.take_interrupt(), None);
+    assert_eq!(rig.lane.take_posted(), None);
     for cid in 0..4 {
         rig.store(1, read(cid));
     }
     rig.ring(1);
     rig.turn();
     assert!(rig.lane.has_work(), "an interrupt to take");
-    assert_eq!(rig.lane.take_interrupt(), Some(VECTOR));
+    let posted = Posted {
+        vector: VECTOR,
+        entries: 4,
+        failed: false,
+    };
+    assert_eq!(rig.lane.take_posted(), Some(posted));
     assert!(!rig.lane.has_work());
-    assert_eq!(rig.lane.take_interrupt(), None);
+    assert_eq!(rig.lane.take_posted(), None);
     rig.turn();
-    assert_eq!(rig.lane.take_interrupt(), None);
-    assert_eq!(rig.lane.counters().interrupts.get(), 1);
+    assert_eq!(rig.lane.take_posted(), None);
     assert_eq!(rig.lane.cqid(), CQID);
 }
 
@@ -469,7 +473,7 @@ fn no_interrupt_where_they_are_not_enabled() {
     rig.set_namespaces(vec![namespace(1, MEDIUM_ID, 8)]);
     rig.add_queue(1, 16);
     assert_eq!(rig.run(read(1)), Status::SUCCESSFUL_COMPLETION);
-    assert_eq!(rig.lane.take_interrupt(), None);
+    assert_eq!(rig.lane.take_posted(), None);
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn stop_fetches_and_posts_nothing_more() {
     rig.turn();
     assert_eq!(rig.events(), [], "once");
     assert_eq!(rig.completions(), []);
-    assert_eq!(rig.lane.take_interrupt(), None);
+    assert_eq!(rig.lane.take_posted(), None);
     assert!(rig.is_idle());
     assert_eq!(rig.medium().seen.len(), 2);
 }
@@ -237,7 +237,7 @@ fn a_command_waits_at_the_head_of_its_queue_and_others_go_on() {
     }
     rig.ring(1);
     assert_eq!(rig.turn().fetched, 2);
-    assert_eq!(rig.lane.take_interrupt(), None);
+    assert_eq!(rig.lane.take_posted(), None);
     assert!(rig.is_idle(), "no work before a reap");
     // The entry is not read again: what the host writes there now is not seen.
     let at = rig.sq_base(1);

@@ -216,7 +216,7 @@ impl Rig {
 
     /// Whether nothing is left to do once its interrupt was taken.
     pub(super) fn is_idle(&mut self) -> bool {
-        self.lane.take_interrupt();
+        self.lane.take_posted();
         !self.lane.has_work()
     }
 
