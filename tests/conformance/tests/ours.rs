@@ -53,6 +53,7 @@ fn config(doorbells: DoorbellMode) -> ControllerConfig {
         queue_depth: 256,
         max_transfer: 1 << 20,
         doorbells,
+        intx: false,
     }
 }
 

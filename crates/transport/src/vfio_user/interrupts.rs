@@ -17,6 +17,8 @@
 //! undo that, and fill the counter: it then holds up the reactor that it shares.
 
 #[cfg(test)]
+mod pin_tests;
+#[cfg(test)]
 mod tests;
 
 use std::io;
