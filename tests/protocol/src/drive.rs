@@ -151,6 +151,12 @@ impl Drive {
         self.io.wait(host, cid)
     }
 
+    /// The next completion, if there is one; it remains unacknowledged.
+    #[must_use]
+    pub fn peek(&self) -> Option<Completion> {
+        self.io.peek()
+    }
+
     /// The next completion, if there is one.
     pub fn poll(&mut self, host: &mut Host) -> Option<Completion> {
         self.io.poll(host)
@@ -202,20 +208,22 @@ impl Pair {
         host.region_write(0, offset, &value.to_le_bytes());
     }
 
-    fn poll(&mut self, host: &mut Host) -> Option<Completion> {
+    fn peek(&self) -> Option<Completion> {
         let [_, high] = self.cq.load(self.head);
-        if high >> 48 & 1 != self.phase {
-            return None;
-        }
+        (high >> 48 & 1 == self.phase).then_some(Completion {
+            cid: (high >> 32 & 0xffff) as u16,
+            status: (high >> 49 & 0x7ff) as u16,
+        })
+    }
+
+    fn poll(&mut self, host: &mut Host) -> Option<Completion> {
+        let completion = self.peek()?;
         self.head = (self.head + 1) % ENTRIES;
         if self.head == 0 {
             self.phase ^= 1;
         }
         self.ring(host, 1, self.head);
-        Some(Completion {
-            cid: (high >> 32 & 0xffff) as u16,
-            status: (high >> 49 & 0x7ff) as u16,
-        })
+        Some(completion)
     }
 
     fn wait(&mut self, host: &mut Host, cid: u16) -> Completion {

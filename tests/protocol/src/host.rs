@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use memory::EventFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vfio_user::{Command, Connection, Header};
 use zerocopy::FromBytes as _;
@@ -162,6 +163,14 @@ impl Reply {
     pub fn u64(&self, at: usize) -> u64 {
         u64::from_le_bytes(self.body[at..at + 8].try_into().expect("eight bytes"))
     }
+}
+
+/// Waits until an eventfd is signalled; whether that was within a bound. The signal stays.
+#[must_use]
+pub fn wait_for(eventfd: &EventFd) -> bool {
+    let bound = Timespec::try_from(BOUND).ok();
+    let mut fds = [PollFd::new(eventfd, PollFlags::IN)];
+    poll(&mut fds, bound.as_ref()) == Ok(1)
 }
 
 /// A host that speaks in bytes. Every wait has a bound; what goes wrong panics.

@@ -14,5 +14,5 @@ pub mod recording;
 pub mod server;
 
 pub use drive::Drive;
-pub use host::{Body, Host, Reply, cmd, errno};
+pub use host::{Body, Host, Reply, cmd, errno, wait_for};
 pub use server::{Options, Server};

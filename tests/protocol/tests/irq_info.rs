@@ -1,9 +1,10 @@
-//! DEVICE_GET_IRQ_INFO: five types of interrupts, two of which there are.
+//! DEVICE_GET_IRQ_INFO: five types of interrupts, two or three of which there are.
 
 use tests_protocol::{Body, Host, Options, Reply, Server, cmd, errno};
 
 const EVENTFD: u32 = 1;
 const MASKABLE: u32 = 1 << 1;
+const AUTOMASKED: u32 = 1 << 2;
 const NORESIZE: u32 = 1 << 3;
 
 fn ask(host: &mut Host, argsz: u32, index: u32) -> Reply {
@@ -46,11 +47,34 @@ fn find_capability(host: &mut Host, id: u8) -> u64 {
 }
 
 #[test]
-fn msi_has_one() {
-    let server = Server::start(&Options::default());
+fn msi_has_as_many_rounded_up_and_32_at_most() {
+    for (queues, count) in [(1, 2), (3, 4), (4, 8), (64, 32)] {
+        let server = Server::start(&Options {
+            queues,
+            ..Options::default()
+        });
+        let mut host = Host::new(server.attach(0));
+        let expected = Body::new().u32(16).u32(EVENTFD | MASKABLE);
+        let expected = expected.u32(1).u32(count);
+        assert_eq!(ask(&mut host, 16, 1).ok(), expected.0);
+        // Multiple Message Capable, bits 3:1 of Message Control, is the logarithm (PCI 3.0, 6.8.1.3).
+        let capability = find_capability(&mut host, 0x05);
+        let control = host.region_read(7, capability + 2, 2);
+        assert_eq!(1 << (control[0] >> 1 & 0b111), count);
+    }
+}
+
+#[test]
+fn the_pin_is_one_that_masks_itself() {
+    let server = Server::start(&Options {
+        intx: true,
+        ..Options::default()
+    });
     let mut host = Host::new(server.attach(0));
-    let expected = Body::new().u32(16).u32(EVENTFD | MASKABLE).u32(1).u32(1);
-    assert_eq!(ask(&mut host, 16, 1).ok(), expected.0);
+    let flags = EVENTFD | MASKABLE | AUTOMASKED;
+    let expected = Body::new().u32(16).u32(flags).u32(0).u32(1);
+    assert_eq!(ask(&mut host, 16, 0).ok(), expected.0);
+    assert_eq!(host.region_read(7, 0x3d, 1), [1], "INTA#");
 }
 
 #[test]

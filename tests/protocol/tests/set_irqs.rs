@@ -60,6 +60,11 @@ fn assign(host: &mut Host, index: u32, start: u32, count: usize) -> Vec<EventFd>
     eventfds
 }
 
+/// Waits for an eventfd to be signalled; whether it was.
+fn is_signalled(eventfd: &EventFd) -> bool {
+    tests_protocol::wait_for(eventfd) && eventfd.drain()
+}
+
 fn signalled(eventfds: &[EventFd]) -> Vec<bool> {
     eventfds.iter().map(EventFd::drain).collect()
 }
@@ -208,15 +213,48 @@ fn masks_have_eventfds_of_their_own() {
     assert_eq!(signalled(&events), [false, true]);
 }
 
+/// Message Control of MSI (configuration space, PCI 3.0, 6.8.1.3): enabled, with 2^`log2` messages.
+fn enable_msi(host: &mut Host, log2: u16) {
+    host.region_write(7, 0x52, &(log2 << 4 | 1).to_le_bytes());
+}
+
 #[test]
-fn all_vectors_meet_in_the_one_of_msi() {
+fn each_message_of_msi_signals_its_eventfd() {
+    let server = server();
+    let mut host = Host::new(server.attach(0));
+    let eventfds = assign(&mut host, MSI, 0, 4);
+    enable_msi(&mut host, 2);
+    let mut drive = Drive::new(&mut host);
+    host.expect_in_step();
+    assert_eq!(signalled(&eventfds), [true, false, false, false]);
+    drive.submit(&mut host, true, 0);
+    assert!(is_signalled(&eventfds[1]));
+    assert_eq!(signalled(&eventfds), [false; 4]);
+}
+
+#[test]
+fn all_vectors_meet_in_the_one_message() {
     let server = server();
     let mut host = Host::new(server.attach(0));
     let eventfds = assign(&mut host, MSI, 0, 1);
-    for vector in 0..4 {
-        server.raise(0, vector);
-        assert_eq!(signalled(&eventfds), [true]);
-    }
+    enable_msi(&mut host, 0);
+    let mut drive = Drive::new(&mut host);
+    host.expect_in_step();
+    assert_eq!(signalled(&eventfds), [true]);
+    drive.submit(&mut host, true, 0);
+    assert!(is_signalled(&eventfds[0]));
+}
+
+#[test]
+fn a_message_without_an_eventfd_waits_for_one() {
+    let server = server();
+    let mut host = Host::new(server.attach(0));
+    enable_msi(&mut host, 2);
+    let mut drive = Drive::new(&mut host);
+    let cid = drive.submit(&mut host, true, 0);
+    let _ = drive.wait(&mut host, cid);
+    let eventfds = assign(&mut host, MSI, 0, 4);
+    assert_eq!(signalled(&eventfds), [true, true, false, false]);
 }
 
 #[test]
@@ -224,14 +262,48 @@ fn without_msix_a_register_masks() {
     // INTMS and INTMC (Base 2.1, 3.1.4.3).
     let server = server();
     let mut host = Host::new(server.attach(0));
-    let eventfds = assign(&mut host, MSI, 0, 1);
+    enable_msi(&mut host, 2);
+    let mut drive = Drive::new(&mut host);
+    let eventfds = assign(&mut host, MSI, 0, 4);
+    signalled(&eventfds);
     host.region_write(0, 0x0c, &0b10_u32.to_le_bytes());
-    server.raise(0, 1);
-    assert_eq!(signalled(&eventfds), [false]);
-    server.raise(0, 0);
-    assert_eq!(signalled(&eventfds), [true]);
+    let cid = drive.submit(&mut host, true, 0);
+    while drive.peek().is_none() {
+        std::thread::yield_now();
+    }
+    host.expect_in_step();
+    assert_eq!(signalled(&eventfds), [false; 4]);
     host.region_write(0, 0x10, &0b10_u32.to_le_bytes());
-    assert_eq!(signalled(&eventfds), [true]);
+    assert!(is_signalled(&eventfds[1]), "it is not acknowledged");
+    host.region_write(0, 0x0c, &0b10_u32.to_le_bytes());
+    let _ = drive.wait(&mut host, cid);
+    host.region_write(0, 0x10, &0b10_u32.to_le_bytes());
+    host.expect_in_step();
+    assert_eq!(signalled(&eventfds), [false; 4], "it is");
+}
+
+#[test]
+fn function_mask_holds_every_vector_back() {
+    let server = server();
+    let mut host = Host::new(server.attach(0));
+    let eventfds = assign(&mut host, MSIX, 0, 4);
+    // Message Control of MSI-X (PCI 3.0, 6.8.2.3): Enable, Function Mask.
+    host.region_write(7, 0xb2, &0xc000_u16.to_le_bytes());
+    server.raise(0, 2);
+    assert_eq!(signalled(&eventfds), [false; 4]);
+    assert_eq!(host.region_read(4, 0x1000, 1), [0b100]);
+    host.region_write(7, 0xb2, &0x8000_u16.to_le_bytes());
+    assert_eq!(signalled(&eventfds), [false, false, true, false]);
+    assert_eq!(host.region_read(4, 0x1000, 1), [0]);
+    // A reset ends it, too.
+    host.region_write(7, 0xb2, &0xc000_u16.to_le_bytes());
+    assert!(
+        host.request(cmd::DEVICE_RESET, &Body::new(), &[])
+            .ok()
+            .is_empty()
+    );
+    server.raise(0, 1);
+    assert_eq!(signalled(&eventfds), [false, true, false, false]);
 }
 
 #[test]
@@ -265,7 +337,7 @@ fn ranges_that_are_not_there_are_refused() {
         (MSIX, 5, 0),
         (MSIX, u32::MAX, 1),
         (MSIX, 1, u32::MAX),
-        (MSI, 0, 2),
+        (MSI, 0, 5),
         (INTX, 0, 1),
         (ERR, 0, 1),
         (REQ, 0, 1),
