@@ -194,12 +194,17 @@ impl Book {
             } => {
                 let queue = usize::from(queue) % QUEUES;
                 let dword = |n: usize| u64::from(dwords[n]);
+                // Every fourth has an SGL: what would be its second PRP says how long and of which type.
+                let (psdt, second) = match nsid {
+                    192.. => (0x4000, prp2.value() & 0xffff | u64::from(cid & 0x30) << 56),
+                    _ => (0, prp2.value()),
+                };
                 let words = [
-                    u64::from(opcode) | u64::from(cid) << 16 | u64::from(nsid % 5) << 32,
+                    u64::from(opcode) | psdt | u64::from(cid) << 16 | u64::from(nsid % 5) << 32,
                     0,
                     0,
                     prp1.value(),
-                    prp2.value(),
+                    second,
                     dword(0) | dword(1) << 32,
                     dword(2) | dword(3) << 32,
                     dword(4) | dword(5) << 32,
