@@ -51,7 +51,7 @@ fn config(doorbells: DoorbellMode) -> ControllerConfig {
         subnqn: "nqn.2024-01.org.example:conformance".into(),
         queues: 4,
         queue_depth: 256,
-        max_transfer: 1 << 20,
+        max_transfer: 4 << 20,
         doorbells,
         intx: false,
     }

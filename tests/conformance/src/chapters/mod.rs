@@ -2,8 +2,10 @@
 
 mod admin;
 mod features;
+mod io;
 mod logs;
 mod pci;
+mod pointers;
 mod queues;
 mod registers;
 
@@ -41,6 +43,8 @@ pub const CHAPTERS: &[Chapter] = &[
     admin::CHAPTER,
     features::CHAPTER,
     logs::CHAPTER,
+    io::CHAPTER,
+    pointers::CHAPTER,
 ];
 
 /// A table of tests: name, section, title.
