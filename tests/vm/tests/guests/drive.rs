@@ -1,12 +1,11 @@
 //! The life of a drive in one guest: identity, file system, checksums, flush and FUA, discard and write zeroes, resets
 //! under load, and a clean end; then its image, seen from outside.
 
-use serde_json::Value;
 use tests_vm::{Boot, Kernel, Options, Report};
 
 use crate::images::{allocated, bytes, check_ext4, ext4_file};
 use crate::numbers;
-use crate::served::{Served, finish, number, tell, text, wait};
+use crate::served::{Served, finish, json, number, tell, text, wait};
 
 const CONFIG: &str = r#"
 [[media]]
@@ -93,11 +92,6 @@ fn lives_on_a_drive(kernel: Kernel) {
         bytes(&image, 200 * MIB, numbers.len()) == numbers,
         "raw blocks changed"
     );
-}
-
-fn json(report: &Report, name: &str) -> Value {
-    let text = text(report, name);
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{name} is no JSON: {error}\n{text}"))
 }
 
 fn check_identity(report: &Report) {

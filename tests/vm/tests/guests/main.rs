@@ -6,6 +6,7 @@ mod doorbells;
 mod drive;
 mod ending;
 mod firmware;
+mod identity;
 mod images;
 mod memory;
 mod resets;

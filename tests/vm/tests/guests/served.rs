@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tests_vm::{Guest, Options, Report, Rig, Server};
 
 /// The bound on a guest, from its first instruction to its last. An idle machine needs a tenth.
-pub(crate) const BOUND: Duration = Duration::from_secs(60);
+pub(crate) const BOUND: Duration = Duration::from_secs(240);
 /// The bound on a server's last write after SIGTERM.
 const STOP: Duration = Duration::from_secs(20);
 /// Functions that come before every job.
@@ -151,4 +152,10 @@ pub(crate) fn number(report: &Report, name: &str) -> u64 {
     let text = text(report, name).trim();
     text.parse()
         .unwrap_or_else(|_| panic!("{name} is {text:?}, which is no number"))
+}
+
+/// JSON that the job handed over.
+pub(crate) fn json(report: &Report, name: &str) -> Value {
+    let text = text(report, name);
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{name} is no JSON: {error}\n{text}"))
 }

@@ -87,3 +87,18 @@ traced() {
 interrupts() {
     sed -n "s/:\(.*\)PCI-MSI.*nvme0q$1\$/\1/p" /proc/interrupts | tr -s ' ' '\n' | awk '{ sum += $1 } END { print sum }'
 }
+
+# refused WORDS COMMAND [ARGUMENT...]: the command fails, and says these words.
+refused() {
+    refused_words=$1
+    shift
+    if "$@" >/tmp/refused 2>&1; then
+        echo "not refused: $*"
+        return 1
+    fi
+    grep -F -i "$refused_words" /tmp/refused || {
+        echo "refused in other words than '$refused_words': $*"
+        cat /tmp/refused
+        return 1
+    }
+}

@@ -10,7 +10,11 @@ memory() {
     }
     mount -t tmpfs -o size=480m memory /run
     pattern --rw=write --do_verify=0
-    usleep 500000
+    # a server that sleeps would do nothing: every look at the function's registers wakes it
+    for look in $(seq 30); do
+        cat /sys/bus/pci/devices/*/config >/tmp/config
+        usleep 10000
+    done
     pattern --rw=read
     umount /run
 }
@@ -71,9 +75,18 @@ third*)
         marks second
     }
     step first first
+    # The driver's memory is where the next kernel has none of its own: it is taken anew when the best places are taken.
     registered() {
+        address=$(basename "$(readlink /sys/class/nvme/nvme0/device)")
+        rm /dev/root /dev/raw
         trace_on
-        nvme reset /dev/nvme0
+        echo "$address" >/sys/bus/pci/drivers/nvme/unbind
+        mount -t tmpfs -o size=200m memory /run
+        dd if=/dev/zero of=/run/memory bs=1M count=200
+        echo "$address" >/sys/bus/pci/drivers/nvme/bind
+        umount /run
+        named 1 root
+        named 2 raw
     }
     step registered registered
     tell registrations traced nvme_admin_dbbuf
