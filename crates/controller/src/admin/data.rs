@@ -13,10 +13,7 @@ use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::lane::LaneTable;
 use crate::prp::{Segments, walk};
-use crate::subsystem::{Step, Subsystem};
-
-/// What an operation is about that is about no namespace.
-const NO_NAMESPACE: u32 = 0;
+use crate::subsystem::{NSID_NONE, Step, Subsystem};
 
 impl Controller {
     /// Copies `bytes` to where the command's PRPs point.
@@ -77,6 +74,7 @@ impl Controller {
             errors: &self.errors,
             changed: &self.changed,
             health: self.health(),
+            namespaces: &self.namespaces,
             firmware_revision: &self.config.firmware_revision,
             doorbell_buffers: self.config.doorbells == DoorbellMode::Unmapped,
             reactor: self.reactor.as_deref(),
@@ -149,7 +147,7 @@ impl Controller {
             cid,
             ..Sqe::default()
         };
-        let operation = self.begin_operation(&by, NO_NAMESPACE, [Step::Keep]);
+        let operation = self.begin_operation(&by, NSID_NONE, [Step::Keep]);
         subsystem.begin(operation);
         Reply::Waits
     }

@@ -151,7 +151,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.acl_z = ABORT_LIMIT as u8 - 1;
     c.aerl_z = AERL_Z;
     c.frmw = Frmw::new().with_ffsro(true).with_nofs(1);
-    c.lpa = Lpa::new().with_cses(true).with_lpeds(true);
+    c.lpa = Lpa::new().with_cses(true).with_lpeds(true).with_mlps(true);
     c.elpe_z = ERROR_ENTRIES as u8 - 1;
     (c.wctemp, c.cctemp) = (temperature::WARNING, temperature::CRITICAL);
     c.kas = KAS;

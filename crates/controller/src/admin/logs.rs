@@ -1,8 +1,8 @@
 //! Log pages (Base 2.1, 5.1.12): what happened, and what the controller can do.
 //!
 //! A page is made whole from what it reports and then cut by the host's offset and length: nothing is read from a
-//! host, and what lies past a page's end is zeros. Everything here survives a reset of the controller, but not a
-//! restart of the process.
+//! host, and what lies past a page's end is zeros. Everything here survives a reset of the controller; of a restart of the
+//! process survive the counters of SMART / Health Information and the count of errors.
 
 use std::collections::VecDeque;
 
@@ -12,25 +12,27 @@ use nvme_spec::command::{
 use nvme_spec::cqe::StatusField;
 use nvme_spec::identify::ascii_field;
 use nvme_spec::log::{
-    ActiveFirmwareInfo, ChangedNamespaceList, CommandEffects, CommandsSupportedAndEffectsLog,
-    CriticalWarning, ErrorLogEntry, FirmwareSlotLog, LidSupportedAndEffects, LogPageId,
+    ActiveFirmwareInfo, ChangedNamespaceList, CommandsSupportedAndEffectsLog, ErrorLogEntry,
+    FeatureIdsSupportedAndEffectsLog, FirmwareSlotLog, LidSupportedAndEffects, LogPageId,
     ParameterErrorLocation, SmartLog, SupportedLogPages,
 };
-use nvme_spec::opcode::{AdminOpcode, Csi, NvmOpcode};
+use nvme_spec::opcode::{AdminOpcode, Csi};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use crate::admin::temperature;
+use crate::admin::effects;
+use crate::admin::health::Health;
 use crate::counters::ReactorCounters;
+use crate::namespace::NamespaceTable;
 
 /// Entries of the Error Information log.
 pub(crate) const ERROR_ENTRIES: usize = 64;
+/// Bytes of NVMe-MI Commands Supported and Effects (Base 2.1, 5.1.12.1.19).
+const MI_EFFECTS_LEN: usize = 4096;
+/// Log Page Version of an entry of the error log that tells opcode and command set.
+const ERROR_LPVER: u8 = 1;
 /// Namespace ids that the Changed Attached Namespace List holds; one more and it says "many".
 const CHANGED_MAX: usize = 1024;
-/// Thousands of 512 bytes: the unit of Data Units Read and Written.
-const DATA_UNIT: u64 = 512_000;
-const NS_PER_MINUTE: u64 = 60_000_000_000;
-const NS_PER_HOUR: u64 = 60 * NS_PER_MINUTE;
 
 /// The vendor specific page with the reactor's counters.
 pub const REACTOR_LOG: LogPageId = LogPageId(0xc1);
@@ -76,21 +78,47 @@ pub(crate) struct ErrorLog {
 /// What an entry of the error log tells.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoggedError {
-    /// Submission queue and command identifier; `None` where the error belongs to no command.
-    pub(crate) command: Option<(u16, u16)>,
+    /// `None` where the error belongs to no command.
+    pub(crate) command: Option<LoggedCommand>,
     pub(crate) status: Status,
     pub(crate) nsid: u32,
     pub(crate) lba: u64,
 }
 
+/// The command that an entry of the error log is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoggedCommand {
+    pub(crate) sqid: u16,
+    pub(crate) cid: u16,
+    /// `None` where it is not known any more.
+    pub(crate) opcode: Option<u8>,
+}
+
 impl ErrorLog {
+    /// Without entries, after so many that are forgotten.
+    pub(crate) fn after(count: u64) -> Self {
+        ErrorLog {
+            entries: VecDeque::new(),
+            count,
+        }
+    }
+
     /// Adds an entry; the oldest goes where there are too many.
     pub(crate) fn add(&mut self, error: LoggedError) {
         self.count += 1;
         self.entries.truncate(ERROR_ENTRIES - 1);
         let mut entry = ErrorLogEntry::new_zeroed();
         entry.error_count = self.count;
-        (entry.sqid, entry.cid) = error.command.unwrap_or((0xffff, 0xffff));
+        (entry.sqid, entry.cid) = (0xffff, 0xffff);
+        entry.lpver = ERROR_LPVER;
+        if let Some(LoggedCommand { sqid, cid, opcode }) = error.command {
+            (entry.sqid, entry.cid, entry.csi) = (sqid, cid, Csi::NVM.0);
+            match opcode {
+                Some(opcode) => entry.opc = opcode,
+                // Without a version, opcode and command set do not count.
+                None => entry.lpver = 0,
+            }
+        }
         entry.status = StatusField::new().with_status(error.status);
         entry.pel = ParameterErrorLocation::NONE;
         (entry.lba, entry.nsid) = (error.lba, error.nsid);
@@ -129,54 +157,6 @@ impl ChangedNamespaces {
             list.nsids[..self.ids.len()].copy_from_slice(&self.ids);
         }
         list
-    }
-}
-
-/// What SMART / Health Information reports, counted since the process started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Health {
-    pub(crate) bytes_read: u64,
-    pub(crate) bytes_written: u64,
-    pub(crate) read_commands: u64,
-    pub(crate) write_commands: u64,
-    pub(crate) media_errors: u64,
-    /// While commands were in flight.
-    pub(crate) busy_ns: u64,
-    pub(crate) powered_ns: u64,
-    pub(crate) power_cycles: u64,
-    pub(crate) unsafe_shutdowns: u64,
-    pub(crate) error_log_entries: u64,
-    /// Over and under temperature thresholds, in kelvins.
-    pub(crate) thresholds: (u16, u16),
-}
-
-impl Health {
-    /// The first byte of the page; also what Asynchronous Event Configuration masks.
-    pub(crate) fn critical_warning(&self) -> CriticalWarning {
-        let (over, under) = self.thresholds;
-        CriticalWarning::new().with_ttc(temperature::beyond(over, under))
-    }
-
-    fn page(&self) -> SmartLog {
-        let mut log = SmartLog::new_zeroed();
-        log.critical_warning = self.critical_warning();
-        log.composite_temperature.set(temperature::COMPOSITE);
-        // Nothing here wears: all of the spare is left.
-        (log.available_spare, log.available_spare_threshold) = (100, 10);
-        let units = |bytes: u64| u128::from(bytes.div_ceil(DATA_UNIT));
-        log.data_units_read.set(units(self.bytes_read));
-        log.data_units_written.set(units(self.bytes_written));
-        log.host_read_commands.set(self.read_commands.into());
-        log.host_write_commands.set(self.write_commands.into());
-        log.controller_busy_time
-            .set((self.busy_ns / NS_PER_MINUTE).into());
-        log.power_cycles.set(self.power_cycles.into());
-        log.power_on_hours
-            .set((self.powered_ns / NS_PER_HOUR).into());
-        log.unsafe_shutdowns.set(self.unsafe_shutdowns.into());
-        log.media_errors.set(self.media_errors.into());
-        log.error_log_entries.set(self.error_log_entries.into());
-        log
     }
 }
 
@@ -235,6 +215,10 @@ fn page_size(lid: LogPageId) -> Option<usize> {
         LogPageId::FIRMWARE_SLOT_INFORMATION => size_of::<FirmwareSlotLog>(),
         LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST => size_of::<ChangedNamespaceList>(),
         LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS => size_of::<CommandsSupportedAndEffectsLog>(),
+        LogPageId::FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS => {
+            size_of::<FeatureIdsSupportedAndEffectsLog>()
+        }
+        LogPageId::NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS => MI_EFFECTS_LEN,
         REACTOR_LOG => size_of::<ReactorLog>(),
         _ => return None,
     })
@@ -245,6 +229,7 @@ pub(crate) struct LogSources<'a> {
     pub(crate) errors: &'a ErrorLog,
     pub(crate) changed: &'a ChangedNamespaces,
     pub(crate) health: Health,
+    pub(crate) namespaces: &'a NamespaceTable,
     pub(crate) firmware_revision: &'a str,
     pub(crate) doorbell_buffers: bool,
     pub(crate) reactor: Option<&'a ReactorCounters>,
@@ -265,7 +250,14 @@ impl LogSources<'_> {
             LogPageId::SMART_HEALTH_INFORMATION => self.health.page().as_bytes().to_vec(),
             LogPageId::FIRMWARE_SLOT_INFORMATION => self.firmware().as_bytes().to_vec(),
             LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST => self.changed.page().as_bytes().to_vec(),
-            LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS => self.effects().as_bytes().to_vec(),
+            LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS => {
+                effects::commands(self.admin_opcodes()).as_bytes().to_vec()
+            }
+            LogPageId::FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS => {
+                effects::features(self.namespaces).as_bytes().to_vec()
+            }
+            // No command of the management interface is served.
+            LogPageId::NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS => Vec::new(),
             REACTOR_LOG => self.reactor().as_bytes().to_vec(),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
@@ -279,26 +271,12 @@ impl LogSources<'_> {
         log
     }
 
-    fn effects(&self) -> CommandsSupportedAndEffectsLog {
-        let mut log = CommandsSupportedAndEffectsLog::new_zeroed();
-        let supported = CommandEffects::new().with_csupp(true);
-        for opcode in super::SUPPORTED {
-            log.acs[usize::from(opcode.0)] = supported;
-        }
-        if self.doorbell_buffers {
-            log.acs[usize::from(AdminOpcode::DOORBELL_BUFFER_CONFIG.0)] = supported;
-        }
-        for opcode in [NvmOpcode::FLUSH, NvmOpcode::READ, NvmOpcode::COMPARE] {
-            log.iocs[usize::from(opcode.0)] = supported;
-        }
-        for opcode in [
-            NvmOpcode::WRITE,
-            NvmOpcode::WRITE_ZEROES,
-            NvmOpcode::DATASET_MANAGEMENT,
-        ] {
-            log.iocs[usize::from(opcode.0)] = supported.with_lbcc(true);
-        }
-        log
+    /// The admin commands that are served.
+    fn admin_opcodes(&self) -> impl Iterator<Item = AdminOpcode> {
+        let buffers = self
+            .doorbell_buffers
+            .then_some(AdminOpcode::DOORBELL_BUFFER_CONFIG);
+        super::SUPPORTED.into_iter().chain(buffers)
     }
 
     fn reactor(&self) -> ReactorLog {

@@ -6,8 +6,10 @@
 //! a reset. Nothing here waits: a lane's answer arrives in a later turn.
 
 pub(crate) mod data;
+mod effects;
 pub(crate) mod events;
 pub mod features;
+pub mod health;
 pub(crate) mod identify;
 pub(crate) mod keep_alive;
 pub mod logs;
@@ -23,6 +25,7 @@ use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{Cqe, Sqe, Status};
 
+use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, ShadowSpec};
@@ -253,7 +256,19 @@ impl Controller {
         if status == Status::DATA_TRANSFER_ERROR && self.is_unshared(sqe) {
             self.warn_unshared();
         }
-        self.complete_admin(sqe.cid, Err(status));
+        if is_logged(status) {
+            self.errors.add(LoggedError {
+                command: Some(LoggedCommand {
+                    sqid: 0,
+                    cid: sqe.cid,
+                    opcode: Some(sqe.opcode),
+                }),
+                status,
+                nsid: sqe.nsid,
+                lba: 0,
+            });
+        }
+        self.post_admin(sqe.cid, 0, status);
     }
 
     /// Whether a command's data is in memory that came without a descriptor, as far as its own two entries tell.
@@ -268,37 +283,38 @@ impl Controller {
 
     /// Posts the completion of a command that holds a place.
     pub(crate) fn complete_admin(&mut self, cid: u16, answer: Result<u32, Status>) {
-        let Some(admin) = &self.admin else {
-            return;
-        };
         let (dw0, status) = match answer {
             Ok(dw0) => (dw0, Status::SUCCESSFUL_COMPLETION),
             Err(status) => (0, status),
         };
-        // A queue is at most 4096 entries long.
-        let sq_head = admin.sq.head() as u16;
-        // How a host finds out what is supported is no error worth an entry.
-        let logged = !matches!(
-            status,
-            Status::SUCCESSFUL_COMPLETION
-                | Status::INVALID_COMMAND_OPCODE
-                | Status::INVALID_FIELD_IN_COMMAND
-                | Status::INVALID_LOG_PAGE
-        );
-        if logged {
-            self.errors.add(logs::LoggedError {
-                command: Some((0, cid)),
+        if self.admin.is_some() && is_logged(status) {
+            self.errors.add(LoggedError {
+                command: Some(LoggedCommand {
+                    sqid: 0,
+                    cid,
+                    // It waited, and its entry is gone.
+                    opcode: None,
+                }),
                 status,
-                ..Default::default()
+                ..LoggedError::default()
             });
         }
+        self.post_admin(cid, dw0, status);
+    }
+
+    fn post_admin(&mut self, cid: u16, dw0: u32, status: Status) {
+        let Some(admin) = &self.admin else {
+            return;
+        };
+        // A queue is at most 4096 entries long.
+        let sq_head = admin.sq.head() as u16;
         let cqe = Cqe {
             dw0,
             dw1: 0,
             sq_head,
             sq_id: 0,
             cid,
-            status: status::field(status).with_more(logged),
+            status: status::field(status).with_more(is_logged(status)),
         };
         // What a completion tells must be kept before it is told.
         self.save_posting(&cqe);
@@ -394,6 +410,17 @@ impl Controller {
         }
         Ok(Reply::Done(0))
     }
+}
+
+/// Whether a status is an error worth an entry of the error log: how a host finds out what is supported is none.
+fn is_logged(status: Status) -> bool {
+    !matches!(
+        status,
+        Status::SUCCESSFUL_COMPLETION
+            | Status::INVALID_COMMAND_OPCODE
+            | Status::INVALID_FIELD_IN_COMMAND
+            | Status::INVALID_LOG_PAGE
+    )
 }
 
 /// Dword 0 of an Abort's completion.

@@ -5,9 +5,8 @@ use nvme_spec::features::FeatureId;
 use super::lifecycle::Phase;
 use super::{Controller, DEADLINE_NS, Failure};
 use crate::admin::events::Event;
-use crate::admin::logs::{Health, LoggedError};
+use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::admin::{Waiting, abort_dw0};
-use crate::counters::LaneCounters;
 use crate::lane::{Lane, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
 use crate::port::{Channel, Channels};
 use crate::queue::Bells;
@@ -44,6 +43,7 @@ impl Controller {
             self.check_keep_alive();
         }
         self.acknowledge(lanes, subsystem);
+        self.keep_health(subsystem);
         worked
     }
 
@@ -205,7 +205,11 @@ impl Controller {
                 }
             }
             LaneEvent::CommandFailed(failed) => self.errors.add(LoggedError {
-                command: Some((failed.sqid, failed.cid)),
+                command: Some(LoggedCommand {
+                    sqid: failed.sqid,
+                    cid: failed.cid,
+                    opcode: Some(failed.opcode),
+                }),
                 status: failed.status,
                 nsid: failed.nsid,
                 lba: failed.lba,
@@ -292,17 +296,6 @@ impl Controller {
         }
     }
 
-    /// What the health log reports now.
-    pub(crate) fn health(&self) -> Health {
-        let mut health = self.history;
-        for (_, cq) in self.queues.cqs() {
-            health.add(&cq.counters);
-        }
-        health.error_log_entries = self.errors.count();
-        health.thresholds = self.features.temperature_thresholds();
-        health
-    }
-
     /// What follows from a feature that was set.
     pub(crate) fn apply_features(&mut self, fid: FeatureId) {
         match fid {
@@ -328,16 +321,5 @@ impl Controller {
     pub(crate) fn raise(&mut self, event: Event) {
         self.events
             .raise(event, self.features.event_configuration());
-    }
-}
-
-impl Health {
-    /// Adds what a lane counted. Compare counts as a read (Base 2.1, 5.1.12.1.3).
-    fn add(&mut self, lane: &LaneCounters) {
-        self.bytes_read += lane.read_bytes.get() + lane.compare_bytes.get();
-        self.bytes_written += lane.write_bytes.get();
-        self.read_commands += lane.reads.get() + lane.compares.get();
-        self.write_commands += lane.writes.get();
-        self.media_errors += lane.media_errors.get();
     }
 }

@@ -313,6 +313,11 @@ impl Controller {
         }
     }
 
+    /// Whether a host has it enabled and has not shut it down: to lose power now would be unsafe.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.phase == Phase::Ready && !self.shutdown.is_complete()
+    }
+
     /// Whether a shutdown was asked for and no reset came since: no new queues then.
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutdown != Shutdown::None

@@ -21,7 +21,8 @@ use nvme_spec::registers::DOORBELLS;
 
 use crate::admin::events::{Event, Events};
 use crate::admin::features::{FeatureContext, Features};
-use crate::admin::logs::{ChangedNamespaces, ErrorLog, Health, LoggedError};
+use crate::admin::health::HealthRecord;
+use crate::admin::logs::{ChangedNamespaces, ErrorLog, LoggedError};
 use crate::admin::{AdminQueue, IoQueues, Pending};
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
@@ -95,7 +96,9 @@ pub struct Controller {
     pub(crate) state: Arc<StateFile>,
     saved: Saved,
     /// What lanes did that are gone, and what else the health log counts.
-    history: Health,
+    pub(crate) history: HealthRecord,
+    /// What the record says of whether it is in use, and when it was written.
+    pub(crate) health_kept: (bool, Time),
     /// To be told to every lane in the next turn.
     view_changed: bool,
     namespaces_changed: bool,
@@ -184,16 +187,14 @@ impl Controller {
             features: Features::new(&kept.features, &context),
             keep_alive_from: Time(0),
             events: Events::default(),
-            errors: ErrorLog::default(),
+            errors: ErrorLog::after(kept.health.error_log_entries),
             changed: ChangedNamespaces::default(),
             shadow: None,
             reactor: None,
             state,
             saved,
-            history: Health {
-                power_cycles: 1,
-                ..Health::default()
-            },
+            history: kept.health.powered_on(),
+            health_kept: (kept.health.in_use, Time(0)),
             view_changed: false,
             namespaces_changed: false,
             abandon_before: None,

@@ -5,6 +5,7 @@ mod aborts;
 mod coalescing;
 mod events;
 mod features;
+mod health;
 mod hostile;
 mod identify;
 mod interrupts;

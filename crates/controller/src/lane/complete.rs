@@ -149,6 +149,7 @@ impl Queues {
             .push_back(LaneEvent::CommandFailed(FailedCommand {
                 sqid: slot.sqid,
                 cid: slot.cid,
+                opcode: sqe.opcode,
                 status,
                 nsid: sqe.nsid,
                 lba: command::first_block(&sqe),

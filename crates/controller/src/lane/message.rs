@@ -102,6 +102,8 @@ pub struct FailedCommand {
     pub sqid: u16,
     /// Its command identifier.
     pub cid: u16,
+    /// Its opcode.
+    pub opcode: u8,
     /// The status it completed with.
     pub status: Status,
     /// Its namespace.

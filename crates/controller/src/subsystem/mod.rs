@@ -34,7 +34,7 @@ use crate::time::Time;
 
 pub use self::directory::{Allocated, Busy, Change, Directory, GRANULE, Pool};
 pub use self::erase::Erase;
-pub use self::operation::{Answer, Operation, Requester, Step};
+pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
 pub use self::operator::OperatorRequest;
 pub use self::ranges::{BlockRanges, RANGES_MAX, TooManyRanges};
 pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError};

@@ -16,6 +16,9 @@ use crate::port::{Channel, Channels, Outcome};
 use crate::ticket::Ticket;
 use crate::time::Time;
 
+/// What an [`Operation`] is about that is about no namespace.
+pub const NSID_NONE: u32 = 0;
+
 /// Who asked.
 #[derive(Debug)]
 pub enum Requester {
@@ -90,7 +93,7 @@ pub enum Step {
 pub struct Operation {
     /// Who gets the answer.
     pub by: Requester,
-    /// The namespace it is about; others may go on beside it. `NSID_ALL`: all of them.
+    /// The namespace it is about; others may go on beside it. `NSID_ALL`: all of them; [`NSID_NONE`]: none.
     pub nsid: u32,
     /// What to do, in this order.
     pub steps: VecDeque<Step>,
@@ -120,8 +123,9 @@ impl Operation {
     }
 
     fn conflicts(&self, other: &Operation) -> bool {
+        let (a, b) = (self.nsid, other.nsid);
         let all = nvme_spec::NSID_ALL;
-        self.nsid == other.nsid || self.nsid == all || other.nsid == all
+        a != NSID_NONE && b != NSID_NONE && (a == b || a == all || b == all)
     }
 }
 

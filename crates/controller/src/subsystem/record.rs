@@ -10,6 +10,7 @@ use super::directory::{Allocated, Pool};
 use super::ranges::BlockRanges;
 use super::set::ControllerId;
 use crate::admin::features::SavedFeatures;
+use crate::admin::health::HealthRecord;
 use crate::namespace::Namespace;
 
 /// A subsystem's record.
@@ -197,6 +198,9 @@ pub struct ControllerRecord {
     /// What hosts have saved of its features.
     #[serde(default)]
     pub features: SavedFeatures,
+    /// Its counters.
+    #[serde(default)]
+    pub health: HealthRecord,
 }
 
 impl ControllerRecord {
@@ -207,6 +211,7 @@ impl ControllerRecord {
             name: name.to_owned(),
             id,
             features: SavedFeatures::default(),
+            health: HealthRecord::default(),
         }
     }
 }

@@ -42,7 +42,10 @@ fn controller_by_offset() {
     assert_eq!(id[258], 3, "ACL, 0's based");
     assert_eq!(id[259], 3, "AERL, 0's based");
     assert_eq!(id[260], 0b0000_0011, "FRMW: one slot, read-only");
-    assert_eq!(id[261], 0b0000_0110, "LPA: effects, extended data");
+    assert_eq!(
+        id[261], 0b0010_0110,
+        "LPA: effects, extended data, pages 00h, 12h and 13h with scopes"
+    );
     assert_eq!(id[262], 63, "ELPE, 0's based");
     assert_eq!(id[263], 0, "NPSS: one power state");
     assert!(

@@ -12,7 +12,7 @@ use crate::port::Cause;
 #[test]
 fn supported_pages_are_those_that_answer() {
     let mut rig = Rig::enabled();
-    let there = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0xc1];
+    let there = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x12, 0x13, 0xc1];
     let supported = rig.log(0x00, 0, 1024).unwrap();
     for lid in 0..256u32 {
         let expected = there.contains(&lid);
@@ -88,7 +88,7 @@ fn lengths_are_bounded_by_mdts() {
 #[test]
 fn pages_belong_to_the_controller() {
     let mut rig = Rig::enabled();
-    for lid in [0x01, 0x02, 0x03, 0x04, 0x05, 0xc1] {
+    for lid in [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x12, 0x13, 0xc1] {
         let sqe = rig.with_data(GET_LOG);
         for (nsid, expected) in [
             (0, OK),
@@ -141,26 +141,97 @@ fn offset_types_and_command_sets_are_checked() {
     );
 }
 
+/// Command Scope, bits 31:20 (Base 2.1, 5.1.12.1.6).
+const OF_NAMESPACE: u32 = 1 << 20;
+const OF_CONTROLLER: u32 = 1 << 21;
+
 #[test]
 fn effects_tell_every_io_command_that_is_served() {
     let mut rig = Rig::enabled();
+    rig.create_pair(1, 64);
     let log = rig.log(0x05, 0, 4096).unwrap();
-    // Flush, Write, Read, Compare, Write Zeroes, Dataset Management; bit 1: changes logical blocks.
-    let expected = [
+    // Bit 1: changes logical blocks. Flush, Write, Read, Write Uncorrectable, Compare, Write Zeroes, Dataset Management,
+    // Verify, Reservation Register, Report, Acquire and Release, Copy.
+    let effects = [
         (0x00, 1),
         (0x01, 3),
         (0x02, 1),
+        (0x04, 3),
         (0x05, 1),
         (0x08, 3),
         (0x09, 3),
+        (0x0c, 1),
+        (0x0d, 1),
+        (0x0e, 1),
+        (0x11, 1),
+        (0x15, 1),
+        (0x19, 3),
     ];
-    for opcode in 0..256 {
-        let effects = expected
-            .iter()
-            .find(|(served, _)| *served == opcode)
-            .map_or(0, |(_, e)| *e);
-        assert_eq!(u32_at(&log, 1024 + opcode * 4), effects, "{opcode:#x}");
+    let mut index = 0;
+    for opcode in 0..=0xffu8 {
+        let told = u32_at(&log, 1024 + usize::from(opcode) * 4);
+        if told != 0 {
+            let expected = effects.iter().find(|(served, _)| *served == opcode);
+            let expected = expected.map(|(_, effects)| effects | OF_NAMESPACE);
+            assert_eq!(Some(told), expected, "{opcode:#x}");
+            continue;
+        }
+        let sqe = rig.read_sqe(index as u16, 1);
+        rig.submit_io(1, index, Sqe { opcode, ..sqe });
+        rig.turns(4);
+        let told = rig.io_cqe(1, index).map(|cqe| code(&cqe));
+        assert_eq!(told, Some(INVALID_OPCODE), "{opcode:#x}");
+        index += 1;
+        if index == 63 {
+            assert_eq!((rig.delete_sq(1), rig.delete_cq(1)), (OK, OK));
+            rig.create_pair(1, 64);
+            index = 0;
+        }
     }
+    for served in [0x00, 0x01, 0x02, 0x05, 0x08, 0x09] {
+        assert_eq!(u32_at(&log, 1024 + served * 4) & 1, 1, "{served:#x}");
+    }
+}
+
+#[test]
+fn effects_of_admin_commands_are_of_the_controller() {
+    let mut rig = Rig::enabled();
+    let log = rig.log(0x05, 0, 4096).unwrap();
+    for opcode in [
+        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x7c,
+    ] {
+        assert_eq!(u32_at(&log, opcode * 4), 1 | OF_CONTROLLER, "{opcode:#x}");
+    }
+}
+
+#[test]
+fn supported_features_are_those_that_answer() {
+    let mut rig = Rig::enabled();
+    let log = rig.log(0x12, 0, 1024).unwrap();
+    for fid in 0..256u32 {
+        let told = u32_at(&log, fid as usize * 4);
+        let supported = rig.status(Sqe {
+            opcode: GET_FEATURES,
+            // Supported capabilities.
+            cdw10: 3 << 8 | fid,
+            nsid: 1,
+            ..Sqe::default()
+        });
+        let expected = match (supported, fid) {
+            (OK, 0x05) => 1 | OF_NAMESPACE,
+            (OK, _) => 1 | OF_CONTROLLER,
+            _ => 0,
+        };
+        assert_eq!(told, expected, "{fid:#x}");
+    }
+    assert_eq!(u32_at(&log, 0x0b * 4), 1 | OF_CONTROLLER);
+}
+
+#[test]
+fn no_command_of_the_management_interface_is_supported() {
+    let mut rig = Rig::enabled();
+    assert_eq!(rig.log(0x13, 0, 4096), Ok(vec![0; 4096]));
+    assert_eq!(rig.log(0x13, 4100, 4), Err(INVALID_FIELD));
 }
 
 #[test]
@@ -262,6 +333,9 @@ fn media_errors_are_logged_and_counted() {
     // Unrecovered Read Error: type 2, code 81h, above the phase.
     assert_eq!(u16_at(&entry, 12) >> 1 & 0x7ff, 0x281);
     assert_eq!((u64_at(&entry, 16), u32_at(&entry, 24)), (77, 1));
+    // Command Set Indicator, Opcode (Read), and the Log Page Version that says that they count.
+    assert_eq!((entry[30], entry[31], entry[63]), (0, 0x02, 1));
+    assert_eq!(u16_at(&entry, 14), 0xffff, "of no parameter");
 }
 
 #[test]
@@ -275,6 +349,8 @@ fn the_error_log_holds_sixty_four_entries_newest_first() {
         assert_eq!(u64_at(entry, 0), 70 - place as u64);
         assert_eq!(u16_at(entry, 8), 0, "the admin queue");
         assert_eq!(u16_at(entry, 12) >> 1 & 0x7ff, INVALID_QID);
+        // Delete I/O Submission Queue.
+        assert_eq!((entry[31], entry[63]), (0x00, 1));
     }
     let smart = rig.log(0x02, 0, 512).unwrap();
     assert_eq!(u64_at(&smart, 176), 70);

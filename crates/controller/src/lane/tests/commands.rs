@@ -414,6 +414,7 @@ fn quirk_a_media_error_reaches_the_host_and_the_error_log() {
         let failed = LaneEvent::CommandFailed(FailedCommand {
             sqid: 1,
             cid: 77,
+            opcode: 0x02,
             status,
             nsid: 1,
             lba: 0x123,

@@ -1,0 +1,91 @@
+//! What commands and features change, and whom they concern: Commands Supported and Effects, and Feature Identifiers
+//! Supported and Effects (Base 2.1, 5.1.12.1.6 and 5.1.12.1.18).
+//!
+//! Linux trusts it: after a passed-through command that changes capabilities or the inventory of namespaces it looks at
+//! them again, and users without privileges may only pass through I/O commands with no effect but on their own blocks.
+
+use nvme_spec::features::FeatureId;
+use nvme_spec::log::{
+    CommandEffects, CommandsSupportedAndEffectsLog, FeatureEffects,
+    FeatureIdsSupportedAndEffectsLog, Scope,
+};
+use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
+use nvme_spec::{Sqe, Status};
+use zerocopy::FromZeros;
+
+use super::features;
+use crate::command;
+use crate::namespace::NamespaceTable;
+
+const NAMESPACE: Scope = Scope::new().with_nss(true);
+const CONTROLLER: Scope = Scope::new().with_ctrls(true);
+const SUBSYSTEM: Scope = Scope::new().with_nvmss(true);
+
+/// The page for the NVM command set, of the admin commands `served`.
+pub(super) fn commands(
+    served: impl Iterator<Item = AdminOpcode>,
+) -> CommandsSupportedAndEffectsLog {
+    let mut log = CommandsSupportedAndEffectsLog::new_zeroed();
+    for opcode in served {
+        log.acs[usize::from(opcode.0)] = admin(opcode).with_csupp(true);
+    }
+    for (opcode, entry) in (0..=u8::MAX).zip(&mut log.iocs) {
+        if is_served(opcode) {
+            *entry = io(NvmOpcode(opcode)).with_csupp(true);
+        }
+    }
+    log
+}
+
+fn admin(opcode: AdminOpcode) -> CommandEffects {
+    let none = CommandEffects::new();
+    match opcode {
+        AdminOpcode::NAMESPACE_MANAGEMENT | AdminOpcode::NAMESPACE_ATTACHMENT => {
+            none.with_csp(SUBSYSTEM).with_nic(true)
+        }
+        AdminOpcode::FORMAT_NVM => none.with_csp(NAMESPACE).with_lbcc(true).with_ncc(true),
+        AdminOpcode::SANITIZE => none.with_csp(SUBSYSTEM).with_lbcc(true),
+        AdminOpcode::FIRMWARE_COMMIT | AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD => {
+            none.with_csp(SUBSYSTEM)
+        }
+        AdminOpcode::GET_LBA_STATUS => none.with_csp(NAMESPACE),
+        _ => none.with_csp(CONTROLLER),
+    }
+}
+
+/// Whether an I/O command is known at all, whatever its fields say.
+fn is_served(opcode: u8) -> bool {
+    let sqe = Sqe {
+        opcode,
+        ..Sqe::default()
+    };
+    command::parse(&sqe) != Err(Status::INVALID_COMMAND_OPCODE)
+}
+
+fn io(opcode: NvmOpcode) -> CommandEffects {
+    let writes = [
+        NvmOpcode::WRITE,
+        NvmOpcode::WRITE_UNCORRECTABLE,
+        NvmOpcode::WRITE_ZEROES,
+        NvmOpcode::DATASET_MANAGEMENT,
+        NvmOpcode::COPY,
+    ];
+    CommandEffects::new()
+        .with_csp(NAMESPACE)
+        .with_lbcc(writes.contains(&opcode))
+}
+
+/// The page of features. None changes user data or what Identify says.
+pub(super) fn features(namespaces: &NamespaceTable) -> FeatureIdsSupportedAndEffectsLog {
+    let mut log = FeatureIdsSupportedAndEffectsLog::new_zeroed();
+    for (fid, entry) in (0..=u8::MAX).zip(&mut log.fids) {
+        if let Some(traits) = features::traits(FeatureId(fid), namespaces) {
+            let scope = match traits.namespace_specific {
+                true => NAMESPACE,
+                false => CONTROLLER,
+            };
+            *entry = FeatureEffects::new().with_fsupp(true).with_fsp(scope);
+        }
+    }
+    log
+}

@@ -1,0 +1,137 @@
+//! SMART / Health Information (Base 2.1, 5.1.12.1.3), and what of it is kept over a restart of the program.
+//!
+//! What is counted is counted over the life of the controller: a process goes on from the record of the one before,
+//! which is at most [`KEEP_INTERVAL_NS`] old where that one was killed. A page is made from the counters each time.
+
+use nvme_spec::log::{CriticalWarning, SmartLog};
+use serde::{Deserialize, Serialize};
+use zerocopy::FromZeros;
+
+use crate::admin::temperature;
+use crate::controller::Controller;
+use crate::counters::LaneCounters;
+use crate::subsystem::Subsystem;
+
+/// Thousands of 512 bytes: the unit of Data Units Read and Written.
+const DATA_UNIT: u64 = 512_000;
+const NS_PER_MINUTE: u64 = 60_000_000_000;
+const NS_PER_HOUR: u64 = 60 * NS_PER_MINUTE;
+/// How often the counters are kept while nothing happens that is kept at once.
+const KEEP_INTERVAL_NS: u64 = 10 * NS_PER_MINUTE;
+
+/// The counters of a controller, as they are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HealthRecord {
+    /// Bytes read by hosts.
+    pub bytes_read: u64,
+    /// Bytes written by hosts.
+    pub bytes_written: u64,
+    /// Host Read Commands.
+    pub read_commands: u64,
+    /// Host Write Commands.
+    pub write_commands: u64,
+    /// Media and Data Integrity Errors.
+    pub media_errors: u64,
+    /// Nanoseconds during which commands were in flight.
+    pub busy_ns: u64,
+    /// Nanoseconds during which it was served.
+    pub powered_ns: u64,
+    /// Power Cycles.
+    pub power_cycles: u64,
+    /// Unsafe Shutdowns.
+    pub unsafe_shutdowns: u64,
+    /// Entries of the error log, ever: the next one's count is one more.
+    pub error_log_entries: u64,
+    /// A host had it enabled and had not shut it down.
+    pub in_use: bool,
+}
+
+impl HealthRecord {
+    /// A process takes over: that is a power cycle, and an unsafe shutdown where a host was there.
+    pub(crate) fn powered_on(&self) -> Self {
+        HealthRecord {
+            power_cycles: self.power_cycles + 1,
+            unsafe_shutdowns: self.unsafe_shutdowns + u64::from(self.in_use),
+            in_use: false,
+            ..*self
+        }
+    }
+
+    /// Adds what a lane counted. Compare counts as a read, Write Zeroes as neither (NVM 1.1, 1.4.2).
+    pub(crate) fn add(&mut self, lane: &LaneCounters) {
+        self.bytes_read += lane.read_bytes.get() + lane.compare_bytes.get();
+        self.bytes_written += lane.write_bytes.get();
+        self.read_commands += lane.reads.get() + lane.compares.get();
+        self.write_commands += lane.writes.get();
+        self.media_errors += lane.media_errors.get();
+    }
+}
+
+/// What the page reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Health {
+    pub(crate) counted: HealthRecord,
+    /// Over and under temperature thresholds, in kelvins.
+    pub(crate) thresholds: (u16, u16),
+}
+
+impl Health {
+    /// The first byte of the page; also what Asynchronous Event Configuration masks.
+    pub(crate) fn critical_warning(&self) -> CriticalWarning {
+        let (over, under) = self.thresholds;
+        CriticalWarning::new().with_ttc(temperature::beyond(over, under))
+    }
+
+    /// The page. The temperature never reaches WCTEMP: the times above it and CCTEMP are zero.
+    pub(crate) fn page(&self) -> SmartLog {
+        let counted = &self.counted;
+        let mut log = SmartLog::new_zeroed();
+        log.critical_warning = self.critical_warning();
+        log.composite_temperature.set(temperature::COMPOSITE);
+        // Nothing here wears: all of the spare is left.
+        (log.available_spare, log.available_spare_threshold) = (100, 10);
+        let units = |bytes: u64| u128::from(bytes.div_ceil(DATA_UNIT));
+        log.data_units_read.set(units(counted.bytes_read));
+        log.data_units_written.set(units(counted.bytes_written));
+        log.host_read_commands.set(counted.read_commands.into());
+        log.host_write_commands.set(counted.write_commands.into());
+        log.controller_busy_time
+            .set((counted.busy_ns / NS_PER_MINUTE).into());
+        log.power_cycles.set(counted.power_cycles.into());
+        log.power_on_hours
+            .set((counted.powered_ns / NS_PER_HOUR).into());
+        log.unsafe_shutdowns.set(counted.unsafe_shutdowns.into());
+        log.media_errors.set(counted.media_errors.into());
+        log.error_log_entries.set(counted.error_log_entries.into());
+        log
+    }
+}
+
+impl Controller {
+    /// What the health log reports now.
+    pub(crate) fn health(&self) -> Health {
+        let mut counted = self.history;
+        for (_, cq) in self.queues.cqs() {
+            counted.add(&cq.counters);
+        }
+        counted.error_log_entries = self.errors.count();
+        counted.in_use = self.is_in_use();
+        Health {
+            counted,
+            thresholds: self.features.temperature_thresholds(),
+        }
+    }
+
+    /// Has the counters kept: at once where a host came, shut down or went, else now and then.
+    pub(crate) fn keep_health(&mut self, subsystem: &mut Subsystem) {
+        let (in_use, kept_at) = self.health_kept;
+        let is_due = self.now.since(kept_at) >= KEEP_INTERVAL_NS;
+        if in_use == self.is_in_use() && !is_due {
+            return;
+        }
+        self.health_kept = (self.is_in_use(), self.now);
+        let health = self.health().counted;
+        subsystem.update_controller(self.id(), |record| record.health = health);
+    }
+}
