@@ -17,7 +17,7 @@ const PAGES: u64 = 10;
 const BASE: u64 = 0x1_0000_0000;
 /// Limits of one command, as the book has them.
 const DESCRIPTORS_MAX: u32 = 2048;
-const PIECES_MAX: u32 = 1025;
+const PIECES_MAX: u32 = 1280;
 /// Bytes that are discarded in one piece.
 const SINK_LEN: u64 = 65_536;
 

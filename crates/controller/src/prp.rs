@@ -19,8 +19,9 @@ use nvme_spec::prp::{
 /// Most bytes of one walk.
 pub const MAX_TRANSFER: u32 = 4 << 20;
 
-/// Most segments of one command: a transfer of [`MAX_TRANSFER`] that starts inside a page, every page apart.
-pub const MAX_SEGMENTS: usize = 1025;
+/// Most segments of one command: a transfer of [`MAX_TRANSFER`] that starts inside a page, every page apart, which are
+/// 1025; and as many again as an SGL of 256 descriptors has when none of them starts at a page.
+pub const MAX_SEGMENTS: usize = 1280;
 
 const PAGE: u32 = PAGE_SIZE as u32;
 

@@ -28,7 +28,7 @@ const LENGTH_INVALID: Status = Status(0x0F);
 const TYPE_INVALID: Status = Status(0x11);
 
 /// Most pieces and descriptors, as the book has them.
-const PIECES: u32 = 1025;
+const PIECES: u32 = 1280;
 const DESCRIPTORS: u32 = 2048;
 
 fn raw(identifier: u8, address: u64, length: u32) -> Raw {
@@ -442,7 +442,7 @@ fn as_many_pieces_as_a_command_holds_and_no_more() {
     let list = segment(&host, LAST_SEGMENT, page(1), &blocks);
     let pieces = read(&host, list, PIECES).unwrap();
     assert_eq!(pieces.len(), PIECES as usize);
-    assert_eq!(pieces[1024], At(page(40) + 2048, 1));
+    assert_eq!(pieces[1279], At(page(40) + 2558, 1));
     assert_eq!(read(&host, list, PIECES + 1), Err(INVALID_NUMBER));
     assert_eq!(write(&host, list, PIECES + 1), Err(INVALID_NUMBER));
     // A command of one block can be in as many pieces as it has bytes.

@@ -31,13 +31,14 @@ use rustix::fs::FallocateFlags;
 
 use super::direct::{Alignment, MAX_MEMORY_ALIGN};
 
-/// Segments of one command: 4 MiB of pages that do not start at a page.
-pub(super) const MAX_SEGMENTS: usize = 1025;
+/// Segments of one command, as many as a controller makes of one.
+pub(super) const MAX_SEGMENTS: usize = controller::prp::MAX_SEGMENTS;
 /// The kernel's UIO_MAXIOV.
 const MAX_IOVECS: usize = 1024;
 /// iovecs from one slot's first to the next slot's: an odd number of cache lines, so that the
 /// first iovecs of the slots do not share a cache set.
-const STRIDE: usize = 1028;
+const STRIDE: usize = 1284;
+const _: () = assert!(STRIDE >= MAX_SEGMENTS && STRIDE % 8 == 4);
 /// Bytes in a slot's bounce buffer.
 pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
 /// Bytes of zeros to write from, shared by all slots.

@@ -97,7 +97,7 @@ impl Layout {
             let here = match self.cut {
                 None => left.min(4096 - at % 4096),
                 // No more pieces than a command may have.
-                Some(cut) => left.min(cut.max(len.div_ceil(1025))),
+                Some(cut) => left.min(cut.max(len.div_ceil(1280))),
             };
             pieces.push((at, here));
             (at, left) = (at + here, left - here);

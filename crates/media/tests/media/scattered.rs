@@ -125,10 +125,10 @@ fn aligned_at_one_end_only() {
 
 #[test]
 fn more_pieces_than_one_system_call_takes_of_odd_lengths() {
-    // 1025 of 128 bytes and a bit: 128 KiB, in rounds of a bounce buffer that end inside pieces.
-    let mut pieces: Vec<_> = (0..1024).map(|n| (3 + 300 * n, 127)).collect();
-    pieces.push((320_001, 1024));
-    assert_eq!(pieces.len(), 1025);
+    // 1280 of 127 bytes and a bit: 159 KiB, in rounds of a bounce buffer that end inside pieces.
+    let mut pieces: Vec<_> = (0..1279).map(|n| (3 + 300 * n, 127)).collect();
+    pieces.push((400_001, 383));
+    assert_eq!(pieces.len(), 1280);
     check(&pieces, 512);
 }
 
