@@ -104,10 +104,8 @@ fn identify_controller(bench: &mut Bench) -> Verdict {
 
 fn identify_controller_reserved(bench: &mut Bench) -> Verdict {
     let c = bench.controller()?;
-    // CMIC and RAB apart, what the specification has no name for.
-    for (first, last) in [(545, 767), (1804, 2047)] {
+    for (first, last) in [(588, 767), (1804, 2047)] {
         let what = format!("Identify Controller bytes {last}:{first}");
-        // 1024 and above up to 2047 belong to fabrics.
         zero(&what, &c[first..=last])?;
     }
     let cmic = u8_at(&c, 76);
@@ -163,7 +161,7 @@ fn identify_namespace(bench: &mut Bench) -> Verdict {
         check(u8_at(&n, 24) & 1 == 1 || ncap == nsze, || {
             format!("namespace {nsid}: NCAP {ncap} below NSZE {nsze} without thin provisioning")
         })?;
-        let formats = usize::from(u8_at(&n, 25)) + 1 + usize::from(u8_at(&n, 27));
+        let formats = usize::from(u8_at(&n, 25)) + 1 + usize::from(u8_at(&n, 82));
         let flbas = usize::from(u8_at(&n, 26));
         let index = flbas & 0xf | (flbas >> 5 & 0b11) << 4;
         check(index < formats && formats <= 64, || {

@@ -1,9 +1,14 @@
 //! The tests, a file per chapter.
 
 mod admin;
+mod copy;
+mod doorbells;
+mod errors;
 mod features;
+mod interrupts;
 mod io;
 mod logs;
+mod optional;
 mod pci;
 mod pointers;
 mod queues;
@@ -40,11 +45,16 @@ pub const CHAPTERS: &[Chapter] = &[
     registers::CHAPTER,
     pci::CHAPTER,
     queues::CHAPTER,
+    doorbells::CHAPTER,
+    interrupts::CHAPTER,
     admin::CHAPTER,
     features::CHAPTER,
     logs::CHAPTER,
     io::CHAPTER,
     pointers::CHAPTER,
+    optional::CHAPTER,
+    copy::CHAPTER,
+    errors::CHAPTER,
 ];
 
 /// A table of tests: name, section, title.

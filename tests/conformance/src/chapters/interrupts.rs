@@ -1,0 +1,238 @@
+//! Interrupts by MSI-X (PCIe Transport 1.1, 3.5; Base 2.1, 5.1.25.2.2 and
+//! 5.1.25.2.3).
+
+use super::{Chapter, Test, tests};
+use crate::bench::{Bench, Pair, opcode};
+use crate::verdict::{Verdict, check, not_supported};
+use crate::wire::Sqe;
+
+pub(super) const CHAPTER: Chapter = Chapter {
+    name: "interrupts",
+    title: "Interrupts by MSI-X",
+    tests: TESTS,
+};
+
+const TESTS: &[Test] = tests![
+    admin_vector, "PCIe Transport 1.1, 3.5", "admin completions signal vector 0";
+    own_vector, "Base 2.1, 5.2.1", "completions signal the vector of their queue and no other";
+    disabled, "Base 2.1, 5.2.1", "a queue made without interrupts signals nothing";
+    shared_vector, "Base 2.1, 5.2.1", "two queues may share a vector, and each signals it";
+    every_completion, "PCIe Transport 1.1, 3.5", "no completion is left without a signal after it, one at a time";
+    batch, "PCIe Transport 1.1, 3.5", "a batch of completions is signalled at least once, and after its last";
+    event_signals, "Base 2.1, 5.1.2", "an asynchronous event signals vector 0";
+    coalescing_on, "Base 2.1, 5.1.25.2.2", "with coalescing a single completion is signalled within the time set";
+    coalescing_disabled, "Base 2.1, 5.1.25.2.3", "a vector that is not coalesced signals at once";
+    coalescing_admin, "Base 2.1, 5.1.25.2.2", "admin completions are not coalesced";
+];
+
+fn needs_vectors(bench: &mut Bench, count: u16) -> Verdict {
+    if bench.capability(0x11)?.is_none() {
+        return not_supported("there is no MSI-X capability");
+    }
+    if bench.bus().vectors() < count {
+        return not_supported(format!("the target has {} vectors", bench.bus().vectors()));
+    }
+    Ok(())
+}
+
+fn flush(nsid: u32) -> Sqe {
+    Sqe::new(opcode::FLUSH).nsid(nsid)
+}
+
+/// A queue pair whose completion queue has this vector.
+fn pair_with(bench: &mut Bench, id: u16, vector: u16) -> Verdict<Pair> {
+    let cq = bench.create_cq_with(id, 16, u32::from(vector) << 16 | 0b11)?;
+    let sq = bench.create_sq(id, 16, id)?;
+    Ok(Pair { sq, cq })
+}
+
+fn admin_vector(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 1)?;
+    let eventfd = bench.interrupt(0)?;
+    for _ in 0..5 {
+        eventfd.drain();
+        bench.controller()?;
+        let came = bench.signalled(&eventfd)?;
+        check(came, || {
+            "an admin completion without a signal on vector 0".into()
+        })?;
+    }
+    Ok(())
+}
+
+fn own_vector(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 3)?;
+    let nsid = bench.ns()?.nsid;
+    let own = bench.interrupt(2)?;
+    let other = bench.interrupt(1)?;
+    let mut pair = pair_with(bench, 1, 2)?;
+    for _ in 0..5 {
+        other.drain();
+        own.drain();
+        bench.run(&mut pair, flush(nsid))?.ok()?;
+        let came = bench.signalled(&own)?;
+        check(came, || {
+            "a completion without a signal on its vector 2".into()
+        })?;
+        let strayed = bench.signalled_in_vain(&other)?;
+        check(!strayed, || {
+            "vector 1 is signalled, which no queue has".into()
+        })?;
+    }
+    Ok(())
+}
+
+fn disabled(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 2)?;
+    let nsid = bench.ns()?.nsid;
+    let eventfd = bench.interrupt(1)?;
+    // Vector 1 is named, and interrupts are not enabled.
+    let cq = bench.create_cq_with(1, 16, 1 << 16 | 0b01)?;
+    let sq = bench.create_sq(1, 16, 1)?;
+    let mut pair = Pair { sq, cq };
+    eventfd.drain();
+    for _ in 0..5 {
+        bench.run(&mut pair, flush(nsid))?.ok()?;
+    }
+    let came = bench.signalled_in_vain(&eventfd)?;
+    check(!came, || {
+        "a queue made without interrupts signals its vector".into()
+    })
+}
+
+fn shared_vector(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 2)?;
+    let nsid = bench.ns()?.nsid;
+    let eventfd = bench.interrupt(1)?;
+    let mut one = pair_with(bench, 1, 1)?;
+    let mut two = pair_with(bench, 2, 1)?;
+    for _ in 0..5 {
+        for pair in [&mut one, &mut two] {
+            eventfd.drain();
+            bench.run(pair, flush(nsid))?.ok()?;
+            let came = bench.signalled(&eventfd)?;
+            check(came, || {
+                format!(
+                    "queue {} completes without a signal on the vector that it shares",
+                    pair.cq.id
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a signal after each time that the queue was found empty, as a
+/// driver does that sleeps; never looks before it was signalled.
+fn sleep_until_done(
+    bench: &mut Bench,
+    eventfd: &memory::EventFd,
+    pair: &mut Pair,
+    count: u32,
+) -> Verdict {
+    let mut done = 0;
+    while done < count {
+        check(bench.signalled(eventfd)?, || {
+            format!("{done} of {count} commands completed, and no signal tells of the others")
+        })?;
+        while let Some(cqe) = bench.poll(&mut pair.cq)? {
+            cqe.ok()?;
+            done += 1;
+        }
+    }
+    Ok(())
+}
+
+fn every_completion(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 2)?;
+    let nsid = bench.ns()?.nsid;
+    let eventfd = bench.interrupt(1)?;
+    let mut pair = pair_with(bench, 1, 1)?;
+    for _ in 0..50 {
+        bench.submit(&mut pair.sq, flush(nsid))?;
+        sleep_until_done(bench, &eventfd, &mut pair, 1)?;
+    }
+    Ok(())
+}
+
+fn batch(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 2)?;
+    let nsid = bench.ns()?.nsid;
+    let eventfd = bench.interrupt(1)?;
+    let mut pair = pair_with(bench, 1, 1)?;
+    for turn in 0..30 {
+        let count = turn % 15 + 1;
+        for _ in 0..count {
+            bench.put(&mut pair.sq, flush(nsid));
+        }
+        bench.ring_sq(&pair.sq)?;
+        sleep_until_done(bench, &eventfd, &mut pair, count)?;
+    }
+    Ok(())
+}
+
+fn event_signals(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 1)?;
+    let eventfd = bench.interrupt(0)?;
+    bench.create_cq(1, 8)?;
+    bench.create_sq(1, 8, 1)?;
+    let request = bench.request_event()?;
+    bench.idle()?;
+    eventfd.drain();
+    bench.ring_loudly(crate::bench::tail_of(1), 0xfff0)?;
+    let came = bench.signalled(&eventfd)?;
+    check(came, || "an event without a signal on vector 0".into())?;
+    bench.event(request).map(drop)
+}
+
+/// THR 0's based, TIME in units of 100 microseconds.
+fn coalesce(bench: &mut Bench, threshold: u32, time: u32) -> Verdict {
+    let value = time << 8 | (threshold - 1);
+    bench.set_feature(0x08, 0, value)?.ok().map(drop)
+}
+
+fn coalescing_on(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 2)?;
+    let nsid = bench.ns()?.nsid;
+    // Sixteen completions, or two milliseconds.
+    coalesce(bench, 16, 20)?;
+    let eventfd = bench.interrupt(1)?;
+    let mut pair = pair_with(bench, 1, 1)?;
+    for count in [1, 3, 15, 1] {
+        for _ in 0..count {
+            bench.put(&mut pair.sq, flush(nsid));
+        }
+        bench.ring_sq(&pair.sq)?;
+        sleep_until_done(bench, &eventfd, &mut pair, count)?;
+    }
+    Ok(())
+}
+
+fn coalescing_disabled(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 2)?;
+    let nsid = bench.ns()?.nsid;
+    // More completions than the queue holds, and no time limit: only what
+    // disables coalescing can signal.
+    coalesce(bench, 256, 0)?;
+    bench.set_feature(0x09, 0, 1 << 16 | 1)?.ok()?;
+    let eventfd = bench.interrupt(1)?;
+    let mut pair = pair_with(bench, 1, 1)?;
+    for _ in 0..5 {
+        bench.submit(&mut pair.sq, flush(nsid))?;
+        sleep_until_done(bench, &eventfd, &mut pair, 1)?;
+    }
+    Ok(())
+}
+
+fn coalescing_admin(bench: &mut Bench) -> Verdict {
+    needs_vectors(bench, 1)?;
+    coalesce(bench, 256, 255)?;
+    let eventfd = bench.interrupt(0)?;
+    for _ in 0..5 {
+        eventfd.drain();
+        bench.controller()?;
+        let came = bench.signalled(&eventfd)?;
+        check(came, || "an admin completion waits for others".into())?;
+    }
+    Ok(())
+}
