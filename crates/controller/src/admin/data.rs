@@ -124,6 +124,9 @@ impl Controller {
         if fid == FeatureId::VOLATILE_WRITE_CACHE && self.is_flushing_cache() {
             return Err(Status::COMMAND_SEQUENCE_ERROR);
         }
+        if fid == FeatureId::HOST_IDENTIFIER {
+            subsystem.set_host(self.id(), &data)?;
+        }
         let cached = self.features.write_cache_enabled();
         let dw0 = self.features.set(sqe, &data, &context)?;
         self.apply_features(fid);

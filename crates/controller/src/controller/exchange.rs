@@ -49,6 +49,10 @@ impl Controller {
 
     /// Takes what changed in the subsystem.
     fn follow(&mut self, subsystem: &mut Subsystem) -> bool {
+        if self.followed_life != self.life {
+            self.followed_life = self.life;
+            subsystem.controller_was_reset(self.id);
+        }
         if self.table_generation == subsystem.generation() {
             return false;
         }

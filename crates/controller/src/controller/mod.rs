@@ -69,6 +69,8 @@ pub struct Controller {
     pub(crate) table_generation: u64,
     /// Counts resets: the answer to a command of an earlier life is for nobody.
     pub(crate) life: u32,
+    /// The life of which the subsystem knows.
+    followed_life: u32,
     pub(crate) now: Time,
     /// The first turn was taken: `now` means something.
     started: bool,
@@ -173,6 +175,7 @@ impl Controller {
             namespaces,
             table_generation: subsystem.generation(),
             life: 0,
+            followed_life: 0,
             now: Time(0),
             started: false,
             phase: Phase::Disabled,

@@ -10,6 +10,7 @@ use nvme_spec::Status;
 
 use super::ranges::BlockRanges;
 use super::record::{ControllerRecord, NamespaceRecord, Record};
+use super::reservation::{Host, Reservation};
 use super::set::{ControllerId, ControllerSet};
 use crate::config::{ConfigError, check_namespaces};
 use crate::namespace::{Namespace, NamespaceTable, Restrictions};
@@ -39,6 +40,8 @@ pub struct Allocated {
     pub busy: Option<Busy>,
     /// Blocks marked by Write Uncorrectable.
     pub uncorrectable: BlockRanges,
+    /// Who is registered, and who holds a reservation.
+    pub reservation: Reservation,
 }
 
 /// An operation that keeps hosts from a namespace.
@@ -74,16 +77,19 @@ impl Allocated {
             min_lba_bytes: 512,
             busy: None,
             uncorrectable: BlockRanges::default(),
+            reservation: Reservation::default(),
             namespace,
         }
     }
 
-    /// What commands of controller `_id` may not do with it, of all sources.
-    fn restrictions(&self, _id: ControllerId) -> Restrictions {
+    /// What commands of a host may not do with it, of all sources.
+    fn restrictions(&self, host: Host) -> Restrictions {
+        let (reads, writes) = self.reservation.access(host);
+        let refusal = |may: bool| (!may).then_some(Status::RESERVATION_CONFLICT);
         Restrictions {
             all: self.busy.map(Busy::status),
-            reads: None,
-            writes: None,
+            reads: refusal(reads),
+            writes: refusal(writes),
             uncorrectable: self.uncorrectable.clone(),
         }
     }
@@ -164,6 +170,13 @@ pub enum Change {
         /// `None`: nothing keeps them.
         busy: Option<Busy>,
     },
+    /// Its registrants and its reservation are these.
+    Reserve {
+        /// Which.
+        nsid: u32,
+        /// What they are.
+        reservation: Box<Reservation>,
+    },
     /// Blocks read as errors from now on. Fails where there would be more than [`super::RANGES_MAX`] ranges of them.
     MarkUncorrectable {
         /// Which.
@@ -196,6 +209,7 @@ impl Change {
             | Change::Reformat { nsid, .. }
             | Change::Resize { nsid, .. }
             | Change::SetBusy { nsid, .. }
+            | Change::Reserve { nsid, .. }
             | Change::MarkUncorrectable { nsid, .. }
             | Change::ClearUncorrectable { nsid, .. } => *nsid,
         }
@@ -212,6 +226,7 @@ impl Change {
             | Change::Reformat { .. }
             | Change::Resize { .. } => true,
             Change::SetBusy { .. }
+            | Change::Reserve { .. }
             | Change::MarkUncorrectable { .. }
             | Change::ClearUncorrectable { .. } => false,
         }
@@ -277,12 +292,12 @@ impl Directory {
         self.get(nsid).map_or(ControllerSet::NONE, |n| n.attached)
     }
 
-    /// What a controller has attached, and what it may do with that.
+    /// What a controller has attached, and what its host may do with that.
     #[must_use]
-    pub fn table(&self, id: ControllerId) -> NamespaceTable {
+    pub fn table(&self, id: ControllerId, host: Host) -> NamespaceTable {
         let attached = self.namespaces.iter().filter(|n| n.attached.contains(id));
         let seen = |n: &Allocated| Namespace {
-            restrictions: n.restrictions(id).some(),
+            restrictions: n.restrictions(host).some(),
             ..n.namespace.clone()
         };
         NamespaceTable::from(attached.map(seen).collect::<Vec<Namespace>>())
@@ -396,6 +411,7 @@ impl Directory {
                 entry.namespace.blocks = len >> entry.namespace.lba_shift;
             }
             Change::SetBusy { busy, .. } => entry.busy = busy,
+            Change::Reserve { reservation, .. } => entry.reservation = *reservation,
             Change::MarkUncorrectable { slba, blocks, .. } => {
                 let marked = entry.uncorrectable.insert(slba, blocks);
                 return marked.map_err(|_| Status::INTERNAL_ERROR);
@@ -435,6 +451,7 @@ impl Allocated {
             min_lba_bytes: _,
             busy,
             uncorrectable,
+            reservation,
         } = self;
         let Namespace {
             nsid,
@@ -463,6 +480,7 @@ impl Allocated {
             shared: *shared,
             attached: attached.iter().collect(),
             uncorrectable: uncorrectable.iter().collect(),
+            reservation: reservation.persists().then(|| reservation.clone()),
         })
     }
 }

@@ -18,12 +18,14 @@ mod operation;
 mod operator;
 mod ranges;
 mod record;
+mod reservation;
 mod set;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nvme_spec::Status;
+use nvme_spec::opcode::NvmOpcode;
 
 use crate::config::{ConfigError, MAX_NAMESPACES};
 use crate::lane::Forward;
@@ -38,9 +40,11 @@ pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
 pub use self::operator::OperatorRequest;
 pub use self::ranges::{BlockRanges, RANGES_MAX, TooManyRanges};
 pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError};
+pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
 pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
 
 use self::operation::Operations;
+pub(crate) use self::reservation::Notice;
 
 /// What a subsystem is made from.
 #[derive(Clone, Debug)]
@@ -100,6 +104,10 @@ struct Member {
     /// Namespaces whose attributes changed since it looked, but for changes of its own making.
     changed: Vec<u32>,
     answers: VecDeque<Answer>,
+    /// Who uses it, as reservations know hosts.
+    host: Host,
+    /// Reservation notifications that it was not told of yet.
+    notices: Vec<Notice>,
     record: ControllerRecord,
 }
 
@@ -268,7 +276,7 @@ impl Subsystem {
         if let Some(member) = self.member_mut(id) {
             member.seen = generation;
         }
-        Arc::new(self.directory.table(id))
+        Arc::new(self.directory.table(id, self.host_of(id)))
     }
 
     /// Namespaces whose attributes changed since the last call, other than by the controller's own commands.
@@ -314,13 +322,12 @@ impl Subsystem {
 
     /// Takes a command of a controller's that a lane could not do.
     pub(crate) fn forwarded(&mut self, controller: ControllerId, forward: Forward) {
-        let Forward {
-            ticket,
-            sqe,
-            data: _,
-        } = forward;
+        if forward.sqe.nvm_opcode() != NvmOpcode::WRITE_UNCORRECTABLE {
+            return self.reservation_command(controller, forward);
+        }
+        let Forward { ticket, sqe, .. } = forward;
         let by = Requester::Io { controller, ticket };
-        // Nothing of it is served yet, and nothing of it is advertised.
+        // Not served yet, and not advertised.
         let operation = Operation::new(by, sqe.nsid, []);
         self.answer(operation, Err(Status::INVALID_COMMAND_OPCODE));
     }
@@ -477,6 +484,8 @@ impl Member {
             acknowledged: 0,
             changed: Vec::new(),
             answers: VecDeque::new(),
+            host: Host::Anonymous(record.id),
+            notices: Vec::new(),
             record,
         }
     }

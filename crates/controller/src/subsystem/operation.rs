@@ -10,6 +10,7 @@ use nvme_spec::Status;
 use super::Subsystem;
 use super::directory::Change;
 use super::erase::{Erase, Erasing};
+use super::reservation::{Host, ReservationCommand};
 use super::set::ControllerId;
 use crate::controller::DEADLINE_NS;
 use crate::port::{Channel, Channels, Outcome};
@@ -82,6 +83,13 @@ pub enum Step {
     Change(Change),
     /// Wait until nothing that was fetched before the last change is in flight anywhere.
     Drain,
+    /// Do a reservation command; where that fails, the operation ends with its status.
+    Reserve {
+        /// Whose.
+        host: Host,
+        /// What.
+        command: ReservationCommand,
+    },
     /// Make a part of a medium read as zero.
     Erase(Erase),
     /// Wait until the record, as it is now, is on stable storage.
@@ -266,6 +274,13 @@ impl Subsystem {
             running.wait = match step {
                 Step::Change(change) => {
                     if let Err(status) = self.apply(change, running.operation.by.controller()) {
+                        return (true, Some(Err(self.undo(&mut running.operation, status))));
+                    }
+                    Wait::None
+                }
+                Step::Reserve { host, command } => {
+                    let nsid = running.operation.nsid;
+                    if let Err(status) = self.reserve(nsid, host, &command) {
                         return (true, Some(Err(self.undo(&mut running.operation, status))));
                     }
                     Wait::None

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::directory::{Allocated, Pool};
 use super::ranges::BlockRanges;
+use super::reservation::Reservation;
 use super::set::ControllerId;
 use crate::admin::features::SavedFeatures;
 use crate::admin::health::HealthRecord;
@@ -59,6 +60,9 @@ pub struct NamespaceRecord {
     /// Blocks marked by Write Uncorrectable: first block and count.
     #[serde(default)]
     pub uncorrectable: Vec<(u64, u64)>,
+    /// Registrants and reservation, where they persist through a power loss.
+    #[serde(default)]
+    pub reservation: Option<Reservation>,
 }
 
 /// Why a record of a namespace cannot be used.
@@ -127,6 +131,7 @@ impl NamespaceRecord {
             shared,
             attached,
             uncorrectable,
+            reservation,
         } = self;
         let lba_shift = match lba_size {
             512 => 9,
@@ -173,6 +178,7 @@ impl NamespaceRecord {
             min_lba_bytes: medium.min_lba_bytes,
             busy: None,
             uncorrectable: marked(&uncorrectable, blocks).ok_or(RestoreError::Uncorrectable)?,
+            reservation: reservation.unwrap_or_default().after_power_cycle(),
         })
     }
 }
@@ -245,6 +251,7 @@ mod tests {
             shared: true,
             attached: vec![ControllerId(2), ControllerId(4)],
             uncorrectable: vec![(3, 2), (14, 1)],
+            reservation: None,
         }
     }
 

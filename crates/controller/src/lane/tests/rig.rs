@@ -150,8 +150,13 @@ impl Rig {
     }
 
     /// One turn, and one reap.
+    /// One turn; what only a subsystem could do, nobody does.
     pub(super) fn turn(&mut self) -> LaneTurn {
         let turn = self.lane.turn(&mut self.channels);
+        while let Some(forward) = self.lane.take_forward() {
+            let refused = Err(nvme_spec::Status::INVALID_COMMAND_OPCODE);
+            self.lane.answer(forward.ticket, refused);
+        }
         self.reap();
         turn
     }

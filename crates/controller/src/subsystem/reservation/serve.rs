@@ -1,0 +1,217 @@
+//! How reservation commands come to a subsystem, and what follows from them.
+//!
+//! A command that changes a reservation is an operation: it is decided when its turn comes, and answered when nothing that
+//! was fetched before is in flight anywhere, so that a host which was told of its reservation never sees a late write of
+//! another's. A host whose commands are preempted so needs no abort of each (Preempt and Abort is Preempt).
+
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::reservation::{
+    ReservationNotificationType, ReservationReportCdw10, ReservationReportCdw11,
+};
+use nvme_spec::{Sqe, Status};
+
+use super::report::{Registered, report};
+use super::{Host, ReservationCommand};
+use crate::lane::Forward;
+use crate::subsystem::{Change, ControllerId, Operation, Requester, Step, Subsystem};
+
+/// Notifications that wait for a controller; more are lost, and their count shows that (Base 2.1, 5.1.12.1.32).
+const MAX_NOTICES: usize = 255;
+
+/// A reservation notification of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) nsid: u32,
+    pub(crate) what: ReservationNotificationType,
+}
+
+impl Subsystem {
+    /// Takes a reservation command of a controller's.
+    pub(in crate::subsystem) fn reservation_command(
+        &mut self,
+        controller: ControllerId,
+        forward: Forward,
+    ) {
+        let Forward { ticket, sqe, data } = forward;
+        let host = self.host_of(controller);
+        let by = Requester::Io { controller, ticket };
+        let mut operation = Operation::new(by, sqe.nsid, []);
+        match parse(&sqe, &data) {
+            Some(command) => {
+                let step = Step::Reserve { host, command };
+                operation.steps.extend([step, Step::Drain, Step::Keep]);
+                self.begin(operation);
+            }
+            None => match self.reservation_report(host, &sqe) {
+                Ok(data) => {
+                    operation.data = data;
+                    self.answer(operation, Ok(0));
+                }
+                Err(status) => self.answer(operation, Err(status)),
+            },
+        }
+    }
+
+    /// Reservation Report (Base 2.1, 7.8): as much of the structure as the host has room for.
+    fn reservation_report(&self, host: Host, sqe: &Sqe) -> Result<Vec<u8>, Status> {
+        let extended = ReservationReportCdw11::from(sqe.cdw11).eds();
+        // The host must ask for identifiers of the size that it has.
+        if matches!(host, Host::Short(_)) && extended
+            || matches!(host, Host::Extended(_)) && !extended
+        {
+            return Err(Status::HOST_IDENTIFIER_INCONSISTENT_FORMAT);
+        }
+        let namespace = self.directory.get(sqe.nsid);
+        let namespace = namespace.ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?;
+        let attached = self
+            .members
+            .iter()
+            .filter(|m| m.present && namespace.attached.contains(m.id));
+        let controllers: Vec<Registered> = attached.map(|m| (m.id, m.host)).collect();
+        let mut data = report(&namespace.reservation, &controllers, extended);
+        let dwords = u64::from(ReservationReportCdw10::from(sqe.cdw10).numd_z()) + 1;
+        data.truncate(usize::try_from(4 * dwords).unwrap_or(usize::MAX));
+        Ok(data)
+    }
+
+    /// Does a command whose turn has come.
+    ///
+    /// # Errors
+    /// Its status; nothing changed.
+    pub(in crate::subsystem) fn reserve(
+        &mut self,
+        nsid: u32,
+        host: Host,
+        command: &ReservationCommand,
+    ) -> Result<(), Status> {
+        let namespace = self.directory.get(nsid);
+        let mut namespace = namespace
+            .ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?
+            .clone();
+        let notices = namespace.reservation.execute(host, command)?;
+        let reservation = Box::new(namespace.reservation);
+        self.apply(Change::Reserve { nsid, reservation }, None)?;
+        for (host, what) in notices {
+            let told = |m: &&mut crate::subsystem::Member| {
+                m.present && m.host == host && namespace.attached.contains(m.id)
+            };
+            for member in self.members.iter_mut().filter(told) {
+                if member.notices.len() < MAX_NOTICES {
+                    member.notices.push(Notice { nsid, what });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The host behind a controller.
+    #[must_use]
+    pub fn host_of(&self, id: ControllerId) -> Host {
+        self.member(id).map_or(Host::Anonymous(id), |m| m.host)
+    }
+
+    /// The host behind a controller has told its identifier (feature 81h), of 64 or 128 bits; 0 is none.
+    ///
+    /// # Errors
+    /// Host Identifier Inconsistent Format: another controller's host has one of the other size.
+    pub(crate) fn set_host(&mut self, id: ControllerId, identifier: &[u8]) -> Result<(), Status> {
+        let is_zero = identifier.iter().all(|byte| *byte == 0);
+        let host = match (
+            <[u8; 8]>::try_from(identifier),
+            <[u8; 16]>::try_from(identifier),
+        ) {
+            _ if is_zero => Host::Anonymous(id),
+            (Ok(short), _) => Host::Short(short),
+            (_, Ok(extended)) => Host::Extended(extended),
+            _ => return Err(Status::INVALID_FIELD_IN_COMMAND),
+        };
+        let mixed = |other: Host| {
+            matches!(
+                (host, other),
+                (Host::Short(_), Host::Extended(_)) | (Host::Extended(_), Host::Short(_))
+            )
+        };
+        let mut others = self.members.iter().filter(|m| m.present && m.id != id);
+        if others.any(|m| mixed(m.host)) {
+            return Err(Status::HOST_IDENTIFIER_INCONSISTENT_FORMAT);
+        }
+        self.change_host(id, host);
+        Ok(())
+    }
+
+    /// A Controller Level Reset: its host has no identifier any more, and a host without one is another one from now on
+    /// (Base 2.1, 5.1.25.1.28).
+    pub(crate) fn controller_was_reset(&mut self, id: ControllerId) {
+        let anonymous = Host::Anonymous(id);
+        let namespaces: Vec<(u32, super::Reservation)> = self
+            .directory
+            .iter()
+            .map(|n| (n.nsid(), n.reservation.clone()))
+            .collect();
+        for (nsid, mut reservation) in namespaces {
+            if reservation.forget(anonymous) {
+                let reservation = Box::new(reservation);
+                let changed = self.apply(Change::Reserve { nsid, reservation }, None);
+                debug_assert_eq!(changed, Ok(()));
+            }
+        }
+        self.change_host(id, anonymous);
+        if let Some(member) = self.member_mut(id) {
+            member.notices.clear();
+        }
+    }
+
+    fn change_host(&mut self, id: ControllerId, host: Host) {
+        let Some(member) = self.member_mut(id).filter(|m| m.host != host) else {
+            return;
+        };
+        member.host = host;
+        // What it may do is another host's right from now on.
+        self.generation += 1;
+    }
+
+    /// Notifications for a controller since the last call.
+    pub(crate) fn take_notices(&mut self, id: ControllerId) -> Vec<Notice> {
+        let member = self.member_mut(id);
+        member
+            .map(|m| std::mem::take(&mut m.notices))
+            .unwrap_or_default()
+    }
+
+    /// Why the host behind a controller may not change a namespace with an admin command; `None` where it may.
+    #[must_use]
+    pub(crate) fn write_refusal(&self, id: ControllerId, nsid: u32) -> Option<Status> {
+        let (_, writes) = self
+            .directory
+            .get(nsid)?
+            .reservation
+            .access(self.host_of(id));
+        (!writes).then_some(Status::RESERVATION_CONFLICT)
+    }
+}
+
+/// A command that changes something; `None` for Reservation Report.
+fn parse(sqe: &Sqe, data: &[u8; 16]) -> Option<ReservationCommand> {
+    let key = |at: usize| {
+        let bytes = data[at..at + 8].try_into();
+        u64::from_le_bytes(bytes.expect("eight bytes are eight bytes"))
+    };
+    let (crkey, second) = (key(0), key(8));
+    match sqe.nvm_opcode() {
+        NvmOpcode::RESERVATION_REGISTER => Some(ReservationCommand::Register {
+            cdw10: sqe.cdw10.into(),
+            crkey,
+            nrkey: second,
+        }),
+        NvmOpcode::RESERVATION_ACQUIRE => Some(ReservationCommand::Acquire {
+            cdw10: sqe.cdw10.into(),
+            crkey,
+            prkey: second,
+        }),
+        NvmOpcode::RESERVATION_RELEASE => Some(ReservationCommand::Release {
+            cdw10: sqe.cdw10.into(),
+            crkey,
+        }),
+        _ => None,
+    }
+}
