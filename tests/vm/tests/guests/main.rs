@@ -8,6 +8,7 @@ mod ending;
 mod firmware;
 mod identity;
 mod images;
+mod interrupts;
 mod memory;
 mod resets;
 mod rings;
