@@ -1,8 +1,8 @@
 //! Commands of the NVM command set: from the 64 bytes of a submission queue entry to what is asked, once.
 //!
 //! [`parse`] checks what can be checked without a namespace (opcode, how data is described, fields that ask for what is
-//! not supported) and turns 0's based values into counts. [`DeallocateRanges`] does the same for the data of Dataset
-//! Management. Namespaces, bounds and transfer sizes come after, in the lane.
+//! not supported) and turns 0's based values into counts. [`List`] holds the entries that are the data of Dataset Management
+//! and Copy. Namespaces, bounds and transfer sizes come after, in the lane.
 //!
 //! Fields that are ignored, and why:
 //! - CETYPE: no command extension is offered. Reserved bits, CDW2, CDW3, MPTR: reserved, or for metadata, which no namespace here has.
@@ -16,10 +16,18 @@ use nvme_spec::command::{
     DSM_RANGES_MAX, DsmCdw10, DsmCdw11, DsmRange, ReadWriteCdw12, WriteUncorrectableCdw12,
     WriteZeroesCdw12, slba,
 };
+use nvme_spec::copy::{CopyCdw12, CopyDescriptorFormat, SourceRange};
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{Sqe, Status};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Most source ranges of one Copy command (MSRC).
+pub const COPY_RANGES: usize = 128;
+/// Most bytes of one of its ranges (MSSRL counts them in blocks).
+pub const COPY_RANGE_BYTES: u64 = 1 << 20;
+/// Most bytes of one Copy command (MCL counts them in blocks).
+pub const COPY_BYTES: u64 = 4 << 20;
 
 /// Consecutive logical blocks, as a command names them: not checked against any namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +36,14 @@ pub struct Blocks {
     pub slba: u64,
     /// How many; 1 to 65,536 in a command, anything in a range of Dataset Management.
     pub count: u32,
+}
+
+impl Blocks {
+    /// Whether a block is in both. Neither passes 2^64.
+    pub(crate) fn overlaps(self, other: Blocks) -> bool {
+        self.slba < other.slba + u64::from(other.count)
+            && other.slba < self.slba + u64::from(self.count)
+    }
 }
 
 /// What a host asks of a namespace.
@@ -83,6 +99,24 @@ pub enum Command {
     ReservationRelease,
     /// Reservation Report.
     ReservationReport,
+    /// Read blocks and transfer nothing.
+    Verify {
+        /// Where.
+        blocks: Blocks,
+        /// Force Unit Access: the blocks are put onto non-volatile media first.
+        fua: bool,
+    },
+    /// Write blocks that are read from the ranges which the data describes, one after another.
+    Copy {
+        /// Where the first of them goes.
+        slba: u64,
+        /// How many ranges, 1 to 256.
+        ranges: u16,
+        /// How they are described: 0h or 2h.
+        format: CopyDescriptorFormat,
+        /// Force Unit Access, of the writing.
+        fua: bool,
+    },
     /// Dataset Management without Attribute - Deallocate: hints that nothing here uses.
     Hint,
 }
@@ -92,8 +126,8 @@ pub enum Command {
 /// # Errors
 /// - Invalid Command Opcode: not one of those above.
 /// - Invalid Field in Command: fused (Base 2.1, 3.4.2: not supported), a reserved value of PSDT, a directive (not
-///   supported; NVM 1.1, 3.3.6), or Namespace Zeroes (not supported; to ignore it would report blocks as zeroed that are
-///   not).
+///   supported; NVM 1.1, 3.3.6), Namespace Zeroes (not supported; to ignore it would report blocks as zeroed that are
+///   not), or a format of Copy's ranges that is not supported.
 #[inline]
 pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
     let flags = sqe.flags;
@@ -152,6 +186,26 @@ pub fn parse(sqe: &Sqe) -> Result<Command, Status> {
         NvmOpcode::RESERVATION_ACQUIRE => Ok(Command::ReservationAcquire),
         NvmOpcode::RESERVATION_RELEASE => Ok(Command::ReservationRelease),
         NvmOpcode::RESERVATION_REPORT => Ok(Command::ReservationReport),
+        NvmOpcode::VERIFY => Ok(Command::Verify {
+            blocks: blocks(sqe),
+            fua: ReadWriteCdw12::from(sqe.cdw12).fua(),
+        }),
+        NvmOpcode::COPY => {
+            let cdw12 = CopyCdw12::from(sqe.cdw12);
+            let known = [
+                CopyDescriptorFormat::FORMAT_0,
+                CopyDescriptorFormat::FORMAT_2,
+            ];
+            if cdw12.dtype() != 0 || !known.contains(&cdw12.desfmt()) {
+                return Err(Status::INVALID_FIELD_IN_COMMAND);
+            }
+            Ok(Command::Copy {
+                slba: slba(sqe),
+                ranges: u16::from(cdw12.nr_z()) + 1,
+                format: cdw12.desfmt(),
+                fua: cdw12.fua(),
+            })
+        }
         _ => Err(Status::INVALID_COMMAND_OPCODE),
     }
 }
@@ -169,7 +223,9 @@ fn refusal(sqe: &Sqe) -> Status {
         | NvmOpcode::RESERVATION_ACQUIRE
         | NvmOpcode::RESERVATION_RELEASE
         | NvmOpcode::RESERVATION_REPORT
-        | NvmOpcode::DATASET_MANAGEMENT => Status::INVALID_FIELD_IN_COMMAND,
+        | NvmOpcode::DATASET_MANAGEMENT
+        | NvmOpcode::VERIFY
+        | NvmOpcode::COPY => Status::INVALID_FIELD_IN_COMMAND,
         _ => Status::INVALID_COMMAND_OPCODE,
     }
 }
@@ -187,46 +243,47 @@ fn blocks(sqe: &Sqe) -> Blocks {
 #[must_use]
 pub fn first_block(sqe: &Sqe) -> u64 {
     match sqe.nvm_opcode() {
-        NvmOpcode::READ | NvmOpcode::WRITE | NvmOpcode::COMPARE | NvmOpcode::WRITE_ZEROES => {
-            slba(sqe)
-        }
+        NvmOpcode::READ
+        | NvmOpcode::WRITE
+        | NvmOpcode::COMPARE
+        | NvmOpcode::WRITE_ZEROES
+        | NvmOpcode::VERIFY
+        | NvmOpcode::COPY => slba(sqe),
         _ => 0,
     }
 }
 
-/// The ranges of a Dataset Management command, copied from the host.
-pub struct DeallocateRanges {
-    ranges: [DsmRange; DSM_RANGES_MAX],
+/// Entries that are a command's data, copied from the host.
+pub struct List<T, const MAX: usize> {
+    entries: [T; MAX],
     count: usize,
 }
 
-impl DeallocateRanges {
-    /// Room for `count` ranges, at most 256, all empty.
+/// The ranges of a Dataset Management command. The length of one is not 0's based, and may be 0.
+pub type DeallocateRanges = List<DsmRange, DSM_RANGES_MAX>;
+
+/// The ranges of a Copy command.
+pub type CopyRanges = List<SourceRange, COPY_RANGES>;
+
+impl<T: Copy + Default + FromBytes + IntoBytes + Immutable, const MAX: usize> List<T, MAX> {
+    /// Room for `count` entries, at most `MAX`, all empty.
     #[must_use]
     pub fn new(count: u16) -> Self {
-        DeallocateRanges {
-            ranges: [DsmRange::default(); DSM_RANGES_MAX],
-            count: usize::from(count).min(DSM_RANGES_MAX),
+        List {
+            entries: [T::default(); MAX],
+            count: usize::from(count).min(MAX),
         }
     }
 
-    /// Bytes of the ranges as the host gives them.
-    #[must_use]
-    pub fn len_bytes(&self) -> u32 {
-        self.ranges[..self.count].as_bytes().len() as u32
-    }
-
-    /// The bytes, to copy into.
+    /// The entries as the host gives them, to copy into.
     pub fn as_mut_bytes(&mut self) -> &mut [u8] {
-        self.ranges[..self.count].as_mut_bytes()
+        self.entries[..self.count].as_mut_bytes()
     }
 
-    /// The ranges; the length of a range is not 0's based, and may be 0.
-    pub fn iter(&self) -> impl Iterator<Item = Blocks> {
-        self.ranges[..self.count].iter().map(|range| Blocks {
-            slba: range.slba,
-            count: range.nlb,
-        })
+    /// The entries.
+    #[must_use]
+    pub fn entries(&self) -> &[T] {
+        &self.entries[..self.count]
     }
 }
 

@@ -21,6 +21,14 @@ pub struct LaneCounters {
     pub compares: Counter,
     /// Bytes of those.
     pub compare_bytes: Counter,
+    /// Verify commands that succeeded.
+    pub verifies: Counter,
+    /// Bytes of those.
+    pub verify_bytes: Counter,
+    /// Copy commands that succeeded.
+    pub copies: Counter,
+    /// Bytes of those, which were read and written.
+    pub copy_bytes: Counter,
     /// Flush commands that succeeded.
     pub flushes: Counter,
     /// Write Zeroes and Dataset Management commands that succeeded.

@@ -20,7 +20,7 @@
 //!    again, with the same contents, whether it was there or not. With j before the saved tail: it was posted.
 //!
 //! What is found fetched or in flight is executed again, for these opcodes, where doing it twice leaves what doing it
-//! once leaves: Read, Write, Flush, Write Zeroes, Compare, Dataset Management. The host may not rely on the order of
+//! once leaves: Read, Write, Flush, Write Zeroes, Compare, Dataset Management, Verify, Copy (from its first step). The host may not rely on the order of
 //! commands that are outstanding together (Base 2.1, 3.3.1.2), so a replay is one of the orders it must expect. Any
 //! other opcode (one that appends, say) is completed as Command Abort Requested instead.
 //!
@@ -73,6 +73,8 @@ pub mod slot_state {
     pub const ZOMBIE: u8 = 3;
     /// Its completion is being written.
     pub const POSTING: u8 = 4;
+    /// With a medium, which is at one of several steps (Verify, Copy). Between two steps it is fetched.
+    pub const STEPPING: u8 = 5;
 }
 
 /// Values of [`SqState::state`].
@@ -160,8 +162,10 @@ pub struct SlotState {
     pub(crate) reached: u32,
     /// Bytes moved, for the counters.
     pub(crate) bytes: u32,
+    /// Dword 0 of its completion.
+    pub result: u32,
     /// 0.
-    pub reserved: [u32; 7],
+    pub reserved: [u32; 6],
 }
 
 const _: () = assert!(size_of::<SqState>() == 32);

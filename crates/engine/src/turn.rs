@@ -185,8 +185,9 @@ impl<C: Channel> Engine<C> {
         self.lanes.each_hot(|lane| {
             let done = lane.turn(channels);
             turn.commands += done.fetched;
-            worked |= done.fetched > 0;
-            done.fetched > 0 || done.pending > 0
+            let busy = done.fetched > 0 || done.steps > 0;
+            worked |= busy;
+            busy || done.pending > 0
         });
         worked |= self.drive_channels();
         // also in a turn without work: what the controller gave up has posted, too

@@ -129,7 +129,7 @@ impl Controller {
         }
         let cached = self.features.write_cache_enabled();
         let dw0 = self.features.set(sqe, &data, &context)?;
-        self.apply_features(fid);
+        self.apply_features(fid, lanes);
         if self.features.write_cache_enabled() != cached {
             let reply = self.write_cache_changed(sqe.cid, lanes);
             if reply == Reply::Waits {

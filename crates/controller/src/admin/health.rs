@@ -58,12 +58,19 @@ impl HealthRecord {
         }
     }
 
-    /// Adds what a lane counted. Compare counts as a read, Write Zeroes as neither (NVM 1.1, 1.4.2).
+    /// Adds what a lane counted. Compare and Copy count as reads, and Copy as a write, too; Verify reads data, but counts as
+    /// no read command; Write Zeroes as neither (NVM 1.1, 1.4.2).
     pub(crate) fn add(&mut self, lane: &LaneCounters) {
-        self.bytes_read += lane.read_bytes.get() + lane.compare_bytes.get();
-        self.bytes_written += lane.write_bytes.get();
-        self.read_commands += lane.reads.get() + lane.compares.get();
-        self.write_commands += lane.writes.get();
+        let read = [
+            &lane.read_bytes,
+            &lane.compare_bytes,
+            &lane.verify_bytes,
+            &lane.copy_bytes,
+        ];
+        self.bytes_read += read.iter().map(|bytes| bytes.get()).sum::<u64>();
+        self.bytes_written += lane.write_bytes.get() + lane.copy_bytes.get();
+        self.read_commands += lane.reads.get() + lane.compares.get() + lane.copies.get();
+        self.write_commands += lane.writes.get() + lane.copies.get();
         self.media_errors += lane.media_errors.get();
     }
 }

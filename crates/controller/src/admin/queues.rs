@@ -206,6 +206,7 @@ impl Controller {
             state,
             mdts_bytes: self.config.max_transfer,
             write_through: !self.features.write_cache_enabled(),
+            copying: self.copying(),
             counters: counters.clone(),
         };
         let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;

@@ -1,8 +1,9 @@
 //! Expectations: NVM Command Set 1.1, chapter 3, and Base 2.1, 3.3.3.1.
 
+use nvme_spec::copy::CopyDescriptorFormat;
 use nvme_spec::{Sqe, Status};
 
-use super::{Blocks, Command, DeallocateRanges, first_block, parse};
+use super::{Blocks, Command, CopyRanges, DeallocateRanges, first_block, parse};
 
 fn sqe(opcode: u8) -> Sqe {
     Sqe {
@@ -55,11 +56,14 @@ fn flags_are_where_the_specification_has_them() {
     assert_eq!(parse(&zeroes), Ok(expected));
     zeroes.cdw12 = 1 << 23;
     assert_eq!(parse(&zeroes), Err(Status::INVALID_FIELD_IN_COMMAND));
-    for (opcode, fua) in [(0x02, false), (0x02, true), (0x05, false), (0x05, true)] {
+    let opcodes = [0x02, 0x05, 0x0C];
+    let both = opcodes.map(|opcode| [(opcode, false), (opcode, true)]);
+    for (opcode, fua) in both.into_iter().flatten() {
         let mut command = sqe(opcode);
         command.cdw12 = u32::from(fua) << 30;
         let expected = match opcode {
             0x02 => Command::Read { blocks, fua },
+            0x0C => Command::Verify { blocks, fua },
             _ => Command::Compare { blocks, fua },
         };
         assert_eq!(parse(&command), Ok(expected));
@@ -82,7 +86,7 @@ fn dataset_management_without_deallocate_is_a_hint() {
 #[test]
 fn quirk_unknown_opcode_is_invalid_opcode_never_success() {
     let known = [
-        0x00, 0x01, 0x02, 0x04, 0x05, 0x08, 0x09, 0x0d, 0x0e, 0x11, 0x15,
+        0x00, 0x01, 0x02, 0x04, 0x05, 0x08, 0x09, 0x0C, 0x0D, 0x0E, 0x11, 0x15, 0x19,
     ];
     for opcode in 0..=255 {
         let result = parse(&sqe(opcode));
@@ -96,7 +100,7 @@ fn quirk_unknown_opcode_is_invalid_opcode_never_success() {
 
 #[test]
 fn reserved_data_pointers_and_fused_commands_are_refused() {
-    for opcode in [0x00, 0x01, 0x02, 0x05, 0x08, 0x09] {
+    for opcode in [0x00, 0x01, 0x02, 0x05, 0x08, 0x09, 0x0C, 0x19] {
         for flags in [0x01, 0x02, 0x03, 0x41, 0x82, 0xC0] {
             let mut command = sqe(opcode);
             command.flags = flags.into();
@@ -158,13 +162,50 @@ fn quirk_reserved_and_unused_fields_are_ignored() {
 #[test]
 fn ranges_are_sixteen_bytes_each() {
     let mut ranges = DeallocateRanges::new(2);
-    assert_eq!(ranges.len_bytes(), 32);
     let bytes = ranges.as_mut_bytes();
+    assert_eq!(bytes.len(), 32);
     bytes[4..8].copy_from_slice(&7u32.to_le_bytes());
     bytes[24..32].copy_from_slice(&u64::MAX.to_le_bytes());
-    let seen: Vec<_> = ranges.iter().map(|b| (b.slba, b.count)).collect();
+    let seen = ranges.entries().iter().map(|range| (range.slba, range.nlb));
+    let seen: Vec<_> = seen.collect();
     assert_eq!(seen, [(0, 7), (u64::MAX, 0)]);
-    assert_eq!(DeallocateRanges::new(256).len_bytes(), 4096);
+    assert_eq!(DeallocateRanges::new(256).as_mut_bytes().len(), 4096);
+}
+
+#[test]
+fn a_list_has_no_more_room_than_its_most() {
+    assert_eq!(CopyRanges::new(128).as_mut_bytes().len(), 4096);
+    assert_eq!(CopyRanges::new(256).entries().len(), 128);
+}
+
+#[test]
+fn copy_says_where_to_how_many_and_how() {
+    let mut copy = sqe(0x19);
+    copy.cdw12 = 0x4000_0000 | 2 << 8 | 4;
+    let expected = Command::Copy {
+        slba: BLOCKS.slba,
+        ranges: 5,
+        format: CopyDescriptorFormat::FORMAT_2,
+        fua: true,
+    };
+    assert_eq!(parse(&copy), Ok(expected));
+    for format in [1, 3, 4, 5, 15] {
+        copy.cdw12 = format << 8;
+        assert_eq!(parse(&copy), Err(Status::INVALID_FIELD_IN_COMMAND));
+    }
+    // A directive.
+    copy.cdw12 = 1 << 20;
+    assert_eq!(parse(&copy), Err(Status::INVALID_FIELD_IN_COMMAND));
+}
+
+#[test]
+fn blocks_overlap_where_one_is_in_both() {
+    let blocks = |slba, count| Blocks { slba, count };
+    assert!(blocks(5, 3).overlaps(blocks(7, 1)));
+    assert!(blocks(7, 1).overlaps(blocks(5, 3)));
+    assert!(blocks(5, 3).overlaps(blocks(0, 100)));
+    assert!(!blocks(5, 3).overlaps(blocks(8, 1)));
+    assert!(!blocks(5, 3).overlaps(blocks(4, 1)));
 }
 
 #[test]

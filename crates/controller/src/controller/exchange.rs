@@ -7,7 +7,7 @@ use super::{Controller, DEADLINE_NS, Failure};
 use crate::admin::events::Event;
 use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::admin::{Waiting, abort_dw0};
-use crate::lane::{Lane, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
+use crate::lane::{Copying, Lane, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
 use crate::port::{Channel, Channels};
 use crate::queue::Bells;
 use crate::subsystem::Subsystem;
@@ -300,9 +300,20 @@ impl Controller {
         }
     }
 
+    /// What a Copy command may name.
+    pub(crate) fn copying(&self) -> Copying {
+        Copying {
+            across: self.features.copy_formats().cdf2(),
+            namespace_limit: self.namespace_limit,
+        }
+    }
+
     /// What follows from a feature that was set.
-    pub(crate) fn apply_features(&mut self, fid: FeatureId) {
+    pub(crate) fn apply_features(&mut self, fid: FeatureId, lanes: &mut impl LaneTable) {
         match fid {
+            FeatureId::HOST_BEHAVIOR_SUPPORT => {
+                self.tell_lanes(lanes, || LaneCommand::Copying(self.copying()));
+            }
             FeatureId::TEMPERATURE_THRESHOLD => self.check_health(),
             FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => {
                 // What is not asked for any more is not told either.

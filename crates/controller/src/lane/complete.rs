@@ -38,10 +38,17 @@ impl Queues {
         }
         let (state, status) = (slot.state, Status(slot.error));
         match state {
-            slot_state::ZOMBIE => self.slots.put_back(index),
+            slot_state::ZOMBIE => {
+                self.slots.put_back(index);
+                self.forget_step(index);
+            }
             slot_state::IN_FLIGHT => {
                 self.uncount(index);
                 self.finish(index, status, slot_state::FREE);
+            }
+            slot_state::STEPPING => {
+                self.uncount(index);
+                self.stepped(index, status);
             }
             // Issued in part: it waits for a channel, and holds nothing of the host meanwhile.
             _ => self.uncount(index),
@@ -54,7 +61,7 @@ impl Queues {
     pub(super) fn finish(&mut self, index: u16, status: Status, next: u8) {
         let tail = self.cq.tail();
         let slot = self.slots.slot(index);
-        let (sqid, cid) = (slot.sqid, slot.cid);
+        let (sqid, cid, result) = (slot.sqid, slot.cid, slot.result);
         let position = usize::from(sqid) - 1;
         if self.serving {
             slot.posting = tail;
@@ -66,6 +73,7 @@ impl Queues {
                 None => 0,
             };
             let posted = self.cq.post(Cqe {
+                dw0: result,
                 sq_head: head,
                 sq_id: sqid,
                 cid,
@@ -129,6 +137,14 @@ impl Queues {
                     counters.compare_bytes.add(u64::from(slot.bytes));
                 }
                 NvmOpcode::FLUSH => counters.flushes.add(1),
+                NvmOpcode::VERIFY => {
+                    counters.verifies.add(1);
+                    counters.verify_bytes.add(u64::from(slot.bytes));
+                }
+                NvmOpcode::COPY => {
+                    counters.copies.add(1);
+                    counters.copy_bytes.add(u64::from(slot.bytes));
+                }
                 _ => counters.deallocations.add(1),
             }
             return;
@@ -166,6 +182,7 @@ impl Queues {
         }
         self.uncount(index);
         self.finish(index, Status::COMMAND_ABORT_REQUESTED, slot_state::ZOMBIE);
+        self.give_up_step(index);
     }
 
     /// Completes a command that waits for its channel with `status`: now, or when the tickets that are out have come

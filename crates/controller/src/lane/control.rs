@@ -9,7 +9,7 @@ use super::Lane;
 use super::message::{LaneCommand, LaneEvent, QueueName, ShadowSpec, SqSpec};
 use super::queues::{Member, Queues, Stop};
 use crate::queue::{Bells, QueueError, Sq};
-use crate::state::{SqState, slot_state, sq_state};
+use crate::state::{SlotState, SqState, slot_state, sq_state};
 
 impl ShadowSpec {
     /// Finds the two pages.
@@ -46,6 +46,7 @@ impl Lane {
                 }
             },
             LaneCommand::WriteThrough(on) => self.write_through = on,
+            LaneCommand::Copying(copying) => self.copying = copying,
             LaneCommand::Stop => self.queues.stop(),
             LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
             LaneCommand::AbandonAll => self.queues.abandon(u64::MAX),
@@ -111,14 +112,20 @@ impl Queues {
         member.removing = true;
         let waiting = member.waiting.take();
         if member.outstanding == 0 {
-            self.remove(position);
-        } else if let Some(slot) = waiting {
+            return self.remove(position);
+        }
+        self.drop_steps(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);
+        if let Some(slot) = waiting {
             self.drop_waiting(slot, Status::ABORTED_SQ_DELETION);
         }
     }
 
-    /// Aborts a command that waits for its channel. True where it was found.
+    /// Aborts a command that waits for its channel, or for its next step. True where it was found.
     fn abort(&mut self, sqid: u16, cid: u16) -> bool {
+        let named = |slot: &SlotState| (slot.sqid, slot.cid) == (sqid, cid);
+        if self.drop_step(Status::COMMAND_ABORT_REQUESTED, named) {
+            return true;
+        }
         let Some(position) = self.position(sqid) else {
             return false;
         };
@@ -148,13 +155,16 @@ impl Queues {
                 self.drop_waiting(index, Status::COMMAND_ABORT_REQUESTED);
             }
         }
+        self.drop_steps(Status::COMMAND_ABORT_REQUESTED, |_| true);
     }
 
     /// Gives up what was issued before `before_epoch` and has not ended.
     fn abandon(&mut self, before_epoch: u64) {
-        let hangs = |slot: &crate::state::SlotState| {
-            matches!(slot.state, slot_state::IN_FLIGHT | slot_state::FETCHED)
-                && slot.outstanding > 0
+        let hangs = |slot: &SlotState| {
+            matches!(
+                slot.state,
+                slot_state::IN_FLIGHT | slot_state::FETCHED | slot_state::STEPPING
+            ) && slot.outstanding > 0
                 && slot.epoch < before_epoch
         };
         let hanging: Vec<u16> = self
@@ -234,6 +244,10 @@ impl Queues {
             let known = member.sq.available() > 0 && self.room(position) > 0;
             known || member.sq.has_news(bells)
         };
-        self.kicked || self.order.iter().any(busy) || self.blocked && self.cq.has_news(bells)
+        let stepping = self.steps.as_ref().is_some_and(|steps| steps.is_due());
+        self.kicked
+            || stepping
+            || self.order.iter().any(busy)
+            || self.blocked && self.cq.has_news(bells)
     }
 }

@@ -42,6 +42,11 @@ impl Queues {
             let at = if at >= count { at - count } else { at };
             self.serve(usize::from(self.order[at]), issuer, &mut turn);
         }
+        if let Some(steps) = &self.steps
+            && steps.wants_turn()
+        {
+            self.advance_steps(issuer, &mut turn);
+        }
         turn
     }
 
@@ -158,6 +163,7 @@ impl Queues {
         slot.error = 0;
         slot.reached = 0;
         slot.bytes = 0;
+        slot.result = 0;
         ordered();
         slot.state = slot_state::FETCHED;
         ordered();
@@ -179,10 +185,8 @@ impl Queues {
     ) -> bool {
         let slot = self.slots.slot(index);
         let issued = issuer.issue(index, slot, sqe);
-        if slot.outstanding > 0 && slot.epoch_index == NOT_COUNTED {
-            slot.epoch = self.epochs.current().epoch;
-            slot.epoch_index = self.epochs.add();
-            self.in_flight += 1;
+        if slot.outstanding > 0 {
+            self.count_issued(index);
         }
         match issued {
             Issued::Ended(status) => {
@@ -190,7 +194,11 @@ impl Queues {
                 true
             }
             Issued::Pending => {
-                slot.state = slot_state::IN_FLIGHT;
+                self.slots.slot(index).state = slot_state::IN_FLIGHT;
+                true
+            }
+            Issued::InSteps => {
+                self.begin_steps(index);
                 true
             }
             Issued::Full => {
@@ -199,6 +207,17 @@ impl Queues {
                 }
                 false
             }
+        }
+    }
+
+    /// Tickets of the slot are out.
+    #[inline]
+    pub(super) fn count_issued(&mut self, index: u16) {
+        let slot = self.slots.slot(index);
+        if slot.epoch_index == NOT_COUNTED {
+            slot.epoch = self.epochs.current().epoch;
+            slot.epoch_index = self.epochs.add();
+            self.in_flight += 1;
         }
     }
 

@@ -58,8 +58,11 @@ pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<()
         Ok(())
     };
     match command {
-        Command::Read { blocks, .. } | Command::Compare { blocks, .. } => readable(blocks),
+        Command::Read { blocks, .. }
+        | Command::Compare { blocks, .. }
+        | Command::Verify { blocks, .. } => readable(blocks),
         Command::Write { .. }
+        | Command::Copy { .. }
         | Command::WriteZeroes { .. }
         | Command::WriteUncorrectable { .. }
         | Command::Flush

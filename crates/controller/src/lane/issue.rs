@@ -6,11 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use memory::{DmaView, Hint, Need};
+use memory::{DmaView, Hint, Need, Segment};
+use nvme_spec::command::DsmRange;
 use nvme_spec::sqe::Psdt;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
 use super::forward::{self, Forward};
+use super::message::Copying;
 use crate::command::{self, Blocks, Command, DeallocateRanges};
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
@@ -26,7 +28,19 @@ pub(super) enum Issued {
     Ended(Status),
     /// Wholly issued, and a ticket is out.
     Pending,
+    /// It takes several steps, of which none was begun.
+    InSteps,
     /// A channel was full; try again after a reap. Of a command that goes to several media some tickets may be out.
+    Full,
+}
+
+/// What became of a request.
+pub(super) enum Asked {
+    /// It is done.
+    Done(Status),
+    /// A ticket is out.
+    Pending,
+    /// The channel was full; try again after a reap.
     Full,
 }
 
@@ -42,6 +56,7 @@ pub(super) struct Issuer<'t, C> {
     pub(super) forwards: &'t mut VecDeque<Forward>,
     pub(super) mdts_bytes: u32,
     pub(super) write_through: bool,
+    pub(super) copying: Copying,
 }
 
 impl<C: Channel> Issuer<'_, C> {
@@ -119,6 +134,7 @@ impl<C: Channel> Issuer<'_, C> {
                 self.add(index, slot, channel, &Request::Flush)
             }
             Command::Deallocate { ranges } => self.deallocate(index, slot, sqe, namespace, ranges),
+            Command::Verify { .. } | Command::Copy { .. } => Ok(Issued::InSteps),
             Command::Hint => Ok(Issued::Ended(Status::SUCCESSFUL_COMPLETION)),
             Command::WriteUncorrectable { blocks } => {
                 range(namespace, blocks)?;
@@ -175,7 +191,7 @@ impl<C: Channel> Issuer<'_, C> {
         Ok(Issued::Pending)
     }
 
-    /// Hands one request to a channel.
+    /// Hands the one request of a command to a channel.
     #[inline]
     fn add(
         &mut self,
@@ -188,22 +204,39 @@ impl<C: Channel> Issuer<'_, C> {
         let Some(channel) = self.channels.get_mut(channel) else {
             return Err(Status::NAMESPACE_NOT_READY);
         };
-        let ticket = Ticket::new(self.key, index, slot.generation);
-        match channel.add(ticket, request, &self.segments, self.view) {
-            Added::Done(ticket, Outcome { cause, .. }) => {
-                debug_assert_eq!(ticket.owner(), self.key);
-                let _ = ticket.fulfil();
-                Ok(Issued::Ended(status::of(cause)))
-            }
-            Added::Pending => {
-                slot.outstanding += 1;
-                Ok(Issued::Pending)
-            }
-            Added::Full(ticket) => {
-                let _ = ticket.fulfil();
-                Ok(Issued::Full)
-            }
+        let memory = (&self.segments[..], self.view);
+        Ok(match ask(self.key, index, slot, channel, request, memory) {
+            Asked::Done(status) => Issued::Ended(status),
+            Asked::Pending => Issued::Pending,
+            Asked::Full => Issued::Full,
+        })
+    }
+
+    /// Hands a request to a channel, with other memory than the host's.
+    pub(super) fn add_with(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        channel: ChannelId,
+        request: &Request<'_>,
+        memory: (&[Segment<'_>], &Arc<DmaView>),
+    ) -> Result<Asked, Status> {
+        let Some(channel) = self.channels.get_mut(channel) else {
+            return Err(Status::NAMESPACE_NOT_READY);
+        };
+        Ok(ask(self.key, index, slot, channel, request, memory))
+    }
+
+    /// Copies a list of entries that is a command's data.
+    pub(super) fn read_list(&mut self, sqe: &Sqe, mut bytes: &mut [u8]) -> Result<(), Status> {
+        self.walk(sqe, bytes.len() as u32, Need::DeviceReads)?;
+        for segment in &self.segments {
+            let (head, tail) = bytes.split_at_mut(segment.len() as usize);
+            segment.read_into(0, head);
+            bytes = tail;
         }
+        self.segments.clear();
+        Ok(())
     }
 
     /// Dataset Management: reads the ranges as any command's data, once for each try, and checks every one before any is
@@ -218,17 +251,11 @@ impl<C: Channel> Issuer<'_, C> {
         count: u16,
     ) -> Result<Issued, Status> {
         let mut wanted = DeallocateRanges::new(count);
-        self.walk(sqe, wanted.len_bytes(), Need::DeviceReads)?;
-        let mut bytes = wanted.as_mut_bytes();
-        for segment in &self.segments {
-            let (head, tail) = bytes.split_at_mut(segment.len() as usize);
-            segment.read_into(0, head);
-            bytes = tail;
-        }
-        self.segments.clear();
+        self.read_list(sqe, wanted.as_mut_bytes())?;
         self.ranges.clear();
-        for blocks in wanted.iter() {
-            let bytes = range(namespace, blocks)?;
+        for DsmRange { slba, nlb, .. } in wanted.entries() {
+            let (slba, count) = (*slba, *nlb);
+            let bytes = range(namespace, Blocks { slba, count })?;
             if bytes.len > 0 {
                 self.ranges.push(bytes);
             }
@@ -305,7 +332,7 @@ impl<C: Channel> Issuer<'_, C> {
     ) -> bool {
         match self.add(index, slot, channel, request) {
             Ok(Issued::Full) => return false,
-            Ok(Issued::Pending) => {}
+            Ok(Issued::Pending | Issued::InSteps) => {}
             Ok(Issued::Ended(status)) | Err(status) => slot.note(status),
         }
         true
@@ -337,9 +364,37 @@ fn parts_issued(slot: &SlotState) -> Issued {
     }
 }
 
+/// Adds a request of the command in `slot`, which has the number `index`, with the memory that it moves.
+#[inline]
+fn ask<C: Channel>(
+    key: OwnerKey,
+    index: u16,
+    slot: &mut SlotState,
+    channel: &mut C,
+    request: &Request<'_>,
+    (segments, view): (&[Segment<'_>], &Arc<DmaView>),
+) -> Asked {
+    let ticket = Ticket::new(key, index, slot.generation);
+    match channel.add(ticket, request, segments, view) {
+        Added::Done(ticket, Outcome { cause, .. }) => {
+            debug_assert_eq!(ticket.owner(), key);
+            let _ = ticket.fulfil();
+            Asked::Done(status::of(cause))
+        }
+        Added::Pending => {
+            slot.outstanding += 1;
+            Asked::Pending
+        }
+        Added::Full(ticket) => {
+            let _ = ticket.fulfil();
+            Asked::Full
+        }
+    }
+}
+
 /// The bytes of `blocks` in the medium.
 #[inline]
-fn range(namespace: &Namespace, blocks: Blocks) -> Result<ByteRange, Status> {
+pub(super) fn range(namespace: &Namespace, blocks: Blocks) -> Result<ByteRange, Status> {
     namespace
         .bytes(blocks.slba, u64::from(blocks.count))
         .ok_or(Status::LBA_OUT_OF_RANGE)

@@ -47,6 +47,8 @@ pub enum LaneCommand {
     Shadow(Option<ShadowSpec>),
     /// Whether the volatile write cache is disabled: then every write is done only when it is on non-volatile media.
     WriteThrough(bool),
+    /// What the host may ask of Copy changed.
+    Copying(Copying),
     /// The controller is disabled: fetch nothing more, post nothing more. Answered by [`LaneEvent::Stopped`] when
     /// nothing is in flight.
     Stop,
@@ -187,11 +189,22 @@ pub struct ShadowSpec {
     pub event_idx: Iova,
 }
 
+/// What a Copy command may name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copying {
+    /// The host has enabled ranges of other namespaces (format 2h, by Host Behavior Support).
+    pub across: bool,
+    /// The highest namespace id that is valid.
+    pub namespace_limit: u32,
+}
+
 /// What a turn of a lane came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneTurn {
     /// Commands fetched.
     pub fetched: u32,
+    /// Steps asked for, of commands that take several.
+    pub steps: u32,
     /// Commands that are known and not yet issued, and that another turn may issue: those the batch had no room for,
     /// and those whose channel was full (these need a reap first). Commands stalled by a full completion queue are not
     /// counted: they wait for the host.

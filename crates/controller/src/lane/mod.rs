@@ -9,6 +9,7 @@
 //! - An entry is read once, into its slot. Every fetched command completes exactly once: its ticket is the duty.
 //! - A submission queue's commands are issued in order; where a channel is full, the command waits at the head of its
 //!   queue, holding no address of the host.
+//! - A command of several steps goes on from turn to turn, beside its queue and not at its head (`steps`).
 //! - A command that is given up completes at once and leaves a zombie: a slot, but no place in the completion queue,
 //!   until its ticket comes back, which posts nothing.
 //! - A command identifier that is already outstanding is not looked for: it would take a table of 65,536 bits for each
@@ -27,9 +28,11 @@ mod fetch;
 mod forward;
 mod issue;
 mod message;
+mod plan;
 mod queues;
 mod share;
 mod slots;
+mod steps;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,8 +56,8 @@ use crate::ticket::{OwnerKey, Ticket};
 pub use self::fetch::BATCH;
 pub use self::forward::Forward;
 pub use self::message::{
-    FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, Posted, QueueName,
-    ShadowSpec, SqSpec,
+    Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, Posted,
+    QueueName, ShadowSpec, SqSpec,
 };
 
 /// What a lane is made from.
@@ -85,6 +88,8 @@ pub struct LaneConfig {
     pub mdts_bytes: u32,
     /// Whether the volatile write cache is disabled.
     pub write_through: bool,
+    /// What a Copy command may name.
+    pub copying: Copying,
     /// What it counts in.
     pub counters: Arc<LaneCounters>,
 }
@@ -103,6 +108,7 @@ pub struct Lane {
     mdts_bytes: u32,
     /// Every write is FUA.
     write_through: bool,
+    copying: Copying,
     queues: Queues,
 }
 
@@ -125,6 +131,7 @@ impl Lane {
             state,
             mdts_bytes,
             write_through,
+            copying,
             counters,
         } = config;
         let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
@@ -165,6 +172,7 @@ impl Lane {
             generation_told: generation,
             map_pending: false,
             counters,
+            steps: None,
         };
         Ok(Lane {
             key: OwnerKey::lane(0),
@@ -175,6 +183,7 @@ impl Lane {
             forwards: VecDeque::new(),
             mdts_bytes: mdts_bytes.min(crate::prp::MAX_TRANSFER),
             write_through,
+            copying,
             queues,
         })
     }
@@ -214,6 +223,7 @@ impl Lane {
             forwards,
             mdts_bytes,
             write_through,
+            copying,
             queues,
         } = self;
         let mut issuer = Issuer {
@@ -227,6 +237,7 @@ impl Lane {
             forwards,
             mdts_bytes: *mdts_bytes,
             write_through: *write_through,
+            copying: *copying,
         };
         queues.turn(&mut issuer)
     }

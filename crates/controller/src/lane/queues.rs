@@ -10,6 +10,7 @@ use super::epochs::Epochs;
 use super::message::{LaneEvent, LaneFault, QueueName};
 use super::share::Share;
 use super::slots::Slots;
+use super::steps::Steps;
 use crate::counters::LaneCounters;
 use crate::queue::{BadDoorbell, Bells, Cq, Sq};
 use crate::state::MAX_SQS;
@@ -74,6 +75,8 @@ pub(super) struct Queues {
     /// A change of the map was not acknowledged yet.
     pub(super) map_pending: bool,
     pub(super) counters: Arc<LaneCounters>,
+    /// Made with the first command that takes several steps.
+    pub(super) steps: Option<Box<Steps>>,
 }
 
 impl Queues {

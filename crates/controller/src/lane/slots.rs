@@ -59,6 +59,17 @@ impl Slots {
         &mut self.area.parts().1[usize::from(index)]
     }
 
+    /// The slot, to look at.
+    #[inline]
+    pub(super) fn get(&self, index: u16) -> &SlotState {
+        &self.area.slots()[usize::from(index)]
+    }
+
+    /// Slots there are.
+    pub(super) fn len(&self) -> usize {
+        self.area.slots().len()
+    }
+
     /// The slot that a ticket names, if it still holds the ticket's command.
     #[inline]
     pub(super) fn named(&mut self, index: u16, generation: u16) -> Option<&mut SlotState> {
@@ -79,8 +90,12 @@ impl Slots {
 
     /// The submission queue of every command that has a place in the completion queue and no entry there yet.
     pub(super) fn placed(&self) -> impl Iterator<Item = u16> {
-        let has_place =
-            |slot: &&SlotState| matches!(slot.state, slot_state::FETCHED | slot_state::IN_FLIGHT);
+        let has_place = |slot: &&SlotState| {
+            matches!(
+                slot.state,
+                slot_state::FETCHED | slot_state::IN_FLIGHT | slot_state::STEPPING
+            )
+        };
         self.area
             .slots()
             .iter()

@@ -2,6 +2,7 @@
 
 mod commands;
 mod control;
+mod copy;
 mod doorbells;
 mod hostile;
 mod maps;
@@ -10,6 +11,7 @@ mod rig;
 mod saved;
 mod sgl;
 mod shadow;
+mod steps;
 
 /// Lanes and what is said to them move between reactors.
 #[test]

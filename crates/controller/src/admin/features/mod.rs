@@ -10,6 +10,7 @@ mod values;
 use std::sync::Arc;
 
 use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
+use nvme_spec::copy::CopyDescriptorFormats;
 use nvme_spec::features::{
     AsynchronousEventConfiguration, FeatureId, HostBehaviorSupport, InterruptCoalescing,
     NumberOfQueues, Select, SupportedCapabilities, Timestamp,
@@ -121,6 +122,11 @@ impl Features {
         self.current = self.saved.clone();
         self.current.controller.timestamp_at_ns = now.0;
         self.saves_write_cache = false;
+    }
+
+    /// Formats of Copy's ranges that the host has enabled (Base 2.1, 5.1.25.1.14).
+    pub(crate) fn copy_formats(&self) -> CopyDescriptorFormats {
+        (self.current.controller.copy_formats as u16).into()
     }
 
     /// I/O submission and completion queues that were allocated: the highest identifiers a host may create.

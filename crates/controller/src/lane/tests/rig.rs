@@ -8,7 +8,9 @@ use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 use nvme_spec::{Cqe, Sqe, Status};
 
 use crate::counters::LaneCounters;
-use crate::lane::{Lane, LaneCommand, LaneConfig, LaneEvent, LaneTurn, ShadowSpec, SqSpec};
+use crate::lane::{
+    Copying, Lane, LaneCommand, LaneConfig, LaneEvent, LaneTurn, ShadowSpec, SqSpec,
+};
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Channel, ChannelId, Channels};
 use crate::state::{FORMAT_VERSION, area_bytes, slots_for};
@@ -250,6 +252,10 @@ pub(super) fn config(host: &Host, doorbells: &Arc<DoorbellPages>, entries: u32) 
         state: state.take(0, slots_for(entries)).unwrap(),
         mdts_bytes: 512 << 10,
         write_through: false,
+        copying: Copying {
+            across: true,
+            namespace_limit: 32,
+        },
         counters: Arc::<LaneCounters>::default(),
     }
 }
