@@ -97,6 +97,27 @@ pub struct LbaStatusDescriptor {
     pub reserved_14: [u8; 2],
 }
 
+/// Head of LBA Status Information (LID 0Eh), 16 bytes (NVM 1.1, 4.1.4): namespaces with ranges that a host should ask
+/// about follow it.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+pub struct LbaStatusInformationHeader {
+    /// LBA Status Log Page Length, in bytes.
+    pub lslplen: u32,
+    /// Number of LBA Status Log Namespace Elements.
+    pub nlslne: u32,
+    /// Estimate of Unrecoverable Logical Blocks.
+    pub estulb: u32,
+    /// Reserved.
+    pub reserved_12: u16,
+    /// LBA Status Generation Counter.
+    pub lsgc: u16,
+}
+
+const _: () = assert!(size_of::<LbaStatusInformationHeader>() == 16);
+const _: () = assert!(offset_of!(LbaStatusInformationHeader, lsgc) == 14);
 const _: () = assert!(size_of::<LbaStatusListHeader>() == 8);
 const _: () = assert!(size_of::<LbaStatusDescriptor>() == 16);
 const _: () = assert!(offset_of!(LbaStatusDescriptor, stas) == 13);

@@ -17,7 +17,7 @@ use crate::subsystem::{NSID_NONE, Step, Subsystem};
 
 impl Controller {
     /// Copies `bytes` to where the command's PRPs point.
-    fn send(&self, sqe: &Sqe, bytes: &[u8]) -> Result<(), Status> {
+    pub(super) fn send(&self, sqe: &Sqe, bytes: &[u8]) -> Result<(), Status> {
         let mut segments = Segments::new();
         let len = u32::try_from(bytes.len()).map_err(|_| Status::INVALID_FIELD_IN_COMMAND)?;
         let mut hint = Hint::default();

@@ -27,7 +27,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::admin::events::AERL_Z;
 use crate::admin::keep_alive::KAS;
 use crate::admin::logs::ERROR_ENTRIES;
-use crate::admin::{ABORT_LIMIT, temperature};
+use crate::admin::{ABORT_LIMIT, firmware, temperature};
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::identity::LOCAL_OUI;
@@ -147,10 +147,13 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     // An NVMe storage device (Base 2.1, figure 312, NVMSR).
     c.nvmsr = 1;
     // The shadow would hide doorbells from a page that we poll anyway.
-    c.oacs = Oacs::new().with_dbcs(config.doorbells == DoorbellMode::Unmapped);
+    c.oacs = Oacs::new()
+        .with_fwds(true)
+        .with_glss(true)
+        .with_dbcs(config.doorbells == DoorbellMode::Unmapped);
     c.acl_z = ABORT_LIMIT as u8 - 1;
     c.aerl_z = AERL_Z;
-    c.frmw = Frmw::new().with_ffsro(true).with_nofs(1);
+    c.frmw = Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS);
     c.lpa = Lpa::new().with_cses(true).with_lpeds(true).with_mlps(true);
     c.elpe_z = ERROR_ENTRIES as u8 - 1;
     (c.wctemp, c.cctemp) = (temperature::WARNING, temperature::CRITICAL);

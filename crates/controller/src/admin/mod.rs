@@ -9,9 +9,11 @@ pub(crate) mod data;
 mod effects;
 pub(crate) mod events;
 pub mod features;
+pub(crate) mod firmware;
 pub mod health;
 pub(crate) mod identify;
 pub(crate) mod keep_alive;
+mod lba_status;
 pub mod logs;
 mod pending;
 mod queues;
@@ -40,7 +42,7 @@ pub(crate) use queues::IoQueues;
 const BATCH: u32 = 16;
 
 /// Every opcode that is served; Doorbell Buffer Config besides, where doorbells are not mapped.
-const SUPPORTED: [AdminOpcode; 11] = [
+const SUPPORTED: [AdminOpcode; 14] = [
     AdminOpcode::DELETE_IO_SUBMISSION_QUEUE,
     AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
     AdminOpcode::GET_LOG_PAGE,
@@ -51,7 +53,10 @@ const SUPPORTED: [AdminOpcode; 11] = [
     AdminOpcode::SET_FEATURES,
     AdminOpcode::GET_FEATURES,
     AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST,
+    AdminOpcode::FIRMWARE_COMMIT,
+    AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD,
     AdminOpcode::KEEP_ALIVE,
+    AdminOpcode::GET_LBA_STATUS,
 ];
 
 /// What becomes of a command that was accepted.
@@ -201,6 +206,9 @@ impl Controller {
                 }
                 Ok(Reply::Held)
             }
+            AdminOpcode::FIRMWARE_COMMIT => firmware::commit(sqe),
+            AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD => firmware::download(),
+            AdminOpcode::GET_LBA_STATUS => self.get_lba_status(sqe),
             AdminOpcode::KEEP_ALIVE => Ok(self.keep_alive()),
             AdminOpcode::DOORBELL_BUFFER_CONFIG => self.doorbell_buffer_config(sqe, lanes),
             _ => Err(Status::INVALID_COMMAND_OPCODE),

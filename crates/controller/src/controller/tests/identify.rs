@@ -36,8 +36,8 @@ fn controller_by_offset() {
     assert_eq!(id[111], 1, "CNTRLTYPE: I/O controller");
     assert_eq!(
         u16_at(&id, 256),
-        1 << 8,
-        "OACS: Doorbell Buffer Config only"
+        1 << 2 | 1 << 8 | 1 << 9,
+        "OACS: firmware commands, Doorbell Buffer Config, Get LBA Status"
     );
     assert_eq!(id[258], 3, "ACL, 0's based");
     assert_eq!(id[259], 3, "AERL, 0's based");
@@ -290,7 +290,7 @@ fn sgls_and_fused_admin_commands_are_invalid_fields() {
 fn opcodes_that_are_not_served_are_invalid() {
     let mut rig = Rig::enabled();
     let served = [
-        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x18, 0x7c,
+        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x10, 0x11, 0x18, 0x7c, 0x86,
     ];
     for opcode in (0..=0xff).filter(|opcode| !served.contains(opcode)) {
         let sqe = rig.with_data(opcode);
@@ -300,7 +300,7 @@ fn opcodes_that_are_not_served_are_invalid() {
             "{opcode:#x}"
         );
     }
-    // Format NVM (80h), Firmware (10h, 11h) and Namespace Management (0Dh) are among them.
+    // Format NVM (80h), Device Self-test (14h), Security (81h, 82h) and Namespace Management (0Dh) are among them.
     let effects = rig.log(0x05, 0, 4096).unwrap();
     for opcode in 0..256 {
         let expected = u32::from(served.contains(&(opcode as u8)));

@@ -12,7 +12,7 @@ use crate::port::Cause;
 #[test]
 fn supported_pages_are_those_that_answer() {
     let mut rig = Rig::enabled();
-    let there = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x12, 0x13, 0xc1];
+    let there = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0e, 0x12, 0x13, 0xc1];
     let supported = rig.log(0x00, 0, 1024).unwrap();
     for lid in 0..256u32 {
         let expected = there.contains(&lid);
@@ -144,6 +144,7 @@ fn offset_types_and_command_sets_are_checked() {
 /// Command Scope, bits 31:20 (Base 2.1, 5.1.12.1.6).
 const OF_NAMESPACE: u32 = 1 << 20;
 const OF_CONTROLLER: u32 = 1 << 21;
+const OF_SUBSYSTEM: u32 = 1 << 25;
 
 #[test]
 fn effects_tell_every_io_command_that_is_served() {
@@ -194,7 +195,7 @@ fn effects_tell_every_io_command_that_is_served() {
 }
 
 #[test]
-fn effects_of_admin_commands_are_of_the_controller() {
+fn effects_of_admin_commands_tell_their_scope() {
     let mut rig = Rig::enabled();
     let log = rig.log(0x05, 0, 4096).unwrap();
     for opcode in [
@@ -202,6 +203,10 @@ fn effects_of_admin_commands_are_of_the_controller() {
     ] {
         assert_eq!(u32_at(&log, opcode * 4), 1 | OF_CONTROLLER, "{opcode:#x}");
     }
+    for opcode in [0x10, 0x11] {
+        assert_eq!(u32_at(&log, opcode * 4), 1 | OF_SUBSYSTEM, "{opcode:#x}");
+    }
+    assert_eq!(u32_at(&log, 0x86 * 4), 1 | OF_NAMESPACE);
 }
 
 #[test]
@@ -225,6 +230,15 @@ fn supported_features_are_those_that_answer() {
         assert_eq!(told, expected, "{fid:#x}");
     }
     assert_eq!(u32_at(&log, 0x0b * 4), 1 | OF_CONTROLLER);
+}
+
+#[test]
+fn no_blocks_were_found_that_cannot_be_read() {
+    let mut rig = Rig::enabled();
+    // Sixteen bytes long, no namespaces, no estimate (NVM 1.1, 4.1.4).
+    let log = rig.log(0x0e, 0, 64).unwrap();
+    assert_eq!(u32_at(&log, 0), 16);
+    assert!(log[4..].iter().all(|byte| *byte == 0));
 }
 
 #[test]

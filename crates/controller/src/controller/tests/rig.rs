@@ -50,7 +50,10 @@ pub(super) const ABORT: u8 = 0x08;
 pub(super) const SET_FEATURES: u8 = 0x09;
 pub(super) const GET_FEATURES: u8 = 0x0a;
 pub(super) const ASYNC_EVENT: u8 = 0x0c;
+pub(super) const FIRMWARE_COMMIT: u8 = 0x10;
+pub(super) const FIRMWARE_DOWNLOAD: u8 = 0x11;
 pub(super) const KEEP_ALIVE: u8 = 0x18;
+pub(super) const GET_LBA_STATUS: u8 = 0x86;
 pub(super) const DOORBELL_BUFFERS: u8 = 0x7c;
 
 // Statuses: type and code (Base 2.1, 4.2.3).
@@ -64,12 +67,16 @@ pub(super) const SQ_DELETED: u16 = 0x008;
 pub(super) const INVALID_NAMESPACE: u16 = 0x00b;
 pub(super) const SEQUENCE_ERROR: u16 = 0x00c;
 pub(super) const PRP_OFFSET: u16 = 0x013;
+pub(super) const OPERATION_DENIED: u16 = 0x015;
 pub(super) const KEEP_ALIVE_INVALID: u16 = 0x01a;
+pub(super) const LBA_OUT_OF_RANGE: u16 = 0x080;
+pub(super) const FORMAT_IN_PROGRESS: u16 = 0x084;
 pub(super) const CQ_INVALID: u16 = 0x100;
 pub(super) const INVALID_QID: u16 = 0x101;
 pub(super) const INVALID_QSIZE: u16 = 0x102;
 pub(super) const ABORT_LIMIT_EXCEEDED: u16 = 0x103;
 pub(super) const AER_LIMIT_EXCEEDED: u16 = 0x105;
+pub(super) const INVALID_FIRMWARE_SLOT: u16 = 0x106;
 pub(super) const INVALID_VECTOR: u16 = 0x108;
 pub(super) const INVALID_LOG_PAGE: u16 = 0x109;
 pub(super) const INVALID_DELETION: u16 = 0x10c;
