@@ -4,7 +4,7 @@
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use controller::{
-    Controller, ControllerConfig, DoorbellMode,
+    Controller, ControllerConfig, DoorbellMode, Interrupt,
     namespace::Namespace,
     port::{Added, Channel, Done, MediumTraits, Outcome, Request},
     subsystem::{Subsystem, SubsystemConfig},
@@ -258,7 +258,11 @@ impl Rig {
     pub fn turns(&mut self, count: usize) {
         for _ in 0..count {
             self.advance(1_000);
-            let turn = self.engine.turn(self.now, |_, vector| assert!(vector <= 4));
+            let turn = self.engine.turn(self.now, |_, interrupt| match interrupt {
+                Interrupt::Vector(vector) => assert!(vector <= 4),
+                Interrupt::Message(message) => assert!(message < 32),
+                Interrupt::Pin(_) => {}
+            });
             // at most a batch of each queue in a turn: no doorbell value makes one long
             assert!(turn.commands <= 4 * 32, "{}", turn.commands);
         }
