@@ -86,4 +86,13 @@ timestamp() {
 }
 step timestamp timestamp
 step unknown refused "Invalid Field" nvme get-feature /dev/nvme0 -f 0x7f
+# The controller is told to start again behind its driver's back, which then starts it, and takes note of what it sees.
+subsystem_reset() {
+    nvme subsystem-reset /dev/nvme0
+    nvme show-regs /dev/nvme0 -H | grep 'Subsystem Reset Occurred.*Yes'
+    nvme reset /dev/nvme0
+    nvme show-regs /dev/nvme0 -H | grep 'Subsystem Reset Occurred.*No'
+    verified --filename=/dev/root --rw=randwrite --name=page --bs=4k --iodepth=8 --size=1m
+}
+step subsystem-reset subsystem_reset
 step quiet no_complaints
