@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod completions;
+mod conformance;
 mod create;
 mod delete;
 mod demo;
@@ -67,6 +68,7 @@ enum Command {
     Demo(demo::Demo),
     Bench(bench::Bench),
     Identify(identify::Identify),
+    Conformance(conformance::Conformance),
     QemuArgs(qemu_args::QemuArgs),
     Check(check::Check),
     Ls(ls::Ls),
@@ -103,6 +105,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Demo(demo) => demo.run(),
         Command::Bench(bench) => bench.run(),
         Command::Identify(identify) => identify.run(),
+        Command::Conformance(conformance) => conformance.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Check(check) => check.run(),
         Command::Ls(ls) => ls.run(),

@@ -6,6 +6,7 @@
 
 mod bench;
 mod check;
+mod conformance;
 mod control;
 mod demo;
 mod qemu;

@@ -2,11 +2,12 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "serve",
     "demo",
     "bench",
     "identify",
+    "conformance",
     "qemu-args",
     "check",
     "ls",
