@@ -3,6 +3,8 @@
 //! Structures are made from the configuration and the namespace table each time; nothing is cached. What is not set
 //! is zero: not supported, or not reported.
 
+mod allocated;
+
 use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
 use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::identify::controller::{
@@ -103,6 +105,35 @@ pub(crate) fn identify(
             sets.combinations[0] = IoCommandSetVector::new().with_nvm(true);
             fill(sets.as_bytes());
         }
+        Cns::ALLOCATED_NAMESPACE_ID_LIST => {
+            fill(allocated::ids(sqe.nsid, subsystem)?.as_bytes());
+        }
+        Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE_ID_LIST => {
+            nvm_only(csi)?;
+            fill(allocated::ids(sqe.nsid, subsystem)?.as_bytes());
+        }
+        Cns::ALLOCATED_NAMESPACE => {
+            if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
+                fill(namespace(&n.namespace).as_bytes());
+            }
+        }
+        Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE => {
+            nvm_only(csi)?;
+            allocated::named(sqe.nsid, subsystem)?;
+            fill(IdentifyNvmNamespace::new_zeroed().as_bytes());
+        }
+        Cns::ALLOCATED_NAMESPACE_INDEPENDENT => {
+            if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
+                fill(namespace_independent(&n.namespace).as_bytes());
+            }
+        }
+        Cns::NAMESPACE_CONTROLLER_LIST => {
+            fill(allocated::attached(sqe.nsid, cdw10.cntid(), subsystem)?.as_bytes());
+        }
+        Cns::CONTROLLER_LIST => fill(allocated::controllers(cdw10.cntid(), subsystem).as_bytes()),
+        Cns::NAMESPACE_GRANULARITY_LIST if subsystem.has_namespace_management() => {
+            fill(allocated::granularity().as_bytes());
+        }
         _ => return Err(Status::INVALID_FIELD_IN_COMMAND),
     }
     Ok(page)
@@ -142,7 +173,9 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     (c.rtd3r, c.rtd3e) = (RESUME_LATENCY_US, SHUTDOWN_LATENCY_US);
     c.oaes = Oaes::new().with_nsan(true);
     // Host Identifiers of 128 bits.
-    c.ctratt = Ctratt::new().with_hids(true);
+    c.ctratt = Ctratt::new()
+        .with_hids(true)
+        .with_ng(subsystem.has_namespace_management());
     c.cntrltype = ControllerType::IO;
     // An NVMe storage device (Base 2.1, figure 312, NVMSR).
     c.nvmsr = 1;
@@ -216,12 +249,16 @@ fn namespace_independent(n: &Namespace) -> IdentifyNamespaceIndependent {
 
 /// The active namespaces with an id above `nsid` (Base 2.1, 5.1.13.2.2).
 fn active_list(nsid: u32, namespaces: &NamespaceTable) -> Result<NamespaceIdList, Status> {
+    id_list(nsid, namespaces.iter().map(|n| n.nsid))
+}
+
+/// Those of the rising `ids` that are above `nsid`.
+fn id_list(nsid: u32, ids: impl Iterator<Item = u32>) -> Result<NamespaceIdList, Status> {
     if nsid >= nvme_spec::NSID_ALL - 1 {
         return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
     }
     let mut list = NamespaceIdList::new_zeroed();
-    let above = namespaces.iter().map(|n| n.nsid).filter(|id| *id > nsid);
-    for (place, id) in list.nsids.iter_mut().zip(above) {
+    for (place, id) in list.nsids.iter_mut().zip(ids.filter(|id| *id > nsid)) {
         *place = id;
     }
     Ok(list)

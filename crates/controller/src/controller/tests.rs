@@ -2,6 +2,7 @@
 //! own memory.
 
 mod aborts;
+mod allocated;
 mod coalescing;
 mod events;
 mod features;
