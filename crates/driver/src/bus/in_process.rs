@@ -171,10 +171,10 @@ impl<C: Channel> Inner<C> {
         let controller = &mut self.controller;
         controller.take_interrupts(self.now, &mut self.lanes, raise);
         for (_, lane) in &mut self.lanes.table {
-            if let Some(posted) = lane.take_posted() {
-                controller
-                    .interrupt(posted, lane, self.now)
-                    .map_or((), raise);
+            if let Some(posted) = lane.take_posted()
+                && let Some(interrupt) = controller.interrupt(posted, lane, self.now)
+            {
+                raise(interrupt);
             }
         }
     }
