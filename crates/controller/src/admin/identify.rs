@@ -6,6 +6,7 @@
 mod allocated;
 
 use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
+use nvme_spec::copy::CopyDescriptorFormats;
 use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::identify::controller::{
     Cmic, ControllerType, Ctratt, FlushBehavior, Frmw, IdentifyController, Lpa, Oacs, Oaes, Oncs,
@@ -30,6 +31,7 @@ use crate::admin::events::AERL_Z;
 use crate::admin::keep_alive::KAS;
 use crate::admin::logs::ERROR_ENTRIES;
 use crate::admin::{ABORT_LIMIT, firmware, temperature};
+use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::identity::LOCAL_OUI;
@@ -203,7 +205,11 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
         .with_nvmdsmsv(true)
         .with_nvmwzsv(true)
         .with_ssfs(true)
-        .with_tss(true);
+        .with_tss(true)
+        .with_nvmvfys(true)
+        .with_nvmcpys(true)
+        .with_nvmcsa(true);
+    c.cdfs = CopyDescriptorFormats::new().with_cdf0(true).with_cdf2(true);
     c.vwc = Vwc::new()
         .with_vwcp(volatile_cache(namespaces))
         .with_fb(FlushBehavior::ALL_NAMESPACES);
@@ -236,6 +242,10 @@ fn namespace(n: &Namespace) -> IdentifyNamespace {
         (id.npwg_z, id.npwa_z, id.nows_z) = (optimal_z, optimal_z, optimal_z);
         (id.npdg_z, id.npda_z) = (optimal_z, optimal_z);
     }
+    // No overflow: both are at most 4 MiB in blocks of 512 bytes.
+    id.mssrl = (COPY_RANGE_BYTES >> n.lba_shift) as u16;
+    id.mcl = (COPY_BYTES >> n.lba_shift) as u32;
+    id.msrc_z = COPY_RANGES as u8 - 1;
     (id.nguid, id.eui64) = (n.nguid, n.eui64);
     id
 }

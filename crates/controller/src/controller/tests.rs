@@ -4,6 +4,7 @@
 mod aborts;
 mod allocated;
 mod coalescing;
+mod copy;
 mod events;
 mod features;
 mod firmware;

@@ -57,12 +57,9 @@ fn controller_by_offset() {
     assert_eq!(u32_at(&id, 96), 1, "CTRATT: host identifiers of 128 bits");
     assert_eq!((id[512], id[513]), (0x66, 0x44), "SQES, CQES");
     assert_eq!(u32_at(&id, 516), 32, "NN");
-    // Compare, Dataset Management, Write Zeroes, save and select, timestamp.
-    assert_eq!(
-        u16_at(&id, 520),
-        1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6,
-        "ONCS"
-    );
+    // Compare, Dataset Management, Write Zeroes, save and select, timestamp, Verify, Copy with single atomicity.
+    assert_eq!(u16_at(&id, 520), 0b11_1101_1101, "ONCS");
+    assert_eq!(u16_at(&id, 534), 0b101, "CDFS: formats 0h and 2h");
     assert_eq!(u16_at(&id, 522), 0, "FUSES");
     assert_eq!(id[524], 0, "FNA");
     assert_eq!(id[525], 0b111, "VWC: present, and Flush takes FFFFFFFFh");
@@ -105,6 +102,12 @@ fn namespace_by_offset() {
     for at in [64, 66, 68, 70, 72] {
         assert_eq!(u16_at(&ns, at), 7, "4096 bytes are eight blocks, 0's based");
     }
+    let copy = (u16_at(&ns, 74), u32_at(&ns, 76), ns[80]);
+    assert_eq!(
+        copy,
+        (2048, 8192, 127),
+        "MSSRL, MCL, MSRC: 1 MiB, 4 MiB, 128"
+    );
     assert_eq!(&ns[104..120], b"ABCDEFGHIJKLMNOP");
     assert_eq!(&ns[120..128], b"12345678");
     assert_eq!(
