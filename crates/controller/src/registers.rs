@@ -287,6 +287,11 @@ impl Registers {
         }
         if old.en() && !cc.en() {
             self.reset_wanted = true;
+            // A host waits for RDY to be 0. Where it was never 1, it goes on at once, and must not meet what made enabling
+            // fail (Base 2.1, 3.1.4.6: a reset clears CFS).
+            if !self.csts.rdy() {
+                self.csts.set_cfs(false);
+            }
         }
         self.cc = cc;
     }

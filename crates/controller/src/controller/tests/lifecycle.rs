@@ -191,6 +191,22 @@ fn a_failed_controller_recovers_by_a_reset() {
 }
 
 #[test]
+fn a_host_that_was_never_ready_meets_no_stale_failure() {
+    let mut rig = Rig::new();
+    rig.set_admin_queues(32);
+    rig.write32(CC, CC_ENABLE | 1 << 7);
+    rig.turns(4);
+    assert_eq!(rig.csts(), CFS);
+    // RDY is 0 already: it need not wait, and enables anew before any turn.
+    rig.write32(CC, 0);
+    assert_eq!(rig.csts(), 0);
+    rig.write32(CC, CC_ENABLE);
+    assert_eq!(rig.csts(), 0);
+    rig.turns(8);
+    assert_eq!(rig.csts(), RDY);
+}
+
+#[test]
 fn enabling_before_the_reset_has_finished_waits_for_it() {
     let mut rig = Rig::enabled();
     rig.create_pair(1, 8);
