@@ -78,7 +78,7 @@ impl<C: Channel> Issuer<'_, C> {
         let namespace = self
             .namespaces
             .get(sqe.nsid)
-            .ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?;
+            .ok_or_else(|| self.absent(sqe.nsid))?;
         if let Some(restrictions) = &namespace.restrictions {
             forward::check(restrictions, &command)?;
         }
@@ -144,6 +144,17 @@ impl<C: Channel> Issuer<'_, C> {
             | Command::ReservationAcquire
             | Command::ReservationRelease
             | Command::ReservationReport => self.forward(index, slot, sqe, &command),
+        }
+    }
+
+    /// Why there is no namespace `nsid`: no namespace can have that id, or none that is attached has it (Base 2.1,
+    /// 3.2.1.3 and 3.2.1.4).
+    #[cold]
+    fn absent(&self, nsid: u32) -> Status {
+        if nsid == 0 || nsid > self.copying.namespace_limit {
+            Status::INVALID_NAMESPACE_OR_FORMAT
+        } else {
+            Status::INVALID_FIELD_IN_COMMAND
         }
     }
 

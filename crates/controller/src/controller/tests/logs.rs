@@ -447,10 +447,7 @@ fn a_detached_namespace_takes_no_commands() {
     let read = rig.read_sqe(1, 1);
     rig.submit_io(1, 0, read);
     rig.turns(4);
-    assert_eq!(
-        rig.io_cqe(1, 0).map(|cqe| code(&cqe)),
-        Some(INVALID_NAMESPACE)
-    );
+    assert_eq!(rig.io_cqe(1, 0).map(|cqe| code(&cqe)), Some(INVALID_FIELD));
 }
 
 #[test]

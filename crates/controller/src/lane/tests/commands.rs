@@ -144,7 +144,8 @@ fn quirk_mdts_is_enforced_on_transfers_only() {
 fn namespaces_that_are_not_there_are_refused() {
     let mut rig = rig();
     for opcode in [0x00, 0x01, 0x02, 0x05, 0x08, 0x09] {
-        for nsid in [0, 2, u32::MAX - 1, u32::MAX] {
+        // 32 is the highest that may ever be there (Base 2.1, 3.2.1.3 and 3.2.1.4).
+        for nsid in [0, 2, 32, 33, u32::MAX - 1, u32::MAX] {
             let sqe = Sqe {
                 nsid,
                 cdw11: 4,
@@ -152,6 +153,8 @@ fn namespaces_that_are_not_there_are_refused() {
             };
             let status = if (opcode, nsid) == (0, u32::MAX) {
                 Status::SUCCESSFUL_COMPLETION
+            } else if (1..=32).contains(&nsid) {
+                Status::INVALID_FIELD_IN_COMMAND
             } else {
                 Status::INVALID_NAMESPACE_OR_FORMAT
             };

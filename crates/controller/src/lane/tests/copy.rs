@@ -218,7 +218,7 @@ fn ranges_are_counted_and_what_asks_for_more_is_refused() {
     let mut sqe = copy_command(&rig, 500, 1, 0);
     sqe.nsid = 9;
     let cqe = complete(&mut rig, sqe);
-    assert_eq!(cqe.status.status(), Status::INVALID_NAMESPACE_OR_FORMAT);
+    assert_eq!(cqe.status.status(), Status::INVALID_FIELD_IN_COMMAND);
 }
 
 #[test]

@@ -76,10 +76,7 @@ fn verify_is_answered_as_a_read_would_be() {
     );
     let mut nobody = verify(0, 1);
     nobody.nsid = 2;
-    assert_eq!(
-        status(&mut rig, nobody),
-        Status::INVALID_NAMESPACE_OR_FORMAT
-    );
+    assert_eq!(status(&mut rig, nobody), Status::INVALID_FIELD_IN_COMMAND);
     rig.medium().fault = Some(Cause::ReadFailed);
     assert_eq!(
         status(&mut rig, verify(7, 1)),
