@@ -1,11 +1,13 @@
 //! Data of admin commands, to and from the host's buffers, and the commands that are little more than that.
 
 use memory::{Hint, Need};
-use nvme_spec::command::SetFeaturesCdw10;
-use nvme_spec::features::FeatureId;
+use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
+use nvme_spec::features::{FeatureId, Select};
+use nvme_spec::log::LogPageId;
 use nvme_spec::{Sqe, Status};
 
 use crate::admin::Reply;
+use crate::admin::events::Event;
 use crate::admin::features::{FeatureContext, Features, data_len};
 use crate::admin::identify::identify;
 use crate::admin::logs::{LogRequest, LogSources};
@@ -77,14 +79,19 @@ impl Controller {
             namespaces: &self.namespaces,
             firmware_revision: &self.config.firmware_revision,
             doorbell_buffers: self.config.doorbells == DoorbellMode::Unmapped,
+            reservations: &self.notifications,
             reactor: self.reactor.as_deref(),
         };
         let part = request.cut(&sources.page(request.lid)?);
         self.send(sqe, &part)?;
         if !request.retain_event {
             self.events.clear(request.lid);
-            if request.lid == nvme_spec::log::LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST {
+            if request.lid == LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST {
                 self.changed.clear();
+            }
+            let reservations = request.lid == LogPageId::RESERVATION_NOTIFICATION;
+            if reservations && self.notifications.read() {
+                self.raise(Event::ReservationNotification);
             }
         }
         Ok(Reply::Done(0))
@@ -101,7 +108,16 @@ impl Controller {
         }
     }
 
-    pub(super) fn get_features(&mut self, sqe: &Sqe) -> Result<Reply, Status> {
+    pub(super) fn get_features(
+        &mut self,
+        sqe: &Sqe,
+        subsystem: &Subsystem,
+    ) -> Result<Reply, Status> {
+        let cdw10 = GetFeaturesCdw10::from(sqe.cdw10);
+        let persistence = cdw10.fid() == FeatureId::RESERVATION_PERSISTENCE;
+        if persistence && cdw10.sel() != Select::SUPPORTED_CAPABILITIES {
+            return self.get_reservation_persistence(sqe, subsystem);
+        }
         let answer = self.features.get(sqe, &self.feature_context())?;
         if !answer.data.is_empty() {
             self.send(sqe, &answer.data)?;
@@ -117,6 +133,9 @@ impl Controller {
     ) -> Result<Reply, Status> {
         let context = self.feature_context();
         let fid = Features::check_set(sqe, &context)?;
+        if fid == FeatureId::RESERVATION_PERSISTENCE {
+            return self.set_reservation_persistence(sqe, subsystem);
+        }
         let mut data = vec![0; data_len(fid, sqe.cdw11)];
         if !data.is_empty() {
             self.receive(sqe, &mut data)?;

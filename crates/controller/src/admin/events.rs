@@ -7,7 +7,8 @@
 
 use arrayvec::ArrayVec;
 use nvme_spec::event::{
-    ErrorInformation, EventDw0, EventType, NoticeInformation, SmartHealthInformation,
+    ErrorInformation, EventDw0, EventType, IoCommandSpecificInformation, NoticeInformation,
+    SmartHealthInformation,
 };
 use nvme_spec::features::AsynchronousEventConfiguration;
 use nvme_spec::log::{CriticalWarning, LogPageId};
@@ -30,15 +31,18 @@ pub(crate) enum Event {
     TemperatureThreshold,
     /// A namespace was attached, detached or changed.
     NamespaceChanged,
+    /// Somebody did something to a reservation or a registration of the host's.
+    ReservationNotification,
 }
 
 impl Event {
     /// In the order in which they are told where several wait.
-    const ALL: [Event; 4] = [
+    const ALL: [Event; 5] = [
         Event::InvalidDoorbellRegister,
         Event::InvalidDoorbellValue,
         Event::TemperatureThreshold,
         Event::NamespaceChanged,
+        Event::ReservationNotification,
     ];
 
     fn event_type(self) -> EventType {
@@ -46,6 +50,7 @@ impl Event {
             Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => EventType::ERROR,
             Event::TemperatureThreshold => EventType::SMART_HEALTH,
             Event::NamespaceChanged => EventType::NOTICE,
+            Event::ReservationNotification => EventType::IO_COMMAND_SPECIFIC,
         }
     }
 
@@ -56,6 +61,9 @@ impl Event {
             }
             Event::InvalidDoorbellValue => ErrorInformation::INVALID_DOORBELL_WRITE_VALUE.0,
             Event::TemperatureThreshold => SmartHealthInformation::TEMPERATURE_THRESHOLD.0,
+            Event::ReservationNotification => {
+                IoCommandSpecificInformation::RESERVATION_LOG_PAGE_AVAILABLE.0
+            }
             Event::NamespaceChanged => NoticeInformation::ATTACHED_NAMESPACE_ATTRIBUTE_CHANGED.0,
         }
     }
@@ -68,6 +76,7 @@ impl Event {
             }
             Event::TemperatureThreshold => LogPageId::SMART_HEALTH_INFORMATION,
             Event::NamespaceChanged => LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST,
+            Event::ReservationNotification => LogPageId::RESERVATION_NOTIFICATION,
         }
     }
 
@@ -75,7 +84,10 @@ impl Event {
     fn is_asked_for(self, configuration: AsynchronousEventConfiguration) -> bool {
         let warnings = CriticalWarning::from(configuration.shcw());
         match self {
-            Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => true,
+            // Reservation Notification Mask has its own say, namespace by namespace.
+            Event::InvalidDoorbellRegister
+            | Event::InvalidDoorbellValue
+            | Event::ReservationNotification => true,
             Event::TemperatureThreshold => warnings.ttc(),
             Event::NamespaceChanged => configuration.nan(),
         }

@@ -18,7 +18,7 @@ use nvme_spec::identify::lists::{
 };
 use nvme_spec::identify::namespace::{
     DeallocatedReads, Dlfeat, IdentifyNamespace, IdentifyNamespaceIndependent,
-    IdentifyNvmNamespace, LbaFormat, Nsfeat, NsfeatIndependent, Nstat,
+    IdentifyNvmNamespace, LbaFormat, Nmic, Nsfeat, NsfeatIndependent, Nstat, Rescap,
 };
 use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyNvmController, ascii_field};
 use nvme_spec::opcode::Csi;
@@ -68,7 +68,7 @@ pub(crate) fn identify(
         Cns::CONTROLLER => fill(controller(asked, subsystem).as_bytes()),
         Cns::NAMESPACE => {
             if let Some(n) = named(sqe.nsid, limit, namespaces)? {
-                fill(namespace(n).as_bytes());
+                fill(namespace(n, is_shared(n, subsystem)).as_bytes());
             }
         }
         Cns::ACTIVE_NAMESPACE_ID_LIST => fill(active_list(sqe.nsid, namespaces)?.as_bytes()),
@@ -95,7 +95,7 @@ pub(crate) fn identify(
         }
         Cns::NAMESPACE_INDEPENDENT => {
             if let Some(n) = named(sqe.nsid, limit, namespaces)? {
-                fill(namespace_independent(n).as_bytes());
+                fill(namespace_independent(n, is_shared(n, subsystem)).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET => {
@@ -116,7 +116,7 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                fill(namespace(&n.namespace).as_bytes());
+                fill(namespace(&n.namespace, n.shared).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE => {
@@ -126,7 +126,7 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE_INDEPENDENT => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                fill(namespace_independent(&n.namespace).as_bytes());
+                fill(namespace_independent(&n.namespace, n.shared).as_bytes());
             }
         }
         Cns::NAMESPACE_CONTROLLER_LIST => {
@@ -205,6 +205,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
         .with_nvmdsmsv(true)
         .with_nvmwzsv(true)
         .with_ssfs(true)
+        .with_reservs(true)
         .with_tss(true)
         .with_nvmvfys(true)
         .with_nvmcpys(true)
@@ -225,8 +226,27 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c
 }
 
-fn namespace(n: &Namespace) -> IdentifyNamespace {
+/// Whether several controllers may have it attached.
+fn is_shared(n: &Namespace, subsystem: &Subsystem) -> bool {
+    subsystem.directory().get(n.nsid).is_some_and(|n| n.shared)
+}
+
+/// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and later define it.
+fn rescap() -> Rescap {
+    Rescap::new()
+        .with_ptpls(true)
+        .with_wes(true)
+        .with_eas(true)
+        .with_weros(true)
+        .with_earos(true)
+        .with_wears(true)
+        .with_eaars(true)
+        .with_iekr13(true)
+}
+
+fn namespace(n: &Namespace, shared: bool) -> IdentifyNamespace {
     let mut id = IdentifyNamespace::new_zeroed();
+    (id.nmic, id.rescap) = (Nmic::new().with_shrns(shared), rescap());
     (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
     id.nvmcap.set(u128::from(n.blocks) << n.lba_shift);
     id.lbaf[0] = LbaFormat::new().with_lbads(n.lba_shift);
@@ -250,8 +270,9 @@ fn namespace(n: &Namespace) -> IdentifyNamespace {
     id
 }
 
-fn namespace_independent(n: &Namespace) -> IdentifyNamespaceIndependent {
+fn namespace_independent(n: &Namespace, shared: bool) -> IdentifyNamespaceIndependent {
     let mut id = IdentifyNamespaceIndependent::new_zeroed();
+    (id.nmic, id.rescap) = (Nmic::new().with_shrns(shared), rescap());
     id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);
     id.nstat = Nstat::new().with_nrdy(true);
     id

@@ -18,11 +18,13 @@ use nvme_spec::log::{
     ParameterErrorLocation, SmartLog, SupportedLogPages,
 };
 use nvme_spec::opcode::{AdminOpcode, Csi};
+use nvme_spec::reservation::ReservationNotificationLog;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use crate::admin::effects;
 use crate::admin::health::Health;
+use crate::admin::reservations::Notifications;
 use crate::counters::ReactorCounters;
 use crate::namespace::NamespaceTable;
 
@@ -221,6 +223,7 @@ fn page_size(lid: LogPageId) -> Option<usize> {
             size_of::<FeatureIdsSupportedAndEffectsLog>()
         }
         LogPageId::NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS => MI_EFFECTS_LEN,
+        LogPageId::RESERVATION_NOTIFICATION => size_of::<ReservationNotificationLog>(),
         REACTOR_LOG => size_of::<ReactorLog>(),
         _ => return None,
     })
@@ -234,6 +237,7 @@ pub(crate) struct LogSources<'a> {
     pub(crate) namespaces: &'a NamespaceTable,
     pub(crate) firmware_revision: &'a str,
     pub(crate) doorbell_buffers: bool,
+    pub(crate) reservations: &'a Notifications,
     pub(crate) reactor: Option<&'a ReactorCounters>,
 }
 
@@ -261,6 +265,7 @@ impl LogSources<'_> {
             LogPageId::LBA_STATUS_INFORMATION => lba_status().as_bytes().to_vec(),
             // No command of the management interface is served.
             LogPageId::NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS => Vec::new(),
+            LogPageId::RESERVATION_NOTIFICATION => self.reservations.page().as_bytes().to_vec(),
             REACTOR_LOG => self.reactor().as_bytes().to_vec(),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };

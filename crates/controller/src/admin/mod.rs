@@ -17,6 +17,7 @@ mod lba_status;
 pub mod logs;
 mod pending;
 mod queues;
+pub(crate) mod reservations;
 pub(crate) mod temperature;
 
 use std::sync::Arc;
@@ -193,7 +194,7 @@ impl Controller {
         match opcode {
             AdminOpcode::IDENTIFY => self.identify(sqe, subsystem),
             AdminOpcode::GET_LOG_PAGE => self.get_log_page(sqe),
-            AdminOpcode::GET_FEATURES => self.get_features(sqe),
+            AdminOpcode::GET_FEATURES => self.get_features(sqe, subsystem),
             AdminOpcode::SET_FEATURES => self.set_features(sqe, lanes, subsystem),
             AdminOpcode::CREATE_IO_COMPLETION_QUEUE => self.create_cq(sqe, lanes),
             AdminOpcode::CREATE_IO_SUBMISSION_QUEUE => self.create_sq(sqe, lanes),

@@ -7,7 +7,9 @@ use super::{Controller, DEADLINE_NS, Failure};
 use crate::admin::events::Event;
 use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::admin::{Waiting, abort_dw0};
-use crate::lane::{Copying, Lane, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName};
+use crate::lane::{
+    Copying, EPOCH_FORWARDED, Lane, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName,
+};
 use crate::port::{Channel, Channels};
 use crate::queue::Bells;
 use crate::subsystem::Subsystem;
@@ -33,6 +35,7 @@ impl Controller {
         worked |= self.take_events(lanes);
         worked |= self.take_forwards(lanes, subsystem);
         worked |= self.take_answers(lanes, subsystem);
+        worked |= self.take_reservation_notices(subsystem);
         worked |= self.advance(channels, lanes);
         worked |= self.advance_cache_flush(channels, lanes, subsystem);
         self.give_up_late(lanes);
@@ -80,7 +83,9 @@ impl Controller {
                 let late = cq.namespaces_drained < self.table_generation;
                 let key = cq.lane.filter(|_| late);
                 if let Some(lane) = key.and_then(|key| lanes.get_mut(key)) {
-                    lane.command(LaneCommand::AbandonAll);
+                    // But for what is with the subsystem, which may be the command that waits.
+                    let before_epoch = EPOCH_FORWARDED;
+                    lane.command(LaneCommand::Abandon { before_epoch });
                 }
             }
         }

@@ -17,6 +17,7 @@ use nvme_spec::sqe::SQE_SIZE_LOG2;
 use super::flush::{Flush, Flushed};
 use super::{Controller, DEADLINE_NS};
 use crate::admin::events::Events;
+use crate::admin::reservations::Notifications;
 use crate::admin::{AdminQueue, IoQueues};
 use crate::lane::{LaneCommand, LaneTable};
 use crate::port::{Channel, Channels, Outcome};
@@ -196,6 +197,7 @@ impl Controller {
         self.life = self.life.wrapping_add(1);
         self.aborted_requests.clear();
         self.events = Events::default();
+        self.notifications = Notifications::default();
         self.shadow = None;
         self.kicks = 0;
         self.shutdown = Shutdown::None;

@@ -23,6 +23,7 @@ use crate::admin::events::{Event, Events};
 use crate::admin::features::{FeatureContext, Features};
 use crate::admin::health::HealthRecord;
 use crate::admin::logs::{ChangedNamespaces, ErrorLog, LoggedError};
+use crate::admin::reservations::Notifications;
 use crate::admin::{AdminQueue, IoQueues, Pending};
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
@@ -93,6 +94,7 @@ pub struct Controller {
     pub(crate) events: Events,
     pub(crate) errors: ErrorLog,
     pub(crate) changed: ChangedNamespaces,
+    pub(crate) notifications: Notifications,
     pub(crate) shadow: Option<ShadowSpec>,
     pub(crate) reactor: Option<Arc<ReactorCounters>>,
     pub(crate) state: Arc<StateFile>,
@@ -192,6 +194,7 @@ impl Controller {
             events: Events::default(),
             errors: ErrorLog::after(kept.health.error_log_entries),
             changed: ChangedNamespaces::default(),
+            notifications: Notifications::default(),
             shadow: None,
             reactor: None,
             state,

@@ -32,7 +32,8 @@ const ADMIN_AREA: usize = 1;
 const WAITING: usize =
     2 * MAX_IO_QUEUES as usize + crate::admin::ABORT_LIMIT + crate::admin::OPERATION_LIMIT + 1;
 
-/// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id, from 1.
+/// The controller: registers, features, queues. Its slots are Error Recovery of each namespace id, from 1, and
+/// then Reservation Notification Mask of each.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct ControllerState {
@@ -100,7 +101,7 @@ pub(super) fn create(
 ) -> Result<(Arc<StateFile>, Saved), ConfigError> {
     let namespaces = namespace_limit as usize;
     let mut areas = vec![
-        size_of::<ControllerState>().next_multiple_of(64) + namespaces * size_of::<u32>(),
+        size_of::<ControllerState>().next_multiple_of(64) + 2 * namespaces * size_of::<u32>(),
         size_of::<AdminState>().next_multiple_of(64) + WAITING * size_of::<WaitingState>(),
     ];
     areas.resize(
@@ -110,7 +111,7 @@ pub(super) fn create(
     let file =
         StateFile::create(&config.name, FORMAT_VERSION, &areas).map_err(ConfigError::State)?;
     let saved = Saved {
-        controller: file.take(CONTROLLER_AREA, namespaces)?,
+        controller: file.take(CONTROLLER_AREA, 2 * namespaces)?,
         admin: file.take(ADMIN_AREA, WAITING)?,
     };
     Ok((file, saved))
@@ -122,6 +123,7 @@ impl Controller {
         let Values {
             controller: values,
             error_recovery,
+            reservation_masks,
         } = &self.features.current;
         let doorbell_buffers = self.shadow.map_or([0; 2], |spec| {
             let ShadowSpec { shadow, event_idx } = spec;
@@ -135,7 +137,9 @@ impl Controller {
             doorbell_buffers,
             sq_cqids: self.queues.saved(),
         };
-        slots.copy_from_slice(error_recovery);
+        let (of_recovery, of_masks) = slots.split_at_mut(error_recovery.len());
+        of_recovery.copy_from_slice(error_recovery);
+        of_masks.copy_from_slice(reservation_masks);
 
         let held = self.events.held();
         let mut held_cids = [0; REQUESTS];

@@ -18,6 +18,7 @@ mod lifecycle;
 mod logs;
 mod queues;
 mod registers;
+mod reservations;
 mod rig;
 mod saved_features;
 mod sequences;

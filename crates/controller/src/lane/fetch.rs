@@ -19,6 +19,11 @@ const PREFETCH: u32 = 4;
 
 /// A slot that is not counted in [`super::epochs`].
 const NOT_COUNTED: u8 = u8::MAX;
+/// A slot that is counted among those in flight only: the subsystem has its command, which may be what waits for
+/// everything issued before.
+const FORWARDED: u8 = u8::MAX - 1;
+/// The epoch of such a slot: later than any view's, so that it is given up only with everything else.
+pub(crate) const EPOCH_FORWARDED: u64 = u64::MAX - 1;
 
 impl Queues {
     /// One look at every queue; a bounded batch from each, beginning with another one each turn.
@@ -185,7 +190,11 @@ impl Queues {
     ) -> bool {
         let slot = self.slots.slot(index);
         let issued = issuer.issue(index, slot, sqe);
-        if slot.outstanding > 0 {
+        if let Issued::Forwarded = issued {
+            (slot.epoch, slot.epoch_index) = (EPOCH_FORWARDED, FORWARDED);
+            self.in_flight += 1;
+        }
+        if self.slots.slot(index).outstanding > 0 {
             self.count_issued(index);
         }
         match issued {
@@ -193,7 +202,7 @@ impl Queues {
                 self.finish(index, status, slot_state::FREE);
                 true
             }
-            Issued::Pending => {
+            Issued::Pending | Issued::Forwarded => {
                 self.slots.slot(index).state = slot_state::IN_FLIGHT;
                 true
             }
@@ -225,10 +234,13 @@ impl Queues {
     #[inline]
     pub(super) fn uncount(&mut self, index: u16) {
         let slot = self.slots.slot(index);
-        if slot.epoch_index != NOT_COUNTED {
-            let group = std::mem::replace(&mut slot.epoch_index, NOT_COUNTED);
-            self.epochs.remove(group);
-            self.in_flight -= 1;
+        let group = std::mem::replace(&mut slot.epoch_index, NOT_COUNTED);
+        if group == NOT_COUNTED {
+            return;
         }
+        if group != FORWARDED {
+            self.epochs.remove(group);
+        }
+        self.in_flight -= 1;
     }
 }

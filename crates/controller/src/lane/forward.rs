@@ -2,7 +2,8 @@
 //!
 //! The lane reads what the command's data says, once, and hands both on with the command's ticket; the answer comes back
 //! with the ticket ([`super::Lane::answer`]). Meanwhile the command counts as in flight, like one with a medium, so that
-//! resets and deletions wait for it or give it up as they do for any other.
+//! resets and deletions wait for it or give it up as they do for any other; but no change of the map or of namespaces
+//! waits for it, as it may be what asked for that.
 
 use nvme_spec::{Sqe, Status};
 

@@ -30,6 +30,8 @@ pub(super) enum Issued {
     Pending,
     /// It takes several steps, of which none was begun.
     InSteps,
+    /// Handed to the subsystem, with a ticket.
+    Forwarded,
     /// A channel was full; try again after a reap. Of a command that goes to several media some tickets may be out.
     Full,
 }
@@ -199,7 +201,7 @@ impl<C: Channel> Issuer<'_, C> {
             data,
         });
         slot.outstanding += 1;
-        Ok(Issued::Pending)
+        Ok(Issued::Forwarded)
     }
 
     /// Hands the one request of a command to a channel.
@@ -343,7 +345,7 @@ impl<C: Channel> Issuer<'_, C> {
     ) -> bool {
         match self.add(index, slot, channel, request) {
             Ok(Issued::Full) => return false,
-            Ok(Issued::Pending | Issued::InSteps) => {}
+            Ok(Issued::Pending | Issued::InSteps | Issued::Forwarded) => {}
             Ok(Issued::Ended(status)) | Err(status) => slot.note(status),
         }
         true

@@ -54,6 +54,7 @@ use crate::state::{MAX_SQS, QueueState, SlotState};
 use crate::ticket::{OwnerKey, Ticket};
 
 pub use self::fetch::BATCH;
+pub(crate) use self::fetch::EPOCH_FORWARDED;
 pub use self::forward::Forward;
 pub use self::message::{
     Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, Posted,

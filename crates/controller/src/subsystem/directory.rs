@@ -177,6 +177,13 @@ pub enum Change {
         /// What they are.
         reservation: Box<Reservation>,
     },
+    /// Whether its reservation persists through a power loss.
+    SetPersists {
+        /// Which.
+        nsid: u32,
+        /// Whether.
+        persists: bool,
+    },
     /// Blocks read as errors from now on. Fails where there would be more than [`super::RANGES_MAX`] ranges of them.
     MarkUncorrectable {
         /// Which.
@@ -210,6 +217,7 @@ impl Change {
             | Change::Resize { nsid, .. }
             | Change::SetBusy { nsid, .. }
             | Change::Reserve { nsid, .. }
+            | Change::SetPersists { nsid, .. }
             | Change::MarkUncorrectable { nsid, .. }
             | Change::ClearUncorrectable { nsid, .. } => *nsid,
         }
@@ -227,6 +235,7 @@ impl Change {
             | Change::Resize { .. } => true,
             Change::SetBusy { .. }
             | Change::Reserve { .. }
+            | Change::SetPersists { .. }
             | Change::MarkUncorrectable { .. }
             | Change::ClearUncorrectable { .. } => false,
         }
@@ -412,6 +421,7 @@ impl Directory {
             }
             Change::SetBusy { busy, .. } => entry.busy = busy,
             Change::Reserve { reservation, .. } => entry.reservation = *reservation,
+            Change::SetPersists { persists, .. } => entry.reservation.set_persists(persists),
             Change::MarkUncorrectable { slba, blocks, .. } => {
                 let marked = entry.uncorrectable.insert(slba, blocks);
                 return marked.map_err(|_| Status::INTERNAL_ERROR);

@@ -462,7 +462,10 @@ impl Subsystem {
     pub fn has_work(&self) -> bool {
         let behind = |m: &Member| {
             m.present
-                && (m.seen != self.generation || !m.answers.is_empty() || !m.changed.is_empty())
+                && (m.seen != self.generation
+                    || !m.answers.is_empty()
+                    || !m.changed.is_empty()
+                    || !m.notices.is_empty())
         };
         self.members.iter().any(behind) || self.operations_can_move()
     }

@@ -15,6 +15,7 @@ use nvme_spec::features::{
     AsynchronousEventConfiguration, FeatureId, HostBehaviorSupport, InterruptCoalescing,
     NumberOfQueues, Select, SupportedCapabilities, Timestamp,
 };
+use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
 use crate::admin::identify::volatile_cache;
@@ -93,6 +94,9 @@ pub(crate) fn traits(fid: FeatureId, namespaces: &NamespaceTable) -> Option<Trai
         | FeatureId::WRITE_ATOMICITY_NORMAL
         | FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => (true, false),
         FeatureId::ERROR_RECOVERY => (true, true),
+        FeatureId::RESERVATION_NOTIFICATION_MASK | FeatureId::RESERVATION_PERSISTENCE => {
+            (false, true)
+        }
         FeatureId::NUMBER_OF_QUEUES
         | FeatureId::TIMESTAMP
         | FeatureId::KEEP_ALIVE_TIMER
@@ -175,6 +179,15 @@ impl Features {
         self.current.controller.event_configuration.into()
     }
 
+    /// Which reservation notifications of a namespace the host does not want.
+    pub(crate) fn reservation_mask(&self, nsid: u32) -> ReservationNotificationMask {
+        let masks = &self.current.reservation_masks;
+        let mask = nsid
+            .checked_sub(1)
+            .and_then(|index| masks.get(index as usize));
+        mask.copied().unwrap_or_default().into()
+    }
+
     /// Keep Alive Timeout in milliseconds; 0 is none.
     pub(crate) fn keep_alive_ms(&self) -> u32 {
         self.current.controller.keep_alive_ms
@@ -246,7 +259,7 @@ impl Features {
 }
 
 /// The value of a namespace is that of one that is attached (Base 2.1, 3.2.1.5 and 4.4).
-fn check_attached(nsid: u32, context: &FeatureContext) -> Result<(), Status> {
+pub(crate) fn check_attached(nsid: u32, context: &FeatureContext) -> Result<(), Status> {
     if nsid == 0 || nsid > context.namespace_limit {
         return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
     }

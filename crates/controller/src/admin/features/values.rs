@@ -11,6 +11,7 @@ use nvme_spec::features::{
     TemperatureThreshold, ThresholdType, Timestamp, TimestampOrigin, VolatileWriteCache,
     WriteAtomicityNormal,
 };
+use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -80,6 +81,8 @@ pub(crate) struct Values {
     pub(crate) controller: FeatureValues,
     /// Error Recovery by namespace id, from 1.
     pub(crate) error_recovery: Vec<u32>,
+    /// Reservation Notification Mask by namespace id, from 1.
+    pub(crate) reservation_masks: Vec<u32>,
 }
 
 impl Values {
@@ -97,6 +100,7 @@ impl Values {
         Values {
             controller: values,
             error_recovery: vec![0; context.namespace_limit as usize],
+            reservation_masks: vec![0; context.namespace_limit as usize],
         }
     }
 
@@ -118,6 +122,9 @@ impl Values {
             FeatureId::POWER_MANAGEMENT => values.power_management,
             FeatureId::TEMPERATURE_THRESHOLD => self.temperature_threshold(sqe.cdw11.into())?,
             FeatureId::ERROR_RECOVERY => self.error_recovery[sqe.nsid as usize - 1],
+            FeatureId::RESERVATION_NOTIFICATION_MASK => {
+                self.reservation_masks[sqe.nsid as usize - 1]
+            }
             FeatureId::VOLATILE_WRITE_CACHE => values.write_cache,
             FeatureId::NUMBER_OF_QUEUES => values.number_of_queues,
             FeatureId::INTERRUPT_COALESCING => values.coalescing,
@@ -192,6 +199,9 @@ impl Values {
             FeatureId::POWER_MANAGEMENT => values.power_management = power_management(cdw11)?,
             FeatureId::TEMPERATURE_THRESHOLD => self.set_temperature_threshold(cdw11.into())?,
             FeatureId::ERROR_RECOVERY => self.set_error_recovery(sqe.nsid, cdw11, context)?,
+            FeatureId::RESERVATION_NOTIFICATION_MASK => {
+                self.set_reservation_mask(sqe.nsid, cdw11, context);
+            }
             FeatureId::VOLATILE_WRITE_CACHE => {
                 self.set_write_cache(VolatileWriteCache::from(cdw11).wce());
             }
@@ -248,6 +258,19 @@ impl Values {
             self.error_recovery[namespace.nsid as usize - 1] = value;
         }
         Ok(())
+    }
+
+    /// Of one namespace, or of each that is attached (Base 2.1, 5.1.25.1.29).
+    fn set_reservation_mask(&mut self, nsid: u32, cdw11: u32, context: &FeatureContext) {
+        let known = ReservationNotificationMask::new()
+            .with_regpre(true)
+            .with_resrel(true)
+            .with_respre(true);
+        let value = cdw11 & u32::from(known);
+        let attached = context.namespaces.iter().map(|n| n.nsid);
+        for named in attached.filter(|attached| [*attached, NSID_ALL].contains(&nsid)) {
+            self.reservation_masks[named as usize - 1] = value;
+        }
     }
 
     /// Base 2.1, 5.1.25.2.1: once, before the first I/O queue is created; never more than was asked for.

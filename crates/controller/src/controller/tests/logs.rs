@@ -12,7 +12,9 @@ use crate::port::Cause;
 #[test]
 fn supported_pages_are_those_that_answer() {
     let mut rig = Rig::enabled();
-    let there = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0e, 0x12, 0x13, 0xc1];
+    let there = [
+        0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0e, 0x12, 0x13, 0x80, 0xc1,
+    ];
     let supported = rig.log(0x00, 0, 1024).unwrap();
     for lid in 0..256u32 {
         let expected = there.contains(&lid);
@@ -223,7 +225,7 @@ fn supported_features_are_those_that_answer() {
             ..Sqe::default()
         });
         let expected = match (supported, fid) {
-            (OK, 0x05) => 1 | OF_NAMESPACE,
+            (OK, 0x05 | 0x82 | 0x83) => 1 | OF_NAMESPACE,
             (OK, _) => 1 | OF_CONTROLLER,
             _ => 0,
         };

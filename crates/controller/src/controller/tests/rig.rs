@@ -190,6 +190,11 @@ impl Rig {
     pub(super) fn of(config: ControllerConfig, subsystem: SubsystemConfig) -> Self {
         let mut subsystem = Subsystem::new(subsystem).unwrap();
         subsystem.set_key(OwnerKey::subsystem(3));
+        Self::in_subsystem(config, subsystem)
+    }
+
+    /// A controller of this subsystem.
+    pub(super) fn in_subsystem(config: ControllerConfig, mut subsystem: Subsystem) -> Self {
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
         let mut controller = Controller::new(config, doorbells.clone(), &mut subsystem).unwrap();
         controller.set_key(OwnerKey::controller(7));
