@@ -29,6 +29,8 @@ pub enum Boot {
     Kernel(Kernel),
     /// What the UEFI firmware finds on the first drive ([`Firmware::write_disk`](crate::firmware::Firmware::write_disk)).
     Firmware,
+    /// The first block of the first drive, by the BIOS that QEMU brings.
+    Bios,
 }
 
 /// What a guest is given.
@@ -52,7 +54,7 @@ pub struct Options {
     /// The sockets of vfio-user servers; each becomes a PCI device, the first at 00:10.0, the next
     /// at 00:11.0 and so on.
     pub sockets: Vec<PathBuf>,
-    /// Words for the kernel's command line. A firmware does not know them: they have to be on the drive that it boots
+    /// Words for the kernel's command line. Firmware does not know them: they have to be on the drive that it boots
     /// ([`command_line`]).
     pub kernel_args: Vec<String>,
     /// Further arguments for QEMU.
@@ -137,6 +139,7 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
             command.arg("-initrd").arg(kernel.initramfs);
             command.arg("-append").arg(command_line(options));
         }
+        Boot::Bios => {}
         Boot::Firmware => {
             let firmware = rig.firmware()?;
             let variables = dir.join("variables");
@@ -167,11 +170,8 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
     for (index, socket) in options.sockets.iter().enumerate() {
         let slot = FIRST_SLOT + index;
         let path = socket.display();
-        let order = if index == 0 && options.boot == Boot::Firmware {
-            r#","bootindex":1"#
-        } else {
-            ""
-        };
+        let boots = index == 0 && !matches!(options.boot, Boot::Kernel(_));
+        let order = if boots { r#","bootindex":1"# } else { "" };
         command.arg("-device").arg(format!(
             r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{path}"}},"bus":"pcie.0","addr":"0x{slot:x}"{order}}}"#
         ));
