@@ -1,6 +1,7 @@
 //! Saved values of features (Base 2.1, 4.4 and 5.1.25): SV, and what a reset and a restart leave.
 
 use nvme_spec::Sqe;
+use proptest::prelude::*;
 
 use super::rig::*;
 use crate::admin::features::SavedFeatures;
@@ -273,4 +274,72 @@ fn a_save_is_told_when_it_is_on_stable_storage() {
     // What is not saved is told at once, and keeps nothing.
     assert_eq!(set(&mut rig, 0x08, 0x0101), OK);
     assert!(rig.subsystem.take_record().is_none());
+}
+
+/// What a host, or whoever runs the program, does to features.
+#[derive(Clone, Debug)]
+enum Deed {
+    /// Set the value at this index of [`SAVEABLE`], or its default; to be saved or not.
+    Set {
+        at: usize,
+        default: bool,
+        save: bool,
+    },
+    Reset,
+    Restart,
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let set = (0..SAVEABLE.len(), any::<bool>(), any::<bool>())
+        .prop_map(|(at, default, save)| Deed::Set { at, default, save });
+    let deed = prop_oneof![6 => set, 1 => Just(Deed::Reset), 1 => Just(Deed::Restart)];
+    prop::collection::vec(deed, 1..24)
+}
+
+/// Dword 11 that sets the default of an entry of [`SAVEABLE`]: a selector and the default value.
+fn to_default((fid, _, which, _, default): (u32, u32, u32, u32, u32)) -> u32 {
+    match fid {
+        0x09 => default,
+        _ => which | default,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn current_and_saved_values_are_those_of_a_table(deeds in deeds()) {
+        let mut rig = Rig::enabled();
+        let defaults = SAVEABLE.map(|(.., default)| default);
+        let (mut current, mut saved) = (defaults, defaults);
+        for deed in deeds {
+            match deed {
+                Deed::Set { at, default, save } => {
+                    let (fid, cdw11, _, value, _) = SAVEABLE[at];
+                    let cdw11 = if default { to_default(SAVEABLE[at]) } else { cdw11 };
+                    let sv = if save { SV } else { 0 };
+                    prop_assert_eq!(set(&mut rig, sv | fid, cdw11), OK);
+                    current[at] = if default { defaults[at] } else { value };
+                    if save {
+                        saved[at] = current[at];
+                    }
+                }
+                Deed::Reset => {
+                    rig.disable();
+                    rig.enable();
+                    current = saved;
+                }
+                Deed::Restart => {
+                    rig = restarted(kept(&rig));
+                    rig.enable();
+                    current = saved;
+                }
+            }
+            for (at, (fid, _, which, ..)) in SAVEABLE.into_iter().enumerate() {
+                prop_assert_eq!(get(&mut rig, fid, CURRENT, which), current[at]);
+                prop_assert_eq!(get(&mut rig, fid, SAVED, which), saved[at]);
+                prop_assert_eq!(get(&mut rig, fid, DEFAULT, which), defaults[at]);
+            }
+        }
+    }
 }
