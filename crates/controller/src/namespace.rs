@@ -37,6 +37,16 @@ impl Restrictions {
     }
 }
 
+/// Sizes of logical blocks that a namespace can be formatted with, as powers of two, in the order of the formats.
+pub const LBA_SHIFTS: [u8; 2] = [9, 12];
+
+/// The format with this size of a logical block; 0 for a size that is none of [`LBA_SHIFTS`].
+#[must_use]
+pub fn format_index(lba_shift: u8) -> u8 {
+    let index = LBA_SHIFTS.iter().position(|shift| *shift == lba_shift);
+    index.unwrap_or(0) as u8
+}
+
 /// One attached namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {

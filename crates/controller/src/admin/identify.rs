@@ -4,6 +4,7 @@
 //! is zero: not supported, or not reported.
 
 mod allocated;
+mod namespace;
 
 use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
 use nvme_spec::copy::CopyDescriptorFormats;
@@ -12,31 +13,25 @@ use nvme_spec::identify::controller::{
     Cmic, ControllerType, Ctratt, FlushBehavior, Frmw, IdentifyController, Lpa, Oacs, Oaes, Oncs,
     QueueEntrySize, Sgls, Vwc,
 };
-use nvme_spec::identify::lists::{
-    IoCommandSetVector, IoCommandSets, NamespaceIdList, NamespaceIdentificationHeader,
-    NamespaceIdentifierType,
+use nvme_spec::identify::lists::{IoCommandSetVector, IoCommandSets, NamespaceIdList};
+use nvme_spec::identify::{
+    Cns, IDENTIFY_SIZE, IdentifyNvmController, IdentifyNvmNamespace, ascii_field,
 };
-use nvme_spec::identify::namespace::{
-    DeallocatedReads, Dlfeat, IdentifyNamespace, IdentifyNamespaceIndependent,
-    IdentifyNvmNamespace, LbaFormat, Nmic, Nsfeat, NsfeatIndependent, Nstat, Rescap,
-};
-use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyNvmController, ascii_field};
 use nvme_spec::opcode::Csi;
 use nvme_spec::registers::Version;
 use nvme_spec::sqe::SQE_SIZE_LOG2;
-use nvme_spec::{Sqe, Status};
+use nvme_spec::{NSID_ALL, Sqe, Status};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::admin::events::AERL_Z;
 use crate::admin::keep_alive::KAS;
 use crate::admin::logs::ERROR_ENTRIES;
 use crate::admin::{ABORT_LIMIT, firmware, temperature};
-use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::identity::LOCAL_OUI;
-use crate::namespace::{Namespace, NamespaceTable};
-use crate::subsystem::Subsystem;
+use crate::namespace::NamespaceTable;
+use crate::subsystem::{Allocated, Subsystem};
 
 /// RTD3E: a shutdown is bounded by the drain and the flush, 4 s each; in microseconds.
 const SHUTDOWN_LATENCY_US: u32 = 10_000_000;
@@ -59,16 +54,19 @@ pub(crate) fn identify(
     subsystem: &Subsystem,
 ) -> Result<[u8; IDENTIFY_SIZE], Status> {
     let namespaces = &*asked.namespaces;
-    let limit = subsystem.namespace_limit();
     let cdw10 = IdentifyCdw10::from(sqe.cdw10);
     let csi = IdentifyCdw11::from(sqe.cdw11).csi();
     let mut page = [0; IDENTIFY_SIZE];
     let mut fill = |bytes: &[u8]| page.copy_from_slice(bytes);
     match cdw10.cns() {
         Cns::CONTROLLER => fill(controller(asked, subsystem).as_bytes()),
+        // FFFFFFFFh asks for what all namespaces share, which only Namespace Management offers.
+        Cns::NAMESPACE if sqe.nsid == NSID_ALL && subsystem.has_namespace_management() => {
+            fill(namespace::common(subsystem.directory().pools()).as_bytes());
+        }
         Cns::NAMESPACE => {
-            if let Some(n) = named(sqe.nsid, limit, namespaces)? {
-                fill(namespace(n, is_shared(n, subsystem)).as_bytes());
+            if let Some(n) = active(sqe.nsid, asked, subsystem)? {
+                fill(namespace::namespace(n).as_bytes());
             }
         }
         Cns::ACTIVE_NAMESPACE_ID_LIST => fill(active_list(sqe.nsid, namespaces)?.as_bytes()),
@@ -77,14 +75,16 @@ pub(crate) fn identify(
             fill(active_list(sqe.nsid, namespaces)?.as_bytes());
         }
         Cns::NAMESPACE_IDENTIFICATION_DESCRIPTOR_LIST => {
-            let n = named(sqe.nsid, limit, namespaces)?;
+            let n = active(sqe.nsid, asked, subsystem)?;
             let n = n.ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)?;
-            fill(&descriptors(n));
+            fill(&namespace::descriptors(&n.namespace));
         }
         Cns::IO_COMMAND_SET_NAMESPACE => {
             nvm_only(csi)?;
+            if sqe.nsid != NSID_ALL || !subsystem.has_namespace_management() {
+                active(sqe.nsid, asked, subsystem)?;
+            }
             // For an active namespace too, everything it could tell is zero: no protection information.
-            named(sqe.nsid, limit, namespaces)?;
             fill(IdentifyNvmNamespace::new_zeroed().as_bytes());
         }
         Cns::IO_COMMAND_SET_CONTROLLER => {
@@ -94,8 +94,8 @@ pub(crate) fn identify(
             fill(nvm.as_bytes());
         }
         Cns::NAMESPACE_INDEPENDENT => {
-            if let Some(n) = named(sqe.nsid, limit, namespaces)? {
-                fill(namespace_independent(n, is_shared(n, subsystem)).as_bytes());
+            if let Some(n) = active(sqe.nsid, asked, subsystem)? {
+                fill(namespace::independent(n).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET => {
@@ -116,7 +116,7 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                fill(namespace(&n.namespace, n.shared).as_bytes());
+                fill(namespace::namespace(n).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE => {
@@ -126,7 +126,7 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE_INDEPENDENT => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                fill(namespace_independent(&n.namespace, n.shared).as_bytes());
+                fill(namespace::independent(n).as_bytes());
             }
         }
         Cns::NAMESPACE_CONTROLLER_LIST => {
@@ -143,12 +143,13 @@ pub(crate) fn identify(
 
 /// The namespace that NSID names; `None` where the id is valid and nothing is attached there, for which most
 /// structures are all zeros (Base 2.1, 5.1.13.1).
-fn named(nsid: u32, limit: u32, namespaces: &NamespaceTable) -> Result<Option<&Namespace>, Status> {
-    // FFFFFFFFh asks for what all namespaces share, which only Namespace Management offers.
-    if nsid == 0 || nsid > limit {
-        return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
-    }
-    Ok(namespaces.get(nsid))
+fn active<'a>(
+    nsid: u32,
+    asked: &Controller,
+    subsystem: &'a Subsystem,
+) -> Result<Option<&'a Allocated>, Status> {
+    let found = allocated::named(nsid, subsystem)?;
+    Ok(found.filter(|n| n.attached.contains(asked.id())))
 }
 
 fn nvm_only(csi: Csi) -> Result<(), Status> {
@@ -226,58 +227,6 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c
 }
 
-/// Whether several controllers may have it attached.
-fn is_shared(n: &Namespace, subsystem: &Subsystem) -> bool {
-    subsystem.directory().get(n.nsid).is_some_and(|n| n.shared)
-}
-
-/// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and later define it.
-fn rescap() -> Rescap {
-    Rescap::new()
-        .with_ptpls(true)
-        .with_wes(true)
-        .with_eas(true)
-        .with_weros(true)
-        .with_earos(true)
-        .with_wears(true)
-        .with_eaars(true)
-        .with_iekr13(true)
-}
-
-fn namespace(n: &Namespace, shared: bool) -> IdentifyNamespace {
-    let mut id = IdentifyNamespace::new_zeroed();
-    (id.nmic, id.rescap) = (Nmic::new().with_shrns(shared), rescap());
-    (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
-    id.nvmcap.set(u128::from(n.blocks) << n.lba_shift);
-    id.lbaf[0] = LbaFormat::new().with_lbads(n.lba_shift);
-    let reads = if n.traits.deallocated_reads_zero {
-        DeallocatedReads::ZEROES
-    } else {
-        DeallocatedReads::NOT_REPORTED
-    };
-    id.dlfeat = Dlfeat::new().with_drb(reads).with_wzds(n.traits.deallocate);
-    let optimal = n.traits.optimal_bytes >> n.lba_shift;
-    if let Some(optimal_z) = optimal.checked_sub(1).and_then(|z| u16::try_from(z).ok()) {
-        id.nsfeat = Nsfeat::new().with_optperf(1);
-        (id.npwg_z, id.npwa_z, id.nows_z) = (optimal_z, optimal_z, optimal_z);
-        (id.npdg_z, id.npda_z) = (optimal_z, optimal_z);
-    }
-    // No overflow: both are at most 4 MiB in blocks of 512 bytes.
-    id.mssrl = (COPY_RANGE_BYTES >> n.lba_shift) as u16;
-    id.mcl = (COPY_BYTES >> n.lba_shift) as u32;
-    id.msrc_z = COPY_RANGES as u8 - 1;
-    (id.nguid, id.eui64) = (n.nguid, n.eui64);
-    id
-}
-
-fn namespace_independent(n: &Namespace, shared: bool) -> IdentifyNamespaceIndependent {
-    let mut id = IdentifyNamespaceIndependent::new_zeroed();
-    (id.nmic, id.rescap) = (Nmic::new().with_shrns(shared), rescap());
-    id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);
-    id.nstat = Nstat::new().with_nrdy(true);
-    id
-}
-
 /// The active namespaces with an id above `nsid` (Base 2.1, 5.1.13.2.2).
 fn active_list(nsid: u32, namespaces: &NamespaceTable) -> Result<NamespaceIdList, Status> {
     id_list(nsid, namespaces.iter().map(|n| n.nsid))
@@ -285,7 +234,7 @@ fn active_list(nsid: u32, namespaces: &NamespaceTable) -> Result<NamespaceIdList
 
 /// Those of the rising `ids` that are above `nsid`.
 fn id_list(nsid: u32, ids: impl Iterator<Item = u32>) -> Result<NamespaceIdList, Status> {
-    if nsid >= nvme_spec::NSID_ALL - 1 {
+    if nsid >= NSID_ALL - 1 {
         return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
     }
     let mut list = NamespaceIdList::new_zeroed();
@@ -293,29 +242,4 @@ fn id_list(nsid: u32, ids: impl Iterator<Item = u32>) -> Result<NamespaceIdList,
         *place = id;
     }
     Ok(list)
-}
-
-/// EUI-64 and NGUID where the namespace has them, and its command set (Base 2.1, 5.1.13.2.3).
-fn descriptors(n: &Namespace) -> [u8; IDENTIFY_SIZE] {
-    let mut page = [0; IDENTIFY_SIZE];
-    let mut at = 0;
-    let mut add = |nidt: NamespaceIdentifierType, id: &[u8]| {
-        let head = NamespaceIdentificationHeader {
-            nidt,
-            nidl: id.len() as u8,
-            reserved_2: [0; 2],
-        };
-        for part in [head.as_bytes(), id] {
-            page[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-    };
-    if n.eui64 != [0; 8] {
-        add(NamespaceIdentifierType::EUI64, &n.eui64);
-    }
-    if n.nguid != [0; 16] {
-        add(NamespaceIdentifierType::NGUID, &n.nguid);
-    }
-    add(NamespaceIdentifierType::CSI, &[Csi::NVM.0]);
-    page
 }

@@ -32,6 +32,23 @@ fn rig() -> Rig {
     rig
 }
 
+/// Hosts may create namespaces of the second medium.
+fn with_pool() -> SubsystemConfig {
+    let mut subsystem = subsystem();
+    subsystem.pools = vec![Pool {
+        medium: "pool".to_owned(),
+        channel: ChannelId(1),
+        bytes: 1 << 20,
+        traits: MediumTraits {
+            deallocate: true,
+            deallocated_reads_zero: true,
+            ..MediumTraits::default()
+        },
+        min_lba_bytes: 512,
+    }];
+    subsystem
+}
+
 fn join(subsystem: &mut Subsystem, name: &str) -> ControllerId {
     subsystem.join(name).unwrap()
 }
@@ -137,18 +154,55 @@ fn a_controller_tells_that_it_has_siblings() {
 }
 
 #[test]
+fn formats_are_those_that_the_medium_takes() {
+    let mut of_4096 = subsystem();
+    of_4096.namespaces[0].min_lba_bytes = 4096;
+    of_4096.namespaces[0].namespace.lba_shift = 12;
+    of_4096.namespaces[0].shared = true;
+    let mut rig = Rig::of(config(), of_4096);
+    rig.enable();
+    let ns = rig.identify(0x00, 1, 0).unwrap();
+    assert_eq!((ns[25], ns[26]), (1, 1), "NLBAF, FLBAS");
+    // LBA Data Size 0: not available.
+    assert_eq!((u32_at(&ns, 128), u32_at(&ns, 132)), (0, 12 << 16));
+    assert_eq!(
+        u64_at(&ns, 48),
+        100 * 512,
+        "NVMCAP: what is reserved for it"
+    );
+    assert_eq!(
+        (ns[30], rig.identify(0x08, 1, 0).unwrap()[1]),
+        (1, 1),
+        "NMIC"
+    );
+}
+
+#[test]
+fn what_namespaces_share_is_told_where_they_can_be_created() {
+    let mut rig = rig();
+    for cns in [0x00, 0x05, 0x08, 0x11] {
+        let told = rig.identify(cns, 0xffff_ffff, 0);
+        assert_eq!(told, Err(INVALID_NAMESPACE), "CNS {cns:#x}");
+    }
+    let mut rig = Rig::of(config(), with_pool());
+    rig.enable();
+    let ns = rig.identify(0x00, 0xffff_ffff, 0).unwrap();
+    assert_eq!([u64_at(&ns, 0), u64_at(&ns, 8), u64_at(&ns, 48)], [0; 3]);
+    assert_eq!(ns[25], 1, "two formats");
+    assert_eq!((u32_at(&ns, 128), u32_at(&ns, 132)), (9 << 16, 12 << 16));
+    assert_eq!((ns[30], ns[33]), (1, 0b1001), "NMIC, DLFEAT");
+    assert!(rig.identify(0x05, 0xffff_ffff, 0).is_ok());
+    for cns in [0x08, 0x11, 0x1b, 0x1f] {
+        let told = rig.identify(cns, 0xffff_ffff, 0);
+        assert_eq!(told, Err(INVALID_NAMESPACE), "CNS {cns:#x}");
+    }
+}
+
+#[test]
 fn granularity_is_told_where_namespaces_can_be_created() {
     let mut rig = rig();
     assert_eq!(rig.identify(0x16, 0, 0), Err(INVALID_FIELD));
-    let mut with_pool = subsystem();
-    with_pool.pools = vec![Pool {
-        medium: "pool".to_owned(),
-        channel: ChannelId(1),
-        bytes: 1 << 20,
-        traits: MediumTraits::default(),
-        min_lba_bytes: 512,
-    }];
-    let mut rig = Rig::of(config(), with_pool);
+    let mut rig = Rig::of(config(), with_pool());
     rig.enable();
     let list = rig.identify(0x16, 0, 0).unwrap();
     // One descriptor, 0's based, for every format: 4 KiB of size and of capacity.

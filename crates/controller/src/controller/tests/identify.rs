@@ -95,7 +95,11 @@ fn namespace_by_offset() {
         1 << 4,
         "NSFEAT: optimal sizes are told, nothing else"
     );
-    assert_eq!((ns[25], ns[26]), (0, 0), "one LBA format, and it is in use");
+    assert_eq!(
+        (ns[25], ns[26]),
+        (1, 0),
+        "two LBA formats; the first is in use"
+    );
     assert_eq!((ns[29], ns[30]), (0, 0), "no protection, not shared");
     assert_eq!(ns[33], 0b1001, "DLFEAT: reads zeroes, DEAC is obeyed");
     assert_eq!(u64_at(&ns, 48), 2048 * 512, "NVMCAP");
@@ -115,7 +119,8 @@ fn namespace_by_offset() {
         9 << 16,
         "LBA format 0: 512 bytes, no metadata"
     );
-    assert!(ns[132..384].iter().all(|byte| *byte == 0));
+    assert_eq!(u32_at(&ns, 132), 12 << 16, "LBA format 1: 4096 bytes");
+    assert!(ns[136..384].iter().all(|byte| *byte == 0));
     let other = rig.identify(0x00, 3, 0).unwrap();
     assert_eq!((other[24], other[33]), (0, 0b1000));
 }

@@ -1,0 +1,123 @@
+//! What Identify tells of a namespace (NVM 1.1, 4.1.5; Base 2.1, 5.1.13.2).
+
+use nvme_spec::identify::IDENTIFY_SIZE;
+use nvme_spec::identify::lists::{NamespaceIdentificationHeader, NamespaceIdentifierType};
+use nvme_spec::identify::namespace::{
+    DeallocatedReads, Dlfeat, Flbas, IdentifyNamespace, IdentifyNamespaceIndependent, LbaFormat,
+    Nmic, Nsfeat, NsfeatIndependent, Nstat, Rescap,
+};
+use nvme_spec::opcode::Csi;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
+use crate::namespace::{LBA_SHIFTS, Namespace, format_index};
+use crate::port::MediumTraits;
+use crate::subsystem::{Allocated, Pool};
+
+/// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and later define it.
+fn rescap() -> Rescap {
+    Rescap::new()
+        .with_ptpls(true)
+        .with_wes(true)
+        .with_eas(true)
+        .with_weros(true)
+        .with_earos(true)
+        .with_wears(true)
+        .with_eaars(true)
+        .with_iekr13(true)
+}
+
+fn dlfeat(traits: &MediumTraits) -> Dlfeat {
+    let reads = match traits.deallocated_reads_zero {
+        true => DeallocatedReads::ZEROES,
+        false => DeallocatedReads::NOT_REPORTED,
+    };
+    Dlfeat::new().with_drb(reads).with_wzds(traits.deallocate)
+}
+
+/// The table of formats. Blocks below `min_lba_bytes` are not available: their size is 0.
+fn formats(id: &mut IdentifyNamespace, min_lba_bytes: u32) {
+    for (format, shift) in id.lbaf.iter_mut().zip(LBA_SHIFTS) {
+        if 1 << shift >= min_lba_bytes {
+            *format = LbaFormat::new().with_lbads(shift);
+        }
+    }
+    id.nlbaf_z = LBA_SHIFTS.len() as u8 - 1;
+}
+
+/// Identify Namespace.
+pub(super) fn namespace(allocated: &Allocated) -> IdentifyNamespace {
+    let n = &allocated.namespace;
+    let mut id = IdentifyNamespace::new_zeroed();
+    id.nmic = Nmic::new().with_shrns(allocated.shared);
+    id.rescap = rescap();
+    (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
+    id.nvmcap.set(allocated.len.into());
+    formats(&mut id, allocated.min_lba_bytes);
+    id.flbas = Flbas::new().with_fidxl(format_index(n.lba_shift));
+    id.dlfeat = dlfeat(&n.traits);
+    let optimal = n.traits.optimal_bytes >> n.lba_shift;
+    if let Some(optimal_z) = optimal.checked_sub(1).and_then(|z| u16::try_from(z).ok()) {
+        id.nsfeat = Nsfeat::new().with_optperf(1);
+        (id.npwg_z, id.npwa_z, id.nows_z) = (optimal_z, optimal_z, optimal_z);
+        (id.npdg_z, id.npda_z) = (optimal_z, optimal_z);
+    }
+    // No overflow: both are at most 4 MiB in blocks of 512 bytes.
+    id.mssrl = (COPY_RANGE_BYTES >> n.lba_shift) as u16;
+    id.mcl = (COPY_BYTES >> n.lba_shift) as u32;
+    id.msrc_z = COPY_RANGES as u8 - 1;
+    (id.nguid, id.eui64) = (n.nguid, n.eui64);
+    id
+}
+
+/// Identify Namespace for FFFFFFFFh: what namespaces that a host creates can be.
+pub(super) fn common(pools: &[Pool]) -> IdentifyNamespace {
+    let mut id = IdentifyNamespace::new_zeroed();
+    id.nmic = Nmic::new().with_shrns(true);
+    id.rescap = rescap();
+    let smallest = pools.iter().map(|pool| pool.min_lba_bytes).min();
+    formats(&mut id, smallest.unwrap_or(0));
+    let all = |holds: fn(&MediumTraits) -> bool| pools.iter().all(|pool| holds(&pool.traits));
+    id.dlfeat = dlfeat(&MediumTraits {
+        deallocate: all(|traits| traits.deallocate),
+        deallocated_reads_zero: all(|traits| traits.deallocated_reads_zero),
+        ..MediumTraits::default()
+    });
+    id
+}
+
+/// I/O Command Set Independent Identify Namespace.
+pub(super) fn independent(allocated: &Allocated) -> IdentifyNamespaceIndependent {
+    let n = &allocated.namespace;
+    let mut id = IdentifyNamespaceIndependent::new_zeroed();
+    id.nmic = Nmic::new().with_shrns(allocated.shared);
+    id.rescap = rescap();
+    id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);
+    id.nstat = Nstat::new().with_nrdy(true);
+    id
+}
+
+/// EUI-64 and NGUID where the namespace has them, and its command set (Base 2.1, 5.1.13.2.3).
+pub(super) fn descriptors(n: &Namespace) -> [u8; IDENTIFY_SIZE] {
+    let mut page = [0; IDENTIFY_SIZE];
+    let mut at = 0;
+    let mut add = |nidt: NamespaceIdentifierType, id: &[u8]| {
+        let head = NamespaceIdentificationHeader {
+            nidt,
+            nidl: id.len() as u8,
+            reserved_2: [0; 2],
+        };
+        for part in [head.as_bytes(), id] {
+            page[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+    };
+    if n.eui64 != [0; 8] {
+        add(NamespaceIdentifierType::EUI64, &n.eui64);
+    }
+    if n.nguid != [0; 16] {
+        add(NamespaceIdentifierType::NGUID, &n.nguid);
+    }
+    add(NamespaceIdentifierType::CSI, &[Csi::NVM.0]);
+    page
+}
