@@ -125,14 +125,14 @@ impl Identities {
     }
 
     /// A serial number: `NVM` and 16 hexadecimal digits.
-    pub(crate) fn serial(&self, controller: &str) -> String {
-        let value = u64::from_be_bytes(self.derive("serial", controller));
+    pub(crate) fn serial(&self, subsystem: &str) -> String {
+        let value = u64::from_be_bytes(self.derive("serial", subsystem));
         format!("NVM{value:016X}")
     }
 
     /// An NQN with a UUID (Base 2.1, 4.7): `nqn.2014-08.org.nvmexpress:uuid:…`.
-    pub(crate) fn subnqn(&self, controller: &str) -> String {
-        let mut uuid: [u8; 16] = self.derive("subnqn", controller);
+    pub(crate) fn subnqn(&self, subsystem: &str) -> String {
+        let mut uuid: [u8; 16] = self.derive("subnqn", subsystem);
         // version 8 (custom), variant 10b (RFC 9562, 5.8)
         uuid[6] = uuid[6] & 0x0f | 0x80;
         uuid[8] = uuid[8] & 0x3f | 0x80;
@@ -145,6 +145,11 @@ impl Identities {
             &hex[16..20],
             &hex[20..]
         )
+    }
+
+    /// What the names of namespaces that hosts create are made from.
+    pub(crate) fn subsystem_seed(&self, subsystem: &str) -> [u8; 16] {
+        self.derive("subsystem", subsystem)
     }
 
     /// A namespace's NGUID, 16 bytes, and EUI-64, 8 bytes. Both have the locally administered bit of an OUI set, as

@@ -12,6 +12,7 @@ mod cpu;
 mod demo;
 mod identity;
 mod interrupt;
+mod keep;
 mod load;
 mod qemu;
 mod reactor;

@@ -31,7 +31,7 @@ pub struct Record {
 }
 
 /// A namespace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceRecord {
     /// Its identifier.

@@ -15,7 +15,9 @@ Examples:
   nvmirage create media disk --kind file --path disk.img --size 64GiB
   nvmirage create namespace root --media disk --range 0GiB..16GiB
   nvmirage create controller vm1 --namespaces root --listen vfio-user:/tmp/vm1.sock
-      A drive for one more guest, without a restart";
+      A drive for one more guest, without a restart
+  nvmirage create namespace data --media disk --range 16GiB..32GiB && nvmirage attach data vm1
+      One more namespace for a guest that runs";
 
 /// Create a medium, a namespace or a controller in a running server
 ///
@@ -103,14 +105,24 @@ struct NamespaceArgs {
 #[command(after_help = "\
 Examples:
   nvmirage create controller vm1 --namespaces root,data --listen vfio-user:/tmp/vm1.sock
-  nvmirage create controller vm2 --namespaces logs --listen vfio-user:/tmp/vm2.sock --queues 4 --serial LOGS1")]
+  nvmirage create controller vm2 --namespaces logs --listen vfio-user:/tmp/vm2.sock --queues 4 --serial LOGS1
+  nvmirage create controller b --subsystem pair --namespaces shared --listen vfio-user:/tmp/b.sock
+      One more controller of subsystem `pair`, for a second guest")]
 struct ControllerArgs {
     /// Its name
     name: String,
 
-    /// Names of its namespaces; the first is namespace 1
+    /// The NVM subsystem it belongs to, with others that name it; default: one of its own
+    #[arg(long)]
+    subsystem: Option<String>,
+
+    /// Names of its namespaces; in a subsystem they are counted from 1
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     namespaces: Vec<String>,
+
+    /// Names of media whose unallocated space its host may make namespaces of
+    #[arg(long, value_delimiter = ',', value_name = "MEDIA")]
+    pool: Vec<String>,
 
     /// Where hosts reach it
     #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
@@ -219,7 +231,9 @@ impl ControllerArgs {
         let defaults =
             config::Controller::new(self.name, Listen::VfioUser(parse::absolute(self.listen)?));
         let controller = config::Controller {
+            subsystem: self.subsystem,
             namespaces: self.namespaces,
+            pool: self.pool,
             queues: self.queues.unwrap_or(defaults.queues),
             queue_depth: self.queue_depth.unwrap_or(defaults.queue_depth),
             max_transfer: self.max_transfer.unwrap_or(defaults.max_transfer),

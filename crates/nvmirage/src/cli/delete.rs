@@ -8,11 +8,14 @@ Examples:
   nvmirage delete controller vm1
       Detach its host and serve it no longer
   nvmirage delete namespace root && nvmirage delete media disk
-      What nothing uses any more; files and their bytes stay";
+      What nothing uses any more; files and their bytes stay
+  nvmirage delete namespace vm1:3
+      A namespace that a host has made";
 
 /// Delete a medium, a namespace or a controller of a running server
 ///
-/// What something else uses is not deleted: first controllers, then namespaces, then media. Files are kept.
+/// What something else uses is not deleted: first controllers, then namespaces, then media; or `nvmirage detach` takes a
+/// namespace from its controllers. Files are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Delete {

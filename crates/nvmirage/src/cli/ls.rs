@@ -14,7 +14,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage ls
-      Media, namespaces and controllers, and whether a host is attached
+      Media, namespaces and controllers, who has what, and whether a host is attached
   nvmirage ls --json | jq '.controllers[] | select(.attached).name'
       The controllers in use";
 
@@ -76,21 +76,23 @@ fn media(inventory: &Inventory) -> Table {
 fn namespaces(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("namespace", Align::Left),
+        ("nsid", Align::Right),
         ("media", Align::Left),
         ("size", Align::Right),
         ("blocks", Align::Right),
         ("block", Align::Right),
-        ("controller", Align::Left),
+        ("attached to", Align::Left),
     ]);
     for namespace in &inventory.namespaces {
         let lba_size = namespace.config.lba_size;
         table.row(vec![
             namespace.config.name.clone(),
+            namespace.nsid.map_or("-".into(), |nsid| nsid.to_string()),
             namespace.config.media.clone(),
             units::bytes(namespace.blocks.saturating_mul(lba_size.into())),
             namespace.blocks.to_string(),
             units::block(lba_size),
-            namespace.controller.clone().unwrap_or_else(|| "-".into()),
+            listed(&namespace.controllers),
         ]);
     }
     table
@@ -99,6 +101,7 @@ fn namespaces(inventory: &Inventory) -> Table {
 fn controllers(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("controller", Align::Left),
+        ("subsystem", Align::Left),
         ("namespaces", Align::Left),
         ("host", Align::Left),
         ("listen", Align::Left),
@@ -106,19 +109,24 @@ fn controllers(inventory: &Inventory) -> Table {
     for controller in &inventory.controllers {
         let config = &controller.config;
         let listen: &Listen = &config.listen;
-        let namespaces = match config.namespaces.as_slice() {
-            [] => "-".to_owned(),
-            names => names.join(","),
-        };
         let host = if controller.attached { "attached" } else { "-" };
         table.row(vec![
             config.name.clone(),
-            namespaces,
+            config.subsystem().to_owned(),
+            listed(&config.namespaces),
             host.into(),
             listen.to_string(),
         ]);
     }
     table
+}
+
+/// Names, or that there are none.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => "-".to_owned(),
+        names => names.join(","),
+    }
 }
 
 #[cfg(test)]
@@ -135,7 +143,8 @@ mod tests {
     fn what_is_served_is_in_the_tables() {
         let inventory: Inventory = serde_json::from_str(
             r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","bytes":8589934592,"description":"ram, memory"}],
-                "namespaces":[{"name":"root","media":"disk","lba_size":4096,"blocks":2097152,"controller":"vm1"}],
+                "namespaces":[{"name":"root","media":"disk","lba_size":4096,"blocks":2097152,"nsid":1,"subsystem":"vm1","controllers":["vm1","vm2"],"made_by_host":false},
+                              {"name":"spare","media":"disk","lba_size":4096,"blocks":1,"controllers":[],"made_by_host":false}],
                 "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true}]}"#,
         )
         .unwrap();
@@ -149,8 +158,17 @@ mod tests {
         assert_eq!(row("disk"), ["disk", "8.00", "GiB", "ram,", "memory"]);
         assert_eq!(
             row("root"),
-            ["root", "disk", "8.00", "GiB", "2097152", "4", "KiB", "vm1"]
+            [
+                "root", "1", "disk", "8.00", "GiB", "2097152", "4", "KiB", "vm1,vm2"
+            ]
         );
-        assert_eq!(row("vm1"), ["vm1", "root", "attached", "vfio-user:/a/b"]);
+        assert_eq!(
+            row("spare"),
+            ["spare", "-", "disk", "4.00", "KiB", "1", "4", "KiB", "-"]
+        );
+        assert_eq!(
+            row("vm1"),
+            ["vm1", "vm1", "root", "attached", "vfio-user:/a/b"]
+        );
     }
 }

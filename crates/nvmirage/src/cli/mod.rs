@@ -3,6 +3,7 @@
 //! Results go to standard output, and nothing else does; progress, warnings and errors go to standard error. The exit
 //! status is 0 when everything asked for was done, 1 when not, 2 when the command line is wrong.
 
+mod attach;
 mod bench;
 mod check;
 mod completions;
@@ -19,6 +20,7 @@ mod man;
 mod media_arg;
 mod parse;
 mod qemu_args;
+mod resize;
 mod serve;
 
 #[cfg(test)]
@@ -74,6 +76,9 @@ enum Command {
     Ls(ls::Ls),
     Create(create::Create),
     Delete(delete::Delete),
+    Attach(attach::Attach),
+    Detach(attach::Detach),
+    Resize(resize::Resize),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -111,6 +116,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Ls(ls) => ls.run(),
         Command::Create(create) => create.run(),
         Command::Delete(delete) => delete.run(),
+        Command::Attach(attach) => attach.run(),
+        Command::Detach(detach) => detach.run(),
+        Command::Resize(resize) => resize.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     }

@@ -106,7 +106,10 @@ impl Serve {
 
     /// One controller, `nvme0`, with a namespace for each medium.
     fn short_form(&self, listen: PathBuf) -> Config {
-        let mut config = Config::default();
+        let mut config = Config {
+            is_short_form: true,
+            ..Config::default()
+        };
         let mut controller = config::Controller::new("nvme0".into(), Listen::VfioUser(listen));
         controller.doorbells = self.doorbells.unwrap_or_default();
         for (index, arg) in self.media.iter().enumerate() {
@@ -178,7 +181,9 @@ async fn serve(config: Config, stop_at_eof: bool) -> anyhow::Result<()> {
         };
         tokio::spawn(control::server::serve(socket, supervisor.clone(), until))
     });
-    announce(&supervisor.inventory().controllers, steerable)?;
+    let inventory = supervisor.inventory();
+    let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+    announce(&inventory.controllers, steerable)?;
 
     let mut input = stop_at_eof.then(end_of_input).transpose()?;
     let why = tokio::select! {

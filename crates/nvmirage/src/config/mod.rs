@@ -6,6 +6,7 @@
 
 mod read;
 pub(crate) mod size;
+mod subsystems;
 mod validate;
 
 #[cfg(test)]
@@ -32,7 +33,7 @@ pub(crate) const DEFAULT_LBA_SIZE: u32 = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Where what must be kept between runs lies: the seed of derived identities.
+    /// Where what must be kept between runs lies: the seed of derived identities, and what hosts changed.
     /// Default: `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state_dir: Option<PathBuf>,
@@ -51,6 +52,9 @@ pub(crate) struct Config {
     /// What hosts attach to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) controller: Vec<Controller>,
+    /// It was made of a command line: a drive in memory is then a new one at every start, of which nothing is kept.
+    #[serde(skip)]
+    pub(crate) is_short_form: bool,
 }
 
 /// How a reactor waits for work.
@@ -176,9 +180,16 @@ pub(crate) enum Doorbells {
 pub(crate) struct Controller {
     /// Its name.
     pub(crate) name: String,
-    /// Names of its namespaces; the first is namespace 1.
+    /// The NVM subsystem it belongs to, with every other controller that names it. Default: one of its own, called as
+    /// the controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) subsystem: Option<String>,
+    /// Names of its namespaces. In a subsystem they are counted from 1 in the order of first mention.
     #[serde(default)]
     pub(crate) namespaces: Vec<String>,
+    /// Names of media whose unallocated space hosts may make namespaces of; it is the pool of the whole subsystem.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pool: Vec<String>,
     /// Where hosts reach it: `vfio-user:PATH`.
     pub(crate) listen: Listen,
     /// I/O queue pairs it offers, 1 to 64.
@@ -224,7 +235,9 @@ impl Controller {
     pub(crate) fn new(name: String, listen: Listen) -> Self {
         Controller {
             name,
+            subsystem: None,
             namespaces: Vec::new(),
+            pool: Vec::new(),
             listen,
             queues: default_queues(),
             queue_depth: default_queue_depth(),
@@ -239,6 +252,11 @@ impl Controller {
             vendor_id: None,
             device_id: None,
         }
+    }
+
+    /// The name of its subsystem.
+    pub(crate) fn subsystem(&self) -> &str {
+        self.subsystem.as_deref().unwrap_or(&self.name)
     }
 }
 

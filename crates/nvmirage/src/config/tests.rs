@@ -157,15 +157,197 @@ fn each_wrong_field_is_refused_with_what_to_write() {
     }
 }
 
+/// Two controllers of one subsystem that share a namespace; one has a pool.
+const PAIR: &str = r#"
+[[reactor]]
+[[reactor]]
+[[media]]
+name = "disk"
+kind = "ram"
+size = "64GiB"
+[[media]]
+name = "other"
+kind = "ram"
+size = "1GiB"
+[[namespace]]
+name = "both"
+media = "disk"
+range = "0GiB..16GiB"
+[[namespace]]
+name = "unused"
+media = "disk"
+range = "16GiB..17GiB"
+[[namespace]]
+name = "own"
+media = "other"
+[[controller]]
+name = "a"
+subsystem = "pair"
+namespaces = ["both"]
+listen = "vfio-user:/run/a.sock"
+[[controller]]
+name = "b"
+subsystem = "pair"
+namespaces = ["both"]
+pool = ["disk"]
+listen = "vfio-user:/run/b.sock"
+[[controller]]
+name = "c"
+namespaces = ["own"]
+listen = "vfio-user:/run/c.sock"
+"#;
+
 #[test]
-fn a_namespace_in_two_controllers_is_refused_for_now() {
-    let second = "[[controller]]\nname = \"vm2\"\nnamespaces = [\"root\"]\nlisten = \"vfio-user:/run/b.sock\"\n";
-    let error = from_toml(&format!("{RIGHT}{second}")).unwrap_err();
-    let message = format!("{error:#}");
+fn controllers_that_name_a_subsystem_share_it() {
+    let config = from_toml(PAIR).unwrap();
+    assert_eq!(config.subsystems(), ["pair", "c"]);
+    assert_eq!(config.pool_of("pair"), ["disk"]);
+    assert_eq!(config.pool_owner("disk"), Some("pair"));
+    assert_eq!(config.pool_owner("other"), None);
+    let names = |subsystem| -> Vec<&str> {
+        let all = config.namespaces_of(subsystem);
+        all.into_iter().map(|n| n.name.as_str()).collect()
+    };
+    // what lies on the pool is the subsystem's, too, behind what its controllers name
+    assert_eq!(names("pair"), ["both", "unused"]);
+    assert_eq!(names("c"), ["own"]);
+    let again = from_toml(&config.with_defaults()).unwrap();
+    assert_eq!(again, from_toml(&again.with_defaults()).unwrap());
+    assert_eq!(again.controller, config.controller);
+}
+
+#[test]
+fn what_controllers_of_a_subsystem_cannot_have_is_refused() {
+    let wrong = [
+        (
+            "subsystem = \"pair\"\n",
+            "",
+            "\"both\" is in controller a already: to share it, write the same subsystem",
+        ),
+        (
+            "subsystem = \"pair\"",
+            "subsystem = \"a b\"",
+            "subsystem = \"a b\": write 1 to 64 letters",
+        ),
+        (
+            "subsystem = \"pair\"",
+            "subsystem = \"c\"",
+            "controller c is alone in a subsystem of that name",
+        ),
+        ("name = \"a\"\n", "name = \"a\"\nreactor = 1\n", ""),
+        (
+            "subsystem = \"pair\"\n",
+            "subsystem = \"pair\"\nreactor = 1\nserial = \"X\"\n",
+            "",
+        ),
+        (
+            "pool = [\"disk\"]",
+            "pool = [\"dsk\"]",
+            "there is no media \"dsk\"; there are disk, other",
+        ),
+        (
+            "pool = [\"disk\"]",
+            "pool = [\"disk\", \"disk\"]",
+            "pool: \"disk\" is listed twice",
+        ),
+        (
+            "pool = [\"disk\"]",
+            "pool = [\"disk\", \"other\"]",
+            "\"own\" lies on media other, the pool of subsystem pair",
+        ),
+        (
+            "namespaces = [\"own\"]",
+            "pool = [\"disk\"]",
+            "\"disk\" is in the pool of controller b already",
+        ),
+        (
+            "namespaces = [\"own\"]",
+            "namespaces = [\"unused\"]",
+            "\"unused\" lies on media disk, the pool of subsystem pair",
+        ),
+        (
+            "pool = [\"disk\"]",
+            "pools = [\"disk\"]",
+            "did you mean `pool`?",
+        ),
+    ];
+    for (from, to, says) in wrong {
+        assert!(PAIR.contains(from), "{from}");
+        let result = from_toml(&PAIR.replacen(from, to, 1));
+        if says.is_empty() {
+            result.unwrap();
+            continue;
+        }
+        let message = format!("{:#}", result.unwrap_err());
+        assert!(message.contains(says), "{to}: {message}");
+    }
+}
+
+#[test]
+fn controllers_of_a_subsystem_agree_on_what_they_tell() {
+    for (key, first, second) in [
+        ("reactor", "0", "1"),
+        ("serial", "\"X\"", "\"Y\""),
+        (
+            "subnqn",
+            "\"nqn.2014-08.org.nvmexpress:x\"",
+            "\"nqn.2014-08.org.nvmexpress:y\"",
+        ),
+        ("model_number", "\"X\"", "\"Y\""),
+        ("firmware_revision", "\"1\"", "\"2\""),
+    ] {
+        let with = |a: &str, b: &str| {
+            let a_key = format!("subsystem = \"pair\"\n{key} = {a}\nnamespaces");
+            let b_key = format!("subsystem = \"pair\"\n{key} = {b}\nnamespaces");
+            let text = PAIR.replacen("subsystem = \"pair\"\nnamespaces", &a_key, 1);
+            from_toml(&text.replacen("subsystem = \"pair\"\nnamespaces", &b_key, 1))
+        };
+        with(first, first).unwrap();
+        let message = format!("{:#}", with(first, second).unwrap_err());
+        let says = format!(
+            "controller b: {key} = {}, but controller a of the same subsystem has {}",
+            second.trim_matches('"'),
+            first.trim_matches('"')
+        );
+        assert!(message.contains(&says), "{message}");
+    }
+    // a model that only one of them names is another than the default
+    let one = PAIR.replacen("subsystem", "model_number = \"X\"\nsubsystem", 1);
+    let message = format!("{:#}", from_toml(&one).unwrap_err());
+    assert!(message.contains("model_number = nvmirage"), "{message}");
+}
+
+#[test]
+fn a_subsystem_has_limits() {
+    let mut text = "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"1GiB\"\n".to_owned();
+    for n in 0..33 {
+        let range = format!("{}MiB..{}MiB", n, n + 1);
+        text += &format!("[[namespace]]\nname = \"n{n}\"\nmedia = \"m\"\nrange = \"{range}\"\n");
+    }
+    let namespaces = |from: u32, to: u32| {
+        let names: Vec<String> = (from..to).map(|n| format!("\"n{n}\"")).collect();
+        format!("namespaces = [{}]\n", names.join(", "))
+    };
+    for (n, from, to) in [(0, 0, 16), (1, 16, 33)] {
+        text += &format!(
+            "[[controller]]\nname = \"c{n}\"\nsubsystem = \"s\"\nlisten = \"vfio-user:/{n}\"\n{}",
+            namespaces(from, to)
+        );
+    }
+    let message = format!("{:#}", from_toml(&text).unwrap_err());
     assert!(
-        message.contains("\"root\" is in controller vm1 already"),
+        message.contains("subsystem s: namespaces: there are 33"),
         "{message}"
     );
+    let controllers: String = (0..64)
+        .map(|n| {
+            format!(
+                "[[controller]]\nname = \"c{n}\"\nsubsystem = \"s\"\nlisten = \"vfio-user:/{n}\"\n"
+            )
+        })
+        .collect();
+    let message = format!("{:#}", from_toml(&controllers).unwrap_err());
+    assert!(message.contains("there are 64 controllers"), "{message}");
 }
 
 #[test]

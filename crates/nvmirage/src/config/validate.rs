@@ -10,8 +10,6 @@ use super::{
 const MIN_MEDIUM_LEN: u64 = 64 << 10;
 /// Longest name of anything.
 const MAX_NAME_LEN: usize = 64;
-/// Most namespaces of a controller.
-const MAX_NAMESPACES: usize = controller::config::DEFAULT_NAMESPACE_LIMIT as usize;
 /// Longest NQN (Base 2.1, 4.7).
 const MAX_NQN_LEN: usize = 223;
 /// Largest CPU number that is taken.
@@ -33,23 +31,34 @@ impl fmt::Display for Problem {
 }
 
 /// Collects problems of one object.
-struct Place<'a> {
-    name: String,
-    problems: &'a mut Vec<Problem>,
+pub(super) struct Place<'a> {
+    pub(super) name: String,
+    pub(super) problems: &'a mut Vec<Problem>,
 }
 
 impl Place<'_> {
-    fn problem(&mut self, what: impl Into<String>) {
+    pub(super) fn problem(&mut self, what: impl Into<String>) {
         self.problems.push(Problem {
             place: self.name.clone(),
             what: what.into(),
         });
     }
 
-    fn require(&mut self, holds: bool, what: impl FnOnce() -> String) {
+    pub(super) fn require(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds {
             self.problem(what());
         }
+    }
+
+    /// A name fits into paths, URLs and tables.
+    pub(super) fn name(&mut self, key: &str, value: &str) {
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+        let fits = value.bytes().all(fits) && !value.is_empty() && value.len() <= MAX_NAME_LEN;
+        self.require(fits, || {
+            format!(
+                "{key} = \"{value}\": write 1 to {MAX_NAME_LEN} letters, digits, `.`, `_` or `-`"
+            )
+        });
     }
 
     fn ascii(&mut self, key: &str, value: &str, max_len: usize) {
@@ -116,11 +125,12 @@ impl Config {
         for (index, controller) in self.controller.iter().enumerate() {
             controller.validate(self, &self.controller[..index], &mut problems);
         }
+        self.validate_subsystems(&mut problems);
         problems
     }
 }
 
-/// Names are unique within a kind and fit into paths, URLs and tables.
+/// Names are unique within a kind.
 fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut Vec<Problem>) {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for name in names {
@@ -128,17 +138,7 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
             name: format!("{kind} {name}"),
             problems,
         };
-        let fits = name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-        place.require(
-            fits && !name.is_empty() && name.len() <= MAX_NAME_LEN,
-            || {
-                format!(
-                    "name = \"{name}\": write 1 to {MAX_NAME_LEN} letters, digits, `.`, `_` or `-`"
-                )
-            },
-        );
+        place.name("name", name);
         let count = seen.entry(name).or_default();
         *count += 1;
         place.require(*count != 2, || {
@@ -255,10 +255,6 @@ impl Controller {
             problems,
         };
         self.validate_own(&mut place);
-        let count = self.namespaces.len();
-        place.require(count <= MAX_NAMESPACES, || {
-            format!("namespaces: there are {count}; a controller has at most {MAX_NAMESPACES}")
-        });
         for (index, name) in self.namespaces.iter().enumerate() {
             place.require(config.namespace.iter().any(|n| &n.name == name), || {
                 let there_are = list("; there are", config.namespace.iter().map(|n| &n.name));
@@ -267,12 +263,6 @@ impl Controller {
             place.require(!self.namespaces[..index].contains(name), || {
                 format!("namespaces: \"{name}\" is listed twice")
             });
-            for other in earlier.iter().filter(|c| c.namespaces.contains(name)) {
-                place.problem(format!(
-                    "namespaces: \"{name}\" is in controller {} already; a namespace shared by two controllers does not work yet",
-                    other.name
-                ));
-            }
         }
         if let Some(reactor) = self.reactor {
             let count = config.reactor.len().max(1);
@@ -326,7 +316,7 @@ impl Controller {
 }
 
 /// `prefix a, b, c`, or nothing where there are none.
-fn list<'a>(prefix: &str, names: impl Iterator<Item = &'a String>) -> String {
+pub(super) fn list<'a>(prefix: &str, names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<&str> = names.map(String::as_str).collect();
     if names.is_empty() {
         return String::new();

@@ -8,10 +8,11 @@ use hyper::{Method, Request, body::Bytes, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 
-use super::{Inventory, MAX_BODY_LEN, Refusal};
+use super::{Attachment, Inventory, MAX_BODY_LEN, NewSize, Refusal};
+use crate::config::Size;
 
-/// How long a request may take: making a controller waits for its reactor.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a request may take: it may wait for a reactor, more than once.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Asks for everything that is served.
 pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
@@ -28,11 +29,47 @@ pub(crate) fn create(socket: &Path, kind: &str, object: &impl Serialize) -> anyh
 
 /// Deletes an object of a `kind`: `media`, `namespaces` or `controllers`.
 pub(crate) fn delete(socket: &Path, kind: &str, name: &str) -> anyhow::Result<()> {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if name.is_empty() || !name.bytes().all(fits) {
-        bail!("`{name}` is no name: names have letters, digits, `.`, `_` and `-`");
-    }
+    let name = checked(name)?;
     request(socket, Method::DELETE, &format!("/v1/{kind}/{name}"), None).map(drop)
+}
+
+/// Gives a namespace to a controller.
+pub(crate) fn attach(socket: &Path, namespace: &str, controller: &str) -> anyhow::Result<()> {
+    let path = format!("/v1/controllers/{}/namespaces", checked(controller)?);
+    let body = serde_json::to_vec(&Attachment {
+        namespace: checked(namespace)?.to_owned(),
+    })?;
+    request(socket, Method::POST, &path, Some(body)).map(drop)
+}
+
+/// Takes a namespace from a controller.
+pub(crate) fn detach(socket: &Path, namespace: &str, controller: &str) -> anyhow::Result<()> {
+    let (namespace, controller) = (checked(namespace)?, checked(controller)?);
+    let path = format!("/v1/controllers/{controller}/namespaces/{namespace}");
+    request(socket, Method::DELETE, &path, None).map(drop)
+}
+
+/// Gives a namespace another size.
+pub(crate) fn resize(
+    socket: &Path,
+    namespace: &str,
+    size: Size,
+    shrink: bool,
+) -> anyhow::Result<()> {
+    let path = format!("/v1/namespaces/{}", checked(namespace)?);
+    let body = serde_json::to_vec(&NewSize { size, shrink })?;
+    request(socket, Method::PATCH, &path, Some(body)).map(drop)
+}
+
+/// A name that may stand in a URL: that of an object, or `SUBSYSTEM:NSID`.
+fn checked(name: &str) -> anyhow::Result<&str> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
+    if name.is_empty() || !name.bytes().all(fits) {
+        bail!(
+            "`{name}` is no name: names have letters, digits, `.`, `_` and `-`; a namespace that a host has made is called SUBSYSTEM:NSID"
+        );
+    }
+    Ok(name)
 }
 
 fn request(
@@ -47,7 +84,7 @@ fn request(
     runtime.block_on(async {
         tokio::time::timeout(REQUEST_TIMEOUT, exchange(socket, method, path, body))
             .await
-            .map_err(|_| anyhow!("no reply from {} within 15 s", socket.display()))?
+            .map_err(|_| anyhow!("no reply from {} within 30 s", socket.display()))?
     })
 }
 

@@ -41,24 +41,53 @@ pub(crate) struct MediumStatus {
 /// A namespace and what is known of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NamespaceStatus {
-    /// As configured.
+    /// As configured, but for what was changed since. One that a host has made is called `SUBSYSTEM:NSID`.
     #[serde(flatten)]
     pub(crate) config: config::Namespace,
     /// Its logical blocks.
     pub(crate) blocks: u64,
-    /// The controller that has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) controller: Option<String>,
+    /// The subsystem that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subsystem: Option<String>,
+    /// Its identifier there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) nsid: Option<u32>,
+    /// The controllers that have it attached.
+    pub(crate) controllers: Vec<String>,
+    /// It is in no configuration: a host has made it.
+    pub(crate) made_by_host: bool,
 }
 
 /// A controller and what is known of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ControllerStatus {
-    /// As configured.
+    /// As configured, but that `namespaces` are those that are attached, and `subsystem` is there.
     #[serde(flatten)]
     pub(crate) config: config::Controller,
     /// Whether a host is attached.
     pub(crate) attached: bool,
+    /// Its identifier in its subsystem (CNTLID).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cntlid: Option<u16>,
+}
+
+/// The namespace that a controller is to have.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Attachment {
+    /// Its name.
+    pub(crate) namespace: String,
+}
+
+/// What is to become of a namespace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSize {
+    /// Its size from now on.
+    pub(crate) size: config::Size,
+    /// It may be less than before: what lies behind is lost.
+    #[serde(default)]
+    pub(crate) shrink: bool,
 }
 
 /// Why a request was refused (RFC 9457, problem+json).

@@ -13,12 +13,12 @@ use axum::{
     extract::{DefaultBodyLimit, Path as UrlPath, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
-    routing::{delete, get},
+    routing::{delete, get, post},
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 
-use super::{Inventory, MAX_BODY_LEN, Refusal};
+use super::{Attachment, Inventory, MAX_BODY_LEN, NewSize, Refusal};
 use crate::{config, supervisor::Supervisor};
 
 impl IntoResponse for Refusal {
@@ -46,7 +46,7 @@ fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
 type Shared = State<Arc<Supervisor>>;
 
 async fn inventory(State(supervisor): Shared) -> Result<Json<Inventory>, Refusal> {
-    blocking(supervisor, |s| Ok(s.inventory())).await.map(Json)
+    blocking(supervisor, Supervisor::inventory).await.map(Json)
 }
 
 async fn create_medium(State(supervisor): Shared, bytes: Bytes) -> Result<StatusCode, Refusal> {
@@ -91,6 +91,34 @@ async fn delete_controller(
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn attach(
+    State(supervisor): Shared,
+    UrlPath(controller): UrlPath<String>,
+    bytes: Bytes,
+) -> Result<StatusCode, Refusal> {
+    let Attachment { namespace } = body(&bytes)?;
+    blocking(supervisor, move |s| s.attach(&namespace, &controller)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn detach(
+    State(supervisor): Shared,
+    UrlPath((controller, namespace)): UrlPath<(String, String)>,
+) -> Result<StatusCode, Refusal> {
+    blocking(supervisor, move |s| s.detach(&namespace, &controller)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn resize(
+    State(supervisor): Shared,
+    UrlPath(namespace): UrlPath<String>,
+    bytes: Bytes,
+) -> Result<StatusCode, Refusal> {
+    let NewSize { size, shrink } = body(&bytes)?;
+    blocking(supervisor, move |s| s.resize(&namespace, size, shrink)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Any other path.
 async fn unknown() -> Refusal {
     Refusal {
@@ -104,12 +132,20 @@ fn router(supervisor: Arc<Supervisor>) -> Router {
     let parts = get(inventory);
     Router::new()
         .route("/v1", parts)
-        .route("/v1/media", axum::routing::post(create_medium))
-        .route("/v1/namespaces", axum::routing::post(create_namespace))
-        .route("/v1/controllers", axum::routing::post(create_controller))
+        .route("/v1/media", post(create_medium))
+        .route("/v1/namespaces", post(create_namespace))
+        .route("/v1/controllers", post(create_controller))
         .route("/v1/media/{name}", delete(delete_medium))
-        .route("/v1/namespaces/{name}", delete(delete_namespace))
+        .route(
+            "/v1/namespaces/{name}",
+            delete(delete_namespace).patch(resize),
+        )
         .route("/v1/controllers/{name}", delete(delete_controller))
+        .route("/v1/controllers/{name}/namespaces", post(attach))
+        .route(
+            "/v1/controllers/{name}/namespaces/{namespace}",
+            delete(detach),
+        )
         .fallback(unknown)
         .layer(DefaultBodyLimit::max(MAX_BODY_LEN))
         .with_state(supervisor)

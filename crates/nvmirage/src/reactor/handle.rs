@@ -2,24 +2,31 @@
 
 use std::{
     io,
-    sync::{Arc, atomic::AtomicBool, mpsc},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool, mpsc},
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow};
-use controller::{ControllerConfig, port::ChannelId, subsystem::SubsystemConfig};
-use engine::{ControllerSlot, Mode};
+use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
+use engine::{ControllerSlot, Mode, SubsystemSlot};
 use media::Medium;
 use memory::{Bell, EventFd};
+use nvme_spec::Status;
 
-use super::run::Reactor;
+use super::{
+    run::Reactor,
+    subsystems::{NewSubsystem, View},
+};
 use crate::{clock::Clock, cpu};
 
 /// Messages that may wait for a reactor.
 const MAILBOX_LEN: usize = 64;
-/// How long a reactor may take to answer: a removal drains commands, which is bounded by 4 s.
+/// How long a reactor may take to answer: a removal drains commands, which is bounded by 4 s, and what is to be kept is
+/// given up after 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two tries to put a message into a full mailbox.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Where an answer goes.
 pub(super) type Answer<T> = mpsc::SyncSender<T>;
@@ -31,10 +38,23 @@ pub(super) enum Message {
     OpenChannel(Arc<Medium>, Answer<io::Result<ChannelId>>),
     /// Close a medium's channel.
     CloseChannel(Arc<Medium>, Answer<()>),
+    /// Serve a subsystem, without controllers yet.
+    AddSubsystem(
+        Box<NewSubsystem>,
+        Answer<Result<SubsystemSlot, ConfigError>>,
+    ),
+    /// Serve a subsystem that has no controllers no longer.
+    EndSubsystem(SubsystemSlot, Answer<bool>),
     /// Serve a controller.
     AddController(Box<NewController>, Answer<anyhow::Result<ControllerSlot>>),
     /// Detach the host of a controller and serve it no longer.
     RemoveController(ControllerSlot, Answer<()>),
+    /// Have a subsystem do what its operator asks.
+    Request(SubsystemSlot, OperatorRequest, Answer<Result<u32, Status>>),
+    /// Tell how a subsystem is now.
+    View(SubsystemSlot, Answer<View>),
+    /// A record of a subsystem is kept, or could not be.
+    Kept(SubsystemSlot, u64, bool),
     /// End the thread.
     Stop,
 }
@@ -44,20 +64,61 @@ pub(super) enum Message {
 pub(crate) struct NewController {
     /// What it is.
     pub(crate) config: ControllerConfig,
-    /// Its subsystem, which has no other controller.
-    pub(crate) subsystem: SubsystemConfig,
+    /// Its subsystem.
+    pub(crate) subsystem: SubsystemSlot,
     /// Where hosts reach it.
     pub(crate) listener: transport::vfio_user::Listener,
     /// Set while a host is attached.
     pub(crate) attached: Arc<AtomicBool>,
 }
 
+/// Where a reactor takes messages.
+#[derive(Clone, Debug)]
+pub(super) struct Address(Arc<Mailbox>);
+
+#[derive(Debug)]
+struct Mailbox {
+    /// Senders take turns; the reactor takes no lock.
+    sender: Mutex<memory::mailbox::Sender<Message>>,
+    bell: Arc<Bell>,
+    wake: EventFd,
+}
+
+impl Address {
+    fn try_send(&self, message: Message) -> Result<(), Message> {
+        let mailbox = &self.0;
+        let mut sender = mailbox
+            .sender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        sender.try_send(message)?;
+        drop(sender);
+        if mailbox.bell.ring()
+            && let Err(error) = mailbox.wake.signal()
+        {
+            tracing::error!("a reactor cannot be woken: {error}");
+        }
+        Ok(())
+    }
+
+    /// Sends; waits for room where there is none, for as long as a reactor may take to answer.
+    pub(super) fn tell(&self, mut message: Message) {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        while let Err(back) = self.try_send(message) {
+            if Instant::now() >= deadline {
+                tracing::error!("a reactor does not take messages");
+                return;
+            }
+            message = back;
+            std::thread::sleep(FULL_PAUSE);
+        }
+    }
+}
+
 /// A running reactor.
 #[derive(Debug)]
 pub(crate) struct ReactorHandle {
-    sender: memory::mailbox::Sender<Message>,
-    bell: Arc<Bell>,
-    wake: EventFd,
+    address: Address,
     mode: Mode,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,14 +130,21 @@ impl ReactorHandle {
         let bell = Arc::new(Bell::new());
         let wake = EventFd::new()?;
         let (its_bell, its_wake) = (bell.clone(), wake.try_clone()?);
+        let address = Address(Arc::new(Mailbox {
+            sender: Mutex::new(sender),
+            bell,
+            wake,
+        }));
+        let its_address = address.clone();
         let (started, start) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(format!("reactor {index}"))
             .spawn(move || {
                 // made on its own thread: what it polls with stays there
-                let made = cpu
-                    .map_or(Ok(()), cpu::pin)
-                    .and_then(|()| Reactor::new(mode, Clock::new(), receiver, its_bell, its_wake));
+                let made = cpu.map_or(Ok(()), cpu::pin).and_then(|()| {
+                    let clock = Clock::new();
+                    Reactor::new(mode, clock, receiver, its_address, its_bell, its_wake)
+                });
                 match made {
                     Ok(mut reactor) => {
                         // the starter waits for exactly this message
@@ -98,9 +166,7 @@ impl ReactorHandle {
                 None => format!("reactor {index} cannot start"),
             })?;
         Ok(ReactorHandle {
-            sender,
-            bell,
-            wake,
+            address,
             mode,
             thread: Some(thread),
         })
@@ -111,17 +177,12 @@ impl ReactorHandle {
         self.mode
     }
 
-    fn send(&mut self, message: Message) -> anyhow::Result<()> {
-        self.sender
-            .try_send(message)
-            .map_err(|_| anyhow!("the reactor does not take messages"))?;
-        if self.bell.ring() {
-            self.wake.signal()?;
-        }
-        Ok(())
+    fn send(&self, message: Message) -> anyhow::Result<()> {
+        let sent = self.address.try_send(message);
+        sent.map_err(|_| anyhow!("the reactor does not take messages"))
     }
 
-    fn ask<T>(&mut self, message: impl FnOnce(Answer<T>) -> Message) -> anyhow::Result<T> {
+    fn ask<T>(&self, message: impl FnOnce(Answer<T>) -> Message) -> anyhow::Result<T> {
         let (answer, answered) = mpsc::sync_channel(1);
         self.send(message(answer))?;
         answered
@@ -130,22 +191,46 @@ impl ReactorHandle {
     }
 
     /// Opens a channel to a medium, or finds the one that is open.
-    pub(crate) fn open_channel(&mut self, medium: Arc<Medium>) -> anyhow::Result<ChannelId> {
+    pub(crate) fn open_channel(&self, medium: Arc<Medium>) -> anyhow::Result<ChannelId> {
         Ok(self.ask(|answer| Message::OpenChannel(medium, answer))??)
     }
 
     /// Closes a medium's channel; no controller uses it any more.
-    pub(crate) fn close_channel(&mut self, medium: Arc<Medium>) -> anyhow::Result<()> {
+    pub(crate) fn close_channel(&self, medium: Arc<Medium>) -> anyhow::Result<()> {
         self.ask(|answer| Message::CloseChannel(medium, answer))
     }
 
+    /// Serves a subsystem, without controllers yet.
+    pub(crate) fn add_subsystem(&self, new: NewSubsystem) -> anyhow::Result<SubsystemSlot> {
+        Ok(self.ask(|answer| Message::AddSubsystem(Box::new(new), answer))??)
+    }
+
+    /// Serves a subsystem that has no controllers no longer; whether what was changed of it is kept.
+    pub(crate) fn end_subsystem(&self, slot: SubsystemSlot) -> anyhow::Result<bool> {
+        self.ask(|answer| Message::EndSubsystem(slot, answer))
+    }
+
+    /// Has a subsystem do what its operator asks; hosts that it concerns have noticed when this returns.
+    pub(crate) fn request(
+        &self,
+        slot: SubsystemSlot,
+        request: OperatorRequest,
+    ) -> anyhow::Result<Result<u32, Status>> {
+        self.ask(|answer| Message::Request(slot, request, answer))
+    }
+
+    /// How a subsystem is now.
+    pub(crate) fn view(&self, slot: SubsystemSlot) -> anyhow::Result<View> {
+        self.ask(|answer| Message::View(slot, answer))
+    }
+
     /// Serves a controller.
-    pub(crate) fn add_controller(&mut self, new: NewController) -> anyhow::Result<ControllerSlot> {
+    pub(crate) fn add_controller(&self, new: NewController) -> anyhow::Result<ControllerSlot> {
         self.ask(|answer| Message::AddController(Box::new(new), answer))?
     }
 
     /// Detaches a controller's host and serves it no longer.
-    pub(crate) fn remove_controller(&mut self, slot: ControllerSlot) -> anyhow::Result<()> {
+    pub(crate) fn remove_controller(&self, slot: ControllerSlot) -> anyhow::Result<()> {
         self.ask(|answer| Message::RemoveController(slot, answer))
     }
 }

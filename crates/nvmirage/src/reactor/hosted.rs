@@ -10,7 +10,7 @@ use std::{
 };
 
 use controller::{Controller, Interrupt, time::Time};
-use engine::{ControllerSlot, SubsystemSlot};
+use engine::ControllerSlot;
 use memory::{DmaView, DoorbellPages, LostFlag};
 use transport::vfio_user::{Listener, Session, SessionConfig};
 
@@ -35,7 +35,6 @@ enum Host {
 pub(super) struct Hosted {
     name: String,
     slot: ControllerSlot,
-    subsystem: SubsystemSlot,
     listener: Listener,
     session_config: SessionConfig,
     host: Host,
@@ -51,7 +50,6 @@ impl Hosted {
     pub(super) fn new(
         name: String,
         slot: ControllerSlot,
-        subsystem: SubsystemSlot,
         listener: Listener,
         session_config: SessionConfig,
         attached: Arc<AtomicBool>,
@@ -59,7 +57,6 @@ impl Hosted {
         Hosted {
             name,
             slot,
-            subsystem,
             listener,
             session_config,
             host: Host::None,
@@ -72,10 +69,6 @@ impl Hosted {
 
     pub(super) fn slot(&self) -> ControllerSlot {
         self.slot
-    }
-
-    pub(super) fn subsystem(&self) -> SubsystemSlot {
-        self.subsystem
     }
 
     /// Starts to watch for hosts.

@@ -1,9 +1,11 @@
 //! Threads that serve: each runs the lanes, controllers, channels and sockets that it owns, and shares nothing.
 //!
 //! [`handle`] is the rest of the program's side: it starts a thread and sends it messages. [`run`] is the thread
-//! itself, [`hosted`] what it keeps for each controller, [`poller`] what it waits for when it sleeps.
+//! itself, [`hosted`] what it keeps for each controller, [`subsystems`] for each subsystem, [`poller`] what it waits for
+//! when it sleeps.
 
 pub(crate) mod handle;
 mod hosted;
 mod poller;
 mod run;
+pub(crate) mod subsystems;

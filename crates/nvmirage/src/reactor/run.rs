@@ -3,18 +3,17 @@
 use std::{io, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use controller::{
-    Controller, counters::ReactorCounters, port::ChannelId, subsystem::Subsystem, time::Time,
-};
+use controller::{Controller, counters::ReactorCounters, port::ChannelId, time::Time};
 use engine::{ControllerSlot, Engine, Idle, Mode};
 use media::Medium;
 use memory::{Bell, DoorbellPages, EventFd, mailbox::Receiver};
 use transport::vfio_user::SessionConfig;
 
 use super::{
-    handle::{Answer, Message, NewController},
+    handle::{Address, Answer, Message, NewController},
     hosted::Hosted,
     poller::{Poller, Source, source_of},
+    subsystems::Subsystems,
 };
 use crate::clock::Clock;
 
@@ -29,6 +28,7 @@ const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 pub(super) struct Reactor {
     engine: Engine<media::Channel>,
     hosted: Vec<Option<Hosted>>,
+    subsystems: Subsystems,
     channels: Vec<(Arc<Medium>, ChannelId)>,
     clock: Clock,
     poller: Poller,
@@ -45,6 +45,7 @@ impl Reactor {
         mode: Mode,
         clock: Clock,
         mailbox: Receiver<Message>,
+        address: Address,
         bell: Arc<Bell>,
         wake: EventFd,
     ) -> io::Result<Self> {
@@ -53,6 +54,7 @@ impl Reactor {
         Ok(Reactor {
             engine: Engine::new(mode, clock.now()),
             hosted: Vec::new(),
+            subsystems: Subsystems::new(address),
             channels: Vec::new(),
             clock,
             poller,
@@ -121,7 +123,10 @@ impl Reactor {
     /// Publishes that it sleeps, arms, looks again, and only then waits.
     fn sleep(&mut self, at_most: Duration) {
         self.bell.announce();
-        let nothing_came = !self.media_are_due() && self.engine.arm() && self.mailbox.is_empty();
+        let nothing_came = !self.media_are_due()
+            && self.engine.arm()
+            && self.mailbox.is_empty()
+            && !self.subsystems.has_news(&mut self.engine);
         let wait = if nothing_came {
             at_most
         } else {
@@ -162,6 +167,7 @@ impl Reactor {
             self.handle(message);
             worked = true;
         }
+        worked |= self.subsystems.look(&mut self.engine);
         for index in 0..self.hosted.len() {
             let in_transition = matches!(&self.hosted[index], Some(h) if h.is_in_transition());
             if in_transition || self.ready.contains(&Source::Controller(index)) {
@@ -182,7 +188,6 @@ impl Reactor {
         let worked = hosted.poll(controller, now, &self.poller);
         if hosted.is_removed() && controller.is_quiet() {
             self.engine.remove_controller(slot);
-            self.engine.remove_subsystem(hosted.subsystem());
             if let Some(hosted) = self.hosted[index].take() {
                 hosted.finish();
             }
@@ -197,8 +202,23 @@ impl Reactor {
                 self.close_channel(&medium);
                 reply(&answer, ());
             }
+            Message::AddSubsystem(new, answer) => {
+                reply(&answer, self.subsystems.add(&mut self.engine, *new));
+            }
+            Message::EndSubsystem(slot, answer) => self.subsystems.end(slot, answer),
             Message::AddController(new, answer) => reply(&answer, self.add_controller(*new)),
             Message::RemoveController(slot, answer) => self.remove_controller(slot, answer),
+            Message::Request(slot, request, answer) => {
+                let engine = &mut self.engine;
+                self.subsystems.request(engine, slot, request, answer);
+            }
+            Message::View(slot, answer) => {
+                reply(&answer, Subsystems::view(&mut self.engine, slot));
+            }
+            Message::Kept(slot, version, is_kept) => {
+                let engine = &mut self.engine;
+                self.subsystems.ended(engine, slot, version, is_kept);
+            }
             Message::Stop => self.stopped = true,
         }
     }
@@ -250,15 +270,14 @@ impl Reactor {
         );
         let name = config.name.clone();
         let session_config = SessionConfig::of(&config);
-        let mut subsystem = Subsystem::new(subsystem)?;
-        let mut controller = Controller::new(config, doorbells, &mut subsystem)?;
+        let its = self.engine.subsystem_mut(subsystem);
+        let its = its.context("its subsystem is gone")?;
+        let mut controller = Controller::new(config, doorbells, its)?;
         controller.set_reactor_counters(self.counters.clone());
-        let subsystem = self.engine.add_subsystem(subsystem);
         let slot = self.engine.add_controller(controller, subsystem);
-        let hosted = Hosted::new(name, slot, subsystem, listener, session_config, attached);
+        let hosted = Hosted::new(name, slot, listener, session_config, attached);
         if let Err(error) = hosted.watch(&self.poller) {
             self.engine.remove_controller(slot);
-            self.engine.remove_subsystem(subsystem);
             return Err(error).context("cannot wait for hosts");
         }
         if self.hosted.len() <= slot.0 {

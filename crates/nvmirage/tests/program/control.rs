@@ -123,7 +123,7 @@ fn what_cannot_be_created_says_why_and_changes_nothing() {
         ),
         (
             &["controller", "b", "--namespaces", "ns1", "--listen", &other],
-            "shared by two controllers",
+            "to share it, write the same subsystem",
         ),
     ];
     for (args, words) in cases {

@@ -1,0 +1,203 @@
+//! Controllers that share a subsystem: which they are, what they share, and what is wrong with that.
+
+use std::fmt::Display;
+
+use controller::{config::DEFAULT_NAMESPACE_LIMIT, subsystem::MAX_CONTROLLERS};
+
+use super::{
+    Config, Controller, Namespace, Problem,
+    validate::{Place, list},
+};
+
+/// Most namespaces of a subsystem.
+const MAX_NAMESPACES: usize = DEFAULT_NAMESPACE_LIMIT as usize;
+
+impl Config {
+    /// The names of all subsystems, in the order of first mention.
+    pub(crate) fn subsystems(&self) -> Vec<&str> {
+        distinct(self.controller.iter().map(Controller::subsystem))
+    }
+
+    /// The controllers of a subsystem.
+    pub(crate) fn controllers_of<'a>(
+        &'a self,
+        subsystem: &str,
+    ) -> impl Iterator<Item = &'a Controller> {
+        let controllers = self.controller.iter();
+        controllers.filter(move |c| c.subsystem() == subsystem)
+    }
+
+    /// The media whose space the hosts of a subsystem may use.
+    pub(crate) fn pool_of(&self, subsystem: &str) -> Vec<&str> {
+        let controllers = self.controllers_of(subsystem);
+        distinct(controllers.flat_map(|c| c.pool.iter().map(String::as_str)))
+    }
+
+    /// The subsystem whose hosts may use a medium.
+    pub(crate) fn pool_owner(&self, medium: &str) -> Option<&str> {
+        let mut controllers = self.controller.iter();
+        let owner = controllers.find(|c| c.pool.iter().any(|m| m == medium));
+        owner.map(Controller::subsystem)
+    }
+
+    /// The namespaces of a subsystem in the order of their identifiers: those that its controllers name, then those that
+    /// lie on its pool.
+    pub(crate) fn namespaces_of(&self, subsystem: &str) -> Vec<&Namespace> {
+        let controllers = self.controllers_of(subsystem);
+        let named = controllers.flat_map(|c| c.namespaces.iter().map(String::as_str));
+        let pool = self.pool_of(subsystem);
+        let in_pool = self.namespace.iter();
+        let in_pool = in_pool.filter(|n| pool.contains(&n.media.as_str()));
+        let names = distinct(named.chain(in_pool.map(|n| n.name.as_str())));
+        let find = |name: &str| self.namespace.iter().find(|n| n.name == name);
+        names.into_iter().filter_map(find).collect()
+    }
+
+    /// Appends what is wrong with controllers that share something.
+    pub(super) fn validate_subsystems(&self, problems: &mut Vec<Problem>) {
+        for (index, controller) in self.controller.iter().enumerate() {
+            let mut place = Place {
+                name: format!("controller {}", controller.name),
+                problems,
+            };
+            self.validate_name(controller, &mut place);
+            self.validate_pool(controller, &mut place);
+            for other in &self.controller[..index] {
+                if other.subsystem() == controller.subsystem() {
+                    agree(controller, other, &mut place);
+                } else {
+                    are_apart(controller, other, &mut place);
+                }
+            }
+            self.validate_media(controller, &mut place);
+        }
+        for name in self.subsystems() {
+            let mut place = Place {
+                name: format!("subsystem {name}"),
+                problems,
+            };
+            let count = self.namespaces_of(name).len();
+            place.require(count <= MAX_NAMESPACES, || {
+                format!("namespaces: there are {count}; a subsystem has at most {MAX_NAMESPACES}")
+            });
+            let count = self.controllers_of(name).count();
+            place.require(count <= usize::from(MAX_CONTROLLERS), || {
+                format!("there are {count} controllers; a subsystem has at most {MAX_CONTROLLERS}")
+            });
+        }
+    }
+
+    fn validate_name(&self, controller: &Controller, place: &mut Place<'_>) {
+        let Some(name) = &controller.subsystem else {
+            return;
+        };
+        place.name("subsystem", name);
+        let alone = |c: &&Controller| c.subsystem.is_none() && &c.name == name;
+        if self.controller.iter().any(|c| alone(&c)) {
+            place.problem(format!(
+                "subsystem = \"{name}\": controller {name} is alone in a subsystem of that name; write the same there, or choose another name"
+            ));
+        }
+    }
+
+    fn validate_pool(&self, controller: &Controller, place: &mut Place<'_>) {
+        for (index, name) in controller.pool.iter().enumerate() {
+            place.require(self.media.iter().any(|m| &m.name == name), || {
+                let there_are = list("; there are", self.media.iter().map(|m| &m.name));
+                format!("pool: there is no media \"{name}\"{there_are}")
+            });
+            place.require(!controller.pool[..index].contains(name), || {
+                format!("pool: \"{name}\" is listed twice")
+            });
+        }
+    }
+
+    /// What lies on a pool belongs to the pool's subsystem.
+    fn validate_media(&self, controller: &Controller, place: &mut Place<'_>) {
+        for name in &controller.namespaces {
+            let Some(namespace) = self.namespace.iter().find(|n| &n.name == name) else {
+                continue;
+            };
+            let owner = self.pool_owner(&namespace.media);
+            if let Some(owner) = owner.filter(|owner| *owner != controller.subsystem()) {
+                place.problem(format!(
+                    "namespaces: \"{name}\" lies on media {}, the pool of subsystem {owner}: give it another medium, or take that out of the pool",
+                    namespace.media
+                ));
+            }
+        }
+    }
+}
+
+/// Controllers of one subsystem live on one reactor and tell hosts the same of it.
+fn agree(this: &Controller, other: &Controller, place: &mut Place<'_>) {
+    let mut same = |key: &str, mine: Option<&dyn Display>, theirs: Option<&dyn Display>| {
+        if let (Some(mine), Some(theirs)) = (mine, theirs)
+            && mine.to_string() != theirs.to_string()
+        {
+            place.problem(format!(
+                "{key} = {mine}, but controller {} of the same subsystem has {theirs}: write the same in both",
+                other.name
+            ));
+        }
+    };
+    fn shown<T: Display>(value: Option<&T>) -> Option<&dyn Display> {
+        value.map(|value| value as &dyn Display)
+    }
+    same(
+        "reactor",
+        shown(this.reactor.as_ref()),
+        shown(other.reactor.as_ref()),
+    );
+    same(
+        "serial",
+        shown(this.serial.as_ref()),
+        shown(other.serial.as_ref()),
+    );
+    same(
+        "subnqn",
+        shown(this.subnqn.as_ref()),
+        shown(other.subnqn.as_ref()),
+    );
+    same(
+        "model_number",
+        Some(&this.model_number),
+        Some(&other.model_number),
+    );
+    same(
+        "firmware_revision",
+        Some(&this.firmware_revision),
+        Some(&other.firmware_revision),
+    );
+}
+
+/// Subsystems share neither namespaces nor pools.
+fn are_apart(this: &Controller, other: &Controller, place: &mut Place<'_>) {
+    for name in this
+        .namespaces
+        .iter()
+        .filter(|n| other.namespaces.contains(n))
+    {
+        place.problem(format!(
+            "namespaces: \"{name}\" is in controller {} already: to share it, write the same subsystem = \"NAME\" in both",
+            other.name
+        ));
+    }
+    for name in this.pool.iter().filter(|m| other.pool.contains(m)) {
+        place.problem(format!(
+            "pool: \"{name}\" is in the pool of controller {} already, which is of another subsystem: a medium is in one subsystem's pool",
+            other.name
+        ));
+    }
+}
+
+/// Each once, in the order of first mention.
+fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for one in all {
+        if !seen.contains(&one) {
+            seen.push(one);
+        }
+    }
+    seen
+}

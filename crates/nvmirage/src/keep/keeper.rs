@@ -1,0 +1,348 @@
+//! The thread that writes sidecars: reactors hand it records and learn when they are on stable storage.
+//!
+//! It has at most one record of a subsystem at a time. A write that fails is tried again for a while that a host can
+//! wait; then the reactor learns that the record is not kept, and hands out a newer one.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use controller::subsystem::Record;
+
+use super::sidecar::{Basis, Place, Sidecar};
+
+/// Between two tries to write a record.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long a record is tried to be written: a host's command waits for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a record ended: whether it is kept.
+pub(crate) type Ended = Box<dyn FnOnce(bool) + Send>;
+
+/// What is written of a subsystem, and whether it must be.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// Where.
+    pub(crate) place: Place,
+    /// The configuration that it is served with.
+    pub(crate) basis: Basis,
+    /// What its record is when nothing differs from that.
+    pub(crate) plain: Record,
+}
+
+enum Message {
+    /// A subsystem is served, or its configuration has changed.
+    Serve { subsystem: String, kept: Kept },
+    /// It is served no longer.
+    End { subsystem: String },
+    /// Keep this.
+    Keep {
+        subsystem: String,
+        record: Record,
+        ended: Ended,
+    },
+    /// End the thread.
+    Stop,
+}
+
+/// Hands records to the thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender(mpsc::Sender<Message>);
+
+impl Sender {
+    /// Has a record kept, and says later how that ended.
+    pub(crate) fn keep(&self, subsystem: &str, record: Record, ended: Ended) {
+        let message = Message::Keep {
+            subsystem: subsystem.to_owned(),
+            record,
+            ended,
+        };
+        if let Err(mpsc::SendError(Message::Keep { ended, .. })) = self.0.send(message) {
+            ended(false);
+        }
+    }
+
+    /// A subsystem is served, or its configuration has changed; what is kept from now on says so.
+    pub(crate) fn serve(&self, subsystem: &str, kept: Kept) {
+        self.send(Message::Serve {
+            subsystem: subsystem.to_owned(),
+            kept,
+        });
+    }
+
+    /// A subsystem is served no longer.
+    pub(crate) fn end(&self, subsystem: &str) {
+        self.send(Message::End {
+            subsystem: subsystem.to_owned(),
+        });
+    }
+
+    fn send(&self, message: Message) {
+        // without the thread every record is answered as not kept
+        let _ = self.0.send(message);
+    }
+}
+
+/// The thread; what it was given before it is dropped it still tries once.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    sender: Sender,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts it.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (sender, receiver) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("keeper".into())
+            .spawn(move || Work::default().run(&receiver))?;
+        Ok(Keeper {
+            sender: Sender(sender),
+            thread: Some(thread),
+        })
+    }
+
+    /// Who hands it records.
+    pub(crate) fn sender(&self) -> Sender {
+        self.sender.clone()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.sender.send(Message::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the keeper panicked; what hosts changed last may not be kept");
+        }
+    }
+}
+
+struct Subsystem {
+    kept: Kept,
+    /// The file exists, so it is written even where nothing differs any more.
+    exists: bool,
+    /// The last write failed, which the log has said.
+    failing: bool,
+}
+
+struct Job {
+    record: Record,
+    ended: Ended,
+    since: Instant,
+    next: Instant,
+}
+
+#[derive(Default)]
+struct Work {
+    subsystems: BTreeMap<String, Subsystem>,
+    jobs: BTreeMap<String, Job>,
+}
+
+impl Work {
+    fn run(mut self, receiver: &mpsc::Receiver<Message>) {
+        loop {
+            let next = self.jobs.values().map(|job| job.next).min();
+            let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
+            let message = match wait {
+                Some(wait) => receiver.recv_timeout(wait),
+                None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match message {
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let now = Instant::now();
+            let due: Vec<String> = self
+                .jobs
+                .iter()
+                .filter(|(_, job)| job.next <= now)
+                .map(|(name, _)| name.clone())
+                .collect();
+            for name in due {
+                self.try_job(&name);
+            }
+        }
+        for job in self.jobs.into_values() {
+            (job.ended)(false);
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Serve { subsystem, kept } => {
+                let exists = kept.place.path().exists();
+                let failing = self.subsystems.get(&subsystem).is_some_and(|s| s.failing);
+                let served = Subsystem {
+                    kept,
+                    exists,
+                    failing,
+                };
+                self.subsystems.insert(subsystem, served);
+            }
+            Message::End { subsystem } => {
+                self.subsystems.remove(&subsystem);
+            }
+            Message::Keep {
+                subsystem,
+                record,
+                ended,
+            } => {
+                let now = Instant::now();
+                let job = Job {
+                    record,
+                    ended,
+                    since: now,
+                    next: now,
+                };
+                if let Some(before) = self.jobs.insert(subsystem, job) {
+                    (before.ended)(false);
+                }
+            }
+            Message::Stop => {}
+        }
+    }
+
+    fn try_job(&mut self, name: &str) {
+        let Some(mut job) = self.jobs.remove(name) else {
+            return;
+        };
+        let Some(subsystem) = self.subsystems.get_mut(name) else {
+            return (job.ended)(false);
+        };
+        match subsystem.write(name, &job.record) {
+            Ok(()) => (job.ended)(true),
+            Err(_) if job.since.elapsed() >= PATIENCE => (job.ended)(false),
+            Err(_) => {
+                job.next = Instant::now() + PAUSE;
+                self.jobs.insert(name.to_owned(), job);
+            }
+        }
+    }
+}
+
+impl Subsystem {
+    fn write(&mut self, name: &str, record: &Record) -> io::Result<()> {
+        if !self.exists && *record == self.kept.plain {
+            return Ok(());
+        }
+        let place = &self.kept.place;
+        let sidecar = Sidecar::new(name.to_owned(), self.kept.basis.clone(), record.clone());
+        match place.write(&sidecar) {
+            Ok(()) => {
+                self.exists = true;
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!(
+                        subsystem = name,
+                        "{} is written again",
+                        place.path().display()
+                    );
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::error!(
+                        subsystem = name,
+                        "cannot write {}: {error}; make room there or make it writable, hosts' changes wait for it and fail after {} s",
+                        place.path().display(),
+                        PATIENCE.as_secs()
+                    );
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const BOUND: Duration = Duration::from_secs(60);
+
+    struct Rig {
+        dir: tempfile::TempDir,
+        keeper: Keeper,
+        place: Place,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let place = Place::new(&dir.path().join("state"), "one");
+            let keeper = Keeper::start().unwrap();
+            let kept = Kept {
+                place: place.clone(),
+                basis: Basis::default(),
+                plain: Record::default(),
+            };
+            keeper.sender().serve("one", kept);
+            Rig { dir, keeper, place }
+        }
+
+        fn keep(&self, created: u64) -> mpsc::Receiver<bool> {
+            let (sender, receiver) = mpsc::channel();
+            let record = Record {
+                created,
+                ..Record::default()
+            };
+            let ended = Box::new(move |kept| sender.send(kept).unwrap());
+            self.keeper.sender().keep("one", record, ended);
+            receiver
+        }
+
+        fn created(&self) -> Option<u64> {
+            Some(self.place.read().unwrap()?.record.created)
+        }
+    }
+
+    #[test]
+    fn what_differs_is_written_and_what_does_not_only_over_a_file() {
+        let rig = Rig::new();
+        rig.place.prepare().unwrap();
+        assert!(rig.keep(0).recv_timeout(BOUND).unwrap());
+        assert!(!rig.place.path().exists());
+        assert!(rig.keep(1).recv_timeout(BOUND).unwrap());
+        assert_eq!(rig.created(), Some(1));
+        assert!(rig.keep(0).recv_timeout(BOUND).unwrap());
+        assert_eq!(rig.created(), Some(0));
+    }
+
+    #[test]
+    fn a_write_that_fails_is_tried_again_and_given_up() {
+        let rig = Rig::new();
+        // there is no folder, and none can be made
+        fs::write(rig.dir.path().join("state"), "in the way").unwrap();
+        let began = Instant::now();
+        assert!(!rig.keep(1).recv_timeout(BOUND).unwrap());
+        assert!(began.elapsed() >= PATIENCE);
+        let later = rig.keep(2);
+        fs::remove_file(rig.dir.path().join("state")).unwrap();
+        rig.place.prepare().unwrap();
+        assert!(later.recv_timeout(BOUND).unwrap());
+        assert_eq!(rig.created(), Some(2));
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let rig = Rig::new();
+        rig.keeper.sender().end("one");
+        assert!(!rig.keep(1).recv_timeout(BOUND).unwrap());
+        let sender = rig.keeper.sender();
+        drop(rig);
+        let (ended, receiver) = mpsc::channel();
+        let ended = Box::new(move |kept| ended.send(kept).unwrap());
+        sender.keep("one", Record::default(), ended);
+        assert!(!receiver.recv_timeout(BOUND).unwrap());
+    }
+}

@@ -1,0 +1,345 @@
+//! A subsystem as it is to be served: the configuration, and what was changed since it was made with that.
+//!
+//! What is kept wins: size, block size, attachments. The configuration of today is compared with the one that is kept
+//! beside the record, so that what an operator has edited since is told from what a host has changed: another medium or
+//! range is an error, controllers that were added to a namespace get it, and controllers that were taken from it lose it.
+//!
+//! Nothing is opened here.
+
+use anyhow::{Context, bail, ensure};
+use controller::subsystem::{
+    Allocated, ControllerId, ControllerRecord, ControllerSet, MAX_CONTROLLERS, NamespaceRecord,
+    Pool, Record,
+};
+
+use super::sidecar::{Basis, MediumBasis, NamespaceBasis, Sidecar};
+use crate::config::{Range, Size};
+
+/// What the configuration says of a subsystem.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wanted {
+    /// Its controllers, in the order of their identifiers.
+    pub(crate) controllers: Vec<String>,
+    /// Its namespaces, in the order of their identifiers.
+    pub(crate) namespaces: Vec<WantedNamespace>,
+    /// Namespaces that no subsystem has: one of them may have been attached while it was served.
+    pub(crate) spare: Vec<WantedNamespace>,
+    /// The highest identifier of a namespace.
+    pub(crate) namespace_limit: u32,
+}
+
+/// What the configuration says of a namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct WantedNamespace {
+    /// What it would be, attached to nobody; its `nsid` is not looked at.
+    pub(crate) namespace: NamespaceRecord,
+    /// Its part of the medium, as written.
+    pub(crate) range: Option<Range>,
+    /// The controllers that it is given to.
+    pub(crate) controllers: Vec<String>,
+}
+
+impl WantedNamespace {
+    fn name(&self) -> &str {
+        self.namespace.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// A medium that is open, for the reactor of the subsystem.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenMedium {
+    /// What namespaces need to know of it.
+    pub(crate) pool: Pool,
+    /// What it is.
+    pub(crate) basis: MediumBasis,
+}
+
+/// A subsystem as it is to be served.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Merged {
+    /// Its namespaces.
+    pub(crate) namespaces: Vec<Allocated>,
+    /// Its controllers, served now or before.
+    pub(crate) controllers: Vec<ControllerRecord>,
+    /// Configured namespaces that are deleted.
+    pub(crate) deleted: Vec<String>,
+    /// Namespaces that hosts have created, ever.
+    pub(crate) created: u64,
+    /// What an operator may not expect.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Puts the configuration and what is kept together.
+///
+/// # Errors
+/// They contradict each other, or what is kept cannot be.
+pub(crate) fn merge(
+    wanted: &Wanted,
+    media: &[OpenMedium],
+    kept: Option<&Sidecar>,
+) -> anyhow::Result<Merged> {
+    let nothing = (Record::default(), Basis::default());
+    let (record, basis) = match kept {
+        Some(sidecar) => (sidecar.record.clone(), sidecar.configuration.clone()),
+        None => nothing,
+    };
+    let Record {
+        namespaces,
+        deleted,
+        created,
+        controllers,
+    } = record;
+    let mut merging = Merging {
+        wanted,
+        media,
+        basis,
+        merged: Merged {
+            controllers: all_controllers(wanted, controllers)?,
+            deleted,
+            created,
+            ..Merged::default()
+        },
+    };
+    for record in namespaces {
+        merging.keep(record)?;
+    }
+    for namespace in &wanted.namespaces {
+        merging.add(namespace)?;
+    }
+    let mut merged = merging.merged;
+    let all = || wanted.namespaces.iter().chain(&wanted.spare);
+    merged
+        .deleted
+        .retain(|name| all().any(|n| n.name() == name));
+    merged.namespaces.sort_by_key(Allocated::nsid);
+    check_apart(&merged.namespaces)?;
+    Ok(merged)
+}
+
+/// Those that were there before with their identifiers, then the new ones with the lowest that are free.
+fn all_controllers(
+    wanted: &Wanted,
+    before: Vec<ControllerRecord>,
+) -> anyhow::Result<Vec<ControllerRecord>> {
+    let mut controllers: Vec<ControllerRecord> = Vec::new();
+    for controller in before {
+        let (id, name) = (controller.id, &controller.name);
+        ensure!(
+            (1..=MAX_CONTROLLERS).contains(&id.0)
+                && controllers.iter().all(|c| c.id != id && c.name != *name),
+            "controller {name} has the identifier {}, which cannot be or is another's",
+            id.0
+        );
+        controllers.push(controller);
+    }
+    for name in &wanted.controllers {
+        if controllers.iter().any(|c| c.name == *name) {
+            continue;
+        }
+        let free = |id: &u16| controllers.iter().all(|c| c.id.0 != *id);
+        let Some(id) = (1..=MAX_CONTROLLERS).find(free) else {
+            bail!(
+                "there is no identifier left for controller {name}: the subsystem has and had {MAX_CONTROLLERS}"
+            );
+        };
+        controllers.push(ControllerRecord::new(name, ControllerId(id)));
+    }
+    controllers.sort_by_key(|c| c.id);
+    Ok(controllers)
+}
+
+struct Merging<'a> {
+    wanted: &'a Wanted,
+    media: &'a [OpenMedium],
+    basis: Basis,
+    merged: Merged,
+}
+
+impl Merging<'_> {
+    /// A namespace that there was before.
+    fn keep(&mut self, mut record: NamespaceRecord) -> anyhow::Result<()> {
+        let place = shown(record.nsid, record.name.as_deref());
+        if let Some(name) = &record.name {
+            let mut all = self.wanted.namespaces.iter().chain(&self.wanted.spare);
+            let Some(wanted) = all.find(|n| n.name() == name) else {
+                self.merged.notes.push(format!(
+                    "{place} was there before, and is in no subsystem of the configuration any more: it is not served, and its bytes stay in media {}",
+                    record.medium
+                ));
+                return Ok(());
+            };
+            self.check_extent(&record, wanted)
+                .with_context(|| place.clone())?;
+            let configured = wanted.namespace.lba_size;
+            if record.lba_size != configured {
+                self.merged.notes.push(format!(
+                    "{place} has blocks of {} bytes, as a host has formatted it; the configuration's lba_size = {configured} counted when it was made",
+                    record.lba_size
+                ));
+            }
+            record.attached = self.attachments(&record, wanted).iter().collect();
+            // its names and whether it is shared cannot be changed but by the configuration
+            (record.nguid, record.eui64) = (wanted.namespace.nguid, wanted.namespace.eui64);
+            record.shared = wanted.namespace.shared;
+        }
+        self.restore(record).context(place)
+    }
+
+    /// A namespace of the configuration, where it is new.
+    fn add(&mut self, wanted: &WantedNamespace) -> anyhow::Result<()> {
+        let name = wanted.name();
+        let there = |n: &Allocated| n.name.as_deref() == Some(name);
+        if self.merged.namespaces.iter().any(there) {
+            return Ok(());
+        }
+        if self.merged.deleted.iter().any(|deleted| deleted == name) {
+            self.merged.notes.push(format!(
+                "namespace {name} was deleted while it was served and stays so; `nvmirage attach` makes it again"
+            ));
+            return Ok(());
+        }
+        let free = |nsid: &u32| self.merged.namespaces.iter().all(|n| n.nsid() != *nsid);
+        let Some(nsid) = (1..=self.wanted.namespace_limit).find(free) else {
+            bail!(
+                "there is no identifier left for namespace {name}: a subsystem has at most {}",
+                self.wanted.namespace_limit
+            );
+        };
+        let record = NamespaceRecord {
+            nsid,
+            attached: self.ids(&wanted.controllers).iter().collect(),
+            ..wanted.namespace.clone()
+        };
+        self.restore(record)
+            .with_context(|| format!("namespace {name}"))
+    }
+
+    fn restore(&mut self, record: NamespaceRecord) -> anyhow::Result<()> {
+        let nsid = record.nsid;
+        ensure!(
+            (1..=self.wanted.namespace_limit).contains(&nsid)
+                && self.merged.namespaces.iter().all(|n| n.nsid() != nsid),
+            "its identifier {nsid} cannot be, or is another's"
+        );
+        let medium = self.medium(&record.medium)?;
+        self.merged.namespaces.push(record.restore(&medium.pool)?);
+        Ok(())
+    }
+
+    /// A medium, which must be what it was.
+    fn medium(&self, name: &str) -> anyhow::Result<&OpenMedium> {
+        let Some(medium) = self.media.iter().find(|m| m.basis.name == name) else {
+            bail!("its media {name} is not in the configuration: add it");
+        };
+        let before = self.basis.media.iter().find(|m| m.name == name);
+        if let Some(before) = before.filter(|before| **before != medium.basis) {
+            bail!(
+                "media {name} is {}, but was {}: give it the file that it had, or another name",
+                described(&medium.basis),
+                described(before)
+            );
+        }
+        Ok(medium)
+    }
+
+    /// The configuration says where it is as it did, or where it is now.
+    fn check_extent(
+        &self,
+        record: &NamespaceRecord,
+        wanted: &WantedNamespace,
+    ) -> anyhow::Result<()> {
+        let now = &wanted.namespace;
+        ensure!(
+            now.medium == record.medium,
+            "it is on media {} in the configuration, but was made on media {}",
+            now.medium,
+            record.medium
+        );
+        let is_there = (now.start, now.len) == (record.start, record.len);
+        let before = self.before(wanted.name());
+        let was_there = before.is_some_and(|before| before.range == wanted.range);
+        if is_there || was_there {
+            return Ok(());
+        }
+        let actual = Range {
+            start: Size(record.start),
+            end: Size(record.start.saturating_add(record.len)),
+        };
+        let said = match wanted.range {
+            Some(range) => format!("range = \"{range}\""),
+            None => "no range".to_owned(),
+        };
+        bail!(
+            "it has {said} in the configuration, but \"{actual}\" of media {}: write that, and change its size with `nvmirage resize` while it is served",
+            record.medium
+        );
+    }
+
+    fn before(&self, name: &str) -> Option<&NamespaceBasis> {
+        self.basis.namespaces.iter().find(|n| n.name == name)
+    }
+
+    /// Who had it, but for what the configuration has changed since.
+    fn attachments(&self, record: &NamespaceRecord, wanted: &WantedNamespace) -> ControllerSet {
+        let had: ControllerSet = record.attached.iter().copied().collect();
+        let now = self.ids(&wanted.controllers);
+        let before = match self.before(wanted.name()) {
+            Some(before) => self.ids(&before.controllers),
+            None => ControllerSet::NONE,
+        };
+        let all = had.union(now);
+        let stays = |id: &ControllerId| {
+            let (is, was) = (now.contains(*id), before.contains(*id));
+            if is == was { had.contains(*id) } else { is }
+        };
+        all.iter().filter(stays).collect()
+    }
+
+    fn ids(&self, names: &[String]) -> ControllerSet {
+        let controllers = self.merged.controllers.iter();
+        let named = controllers.filter(|c| names.contains(&c.name));
+        named.map(|c| c.id).collect()
+    }
+}
+
+/// Two namespaces have no byte in common.
+fn check_apart(namespaces: &[Allocated]) -> anyhow::Result<()> {
+    for (index, this) in namespaces.iter().enumerate() {
+        for other in &namespaces[..index] {
+            let (a, b) = (this.extent(), other.extent());
+            let overlap = a.offset < b.offset + b.len && b.offset < a.offset + a.len;
+            if this.medium == other.medium && overlap {
+                bail!(
+                    "{} and {} have bytes in common on media {}: {} to {}, and {} to {}",
+                    shown(other.nsid(), other.name.as_deref()),
+                    shown(this.nsid(), this.name.as_deref()),
+                    this.medium,
+                    b.offset,
+                    b.offset + b.len,
+                    a.offset,
+                    a.offset + a.len
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shown(nsid: u32, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("namespace {name}"),
+        None => format!("namespace {nsid}, which a host has made,"),
+    }
+}
+
+fn described(medium: &MediumBasis) -> String {
+    let kind = serde_json::to_value(medium.kind).unwrap_or_default();
+    let kind = kind.as_str().unwrap_or_default();
+    match &medium.path {
+        Some(path) => format!("{kind} {}", path.display()),
+        None => kind.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! The configuration and what is kept, put together: expectations written by hand.
+
+use controller::port::{ChannelId, MediumTraits};
+
+use super::*;
+use crate::config::MediumKind;
+
+const MIB: u64 = 1 << 20;
+
+fn medium(name: &str, bytes: u64) -> OpenMedium {
+    OpenMedium {
+        pool: Pool {
+            medium: name.to_owned(),
+            channel: ChannelId(0),
+            bytes,
+            traits: MediumTraits::default(),
+            min_lba_bytes: 512,
+        },
+        basis: MediumBasis {
+            name: name.to_owned(),
+            kind: MediumKind::File,
+            path: Some(format!("/media/{name}.img").into()),
+        },
+    }
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A namespace of the configuration on `disk`, in MiB.
+fn namespace(name: &str, start: u64, end: u64, controllers: &[&str]) -> WantedNamespace {
+    WantedNamespace {
+        namespace: NamespaceRecord {
+            name: Some(name.to_owned()),
+            medium: "disk".to_owned(),
+            start: start * MIB,
+            len: (end - start) * MIB,
+            blocks: (end - start) * MIB / 4096,
+            lba_size: 4096,
+            nguid: [7; 16],
+            eui64: [9; 8],
+            shared: true,
+            ..NamespaceRecord::default()
+        },
+        range: Some(Range {
+            start: Size(start * MIB),
+            end: Size(end * MIB),
+        }),
+        controllers: names(controllers),
+    }
+}
+
+/// Two controllers, two namespaces that both have.
+fn wanted() -> Wanted {
+    Wanted {
+        controllers: names(&["a", "b"]),
+        namespaces: vec![
+            namespace("root", 0, 4, &["a", "b"]),
+            namespace("home", 4, 8, &["a", "b"]),
+        ],
+        spare: Vec::new(),
+        namespace_limit: 32,
+    }
+}
+
+fn media() -> Vec<OpenMedium> {
+    vec![medium("disk", 16 * MIB)]
+}
+
+/// What is kept when `wanted` was served and this came of it.
+fn kept(wanted: &Wanted, change: impl FnOnce(&mut Record)) -> Sidecar {
+    let basis = Basis {
+        media: media().into_iter().map(|m| m.basis).collect(),
+        namespaces: wanted
+            .namespaces
+            .iter()
+            .map(|n| NamespaceBasis {
+                name: n.name().to_owned(),
+                range: n.range,
+                controllers: n.controllers.clone(),
+            })
+            .collect(),
+    };
+    let mut record = Record {
+        namespaces: (1..)
+            .zip(&wanted.namespaces)
+            .map(|(nsid, n)| NamespaceRecord {
+                nsid,
+                attached: vec![ControllerId(1), ControllerId(2)],
+                ..n.namespace.clone()
+            })
+            .collect(),
+        controllers: vec![
+            ControllerRecord::new("a", ControllerId(1)),
+            ControllerRecord::new("b", ControllerId(2)),
+        ],
+        ..Record::default()
+    };
+    change(&mut record);
+    Sidecar::new("pair".to_owned(), basis, record)
+}
+
+fn made_by_host(nsid: u32, start: u64, end: u64) -> NamespaceRecord {
+    NamespaceRecord {
+        nsid,
+        name: None,
+        attached: vec![ControllerId(2)],
+        lba_size: 512,
+        blocks: (end - start) * MIB / 512,
+        ..namespace("", start, end, &[]).namespace
+    }
+}
+
+/// What a test looks at: identifier, name, first MiB, MiB, block size, who has it.
+type Row<'a> = (u32, Option<&'a str>, u64, u64, u32, Vec<u16>);
+
+fn rows(merged: &Merged) -> Vec<Row<'_>> {
+    let row = |n: &'_ Allocated| {
+        let attached = n.attached.iter().map(|id| id.0).collect();
+        let lba_size = 1 << n.namespace.lba_shift;
+        (n.namespace.start / MIB, n.len / MIB, lba_size, attached)
+    };
+    let rows = merged.namespaces.iter().map(|n| {
+        let (start, len, lba_size, attached) = row(n);
+        (n.nsid(), n.name.as_deref(), start, len, lba_size, attached)
+    });
+    rows.collect()
+}
+
+fn error(wanted: &Wanted, media: &[OpenMedium], kept: &Sidecar) -> String {
+    let error = merge(wanted, media, Some(kept)).unwrap_err();
+    format!("{error:#}")
+}
+
+#[test]
+fn without_a_record_the_configuration_counts_in_the_order_of_mention() {
+    let merged = merge(&wanted(), &media(), None).unwrap();
+    let expected = [
+        (1, Some("root"), 0, 4, 4096, vec![1, 2]),
+        (2, Some("home"), 4, 4, 4096, vec![1, 2]),
+    ];
+    assert_eq!(rows(&merged), expected);
+    let ids: Vec<_> = merged
+        .controllers
+        .iter()
+        .map(|c| (c.name.as_str(), c.id.0))
+        .collect();
+    assert_eq!(ids, [("a", 1), ("b", 2)]);
+    assert!(merged.notes.is_empty() && merged.created == 0 && merged.deleted.is_empty());
+}
+
+#[test]
+fn what_a_host_changed_wins() {
+    let kept = kept(&wanted(), |record| {
+        let root = &mut record.namespaces[0];
+        (root.lba_size, root.blocks) = (512, 4 * MIB / 512);
+        root.attached = vec![ControllerId(2)];
+        root.uncorrectable = vec![(5, 2)];
+        let home = &mut record.namespaces[1];
+        // an operator has let it grow
+        (home.len, home.blocks) = (6 * MIB, 6 * MIB / 4096);
+        record.namespaces.push(made_by_host(7, 12, 14));
+        record.created = 3;
+    });
+    let merged = merge(&wanted(), &media(), Some(&kept)).unwrap();
+    let expected = [
+        (1, Some("root"), 0, 4, 512, vec![2]),
+        (2, Some("home"), 4, 6, 4096, vec![1, 2]),
+        (7, None, 12, 2, 512, vec![2]),
+    ];
+    assert_eq!(rows(&merged), expected);
+    assert_eq!(merged.created, 3);
+    assert!(merged.namespaces[0].uncorrectable.overlaps(6, 1));
+    assert_eq!(merged.notes.len(), 1, "{:?}", merged.notes);
+    assert!(merged.notes[0].contains("has blocks of 512 bytes"));
+}
+
+#[test]
+fn what_was_deleted_stays_deleted_and_its_identifier_is_free() {
+    let kept = kept(&wanted(), |record| {
+        record.namespaces.remove(0);
+        record.deleted = names(&["root", "gone"]);
+    });
+    let merged = merge(&wanted(), &media(), Some(&kept)).unwrap();
+    assert_eq!(rows(&merged), [(2, Some("home"), 4, 4, 4096, vec![1, 2])]);
+    // what the configuration does not have any more is forgotten
+    assert_eq!(merged.deleted, ["root"]);
+    let mut more = wanted();
+    more.namespaces.insert(0, namespace("new", 8, 10, &["a"]));
+    let merged = merge(&more, &media(), Some(&kept)).unwrap();
+    assert_eq!(rows(&merged)[0], (1, Some("new"), 8, 2, 4096, vec![1]));
+}
+
+#[test]
+fn identifiers_stay_when_the_configuration_changes_its_order() {
+    let kept = kept(&wanted(), |_| {});
+    let mut turned = wanted();
+    turned.namespaces.reverse();
+    turned.controllers.reverse();
+    turned.controllers.insert(0, "new".to_owned());
+    let merged = merge(&turned, &media(), Some(&kept)).unwrap();
+    let nsids: Vec<_> = rows(&merged)
+        .into_iter()
+        .map(|row| (row.0, row.1))
+        .collect();
+    assert_eq!(nsids, [(1, Some("root")), (2, Some("home"))]);
+    let ids: Vec<_> = merged
+        .controllers
+        .iter()
+        .map(|c| (c.name.as_str(), c.id.0))
+        .collect();
+    assert_eq!(ids, [("a", 1), ("b", 2), ("new", 3)]);
+}
+
+#[test]
+fn lists_of_namespaces_that_were_edited_take_effect_and_others_do_not() {
+    let kept = kept(&wanted(), |record| {
+        // a host has detached root from both
+        record.namespaces[0].attached.clear();
+    });
+    let mut edited = wanted();
+    edited.controllers.push("c".to_owned());
+    edited.namespaces[0].controllers = names(&["a", "b", "c"]);
+    edited.namespaces[1].controllers = names(&["b"]);
+    let merged = merge(&edited, &media(), Some(&kept)).unwrap();
+    let attached: Vec<_> = rows(&merged).into_iter().map(|row| row.5).collect();
+    assert_eq!(attached, [vec![3], vec![2]]);
+}
+
+#[test]
+fn a_namespace_that_was_attached_while_it_was_served_comes_back() {
+    let mut later = wanted();
+    later.spare.push(namespace("extra", 8, 10, &[]));
+    let kept = kept(&wanted(), |record| {
+        record.namespaces.push(NamespaceRecord {
+            nsid: 3,
+            attached: vec![ControllerId(1)],
+            ..namespace("extra", 8, 10, &[]).namespace
+        });
+    });
+    let merged = merge(&later, &media(), Some(&kept)).unwrap();
+    assert_eq!(rows(&merged)[2], (3, Some("extra"), 8, 2, 4096, vec![1]));
+    // without it in the configuration there is nothing to come back
+    let merged = merge(&wanted(), &media(), Some(&kept)).unwrap();
+    assert_eq!(merged.namespaces.len(), 2);
+    assert!(
+        merged.notes[0].contains("namespace extra"),
+        "{:?}",
+        merged.notes
+    );
+    // and one that nobody ever attached is in no subsystem
+    let merged = merge(&later, &media(), None).unwrap();
+    assert_eq!(merged.namespaces.len(), 2);
+}
+
+#[test]
+fn another_range_is_an_error_that_names_both() {
+    let as_it_was = kept(&wanted(), |_| {});
+    let mut moved = wanted();
+    moved.namespaces[0] = namespace("root", 0, 3, &["a", "b"]);
+    let message = error(&moved, &media(), &as_it_was);
+    assert!(message.contains("namespace root"), "{message}");
+    assert!(
+        message.contains("\"0B..3MiB\"") && message.contains("\"0B..4MiB\""),
+        "{message}"
+    );
+    let mut whole = wanted();
+    whole.namespaces = vec![namespace("root", 0, 16, &["a", "b"])];
+    whole.namespaces[0].range = None;
+    let message = error(&whole, &media(), &as_it_was);
+    assert!(
+        message.contains("no range") && message.contains("0B..4MiB"),
+        "{message}"
+    );
+    // what an operator did with `resize` may be written down
+    let resized = kept(&wanted(), |record| {
+        let root = &mut record.namespaces[0];
+        (root.len, root.blocks) = (3 * MIB, 3 * MIB / 4096);
+    });
+    merge(&moved, &media(), Some(&resized)).unwrap();
+    merge(&wanted(), &media(), Some(&resized)).unwrap();
+}
+
+#[test]
+fn another_medium_is_an_error_that_names_both() {
+    let as_it_was = kept(&wanted(), |_| {});
+    let mut moved = wanted();
+    moved.namespaces[0].namespace.medium = "tape".to_owned();
+    let both = [media(), vec![medium("tape", 16 * MIB)]].concat();
+    let message = error(&moved, &both, &as_it_was);
+    assert!(
+        message.contains("media tape") && message.contains("media disk"),
+        "{message}"
+    );
+    // the same name, another file
+    let mut other = media();
+    other[0].basis.path = Some("/elsewhere.img".into());
+    let message = error(&wanted(), &other, &as_it_was);
+    assert!(
+        message.contains("file /elsewhere.img, but was file /media/disk.img"),
+        "{message}"
+    );
+    let mut other = media();
+    (other[0].basis.path, other[0].basis.kind) = (None, MediumKind::Ram);
+    let message = error(&wanted(), &other, &as_it_was);
+    assert!(
+        message.contains("media disk is ram, but was file"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_medium_that_shrank_or_is_gone_is_an_error() {
+    let as_it_was = kept(&wanted(), |record| {
+        record.namespaces.push(made_by_host(3, 12, 14));
+    });
+    let small = vec![medium("disk", 13 * MIB)];
+    let message = error(&wanted(), &small, &as_it_was);
+    assert!(
+        message.contains("namespace 3, which a host has made"),
+        "{message}"
+    );
+    assert!(message.contains("has only 13631488"), "{message}");
+    let elsewhere = kept(&wanted(), |record| {
+        let mut lost = made_by_host(3, 0, 1);
+        lost.medium = "lost".to_owned();
+        record.namespaces.push(lost);
+    });
+    let message = error(&wanted(), &media(), &elsewhere);
+    assert!(
+        message.contains("media lost is not in the configuration"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_new_namespace_where_a_host_has_made_one_is_an_error() {
+    let kept = kept(&wanted(), |record| {
+        record.namespaces.push(made_by_host(3, 12, 14));
+    });
+    let mut more = wanted();
+    more.namespaces.push(namespace("new", 13, 16, &["a"]));
+    let message = error(&more, &media(), &kept);
+    assert!(
+        message.contains("namespace 3, which a host has made, and namespace new"),
+        "{message}"
+    );
+    more.namespaces[2] = namespace("new", 14, 16, &["a"]);
+    let merged = merge(&more, &media(), Some(&kept)).unwrap();
+    assert_eq!(rows(&merged)[3], (4, Some("new"), 14, 2, 4096, vec![1]));
+}
+
+#[test]
+fn records_that_cannot_be_are_errors() {
+    let cases: [(fn(&mut Record), &str); 8] = [
+        (|r| r.namespaces[1].nsid = 1, "is another's"),
+        (|r| r.namespaces[1].nsid = 0, "cannot be"),
+        (|r| r.namespaces[1].nsid = 33, "cannot be"),
+        (|r| r.namespaces[0].lba_size = 0, "only 512 and 4096"),
+        (|r| r.namespaces[0].blocks = u64::MAX, "do not fit"),
+        (|r| r.controllers[1].id = ControllerId(1), "is another's"),
+        (|r| r.controllers[1].id = ControllerId(0), "cannot be"),
+        (|r| r.controllers[1].name = "a".to_owned(), "is another's"),
+    ];
+    for (change, says) in cases {
+        let message = error(&wanted(), &media(), &kept(&wanted(), change));
+        assert!(message.contains(says), "{says}: {message}");
+    }
+}
+
+#[test]
+fn there_is_a_last_identifier() {
+    let mut many = wanted();
+    many.namespace_limit = 1;
+    let message = format!("{:#}", merge(&many, &media(), None).unwrap_err());
+    assert!(
+        message.contains("no identifier left for namespace home"),
+        "{message}"
+    );
+    let mut crowd = wanted();
+    crowd.controllers = (0..64).map(|n| format!("c{n}")).collect();
+    let message = format!("{:#}", merge(&crowd, &media(), None).unwrap_err());
+    assert!(
+        message.contains("no identifier left for controller c63"),
+        "{message}"
+    );
+}

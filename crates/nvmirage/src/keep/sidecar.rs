@@ -1,0 +1,328 @@
+//! The file that keeps what was changed of one subsystem: its format, its place, and who may write it.
+//!
+//! It is written whole under another name, made durable, and then takes the place of the one before: at any moment there
+//! is the old one or the new one. Whoever serves the subsystem holds a lock beside it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use controller::subsystem::Record;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{MediumKind, Range};
+
+/// The version of the format that is written, and the only one that is read.
+const FORMAT: u64 = 1;
+/// Largest file that is read: far above what 32 namespaces can need.
+const MAX_LEN: u64 = 16 << 20;
+/// The folder inside of the state folder.
+const FOLDER: &str = "subsystems";
+
+/// The part of the content that is there in every version.
+#[derive(Deserialize)]
+struct Head {
+    format: u64,
+}
+
+/// What is kept of a subsystem: the file's content.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sidecar {
+    format: u64,
+    /// Whose it is.
+    pub(crate) subsystem: String,
+    /// The configuration that it was served with.
+    pub(crate) configuration: Basis,
+    /// How it was.
+    pub(crate) record: Record,
+}
+
+impl Sidecar {
+    /// In the format that is written.
+    pub(crate) fn new(subsystem: String, configuration: Basis, record: Record) -> Self {
+        Sidecar {
+            format: FORMAT,
+            subsystem,
+            configuration,
+            record,
+        }
+    }
+}
+
+/// What a configuration said of a subsystem: what later ones are compared with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Basis {
+    /// Its media.
+    pub(crate) media: Vec<MediumBasis>,
+    /// Its namespaces.
+    pub(crate) namespaces: Vec<NamespaceBasis>,
+}
+
+/// What a medium is, beside its name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MediumBasis {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it is made of.
+    pub(crate) kind: MediumKind,
+    /// The file, from the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// What a configuration said of a namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamespaceBasis {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its part of the medium; none: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) range: Option<Range>,
+    /// The controllers that it was given to.
+    pub(crate) controllers: Vec<String>,
+}
+
+/// Where a subsystem's sidecar lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    folder: PathBuf,
+    subsystem: String,
+}
+
+/// Nobody else serves the subsystem while this exists.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    _lock: File,
+}
+
+impl Place {
+    /// The place of a subsystem's sidecar in a state folder.
+    pub(crate) fn new(state_dir: &Path, subsystem: &str) -> Self {
+        Place {
+            folder: state_dir.join(FOLDER),
+            subsystem: subsystem.to_owned(),
+        }
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join(format!("{}.json", self.subsystem))
+    }
+
+    /// Makes its folder.
+    pub(crate) fn prepare(&self) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.folder).with_context(|| {
+            format!(
+                "cannot keep what hosts change in {}: set state_dir to a folder that can be written",
+                self.folder.display()
+            )
+        })
+    }
+
+    /// Takes the lock, in a folder that is there.
+    pub(crate) fn claim(&self) -> anyhow::Result<Claim> {
+        let path = self.folder.join(format!("{}.lock", self.subsystem));
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Claim { _lock: file }),
+            Err(rustix::io::Errno::WOULDBLOCK) => bail!(
+                "subsystem {} is served by another process that has the lock {}: stop that, use another name, or set another state_dir",
+                self.subsystem,
+                path.display()
+            ),
+            Err(errno) => Err(io::Error::from(errno))
+                .with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+
+    /// What is kept; nothing where nothing was ever changed.
+    pub(crate) fn read(&self) -> anyhow::Result<Option<Sidecar>> {
+        let path = self.path();
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        let read = || -> anyhow::Result<Sidecar> {
+            let mut bytes = Vec::new();
+            file.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
+            self.parse(&bytes)
+        };
+        let sidecar = read().with_context(|| {
+            format!(
+                "{} cannot be used, which keeps what was changed of subsystem {}",
+                path.display(),
+                self.subsystem
+            )
+        })?;
+        Ok(Some(sidecar))
+    }
+
+    fn parse(&self, bytes: &[u8]) -> anyhow::Result<Sidecar> {
+        const REMEDY: &str = "restore it, or remove it: the configuration alone counts then, and namespaces that hosts made are forgotten";
+        if bytes.len() as u64 > MAX_LEN {
+            bail!("it has more than {MAX_LEN} bytes; {REMEDY}");
+        }
+        let damaged =
+            |error: serde_json::Error| anyhow::anyhow!("it is damaged ({error}); {REMEDY}");
+        let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
+        if head.format != FORMAT {
+            bail!(
+                "its format is {}, and this version reads {FORMAT}: use the version that wrote it",
+                head.format
+            );
+        }
+        let sidecar: Sidecar = serde_json::from_slice(bytes).map_err(damaged)?;
+        if sidecar.subsystem != self.subsystem {
+            bail!("it is that of subsystem {}; {REMEDY}", sidecar.subsystem);
+        }
+        Ok(sidecar)
+    }
+
+    /// Puts it in the place of the one before, all of it or nothing.
+    ///
+    /// # Errors
+    /// The system's; the one before is still there.
+    pub(crate) fn write(&self, sidecar: &Sidecar) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec_pretty(sidecar)?;
+        bytes.push(b'\n');
+        let path = self.path();
+        let temporary = self.folder.join(format!("{}.json.new", self.subsystem));
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)?;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use controller::subsystem::{ControllerId, ControllerRecord};
+
+    use super::*;
+
+    fn sidecar() -> Sidecar {
+        let record = Record {
+            deleted: vec!["home".to_owned()],
+            created: 3,
+            controllers: vec![ControllerRecord::new("vm1", ControllerId(1))],
+            ..Record::default()
+        };
+        let configuration = Basis {
+            media: vec![MediumBasis {
+                name: "disk".to_owned(),
+                kind: MediumKind::File,
+                path: Some("/a/disk.img".into()),
+            }],
+            namespaces: vec![NamespaceBasis {
+                name: "root".to_owned(),
+                range: Some("0GiB..1GiB".parse().unwrap()),
+                controllers: vec!["vm1".to_owned()],
+            }],
+        };
+        Sidecar::new("pair".to_owned(), configuration, record)
+    }
+
+    fn place() -> (tempfile::TempDir, Place) {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::new(dir.path(), "pair");
+        place.prepare().unwrap();
+        (dir, place)
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else_is_left() {
+        let (dir, place) = place();
+        let _claim = place.claim().unwrap();
+        assert_eq!(place.read().unwrap(), None);
+        place.write(&sidecar()).unwrap();
+        assert_eq!(place.read().unwrap(), Some(sidecar()));
+        let names = fs::read_dir(dir.path().join(FOLDER)).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["pair.json", "pair.lock"]);
+    }
+
+    #[test]
+    fn every_truncation_is_an_error_that_names_the_file() {
+        let (_dir, place) = place();
+        let _claim = place.claim().unwrap();
+        place.write(&sidecar()).unwrap();
+        let whole = fs::read(place.path()).unwrap();
+        // without the last line feed it is still whole
+        for len in 0..whole.len() - 1 {
+            fs::write(place.path(), &whole[..len]).unwrap();
+            let error = format!("{:#}", place.read().unwrap_err());
+            assert!(error.contains("pair.json"), "{len}: {error}");
+            assert!(
+                error.contains("damaged") && error.contains("remove it"),
+                "{len}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_formats_other_subsystems_and_unknown_keys_are_errors() {
+        let (_dir, place) = place();
+        let _claim = place.claim().unwrap();
+        place.write(&sidecar()).unwrap();
+        let whole = fs::read_to_string(place.path()).unwrap();
+        for (from, to, says) in [
+            (
+                "\"format\": 1",
+                "\"format\": 2",
+                "its format is 2, and this version reads 1",
+            ),
+            (
+                "\"subsystem\": \"pair\"",
+                "\"subsystem\": \"other\"",
+                "that of subsystem other",
+            ),
+            ("\"created\": 3", "\"created\": -3", "damaged"),
+            ("\"created\": 3", "\"creatde\": 3", "damaged"),
+            ("\"kind\": \"file\"", "\"kind\": \"tape\"", "damaged"),
+        ] {
+            assert!(whole.contains(from), "{from}");
+            fs::write(place.path(), whole.replacen(from, to, 1)).unwrap();
+            let error = format!("{:#}", place.read().unwrap_err());
+            assert!(error.contains(says), "{to}: {error}");
+        }
+        // a later format may have other keys
+        fs::write(place.path(), "{\"format\": 7, \"news\": []}").unwrap();
+        let error = format!("{:#}", place.read().unwrap_err());
+        assert!(error.contains("its format is 7"), "{error}");
+    }
+
+    #[test]
+    fn a_subsystem_is_claimed_once() {
+        let (_dir, place) = place();
+        let first = place.claim().unwrap();
+        let error = format!("{:#}", place.claim().unwrap_err());
+        assert!(error.contains("served by another process"), "{error}");
+        drop(first);
+        place.claim().unwrap();
+    }
+}

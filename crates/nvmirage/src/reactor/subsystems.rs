@@ -1,0 +1,211 @@
+//! The subsystems of a reactor: who is told of operators' requests, what is kept of each, and how one ends.
+
+use controller::{
+    ConfigError,
+    subsystem::{Allocated, ControllerRecord, OperatorRequest, Subsystem, SubsystemConfig},
+};
+use engine::{Engine, SubsystemSlot};
+use nvme_spec::Status;
+
+use super::handle::{Address, Answer, Message};
+use crate::keep::keeper;
+
+/// A subsystem to serve.
+#[derive(Debug)]
+pub(crate) struct NewSubsystem {
+    /// What it is.
+    pub(crate) config: SubsystemConfig,
+    /// Who keeps its records.
+    pub(crate) keeper: Option<keeper::Sender>,
+}
+
+/// A subsystem as it is at a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    /// Its namespaces.
+    pub(crate) namespaces: Vec<Allocated>,
+    /// Its controllers, served now or before.
+    pub(crate) controllers: Vec<ControllerRecord>,
+    /// Configured namespaces that are deleted.
+    pub(crate) deleted: Vec<String>,
+}
+
+/// A subsystem that is served.
+#[derive(Debug)]
+struct Hosted {
+    slot: SubsystemSlot,
+    name: String,
+    keeper: Option<keeper::Sender>,
+    /// Requests that are not answered: token and who asked.
+    requests: Vec<(u64, Answer<Result<u32, Status>>)>,
+    requests_taken: u64,
+    /// Whom to tell when it has ended.
+    ending: Option<Answer<bool>>,
+    /// The last record could not be kept.
+    lost: bool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Subsystems {
+    hosted: Vec<Hosted>,
+    /// Where the keeper tells that a record is kept.
+    address: Address,
+}
+
+impl Subsystems {
+    pub(super) fn new(address: Address) -> Self {
+        Subsystems {
+            hosted: Vec::new(),
+            address,
+        }
+    }
+
+    fn find(&mut self, slot: SubsystemSlot) -> Option<&mut Hosted> {
+        self.hosted.iter_mut().find(|hosted| hosted.slot == slot)
+    }
+
+    pub(super) fn add(
+        &mut self,
+        engine: &mut Engine<media::Channel>,
+        new: NewSubsystem,
+    ) -> Result<SubsystemSlot, ConfigError> {
+        let NewSubsystem { mut config, keeper } = new;
+        config.keeping = keeper.is_some();
+        let name = config.name.clone();
+        let slot = engine.add_subsystem(Subsystem::new(config)?);
+        self.hosted.push(Hosted {
+            slot,
+            name,
+            keeper,
+            requests: Vec::new(),
+            requests_taken: 0,
+            ending: None,
+            lost: false,
+        });
+        Ok(slot)
+    }
+
+    /// Begins what an operator asks.
+    pub(super) fn request(
+        &mut self,
+        engine: &mut Engine<media::Channel>,
+        slot: SubsystemSlot,
+        request: OperatorRequest,
+        answer: Answer<Result<u32, Status>>,
+    ) {
+        // where it is gone, so is the answer's other end told by dropping this one
+        if let (Some(hosted), Some(subsystem)) = (self.find(slot), engine.subsystem_mut(slot)) {
+            hosted.requests_taken += 1;
+            let token = hosted.requests_taken;
+            hosted.requests.push((token, answer));
+            subsystem.request(token, request);
+        }
+    }
+
+    /// How a subsystem is now.
+    pub(super) fn view(engine: &mut Engine<media::Channel>, slot: SubsystemSlot) -> View {
+        let mut subsystems = engine.subsystems_mut();
+        let found = subsystems.find(|(other, _)| *other == slot);
+        let view = found.map(|(_, subsystem)| {
+            let record = subsystem.record();
+            View {
+                // not the record's: it does not have those that are being created
+                namespaces: subsystem.directory().iter().cloned().collect(),
+                controllers: record.controllers,
+                deleted: record.deleted,
+            }
+        });
+        view.unwrap_or_default()
+    }
+
+    /// A record is kept, or is not.
+    pub(super) fn ended(
+        &mut self,
+        engine: &mut Engine<media::Channel>,
+        slot: SubsystemSlot,
+        version: u64,
+        is_kept: bool,
+    ) {
+        let Some(subsystem) = engine.subsystem_mut(slot) else {
+            return;
+        };
+        if is_kept {
+            subsystem.kept(version);
+        } else {
+            subsystem.keep_failed(version);
+        }
+        if let Some(hosted) = self.find(slot) {
+            hosted.lost = !is_kept;
+        }
+    }
+
+    /// Ends a subsystem without controllers, once what was changed is kept or cannot be.
+    pub(super) fn end(&mut self, slot: SubsystemSlot, answer: Answer<bool>) {
+        match self.find(slot) {
+            Some(hosted) => {
+                hosted.ending = Some(answer);
+                hosted.lost = false;
+            }
+            None => {
+                // who asked may have given up waiting
+                let _ = answer.try_send(true);
+            }
+        }
+    }
+
+    /// Whether [`Subsystems::look`] would find something to do.
+    pub(super) fn has_news(&self, engine: &mut Engine<media::Channel>) -> bool {
+        let news = |s: &Subsystem| s.has_record() || s.has_operator_answer();
+        let ending = self.hosted.iter().any(|h| h.ending.is_some() && h.lost);
+        ending || engine.subsystems_mut().any(|(_, s)| news(s))
+    }
+
+    /// Passes on answers and records, and ends what is to end; whether it did anything.
+    pub(super) fn look(&mut self, engine: &mut Engine<media::Channel>) -> bool {
+        let mut worked = false;
+        let mut over = Vec::new();
+        for (slot, subsystem) in engine.subsystems_mut() {
+            let Some(hosted) = self.hosted.iter_mut().find(|h| h.slot == slot) else {
+                continue;
+            };
+            while let Some((token, result)) = subsystem.take_operator_answer() {
+                hosted.answer(token, result);
+                worked = true;
+            }
+            if hosted.ending.is_some() && (subsystem.is_kept() || hosted.lost) {
+                over.push((slot, subsystem.is_kept()));
+            } else if let Some((version, record)) = subsystem.take_record() {
+                worked = true;
+                if let Some(keeper) = &hosted.keeper {
+                    let address = self.address.clone();
+                    let ended = move |is_kept| address.tell(Message::Kept(slot, version, is_kept));
+                    keeper.keep(&hosted.name, record, Box::new(ended));
+                }
+            }
+        }
+        for (slot, is_kept) in over {
+            worked = true;
+            engine.remove_subsystem(slot);
+            let Some(at) = self.hosted.iter().position(|h| h.slot == slot) else {
+                continue;
+            };
+            if let Some(answer) = self.hosted.swap_remove(at).ending {
+                // who asked may have given up waiting
+                let _ = answer.try_send(is_kept);
+            }
+        }
+        worked
+    }
+}
+
+impl Hosted {
+    fn answer(&mut self, token: u64, result: Result<u32, Status>) {
+        let at = self.requests.iter().position(|(other, _)| *other == token);
+        if let Some(at) = at {
+            let (_, answer) = self.requests.swap_remove(at);
+            // who asked may have given up waiting
+            let _ = answer.try_send(result);
+        }
+    }
+}

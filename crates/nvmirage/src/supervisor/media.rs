@@ -1,0 +1,226 @@
+//! Media, and what parts of them namespaces have.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use media::{Direct, Medium, MediumKind as Backing, MediumSpec};
+
+use super::{OpenMedium, State, operate::label};
+use crate::{
+    config::{self, MediumKind, Range, Size},
+    control::Refusal,
+    keep::{merge, sidecar::MediumBasis},
+};
+
+/// A part of a medium that a namespace has.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// Whose it is.
+    pub(super) name: String,
+    /// Which part.
+    pub(super) range: Range,
+}
+
+impl State {
+    pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
+        let place = || format!("media {}", config.name);
+        let medium = Medium::open(&spec_of(&config)).with_context(place)?;
+        tracing::info!(media = config.name, "{}", medium.describe());
+        self.media.push(OpenMedium {
+            name: config.name.clone(),
+            medium,
+        });
+        self.config.media.push(config);
+        Ok(())
+    }
+
+    pub(super) fn close_medium(&mut self, at: usize) -> anyhow::Result<()> {
+        let medium = self.media[at].medium.clone();
+        for reactor in &self.reactors {
+            reactor.close_channel(medium.clone())?;
+        }
+        let name = &self.media[at].name;
+        medium.sync().with_context(|| {
+            format!("media {name} could not be made durable; what was written since its last flush may be lost")
+        })?;
+        self.media.remove(at);
+        Ok(())
+    }
+
+    /// Refuses to close a medium that something lies on, or may.
+    pub(super) fn refuse_use_of_medium(&self, name: &str) -> Result<(), Refusal> {
+        if let Some(user) = self.config.namespace.iter().find(|n| n.media == name) {
+            return Err(Refusal::conflict(format!(
+                "media `{name}` holds namespace `{}`: delete that first",
+                user.name
+            )));
+        }
+        if let Some(owner) = self.config.pool_owner(name) {
+            return Err(Refusal::conflict(format!(
+                "media `{name}` is in the pool of subsystem `{owner}`: delete its controllers first"
+            )));
+        }
+        let taken = self.taken(name).map_err(|error| Refusal::failed(&error))?;
+        match taken.first() {
+            Some(user) => Err(Refusal::conflict(format!(
+                "media `{name}` holds namespace `{}`: delete that first",
+                user.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn medium(&self, name: &str) -> anyhow::Result<&Arc<Medium>> {
+        let open = self.media.iter().find(|m| m.name == name);
+        let open = open.with_context(|| format!("media {name} is not open"))?;
+        Ok(&open.medium)
+    }
+
+    /// A medium as a subsystem on that reactor sees it.
+    pub(super) fn medium_on(
+        &self,
+        name: &str,
+        reactor: usize,
+    ) -> anyhow::Result<merge::OpenMedium> {
+        let medium = self.medium(name)?;
+        let config = self.config.media.iter().find(|m| m.name == name);
+        let config = config.with_context(|| format!("media {name} is gone"))?;
+        let channel = self.reactors[reactor].open_channel(medium.clone())?;
+        Ok(merge::OpenMedium {
+            pool: controller::subsystem::Pool {
+                medium: name.to_owned(),
+                channel,
+                bytes: medium.size(),
+                traits: medium.traits(),
+                min_lba_bytes: medium.min_lba_bytes(),
+            },
+            basis: MediumBasis {
+                name: name.to_owned(),
+                kind: config.kind,
+                path: config
+                    .path
+                    .as_deref()
+                    .map(std::path::absolute)
+                    .transpose()?,
+            },
+        })
+    }
+
+    /// The part of its medium that the configuration gives to a namespace.
+    pub(super) fn extent(&self, namespace: &config::Namespace) -> anyhow::Result<Range> {
+        let place = || format!("namespace {}", namespace.name);
+        let size = Size(self.medium(&namespace.media).with_context(place)?.size());
+        match namespace.range {
+            Some(range) if range.end > size => Err(anyhow::anyhow!(
+                "range = \"{range}\" ends behind the medium, which has {size}"
+            ))
+            .with_context(place),
+            Some(range) => Ok(range),
+            None => Ok(Range {
+                start: Size(0),
+                end: size,
+            }),
+        }
+    }
+
+    pub(super) fn check_namespace(&self, namespace: &config::Namespace) -> anyhow::Result<()> {
+        let len = self.extent(namespace)?.len();
+        let least = self.medium(&namespace.media)?.min_lba_bytes();
+        if namespace.lba_size < least {
+            anyhow::bail!(
+                "namespace {}: lba_size = {}: media {} takes no blocks below {least} with direct = \"on\": write lba_size = {least}, or direct = \"auto\"",
+                namespace.name,
+                namespace.lba_size,
+                namespace.media
+            );
+        }
+        let rest = len % u64::from(namespace.lba_size);
+        if rest != 0 {
+            tracing::warn!(
+                namespace = namespace.name,
+                "its size is no multiple of {}: the last {rest} bytes are not used",
+                namespace.lba_size
+            );
+        }
+        Ok(())
+    }
+
+    /// The parts of a medium that namespaces have now: those of subsystems, and those that no subsystem has yet.
+    pub(super) fn taken(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
+        let mut taken = Vec::new();
+        let mut deleted = Vec::new();
+        for live in &self.subsystems {
+            let view = self.view(live)?;
+            let here = view.namespaces.iter().filter(|n| n.medium == medium);
+            taken.extend(here.map(|n| Taken {
+                name: label(&live.name, n),
+                range: range_of(n),
+            }));
+            deleted.extend(view.deleted);
+        }
+        for namespace in self.config.namespace.iter().filter(|n| n.media == medium) {
+            let name = &namespace.name;
+            if !deleted.contains(name) && taken.iter().all(|t| t.name != *name) {
+                taken.push(Taken {
+                    name: name.clone(),
+                    range: self.extent(namespace)?,
+                });
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Refuses a namespace where another one, which a host may have made, lies.
+    pub(super) fn check_space(&self, namespace: &config::Namespace) -> Result<(), Refusal> {
+        let range = self
+            .extent(namespace)
+            .map_err(|error| Refusal::failed(&error))?;
+        self.check_free(&namespace.media, range, &namespace.name)
+    }
+
+    /// Refuses a part of a medium where a namespace other than `but` lies.
+    pub(super) fn check_free(&self, medium: &str, range: Range, but: &str) -> Result<(), Refusal> {
+        let taken = self
+            .taken(medium)
+            .map_err(|error| Refusal::failed(&error))?;
+        let mut others = taken.iter().filter(|t| t.name != but);
+        match others.find(|t| t.range.overlaps(range)) {
+            Some(other) => Err(Refusal::conflict(format!(
+                "namespace `{but}` would overlap namespace `{}`, which has {} of media {medium}: `nvmirage ls` shows what is taken",
+                other.name, other.range
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The bytes of a namespace in its medium.
+pub(super) fn range_of(namespace: &controller::subsystem::Allocated) -> Range {
+    let extent = namespace.extent();
+    Range {
+        start: Size(extent.offset),
+        end: Size(extent.offset.saturating_add(extent.len)),
+    }
+}
+
+fn spec_of(config: &config::Medium) -> MediumSpec {
+    let size = config.size.map(|size| size.0);
+    let kind = match config.kind {
+        MediumKind::Null => Backing::Null {
+            size: size.unwrap_or_default(),
+        },
+        MediumKind::Ram => Backing::Ram {
+            size: size.unwrap_or_default(),
+        },
+        MediumKind::File => Backing::File {
+            path: config.path.clone().unwrap_or_default(),
+            size,
+            direct: match config.direct.unwrap_or_default() {
+                config::Direct::Auto => Direct::Auto,
+                config::Direct::On => Direct::On,
+                config::Direct::Off => Direct::Off,
+            },
+        },
+    };
+    MediumSpec { kind }
+}

@@ -1,0 +1,260 @@
+//! What is served, as a whole: it opens media, starts reactors, and makes and ends subsystems and controllers, at the
+//! start from a configuration and later on request.
+//!
+//! The configuration it holds is always one that [`Config::validate`] accepts: a request is tried on a copy first. What
+//! hosts and operators have changed since, the subsystems know, which live on their reactors.
+
+mod inventory;
+mod media;
+mod operate;
+mod subsystems;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool};
+
+use anyhow::Context;
+use engine::{ControllerSlot, Mode};
+
+use self::subsystems::Live;
+use crate::{
+    config::{self, Config, Problem},
+    control::{Inventory, Refusal},
+    identity::Identities,
+    keep::keeper::Keeper,
+    reactor::handle::ReactorHandle,
+};
+
+/// A medium that is open.
+#[derive(Debug)]
+struct OpenMedium {
+    name: String,
+    medium: Arc<::media::Medium>,
+}
+
+/// A controller that is served.
+#[derive(Debug)]
+struct Served {
+    name: String,
+    reactor: usize,
+    slot: ControllerSlot,
+    attached: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct State {
+    config: Config,
+    identities: Option<Identities>,
+    /// They end before the keeper does.
+    reactors: Vec<ReactorHandle>,
+    keeper: Keeper,
+    media: Vec<OpenMedium>,
+    subsystems: Vec<Live>,
+    controllers: Vec<Served>,
+}
+
+/// Everything one process serves.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    state: Mutex<State>,
+}
+
+impl Supervisor {
+    /// Starts to serve a configuration: all of it, or nothing.
+    pub(crate) fn start(config: Config) -> anyhow::Result<Self> {
+        let mut state = State {
+            config: Config {
+                media: Vec::new(),
+                namespace: Vec::new(),
+                ..config.clone()
+            },
+            identities: None,
+            reactors: Vec::new(),
+            keeper: Keeper::start().context("cannot start a thread")?,
+            media: Vec::new(),
+            subsystems: Vec::new(),
+            controllers: Vec::new(),
+        };
+        if state.config.reactor.is_empty() {
+            state.config.reactor.push(config::Reactor::default());
+        }
+        for (index, reactor) in state.config.reactor.iter().enumerate() {
+            let handle = ReactorHandle::start(index, reactor.cpu, mode_of(reactor))?;
+            state.reactors.push(handle);
+        }
+        for medium in config.media {
+            state.open_medium(medium)?;
+        }
+        for namespace in config.namespace {
+            state.check_namespace(&namespace)?;
+            state.config.namespace.push(namespace);
+        }
+        for name in state.config.clone().subsystems() {
+            state.serve_subsystem(name)?;
+        }
+        for controller in &config.controller {
+            state.serve(controller)?;
+        }
+        Ok(Supervisor {
+            state: Mutex::new(state),
+        })
+    }
+
+    /// A request that panicked has left the state as it was before or after one step; later requests may go on.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is served now.
+    pub(crate) fn inventory(&self) -> Result<Inventory, Refusal> {
+        let inventory = self.lock().inventory();
+        inventory.map_err(|error| Refusal::failed(&error))
+    }
+
+    /// Opens a medium.
+    pub(crate) fn create_medium(&self, medium: config::Medium) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        if state.config.media.iter().any(|m| m.name == medium.name) {
+            return Err(exists("media", &medium.name));
+        }
+        let mut next = state.config.clone();
+        next.media.push(medium.clone());
+        refuse_problems(&next)?;
+        state.open_medium(medium).map_err(refused)
+    }
+
+    /// Makes a namespace, which a controller may then have.
+    pub(crate) fn create_namespace(&self, namespace: config::Namespace) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        let mut namespaces = state.config.namespace.iter();
+        if namespaces.any(|n| n.name == namespace.name) {
+            return Err(exists("namespace", &namespace.name));
+        }
+        let mut next = state.config.clone();
+        next.namespace.push(namespace.clone());
+        refuse_problems(&next)?;
+        state.check_namespace(&namespace).map_err(refused)?;
+        state.check_space(&namespace)?;
+        let before = std::mem::replace(&mut state.config, next);
+        let made = state.give_to_pool(&namespace.name);
+        if made.is_err() {
+            state.config = before;
+        }
+        made
+    }
+
+    /// Serves a controller.
+    pub(crate) fn create_controller(&self, controller: config::Controller) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        let mut controllers = state.config.controller.iter();
+        if controllers.any(|c| c.name == controller.name) {
+            return Err(exists("controller", &controller.name));
+        }
+        let mut next = state.config.clone();
+        next.controller.push(controller.clone());
+        refuse_problems(&next)?;
+        let before = std::mem::replace(&mut state.config, next);
+        let served = state.add_controller(&controller, &before);
+        if served.is_err() {
+            state.config = before;
+        }
+        served
+    }
+
+    /// Closes a medium that no namespace uses.
+    pub(crate) fn delete_medium(&self, name: &str) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        let at = state.media.iter().position(|m| m.name == name);
+        let at = at.ok_or_else(|| Refusal::not_found("media", name))?;
+        state.refuse_use_of_medium(name)?;
+        state
+            .close_medium(at)
+            .map_err(|error| Refusal::failed(&error))?;
+        state.config.media.retain(|m| m.name != name);
+        Ok(())
+    }
+
+    /// Forgets a namespace that no controller has; its bytes stay in the medium.
+    pub(crate) fn delete_namespace(&self, name: &str) -> Result<(), Refusal> {
+        self.lock().delete_namespace(name)
+    }
+
+    /// Serves a controller no longer; its host loses the drive.
+    pub(crate) fn delete_controller(&self, name: &str) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        let at = state.controllers.iter().position(|c| c.name == name);
+        let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
+        state.end(at).map_err(|error| Refusal::failed(&error))?;
+        state.detach_all(name)
+    }
+
+    /// Gives a namespace to a controller.
+    pub(crate) fn attach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
+        self.lock().attach(namespace, controller)
+    }
+
+    /// Takes a namespace from a controller.
+    pub(crate) fn detach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
+        self.lock().detach(namespace, controller)
+    }
+
+    /// Gives a namespace another size; a smaller one only where `shrink` says so.
+    pub(crate) fn resize(
+        &self,
+        namespace: &str,
+        size: config::Size,
+        shrink: bool,
+    ) -> Result<(), Refusal> {
+        self.lock().resize(namespace, size, shrink)
+    }
+
+    /// Ends everything in order: controllers, then media, whose bytes are made durable.
+    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        let mut state = self.lock();
+        let mut result = Ok(());
+        while !state.controllers.is_empty() {
+            let count = state.controllers.len();
+            let ended = state.end(0);
+            if state.controllers.len() == count {
+                state.controllers.remove(0);
+            }
+            result = result.and(ended);
+        }
+        while !state.media.is_empty() {
+            let closed = state.close_medium(0);
+            if closed.is_err() {
+                state.media.remove(0);
+                result = result.and(closed);
+            }
+        }
+        state.reactors.clear();
+        result
+    }
+}
+
+fn mode_of(reactor: &config::Reactor) -> Mode {
+    match reactor.mode {
+        config::Mode::Poll => Mode::Poll,
+        config::Mode::Interrupt => Mode::Interrupt,
+        config::Mode::Adaptive => Mode::Adaptive {
+            spin_ns: u64::try_from(reactor.spin.0.as_nanos()).unwrap_or(u64::MAX),
+        },
+    }
+}
+
+fn exists(kind: &str, name: &str) -> Refusal {
+    Refusal::conflict(format!(
+        "there is a {kind} `{name}` already; choose another name"
+    ))
+}
+
+fn refused(error: anyhow::Error) -> Refusal {
+    Refusal::invalid(format!("{error:#}"))
+}
+
+fn refuse_problems(config: &Config) -> Result<(), Refusal> {
+    let problems = config.validate();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    Err(Refusal::invalid(lines.join("\n")))
+}

@@ -1,0 +1,409 @@
+//! What an operator changes of subsystems while hosts use them.
+//!
+//! The reactor of a subsystem decides: between a look at it and a request to it a host may have changed something, and
+//! then the request is refused.
+
+use anyhow::Context;
+use controller::subsystem::{Allocated, ControllerId, ControllerSet, OperatorRequest};
+use engine::SubsystemSlot;
+use nvme_spec::Status;
+
+use super::{State, media::range_of, refuse_problems, refused, subsystems::id_of};
+use crate::{
+    config::{Config, Controller, Range, Size},
+    control::Refusal,
+    reactor::subsystems::View,
+};
+
+/// What a namespace is called: its name, or for one that a host has made its subsystem's name and its identifier.
+pub(super) fn label(subsystem: &str, namespace: &Allocated) -> String {
+    match &namespace.name {
+        Some(name) => name.clone(),
+        None => format!("{subsystem}:{}", namespace.nsid()),
+    }
+}
+
+/// A namespace of a subsystem that is served.
+struct Found {
+    subsystem: String,
+    reactor: usize,
+    slot: SubsystemSlot,
+    view: View,
+    namespace: Allocated,
+}
+
+impl Found {
+    fn attached_names(&self) -> impl Iterator<Item = &str> {
+        let controllers = self.view.controllers.iter();
+        let attached = controllers.filter(|c| self.namespace.attached.contains(c.id));
+        attached.map(|c| c.name.as_str())
+    }
+}
+
+fn failed(error: anyhow::Error) -> Refusal {
+    Refusal::failed(&error)
+}
+
+impl State {
+    /// The namespace that is called so, in whichever subsystem it is.
+    fn find(&self, name: &str) -> Result<Option<Found>, Refusal> {
+        for live in &self.subsystems {
+            let view = self.view(live).map_err(failed)?;
+            let mut namespaces = view.namespaces.iter();
+            if let Some(namespace) = namespaces.find(|n| label(&live.name, n) == name) {
+                return Ok(Some(Found {
+                    subsystem: live.name.clone(),
+                    reactor: live.reactor,
+                    slot: live.slot,
+                    namespace: namespace.clone(),
+                    view,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_configured(&self, namespace: &str) -> bool {
+        self.config.namespace.iter().any(|n| n.name == namespace)
+    }
+
+    fn ask(
+        &self,
+        reactor: usize,
+        slot: SubsystemSlot,
+        request: OperatorRequest,
+    ) -> Result<(), Refusal> {
+        let answer = self.reactors[reactor].request(slot, request);
+        let answer = answer.context(
+            "the change may still come about, once the commands before it have ended: look with `nvmirage ls`",
+        );
+        match answer.map_err(failed)? {
+            Ok(_) => Ok(()),
+            Err(status) => Err(refusal_of(status)),
+        }
+    }
+
+    /// The namespace comes to be in a subsystem, attached to nobody; as the configuration says.
+    fn make(&mut self, name: &str, subsystem: &str) -> Result<u32, Refusal> {
+        let config = self.config.namespace.iter().find(|n| n.name == name);
+        let config = config.ok_or_else(|| Refusal::not_found("namespace", name))?;
+        let config = config.clone();
+        self.check_space(&config)?;
+        let (reactor, slot) = self.place_of(subsystem)?;
+        let shared = self
+            .config
+            .controllers_of(subsystem)
+            .any(|c| c.subsystem.is_some());
+        let medium = self.medium_on(&config.media, reactor).map_err(failed)?;
+        let wanted = self
+            .wanted_namespace(&config, &[], shared)
+            .map_err(failed)?;
+        let mut new = wanted.namespace.restore(&medium.pool);
+        let new = new
+            .as_mut()
+            .map_err(|error| refused(error.clone().into()))?;
+        let view = self.reactors[reactor].view(slot).map_err(failed)?;
+        let free = |nsid: &u32| view.namespaces.iter().all(|n| n.nsid() != *nsid);
+        let nsid = (1..=controller::config::DEFAULT_NAMESPACE_LIMIT).find(free);
+        let nsid = nsid.ok_or_else(|| refusal_of(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE))?;
+        new.namespace.nsid = nsid;
+        self.ask(
+            reactor,
+            slot,
+            OperatorRequest::Create(Box::new(new.clone())),
+        )?;
+        Ok(nsid)
+    }
+
+    fn place_of(&self, subsystem: &str) -> Result<(usize, SubsystemSlot), Refusal> {
+        let live = self.live(subsystem);
+        let live = live.ok_or_else(|| Refusal::not_found("subsystem", subsystem))?;
+        Ok((live.reactor, live.slot))
+    }
+
+    /// A namespace that lies on a pool comes to be in the pool's subsystem.
+    pub(super) fn give_to_pool(&mut self, namespace: &str) -> Result<(), Refusal> {
+        let config = self.config.namespace.iter().find(|n| n.name == namespace);
+        let owner = config.and_then(|n| self.config.pool_owner(&n.media));
+        match owner.map(str::to_owned) {
+            Some(owner) => self.make(namespace, &owner).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives a namespace to a controller.
+    pub(super) fn attach(&mut self, name: &str, controller: &str) -> Result<(), Refusal> {
+        let subsystem = self.controller(controller)?.subsystem().to_owned();
+        let nsid = match self.find(name)? {
+            Some(found) => {
+                check_attach(&found, controller, &subsystem)?;
+                found.namespace.nsid()
+            }
+            None if self.is_configured(name) => {
+                let next = self.with_listed(name, controller);
+                refuse_problems(&next)?;
+                self.make(name, &subsystem)?
+            }
+            None => return Err(Refusal::not_found("namespace", name)),
+        };
+        let (reactor, slot) = self.place_of(&subsystem)?;
+        let view = self.reactors[reactor].view(slot).map_err(failed)?;
+        let request = OperatorRequest::Attach {
+            nsid,
+            controllers: only(id_of(&view, controller)),
+        };
+        self.ask(reactor, slot, request)?;
+        if self.is_configured(name) {
+            self.config = self.with_listed(name, controller);
+        }
+        Ok(())
+    }
+
+    fn controller(&self, name: &str) -> Result<&Controller, Refusal> {
+        let found = self.config.controller.iter().find(|c| c.name == name);
+        found.ok_or_else(|| Refusal::not_found("controller", name))
+    }
+
+    /// The configuration, if a controller had this namespace in its list.
+    fn with_listed(&self, namespace: &str, controller: &str) -> Config {
+        let mut next = self.config.clone();
+        for config in next.controller.iter_mut().filter(|c| c.name == controller) {
+            if !config.namespaces.iter().any(|n| n == namespace) {
+                config.namespaces.push(namespace.to_owned());
+            }
+        }
+        next
+    }
+
+    fn unlist(&mut self, namespace: &str, controller: Option<&str>) {
+        for config in &mut self.config.controller {
+            if controller.is_none_or(|c| c == config.name) {
+                config.namespaces.retain(|n| n != namespace);
+            }
+        }
+    }
+
+    /// Takes a namespace from a controller.
+    pub(super) fn detach(&mut self, name: &str, controller: &str) -> Result<(), Refusal> {
+        self.controller(controller)?;
+        let found = self.find(name)?;
+        if found.is_none() && !self.is_configured(name) {
+            return Err(Refusal::not_found("namespace", name));
+        }
+        let attached = found.filter(|f| f.attached_names().any(|c| c == controller));
+        let found = attached.ok_or_else(|| {
+            Refusal::conflict(format!(
+                "namespace `{name}` is not attached to controller `{controller}`; `nvmirage ls` shows what is"
+            ))
+        })?;
+        let request = OperatorRequest::Detach {
+            nsid: found.namespace.nsid(),
+            controllers: only(id_of(&found.view, controller)),
+        };
+        self.ask(found.reactor, found.slot, request)?;
+        self.unlist(name, Some(controller));
+        Ok(())
+    }
+
+    /// Takes everything from a controller that is served no longer.
+    pub(super) fn detach_all(&mut self, controller: &str) -> Result<(), Refusal> {
+        for live in &self.subsystems {
+            let view = self.view(live).map_err(failed)?;
+            let Some(id) = id_of(&view, controller) else {
+                continue;
+            };
+            for namespace in view.namespaces.iter().filter(|n| n.attached.contains(id)) {
+                let request = OperatorRequest::Detach {
+                    nsid: namespace.nsid(),
+                    controllers: only(Some(id)),
+                };
+                self.ask(live.reactor, live.slot, request)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a namespace that no controller has; its bytes stay in the medium.
+    pub(super) fn delete_namespace(&mut self, name: &str) -> Result<(), Refusal> {
+        let found = self.find(name)?;
+        if found.is_none() && !self.is_configured(name) {
+            return Err(Refusal::not_found("namespace", name));
+        }
+        if let Some(found) = found {
+            let served = |c: &&str| self.controllers.iter().any(|s| s.name == *c);
+            if let Some(user) = found.attached_names().find(served) {
+                return Err(Refusal::conflict(format!(
+                    "namespace `{name}` is in controller `{user}`: `nvmirage detach {name} {user}` first, or delete that"
+                )));
+            }
+            let nsid = found.namespace.nsid();
+            self.ask(found.reactor, found.slot, OperatorRequest::Delete { nsid })?;
+        }
+        self.unlist(name, None);
+        self.config.namespace.retain(|n| n.name != name);
+        Ok(())
+    }
+
+    /// Gives a namespace another size; a smaller one only where `shrink` says so.
+    pub(super) fn resize(&mut self, name: &str, size: Size, shrink: bool) -> Result<(), Refusal> {
+        let Some(found) = self.find(name)? else {
+            return Err(match self.is_configured(name) {
+                true => Refusal::conflict(format!(
+                    "namespace `{name}` is in no subsystem: attach it first, or delete it and create it with another range"
+                )),
+                false => Refusal::not_found("namespace", name),
+            });
+        };
+        let namespace = &found.namespace;
+        let range = self.check_size(name, namespace, size, shrink)?;
+        let mut next = self.config.clone();
+        for config in next.namespace.iter_mut().filter(|n| n.name == name) {
+            config.range = Some(range);
+        }
+        refuse_problems(&next)?;
+        self.check_free(&namespace.medium, range, name)?;
+        let request = OperatorRequest::Resize {
+            nsid: namespace.nsid(),
+            len: size.0,
+        };
+        self.ask(found.reactor, found.slot, request)?;
+        self.config = next;
+        Ok(())
+    }
+
+    /// The bytes of a namespace of another size.
+    fn check_size(
+        &self,
+        name: &str,
+        namespace: &Allocated,
+        size: Size,
+        shrink: bool,
+    ) -> Result<Range, Refusal> {
+        let block = 1_u64 << namespace.namespace.lba_shift;
+        if size.0 == 0 || !size.0.is_multiple_of(block) {
+            return Err(Refusal::invalid(format!(
+                "size = \"{size}\": namespace `{name}` has blocks of {block} bytes: write a multiple of that"
+            )));
+        }
+        let used = namespace.namespace.blocks * block;
+        if size.0 < used && !shrink {
+            return Err(Refusal::conflict(format!(
+                "namespace `{name}` has {}: what lies behind {size} would be lost; with --shrink that is meant",
+                Size(used)
+            )));
+        }
+        let medium = self.medium(&namespace.medium).map_err(failed)?;
+        let start = range_of(namespace).start;
+        let end = start.0.checked_add(size.0).map(Size);
+        match end.filter(|end| end.0 <= medium.size()) {
+            Some(end) => Ok(Range { start, end }),
+            None => Err(Refusal::conflict(format!(
+                "namespace `{name}` starts at {start} of media {}, which has {}: there is no room for {size}; a file that was enlarged has its new size when the server is started again",
+                namespace.medium,
+                Size(medium.size())
+            ))),
+        }
+    }
+
+    /// Serves a controller, the first of its subsystem or one more. `before` is the configuration without it.
+    pub(super) fn add_controller(
+        &mut self,
+        controller: &Controller,
+        before: &Config,
+    ) -> Result<(), Refusal> {
+        let subsystem = controller.subsystem().to_owned();
+        if self.live(&subsystem).is_none() {
+            self.serve_subsystem(&subsystem).map_err(refused)?;
+            let served = self.serve(controller).map_err(refused);
+            if served.is_err() {
+                let ended = self.end_subsystem_without_controllers(&subsystem);
+                ended.map_err(failed)?;
+            }
+            return served;
+        }
+        let context = || format!("controller {}", controller.name);
+        let joins = self.check_joins(controller, before);
+        joins.with_context(context).map_err(refused)?;
+        let mut nsids = Vec::new();
+        for name in &controller.namespaces {
+            nsids.push(match self.find(name)? {
+                Some(found) => found.namespace.nsid(),
+                None => self.make(name, &subsystem)?,
+            });
+        }
+        self.serve(controller).map_err(refused)?;
+        let given = self.give(controller, &subsystem, &nsids);
+        if given.is_err()
+            && let Some(at) = self
+                .controllers
+                .iter()
+                .position(|c| c.name == controller.name)
+        {
+            self.end(at).map_err(failed)?;
+        }
+        given
+    }
+
+    /// A controller that is new in its subsystem has these namespaces, and no others.
+    fn give(
+        &mut self,
+        controller: &Controller,
+        subsystem: &str,
+        nsids: &[u32],
+    ) -> Result<(), Refusal> {
+        let (reactor, slot) = self.place_of(subsystem)?;
+        let view = self.reactors[reactor].view(slot).map_err(failed)?;
+        let controllers = only(id_of(&view, &controller.name));
+        for &nsid in nsids {
+            let request = OperatorRequest::Attach { nsid, controllers };
+            self.ask(reactor, slot, request)?;
+        }
+        self.extend_basis(controller).map_err(failed)
+    }
+}
+
+fn only(id: Option<ControllerId>) -> ControllerSet {
+    id.into_iter().collect()
+}
+
+/// Whether the namespace may be given to the controller, which is of `subsystem`.
+fn check_attach(found: &Found, controller: &str, subsystem: &str) -> Result<(), Refusal> {
+    let name = label(&found.subsystem, &found.namespace);
+    if found.subsystem != subsystem {
+        return Err(Refusal::conflict(format!(
+            "namespace `{name}` is of subsystem `{}`, and controller `{controller}` of subsystem `{subsystem}`: a namespace stays in its subsystem until it is deleted",
+            found.subsystem
+        )));
+    }
+    if found.attached_names().any(|c| c == controller) {
+        return Err(Refusal::conflict(format!(
+            "namespace `{name}` is attached to controller `{controller}` already"
+        )));
+    }
+    match found.attached_names().next() {
+        Some(other) if !found.namespace.shared => Err(Refusal::conflict(format!(
+            "namespace `{name}` is private, and controller `{other}` has it: `nvmirage detach {name} {other}` first"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What an operator is told of a request that the subsystem refuses.
+fn refusal_of(status: Status) -> Refusal {
+    match status {
+        Status::INTERNAL_ERROR => Refusal::failed(&anyhow::anyhow!(
+            "it is done, but could not be kept over a restart: the log says why"
+        )),
+        Status::NAMESPACE_IDENTIFIER_UNAVAILABLE => Refusal::conflict(format!(
+            "the subsystem has no identifier left: it may have {} namespaces; delete one first",
+            controller::config::DEFAULT_NAMESPACE_LIMIT
+        )),
+        Status::NAMESPACE_INSUFFICIENT_CAPACITY => Refusal::conflict(
+            "a host has made a namespace there meanwhile; `nvmirage ls` shows what is taken",
+        ),
+        Status::INVALID_NAMESPACE_OR_FORMAT => {
+            Refusal::conflict("a host has deleted the namespace meanwhile")
+        }
+        status => Refusal::conflict(format!("the subsystem refuses: {status:?}")),
+    }
+}

@@ -1,0 +1,554 @@
+//! Subsystems and their controllers: how they begin, from the configuration and what is kept, and how they end.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
+
+use anyhow::Context;
+use controller::{
+    config::{ControllerConfig, DEFAULT_NAMESPACE_LIMIT, DoorbellMode},
+    subsystem::{ControllerId, NamespaceRecord, Record, Subsystem, SubsystemConfig},
+};
+use engine::{Mode, SubsystemSlot};
+use transport::vfio_user::Listener;
+
+use super::{Served, State};
+use crate::{
+    config::{self, Controller, Doorbells, MediumKind},
+    identity::{self, Identities},
+    keep::{
+        keeper::Kept,
+        merge::{self, Merged, OpenMedium, Wanted, WantedNamespace, merge},
+        sidecar::{Basis, Claim, NamespaceBasis, Place, Sidecar},
+    },
+    reactor::{
+        handle::NewController,
+        subsystems::{NewSubsystem, View},
+    },
+};
+
+/// A subsystem that is served.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) name: String,
+    pub(super) reactor: usize,
+    pub(super) slot: SubsystemSlot,
+    /// The media that its hosts may use; fixed while it is served.
+    pub(super) pool: Vec<String>,
+    /// Where what is changed of it is kept, if it is.
+    kept: Option<LiveKept>,
+}
+
+#[derive(Debug)]
+struct LiveKept {
+    place: Place,
+    basis: Basis,
+    /// Held while it is served.
+    _claim: Claim,
+}
+
+/// What the controllers of a subsystem tell hosts of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Words {
+    serial: String,
+    subnqn: String,
+}
+
+impl State {
+    pub(super) fn live(&self, subsystem: &str) -> Option<&Live> {
+        self.subsystems.iter().find(|live| live.name == subsystem)
+    }
+
+    /// How a subsystem is now.
+    pub(super) fn view(&self, live: &Live) -> anyhow::Result<View> {
+        let view = self.reactors[live.reactor].view(live.slot);
+        view.with_context(|| format!("cannot look at subsystem {}", live.name))
+    }
+
+    /// The reactor a subsystem goes to: the one that a controller of it names, or the one with the fewest controllers.
+    fn placement(&self, subsystem: &str) -> usize {
+        let named = self
+            .config
+            .controllers_of(subsystem)
+            .find_map(|c| c.reactor);
+        named.unwrap_or_else(|| {
+            let load = |reactor: &usize| {
+                let mine = self.subsystems.iter().filter(|s| s.reactor == *reactor);
+                let counts = mine.map(|s| self.config.controllers_of(&s.name).count());
+                counts.sum::<usize>()
+            };
+            (0..self.reactors.len()).min_by_key(load).unwrap_or(0)
+        })
+    }
+
+    fn state_dir(&self) -> anyhow::Result<PathBuf> {
+        match &self.config.state_dir {
+            Some(dir) => Ok(dir.clone()),
+            None => identity::default_state_dir(),
+        }
+    }
+
+    /// Identities are read or made only when a configuration leaves one out.
+    fn identities(&mut self) -> anyhow::Result<&Identities> {
+        if self.identities.is_none() {
+            let dir = self.state_dir()?;
+            self.identities = Some(Identities::open(&dir)?);
+        }
+        Ok(self.identities.as_ref().expect("set above"))
+    }
+
+    /// Begins to serve a subsystem as the configuration and what is kept of it say, without controllers yet.
+    pub(super) fn serve_subsystem(&mut self, name: &str) -> anyhow::Result<()> {
+        let context = || format!("subsystem {name}");
+        let reactor = self.placement(name);
+        let wanted = self.wanted(name).with_context(context)?;
+        let claimed = self.claim(name).with_context(context)?;
+        let sidecar = match &claimed {
+            Some((place, _)) => place.read()?,
+            None => None,
+        };
+        let media = self.media_for(name, &wanted, sidecar.as_ref(), reactor)?;
+        let merged = merge(&wanted, &media, sidecar.as_ref());
+        let merged = match &claimed {
+            Some((place, _)) if sidecar.is_some() => merged.with_context(|| {
+                format!(
+                    "subsystem {name} in the configuration does not fit what is kept of it in {}: change the configuration, or remove that file, and the configuration alone counts: namespaces that hosts made are forgotten then, and their bytes stay",
+                    place.path().display()
+                )
+            })?,
+            _ => merged.with_context(context)?,
+        };
+        for note in &merged.notes {
+            tracing::warn!(subsystem = name, "{note}");
+        }
+        let basis = basis(&wanted, &media);
+        let plain = plain_record(&wanted, &media)?;
+        let keeper = claimed.as_ref().map(|(place, _)| {
+            let kept = Kept {
+                place: place.clone(),
+                basis: basis.clone(),
+                plain,
+            };
+            let keeper = self.keeper.sender();
+            keeper.serve(name, kept);
+            keeper
+        });
+        let pool: Vec<String> = self
+            .config
+            .pool_of(name)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        let mut config = subsystem_config(name, merged);
+        let in_pool = |m: &&OpenMedium| pool.contains(&m.basis.name);
+        let pools = media.iter().filter(in_pool);
+        config.pools = pools.map(|m| m.pool.clone()).collect();
+        if !pool.is_empty() {
+            config.identity_seed = self.identities()?.subsystem_seed(name);
+        }
+        let new = NewSubsystem { config, keeper };
+        let slot = self.reactors[reactor].add_subsystem(new);
+        self.subsystems.push(Live {
+            name: name.to_owned(),
+            reactor,
+            slot: slot.with_context(context)?,
+            pool,
+            kept: claimed.map(|(place, claim)| LiveKept {
+                place,
+                basis,
+                _claim: claim,
+            }),
+        });
+        Ok(())
+    }
+
+    /// Where what is changed of a subsystem is kept, and the right to write there; nothing where it is not kept.
+    fn claim(&mut self, name: &str) -> anyhow::Result<Option<(Place, Claim)>> {
+        let on_file = |medium: &str| {
+            let mut media = self.config.media.iter();
+            media.any(|m| m.name == medium && m.kind == MediumKind::File)
+        };
+        let pool = self.config.pool_of(name);
+        let mut namespaces = self.config.namespaces_of(name).into_iter();
+        if self.config.is_short_form && !namespaces.any(|n| on_file(&n.media)) {
+            return Ok(None);
+        }
+        // what was asked for must be kept; the rest is where it can be
+        let is_a_must = self.config.state_dir.is_some() || !pool.is_empty();
+        let place = self.state_dir().and_then(|dir| {
+            let place = Place::new(&dir, name);
+            place.prepare()?;
+            Ok(place)
+        });
+        match place {
+            Ok(place) => {
+                let claim = place.claim()?;
+                Ok(Some((place, claim)))
+            }
+            Err(error) if is_a_must => Err(error),
+            Err(error) => {
+                tracing::warn!(
+                    subsystem = name,
+                    "what hosts change is lost at the end: {error:#}"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// What the configuration says of a subsystem.
+    fn wanted(&mut self, name: &str) -> anyhow::Result<Wanted> {
+        let config = self.config.clone();
+        let controllers: Vec<&Controller> = config.controllers_of(name).collect();
+        // a subsystem that was given a name may have more controllers one day
+        let shared = controllers.iter().any(|c| c.subsystem.is_some());
+        let owned: Vec<&config::Namespace> = config
+            .subsystems()
+            .into_iter()
+            .flat_map(|name| config.namespaces_of(name))
+            .collect();
+        let spare = config.namespace.iter();
+        let spare = spare.filter(|n| owned.iter().all(|o| o.name != n.name));
+        Ok(Wanted {
+            controllers: controllers.iter().map(|c| c.name.clone()).collect(),
+            namespaces: config
+                .namespaces_of(name)
+                .into_iter()
+                .map(|n| self.wanted_namespace(n, &controllers, shared))
+                .collect::<anyhow::Result<_>>()?,
+            spare: spare
+                .map(|n| self.wanted_namespace(n, &controllers, shared))
+                .collect::<anyhow::Result<_>>()?,
+            namespace_limit: DEFAULT_NAMESPACE_LIMIT,
+        })
+    }
+
+    pub(super) fn wanted_namespace(
+        &mut self,
+        config: &config::Namespace,
+        controllers: &[&Controller],
+        shared: bool,
+    ) -> anyhow::Result<WantedNamespace> {
+        let range = self.extent(config)?;
+        let (nguid, eui64) = match (&config.nguid, &config.eui64) {
+            (Some(nguid), Some(eui64)) => (hex(nguid), hex(eui64)),
+            (nguid, eui64) => {
+                let (derived_nguid, derived_eui64) = self.identities()?.namespace(&config.name);
+                (
+                    nguid.as_deref().map_or(derived_nguid, hex),
+                    eui64.as_deref().map_or(derived_eui64, hex),
+                )
+            }
+        };
+        let its = controllers
+            .iter()
+            .filter(|c| c.namespaces.contains(&config.name));
+        Ok(WantedNamespace {
+            namespace: NamespaceRecord {
+                name: Some(config.name.clone()),
+                medium: config.media.clone(),
+                start: range.start.0,
+                len: range.len(),
+                blocks: range.len() / u64::from(config.lba_size),
+                lba_size: config.lba_size,
+                nguid,
+                eui64,
+                shared,
+                ..NamespaceRecord::default()
+            },
+            range: config.range,
+            controllers: its.map(|c| c.name.clone()).collect(),
+        })
+    }
+
+    /// Every medium that the subsystem has or may come to have something on, with a channel.
+    fn media_for(
+        &self,
+        name: &str,
+        wanted: &Wanted,
+        sidecar: Option<&Sidecar>,
+        reactor: usize,
+    ) -> anyhow::Result<Vec<OpenMedium>> {
+        let configured = wanted.namespaces.iter().map(|n| &n.namespace);
+        let kept = sidecar.iter().flat_map(|s| &s.record.namespaces);
+        let pool = self.config.pool_of(name).into_iter();
+        let named = configured
+            .chain(kept)
+            .map(|n| n.medium.as_str())
+            .chain(pool);
+        let mut media: Vec<OpenMedium> = Vec::new();
+        for name in named {
+            let is_open = self.media.iter().any(|m| m.name == name);
+            if is_open && media.iter().all(|m| m.basis.name != name) {
+                media.push(self.medium_on(name, reactor)?);
+            }
+        }
+        Ok(media)
+    }
+
+    /// What the controllers of a subsystem tell hosts of it: what one of them names, else what is derived.
+    fn words(&mut self, config: &config::Config, name: &str) -> anyhow::Result<Words> {
+        let find = |of: fn(&Controller) -> Option<&String>| {
+            config.controllers_of(name).find_map(of).cloned()
+        };
+        let serial = match find(|c| c.serial.as_ref()) {
+            Some(serial) => serial,
+            None => self.identities()?.serial(name),
+        };
+        let subnqn = match find(|c| c.subnqn.as_ref()) {
+            Some(subnqn) => subnqn,
+            None => self.identities()?.subnqn(name),
+        };
+        Ok(Words { serial, subnqn })
+    }
+
+    /// Serves a controller of a subsystem that is served.
+    pub(super) fn serve(&mut self, config: &Controller) -> anyhow::Result<()> {
+        let place = || format!("controller {}", config.name);
+        let live = self
+            .live(config.subsystem())
+            .context("its subsystem is gone");
+        let live = live.with_context(place)?;
+        let (reactor, subsystem) = (live.reactor, live.slot);
+        let new = self
+            .prepare(config, reactor, subsystem)
+            .with_context(place)?;
+        let attached = new.attached.clone();
+        let slot = self.reactors[reactor]
+            .add_controller(new)
+            .with_context(place)?;
+        tracing::info!(
+            controller = config.name,
+            subsystem = config.subsystem(),
+            reactor,
+            "listening on {}",
+            config.listen
+        );
+        self.controllers.push(Served {
+            name: config.name.clone(),
+            reactor,
+            slot,
+            attached,
+        });
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        config: &Controller,
+        reactor: usize,
+        subsystem: SubsystemSlot,
+    ) -> anyhow::Result<NewController> {
+        let listener = Listener::bind(config.listen.path())?;
+        let Words { serial, subnqn } = self.words(&self.config.clone(), config.subsystem())?;
+        let mapped = match config.doorbells {
+            Doorbells::Mapped => true,
+            Doorbells::Unmapped => false,
+            Doorbells::Auto => self.reactors[reactor].mode() == Mode::Poll,
+        };
+        let config = ControllerConfig {
+            name: config.name.clone(),
+            vendor_id: config
+                .vendor_id
+                .unwrap_or(controller::config::DEFAULT_VENDOR_ID),
+            device_id: config
+                .device_id
+                .unwrap_or(controller::config::DEFAULT_DEVICE_ID),
+            serial,
+            model_number: config.model_number.clone(),
+            firmware_revision: config.firmware_revision.clone(),
+            subnqn,
+            queues: config.queues,
+            queue_depth: config.queue_depth,
+            max_transfer: u32::try_from(config.max_transfer.0).context("max_transfer")?,
+            doorbells: if mapped {
+                DoorbellMode::Mapped
+            } else {
+                DoorbellMode::Unmapped
+            },
+            intx: config.intx,
+        };
+        Ok(NewController {
+            config,
+            subsystem,
+            listener,
+            attached: Arc::default(),
+        })
+    }
+
+    /// What a controller that joins a subsystem that is served must have in common with it. `before` is the
+    /// configuration without it.
+    pub(super) fn check_joins(
+        &mut self,
+        controller: &Controller,
+        before: &config::Config,
+    ) -> anyhow::Result<()> {
+        let name = controller.subsystem();
+        let Some(live) = self.live(name) else {
+            return Ok(());
+        };
+        if let Some(new) = controller.pool.iter().find(|m| !live.pool.contains(m)) {
+            anyhow::bail!(
+                "pool: subsystem {name} is served already, without \"{new}\": a pool is fixed while a controller of its subsystem is served"
+            );
+        }
+        if let Some(reactor) = controller.reactor.filter(|r| *r != live.reactor) {
+            anyhow::bail!(
+                "reactor = {reactor}: subsystem {name} is on reactor {}: write that, or leave it out",
+                live.reactor
+            );
+        }
+        let now = self.words(&self.config.clone(), name)?;
+        let then = self.words(before, name)?;
+        anyhow::ensure!(
+            now == then,
+            "the controllers of subsystem {name} that are served have serial = \"{}\" and subnqn = \"{}\": write the same, or leave them out",
+            then.serial,
+            then.subnqn
+        );
+        Ok(())
+    }
+
+    /// The file says from now on that this controller was given its namespaces by the configuration.
+    pub(super) fn extend_basis(&mut self, controller: &Controller) -> anyhow::Result<()> {
+        let name = controller.subsystem();
+        let wanted = self.wanted(name)?;
+        let reactor = self.live(name).context("it is gone")?.reactor;
+        let media = self.media_for(name, &wanted, None, reactor)?;
+        let plain = plain_record(&wanted, &media)?;
+        let keeper = self.keeper.sender();
+        let mut live = self.subsystems.iter_mut();
+        let live = live.find(|live| live.name == name);
+        let Some(kept) = live.and_then(|live| live.kept.as_mut()) else {
+            return Ok(());
+        };
+        for medium in media {
+            if kept.basis.media.iter().all(|m| m.name != medium.basis.name) {
+                kept.basis.media.push(medium.basis);
+            }
+        }
+        for namespace in &controller.namespaces {
+            let mut known = kept.basis.namespaces.iter_mut();
+            match known.find(|n| n.name == *namespace) {
+                Some(known) => known.controllers.push(controller.name.clone()),
+                None => {
+                    let mut config = self.config.namespace.iter();
+                    let config = config.find(|n| n.name == *namespace);
+                    kept.basis.namespaces.push(NamespaceBasis {
+                        name: namespace.clone(),
+                        range: config.and_then(|n| n.range),
+                        controllers: vec![controller.name.clone()],
+                    });
+                }
+            }
+        }
+        let kept = Kept {
+            place: kept.place.clone(),
+            basis: kept.basis.clone(),
+            plain,
+        };
+        keeper.serve(name, kept);
+        Ok(())
+    }
+
+    /// Ends a controller, and its subsystem with the last one.
+    pub(super) fn end(&mut self, at: usize) -> anyhow::Result<()> {
+        let served = &self.controllers[at];
+        self.reactors[served.reactor].remove_controller(served.slot)?;
+        let served = self.controllers.remove(at);
+        let config = self.config.controller.iter();
+        let mut config = config.filter(|c| c.name == served.name);
+        let subsystem = config.next().map(|c| c.subsystem().to_owned());
+        self.config.controller.retain(|c| c.name != served.name);
+        tracing::info!(controller = served.name, "served no longer");
+        match subsystem {
+            Some(subsystem) => self.end_subsystem_without_controllers(&subsystem),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends a subsystem where no controller of it is served.
+    pub(super) fn end_subsystem_without_controllers(&mut self, name: &str) -> anyhow::Result<()> {
+        let controllers = self.config.controllers_of(name);
+        let served = |c: &Controller| self.controllers.iter().any(|s| s.name == c.name);
+        if controllers.into_iter().any(served) {
+            return Ok(());
+        }
+        let Some(at) = self.subsystems.iter().position(|live| live.name == name) else {
+            return Ok(());
+        };
+        let live = self.subsystems.remove(at);
+        let is_kept = self.reactors[live.reactor].end_subsystem(live.slot);
+        self.keeper.sender().end(name);
+        let is_kept = is_kept.with_context(|| format!("subsystem {name} does not end"))?;
+        anyhow::ensure!(
+            is_kept,
+            "what was changed last of subsystem {name} could not be kept; the log says why"
+        );
+        Ok(())
+    }
+
+    /// Whether a host is attached to a controller.
+    pub(super) fn has_host(&self, controller: &str) -> bool {
+        let mut served = self.controllers.iter();
+        let served = served.find(|c| c.name == controller);
+        served.is_some_and(|c| c.attached.load(Ordering::Relaxed))
+    }
+}
+
+fn subsystem_config(name: &str, merged: Merged) -> SubsystemConfig {
+    let Merged {
+        namespaces,
+        controllers,
+        deleted,
+        created,
+        notes: _,
+    } = merged;
+    SubsystemConfig {
+        name: name.to_owned(),
+        namespaces,
+        controllers,
+        deleted,
+        created,
+        ..SubsystemConfig::with_namespaces(DEFAULT_NAMESPACE_LIMIT, [])
+    }
+}
+
+/// The record of a subsystem of which nothing differs from the configuration.
+fn plain_record(wanted: &Wanted, media: &[OpenMedium]) -> anyhow::Result<Record> {
+    let merged = merge(wanted, media, None)?;
+    Ok(Subsystem::new(subsystem_config("", merged))?.record())
+}
+
+/// What the configuration says of a subsystem, for later ones to be compared with.
+fn basis(wanted: &Wanted, media: &[merge::OpenMedium]) -> Basis {
+    Basis {
+        media: media.iter().map(|m| m.basis.clone()).collect(),
+        namespaces: wanted
+            .namespaces
+            .iter()
+            .map(|n| NamespaceBasis {
+                name: n.namespace.name.clone().unwrap_or_default(),
+                range: n.range,
+                controllers: n.controllers.clone(),
+            })
+            .collect(),
+    }
+}
+
+/// The controllers of these names.
+pub(super) fn id_of(view: &View, controller: &str) -> Option<ControllerId> {
+    let mut controllers = view.controllers.iter();
+    controllers.find(|c| c.name == controller).map(|c| c.id)
+}
+
+/// Bytes of hexadecimal digits that [`config::Config::validate`] has accepted.
+fn hex<const N: usize>(digits: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        let pair = digits.get(2 * at..2 * at + 2).unwrap_or("00");
+        *byte = u8::from_str_radix(pair, 16).unwrap_or_default();
+    }
+    bytes
+}
