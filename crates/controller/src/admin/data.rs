@@ -163,8 +163,7 @@ impl Controller {
 
     /// Has the saved values of features kept; the command completes when they are on stable storage.
     pub(crate) fn keep_features(&mut self, cid: u16, subsystem: &mut Subsystem) -> Reply {
-        let features = self.features.saved(&self.feature_context());
-        subsystem.update_controller(self.id(), |record| record.features = features);
+        self.keep_saved_features(subsystem);
         let by = Sqe {
             cid,
             ..Sqe::default()
@@ -172,5 +171,11 @@ impl Controller {
         let operation = self.begin_operation(&by, NSID_NONE, [Step::Keep]);
         subsystem.begin(operation);
         Reply::Waits
+    }
+
+    /// Puts the saved values into the record.
+    pub(crate) fn keep_saved_features(&self, subsystem: &mut Subsystem) {
+        let features = self.features.saved(&self.feature_context());
+        subsystem.update_controller(self.id(), |record| record.features = features);
     }
 }

@@ -62,6 +62,10 @@ impl Controller {
         self.table_generation = subsystem.generation();
         self.namespaces = subsystem.take_table(self.id);
         self.namespaces_changed = true;
+        let exists = |nsid| subsystem.directory().get(nsid).is_some();
+        if self.features.forget_namespaces(exists) {
+            self.keep_saved_features(subsystem);
+        }
         let changed = subsystem.take_changed(self.id);
         // A host that is not there yet looks for itself.
         if changed.is_empty() || self.admin.is_none() {

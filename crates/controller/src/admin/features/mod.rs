@@ -133,6 +133,13 @@ impl Features {
         (self.current.controller.copy_formats as u16).into()
     }
 
+    /// Forgets what was set for namespaces that do not exist any more: the next one with such an identifier is another.
+    /// Whether there is something new to keep.
+    pub(crate) fn forget_namespaces(&mut self, exists: impl Fn(u32) -> bool) -> bool {
+        self.current.forget_namespaces(&exists);
+        self.saved.forget_namespaces(&exists)
+    }
+
     /// I/O submission and completion queues that were allocated: the highest identifiers a host may create.
     pub(crate) fn allocated_queues(&self) -> (u16, u16) {
         let queues = NumberOfQueues::from(self.current.controller.number_of_queues);

@@ -104,6 +104,19 @@ impl Values {
         }
     }
 
+    /// Puts the values of namespaces that do not exist to their defaults; whether any was another.
+    pub(super) fn forget_namespaces(&mut self, exists: impl Fn(u32) -> bool) -> bool {
+        let mut changed = false;
+        for of_namespaces in [&mut self.error_recovery, &mut self.reservation_masks] {
+            for (nsid, value) in (1..).zip(of_namespaces) {
+                if *value != 0 && !exists(nsid) {
+                    (*value, changed) = (0, true);
+                }
+            }
+        }
+        changed
+    }
+
     pub(super) fn write_cache_enabled(&self) -> bool {
         VolatileWriteCache::from(self.controller.write_cache).wce()
     }

@@ -228,6 +228,23 @@ fn error_recovery_is_saved_for_one_namespace_or_for_all_that_are_attached() {
 }
 
 #[test]
+fn a_namespace_that_is_deleted_takes_its_values_with_it() {
+    let mut rig = Rig::enabled();
+    assert_eq!(set(&mut rig, SV | 0x05, 7), OK);
+    rig.set_namespaces(namespaces()[1..].to_vec());
+    assert_eq!(kept(&rig).error_recovery, []);
+    // Another one gets the identifier.
+    rig.set_namespaces(namespaces());
+    for sel in [CURRENT, SAVED] {
+        assert_eq!(get(&mut rig, 0x05, sel, 0), 0);
+    }
+    // One that was not deleted keeps its own.
+    assert_eq!(set(&mut rig, SV | 0x05, 8), OK);
+    rig.set_namespaces(namespaces()[..1].to_vec());
+    assert_eq!(get(&mut rig, 0x05, SAVED, 0), 8);
+}
+
+#[test]
 fn a_saved_threshold_that_is_crossed_is_an_event_after_a_reset() {
     let mut rig = Rig::enabled();
     assert_eq!(set(&mut rig, SV | 0x04, 290), OK);
