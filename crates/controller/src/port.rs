@@ -6,6 +6,8 @@
 //! The contract:
 //! - The caller has checked every request: it lies inside the medium, lengths are multiples of 512, and for Read, Write
 //!   and Compare the length is the sum of the segments' lengths. A channel need not check again.
+//! - Requests of one channel that share bytes, at least one of them to change them, do not mix: a read sees all of a
+//!   write or nothing of it, and of two writes one is wholly there. In which order they happen is the channel's choice.
 //! - Segments begin and end at any byte. Those of a Read may be `Segment::sink`, also several of one command.
 //! - A channel gives each ticket back exactly once: in [`Added::Done`], in [`Added::Full`], or later from `reap`.
 //! - Segments and ranges are lent for the call of `add` only. A channel whose I/O outlives the call pins the view
@@ -53,6 +55,19 @@ pub enum Request<'a> {
         /// Number of bytes.
         len: u32,
     },
+    /// Compare the medium's bytes with the first `len` bytes of the segments and, where they are the same, store the
+    /// `len` bytes behind those; [`Cause::CompareMismatch`] where they differ. Nothing else that touches the bytes happens
+    /// in between. At most [`FUSED_BYTES`].
+    CompareAndWrite {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes; the segments have twice as many.
+        len: u32,
+        /// The bytes that are compared are on non-volatile media by then.
+        commit: bool,
+        /// Done only when the new bytes are on non-volatile media.
+        fua: bool,
+    },
     /// Make the bytes read as zero.
     WriteZeroes {
         /// First byte.
@@ -72,6 +87,9 @@ pub enum Request<'a> {
     /// Everything completed before this was added is on non-volatile media when it is done.
     Flush,
 }
+
+/// Most bytes of [`Request::CompareAndWrite`]: the largest logical block.
+pub const FUSED_BYTES: u32 = 4096;
 
 /// Why a request ended as it did. One table maps it to what the host sees: [`crate::status::of`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -128,6 +128,8 @@ pub(crate) enum Seen {
     Read(u64, u32),
     Write(u64, u32, bool),
     Compare(u64, u32),
+    /// Whether it commits what it compares, and whether it writes durably.
+    CompareAndWrite(u64, u32, bool, bool),
     WriteZeroes(u64, u64, bool, bool),
     Deallocate(Vec<ByteRange>),
     Flush,
@@ -195,6 +197,17 @@ impl TestMedium {
                     Cause::CompareMismatch
                 }
             }
+            Request::CompareAndWrite { offset, len, .. } => {
+                let data = gather(segments);
+                let (old, new) = data.split_at(len as usize);
+                assert_eq!(old.len(), new.len());
+                let bytes = &mut self.bytes[offset as usize..][..len as usize];
+                if bytes != old {
+                    return Cause::CompareMismatch;
+                }
+                bytes.copy_from_slice(new);
+                Cause::None
+            }
             Request::WriteZeroes { offset, len, .. } => {
                 self.bytes[offset as usize..][..len as usize].fill(0);
                 Cause::None
@@ -235,6 +248,12 @@ impl Channel for TestMedium {
             Request::Read { offset, len } => Seen::Read(offset, len),
             Request::Write { offset, len, fua } => Seen::Write(offset, len, fua),
             Request::Compare { offset, len } => Seen::Compare(offset, len),
+            Request::CompareAndWrite {
+                offset,
+                len,
+                commit,
+                fua,
+            } => Seen::CompareAndWrite(offset, len, commit, fua),
             Request::WriteZeroes {
                 offset,
                 len,

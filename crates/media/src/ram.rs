@@ -1,11 +1,11 @@
 //! Memory: everything completes at once, nothing survives the program.
 //!
-//! Copies run on the reactor that adds them. Overlapping commands of several reactors mix their
-//! bytes, as NVMe allows for commands that are in flight together.
+//! Copies run on the reactor that adds them, each from start to end: commands of one reactor do not
+//! mix. Those of several would; but one reactor serves a namespace, and namespaces share no bytes.
 
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel, Done, MediumTraits, Outcome, Request};
+use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, MediumTraits, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{DmaView, Segment, Store};
 
@@ -55,6 +55,32 @@ impl RamChannel {
         }))
     }
 
+    /// The first `len` bytes of the segments are compared, the others written.
+    fn compare_and_write(&self, offset: u64, len: u32, segments: &[Segment<'_>]) -> Cause {
+        let total: u64 = segments
+            .iter()
+            .map(|segment| u64::from(segment.len()))
+            .sum();
+        if len > FUSED_BYTES || total != 2 * u64::from(len) || !self.holds(offset, len.into()) {
+            return Cause::Unsupported;
+        }
+        let mut data = [0; 2 * FUSED_BYTES as usize];
+        let mut rest = &mut data[..2 * len as usize];
+        for segment in segments {
+            let (here, behind) = rest.split_at_mut(segment.len() as usize);
+            segment.read_into(0, here);
+            rest = behind;
+        }
+        let (old, new) = data[..2 * len as usize].split_at(len as usize);
+        let mut there = [0; FUSED_BYTES as usize];
+        self.store.read_bytes(offset, &mut there[..len as usize]);
+        if there[..len as usize] != *old {
+            return Cause::CompareMismatch;
+        }
+        self.store.write_bytes(offset, new);
+        Cause::None
+    }
+
     fn run(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Cause {
         let done = match *request {
             Request::Read { offset, len } => self
@@ -75,6 +101,9 @@ impl RamChannel {
                     return Cause::CompareMismatch;
                 }
                 Some(())
+            }
+            Request::CompareAndWrite { offset, len, .. } => {
+                return self.compare_and_write(offset, len, segments);
             }
             Request::WriteZeroes {
                 offset,

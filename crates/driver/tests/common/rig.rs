@@ -117,6 +117,8 @@ impl Ram {
                     return Outcome::of(Cause::CompareMismatch);
                 }
             }
+            // Nothing here asks for fused commands.
+            Request::CompareAndWrite { .. } => return Cause::Unsupported,
             Request::WriteZeroes { offset, len, .. } => {
                 self.count[3] += 1;
                 self.range(offset, len).fill(0);

@@ -6,6 +6,8 @@
 //!   segments) goes on from there. Compare always reads into the bounce buffer.
 //! - Write Zeroes asks the file system or device to clear the range, and writes zeros where it
 //!   cannot; with FUA a sync follows.
+//! - Compare and Write reads and compares as Compare does, and writes as Write does.
+//! - A command that must not meet another one ([`super::overlap`]) begins when that has ended.
 //! - Deallocate punches range after range. It is a hint: where it is not supported it does nothing.
 //! - An interrupted or momentarily refused operation is tried again, a bounded number of times.
 
@@ -14,11 +16,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
+use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 
 use super::direct::{Access, Alignment};
+use super::op::{Fused, Kind, Op};
+use super::overlap::{Overlaps, Ranges, Touched};
 use super::ring::{BOUNCE_BYTES, Buffer, Io, MAX_SEGMENTS, Ring, ZEROS_BYTES};
 use super::{Clear, FileMedium};
 
@@ -26,43 +30,6 @@ use super::{Clear, FileMedium};
 const MAX_RANGES: usize = 256;
 /// How often one operation is repeated when the kernel says to try again.
 const MAX_REPEATS: u8 = 100;
-
-/// What a slot is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Read,
-    Write,
-    Compare,
-    /// Write Zeroes by a request to the file system or device.
-    Clear {
-        how: Clear,
-        deallocate: bool,
-    },
-    /// Write Zeroes by writing zeros.
-    Zeros,
-    /// From range `next` of the slot on.
-    Deallocate {
-        next: usize,
-        ranges: usize,
-    },
-    /// A flush, or the durable end of a Write Zeroes.
-    Sync,
-}
-
-#[derive(Debug)]
-struct Op {
-    in_use: bool,
-    /// [`Ticket::into_bits`]; in a slot that is in use the duty is here.
-    ticket: u64,
-    kind: Kind,
-    /// What is still to be done.
-    offset: u64,
-    left: u64,
-    fua: bool,
-    /// The host's segments cannot be used where they are.
-    bounced: bool,
-    repeats: u8,
-}
 
 /// What comes after a result.
 enum Next {
@@ -82,6 +49,7 @@ pub(crate) struct FileChannel {
     /// Offset and length, [`MAX_RANGES`] a slot. (Of a type that the allocator's zeros will do
     /// for, so that what is never used is never touched.)
     ranges: Vec<[u64; 2]>,
+    overlaps: Overlaps,
     free: Vec<u16>,
     /// Slots whose next operation goes into the ring with the next submission.
     ready: VecDeque<u16>,
@@ -108,21 +76,12 @@ impl FileChannel {
             },
         };
         let slots = usize::from(depth);
-        let idle = || Op {
-            in_use: false,
-            ticket: 0,
-            kind: Kind::Sync,
-            offset: 0,
-            left: 0,
-            fua: false,
-            bounced: false,
-            repeats: 0,
-        };
         Ok(FileChannel {
             ring,
             alignment,
-            ops: (0..slots).map(|_| idle()).collect(),
+            ops: (0..slots).map(|_| Op::idle()).collect(),
             ranges: vec![[0; 2]; slots * MAX_RANGES],
+            overlaps: Overlaps::new(slots),
             free: (0..depth).rev().collect(),
             ready: VecDeque::with_capacity(slots),
             ready_changes: false,
@@ -156,20 +115,23 @@ impl FileChannel {
                 request,
                 Request::Flush
                     | Request::Write { fua: true, .. }
+                    | Request::CompareAndWrite { fua: true, .. }
+                    | Request::CompareAndWrite { commit: true, .. }
                     | Request::WriteZeroes { fua: true, .. }
             )
         {
-            return Some(failed(false, errno));
+            // Of a Compare and Write nothing was compared.
+            return Some(failed(request_reads(request), errno));
         }
         let (offset, len, in_memory) = match *request {
             Request::Read { offset, len }
             | Request::Write { offset, len, .. }
-            | Request::Compare { offset, len } => {
-                let in_memory = segments
-                    .iter()
-                    .map(|segment| u64::from(segment.len()))
-                    .sum();
-                (offset, u64::from(len), in_memory)
+            | Request::Compare { offset, len } => (offset, u64::from(len), bytes_of(segments)),
+            Request::CompareAndWrite { offset, len, .. } => {
+                if len > FUSED_BYTES {
+                    return Some(Outcome::of(Cause::Unsupported));
+                }
+                (offset, u64::from(len), bytes_of(segments) / 2)
             }
             Request::WriteZeroes { offset, len, .. } => (offset, len, len),
             Request::Deallocate { ranges } => {
@@ -200,18 +162,30 @@ impl FileChannel {
             .is_some_and(|end| end <= self.medium.opened.size)
     }
 
-    /// Fills a slot's state from a request.
+    /// Fills a slot's state from a request. False where it has to wait for another one.
     fn begin(
         &mut self,
         slot: u16,
         request: &Request<'_>,
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
-    ) {
+    ) -> bool {
         let (kind, offset, left, fua) = match *request {
             Request::Read { offset, len } => (Kind::Read, offset, len.into(), false),
             Request::Write { offset, len, fua } => (Kind::Write, offset, len.into(), fua),
             Request::Compare { offset, len } => (Kind::Compare, offset, len.into(), false),
+            Request::CompareAndWrite {
+                offset,
+                len,
+                commit,
+                fua,
+            } => {
+                let stage = match commit {
+                    true => Fused::Commit,
+                    false => Fused::Compare,
+                };
+                (Kind::Fused { stage, len }, offset, len.into(), fua)
+            }
             Request::WriteZeroes {
                 offset,
                 len,
@@ -238,7 +212,7 @@ impl FileChannel {
             Request::Flush => (Kind::Sync, 0, 0, false),
         };
         let aligned = match kind {
-            Kind::Read | Kind::Write | Kind::Compare => {
+            Kind::Read | Kind::Write | Kind::Compare | Kind::Fused { .. } => {
                 self.ring.attach(slot, segments, view, self.alignment)
             }
             _ => true,
@@ -247,6 +221,39 @@ impl FileChannel {
         (op.kind, op.offset, op.left, op.fua) = (kind, offset, left, fua);
         op.bounced = !aligned || kind == Kind::Compare;
         op.repeats = 0;
+        let touched = self.touched(slot);
+        self.ops[usize::from(slot)].touches = touched.is_some();
+        let ranges = Ranges {
+            table: &self.ranges,
+            stride: MAX_RANGES,
+        };
+        touched.is_none_or(|touched| self.overlaps.begin(slot, touched, ranges))
+    }
+
+    /// The bytes that a command touches; `None` where it does not matter which.
+    fn touched(&self, slot: u16) -> Option<Touched> {
+        let op = &self.ops[usize::from(slot)];
+        match op.kind {
+            Kind::Sync => None,
+            Kind::Deallocate { ranges, .. } => {
+                let first = usize::from(slot) * MAX_RANGES;
+                let pieces = self.ranges[first..first + ranges].iter();
+                let start = pieces.clone().map(|[offset, _]| *offset).min();
+                let end = pieces.map(|[offset, len]| offset + len).max();
+                Some(Touched {
+                    start: start.unwrap_or(0),
+                    end: end.unwrap_or(1),
+                    changes: true,
+                    ranges: ranges as u16,
+                })
+            }
+            kind => Some(Touched {
+                start: op.offset,
+                end: op.offset + op.left,
+                changes: !matches!(kind, Kind::Read | Kind::Compare),
+                ranges: 0,
+            }),
+        }
     }
 
     /// The operation that a slot needs now.
@@ -255,6 +262,17 @@ impl FileChannel {
         let (offset, left) = (op.offset, op.left);
         let round = left.min(u64::from(BOUNCE_BYTES)) as u32;
         match op.kind {
+            Kind::Fused {
+                stage: Fused::Commit,
+                ..
+            } => Io::Sync,
+            Kind::Fused {
+                stage: Fused::Compare,
+                ..
+            } => Io::Read {
+                into: Buffer::Bounce(round),
+                offset,
+            },
             Kind::Read | Kind::Compare if op.bounced => Io::Read {
                 into: Buffer::Bounce(round),
                 offset,
@@ -263,7 +281,11 @@ impl FileChannel {
                 into: Buffer::Segments,
                 offset,
             },
-            Kind::Write => {
+            Kind::Write
+            | Kind::Fused {
+                stage: Fused::Write,
+                ..
+            } => {
                 let durable = op.fua;
                 let from = if op.bounced {
                     self.ring.gather(slot, round);
@@ -305,7 +327,7 @@ impl FileChannel {
     fn make_ready(&mut self, slot: u16) {
         self.ready.push_back(slot);
         let kind = self.ops[usize::from(slot)].kind;
-        self.ready_changes |= !matches!(kind, Kind::Read | Kind::Compare | Kind::Sync);
+        self.ready_changes |= kind.changes();
     }
 
     /// Takes a result of the kernel into a slot's state.
@@ -315,7 +337,16 @@ impl FileChannel {
         }
         self.ops[usize::from(slot)].repeats = 0;
         match self.ops[usize::from(slot)].kind {
-            Kind::Read | Kind::Write | Kind::Compare | Kind::Zeros => {
+            Kind::Fused {
+                stage: Fused::Commit,
+                len,
+            } => {
+                if let Some(errno) = self.medium.health.flush_errno() {
+                    return Next::End(failed(true, errno));
+                }
+                self.fused(slot, Fused::Compare, len)
+            }
+            Kind::Read | Kind::Write | Kind::Compare | Kind::Zeros | Kind::Fused { .. } => {
                 self.step_moved(slot, result as u32)
             }
             Kind::Clear { .. } => self.after_zeroing(slot),
@@ -332,7 +363,7 @@ impl FileChannel {
     fn step_moved(&mut self, slot: u16, moved: u32) -> Next {
         let op = &mut self.ops[usize::from(slot)];
         let (kind, bounced) = (op.kind, op.bounced);
-        let reads = matches!(kind, Kind::Read | Kind::Compare);
+        let reads = kind.reads();
         let ended = moved == 0 || !moved.is_multiple_of(self.alignment.offset as u32);
         if ended || u64::from(moved) > op.left {
             // The file's end, in the middle of what was the medium. There is nothing to go on with.
@@ -344,7 +375,11 @@ impl FileChannel {
         let left = op.left;
         match kind {
             Kind::Read if bounced => self.ring.scatter(slot, moved),
-            Kind::Compare if !self.ring.equal(slot, moved) => {
+            Kind::Compare
+            | Kind::Fused {
+                stage: Fused::Compare,
+                ..
+            } if !self.ring.equal(slot, moved) => {
                 return Next::End(Outcome::of(Cause::CompareMismatch));
             }
             _ => {}
@@ -352,11 +387,24 @@ impl FileChannel {
         if kind != Kind::Zeros {
             self.ring.advance(slot, moved as usize);
         }
-        if left > 0 {
-            Next::Again
-        } else {
-            Next::End(Outcome::OK)
+        match kind {
+            _ if left > 0 => Next::Again,
+            // The same bytes again: the cursor is at those to write.
+            Kind::Fused {
+                stage: Fused::Compare,
+                len,
+            } => self.fused(slot, Fused::Write, len),
+            _ => Next::End(Outcome::OK),
         }
+    }
+
+    /// A Compare and Write goes on to a stage that moves all of its bytes.
+    fn fused(&mut self, slot: u16, stage: Fused, len: u32) -> Next {
+        let op = &mut self.ops[usize::from(slot)];
+        op.offset -= u64::from(len) - op.left;
+        op.left = len.into();
+        op.kind = Kind::Fused { stage, len };
+        Next::Again
     }
 
     /// A range was cleared.
@@ -411,17 +459,36 @@ impl FileChannel {
                 self.medium.flush_failed(errno);
                 Next::End(failed(false, errno))
             }
-            kind => Next::End(failed(matches!(kind, Kind::Read | Kind::Compare), errno)),
+            Kind::Fused {
+                stage: Fused::Commit,
+                ..
+            } => {
+                self.medium.flush_failed(errno);
+                Next::End(failed(true, errno))
+            }
+            kind => Next::End(failed(kind.reads(), errno)),
         }
     }
 
     fn reads(&self, slot: u16) -> bool {
-        matches!(self.ops[usize::from(slot)].kind, Kind::Read | Kind::Compare)
+        self.ops[usize::from(slot)].kind.reads()
     }
 
-    /// Gives a slot back.
+    /// Gives a slot back, and lets those begin that waited for it.
     fn end(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
         self.ring.release(slot);
+        if self.ops[usize::from(slot)].touches {
+            let ranges = Ranges {
+                table: &self.ranges,
+                stride: MAX_RANGES,
+            };
+            let (ready, ops) = (&mut self.ready, &self.ops);
+            let changes = &mut self.ready_changes;
+            self.overlaps.end(slot, ranges, |next| {
+                ready.push_back(next);
+                *changes |= ops[usize::from(next)].kind.changes();
+            });
+        }
         self.free.push(slot);
         self.give_back(slot, outcome, done);
     }
@@ -480,8 +547,9 @@ impl Channel for FileChannel {
         let op = &mut self.ops[usize::from(slot)];
         (op.in_use, op.ticket) = (true, ticket.into_bits());
         self.in_flight += 1;
-        self.begin(slot, request, segments, view);
-        self.make_ready(slot);
+        if self.begin(slot, request, segments, view) {
+            self.make_ready(slot);
+        }
         Added::Pending
     }
 
@@ -534,7 +602,15 @@ impl Channel for FileChannel {
 }
 
 fn request_reads(request: &Request<'_>) -> bool {
-    matches!(request, Request::Read { .. } | Request::Compare { .. })
+    matches!(
+        request,
+        Request::Read { .. } | Request::Compare { .. } | Request::CompareAndWrite { .. }
+    )
+}
+
+fn bytes_of(segments: &[Segment<'_>]) -> u64 {
+    let lengths = segments.iter().map(|segment| u64::from(segment.len()));
+    lengths.sum()
 }
 
 /// The outcome for an errno.

@@ -9,8 +9,9 @@
 //!   space back.
 //! - One ring per channel, one operation per command at a time, everything allocated when the
 //!   channel is made.
+//! - Of commands that overlap, no two run at the same time that could mix their bytes ([`overlap`]).
 //!
-//! What it does NOT do: order overlapping commands (NVMe does not either), cache, or keep out
+//! What it does NOT do: choose an order of overlapping commands for the host, cache, or keep out
 //! programs that ask for no lock.
 //!
 //! [`open`] finds and locks the file, [`direct`] decides how it is accessed, [`ring`] holds the
@@ -20,7 +21,9 @@
 mod channel;
 mod direct;
 mod health;
+mod op;
 mod open;
+mod overlap;
 #[allow(unsafe_code)] // the one place: see there
 mod ring;
 

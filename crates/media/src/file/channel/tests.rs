@@ -10,6 +10,8 @@ use rustix::fs::FallocateFlags;
 use super::*;
 use crate::medium::Direct;
 
+mod fused;
+
 const SIZE: u64 = 1 << 20;
 
 struct Fixture {
@@ -154,6 +156,7 @@ fn clearing_falls_back_step_by_step_and_remembers() {
         }
     );
     assert_eq!(fixture.ends(slot, rest as i32), Outcome::OK);
+    fixture.give_back(slot);
 
     let (_, io) = fixture.begin(&zeroes(true, true));
     assert_eq!(
@@ -180,6 +183,7 @@ fn keeping_the_space_is_not_answered_by_punching() {
             ..
         }
     ));
+    fixture.give_back(slot);
     let (_, io) = fixture.begin(&zeroes(true, false));
     assert!(
         is_fallocate(io, FallocateFlags::PUNCH_HOLE),
@@ -193,6 +197,7 @@ fn durable_clearing_is_followed_by_a_sync() {
     let (slot, _) = fixture.begin(&zeroes(true, true));
     assert_eq!(fixture.again(slot, 0), Io::Sync);
     assert_eq!(fixture.ends(slot, 0), Outcome::OK);
+    fixture.give_back(slot);
     let (slot, _) = fixture.begin(&zeroes(true, false));
     assert_eq!(fixture.ends(slot, 0), Outcome::OK);
 }
@@ -279,6 +284,7 @@ fn a_device_of_larger_blocks_keeps_ranges_that_are_too_fine() {
             durable: true
         }
     );
+    fixture.give_back(slot);
     let (_, io) = fixture.begin(&zeroes(true, false));
     assert!(
         is_fallocate(io, FallocateFlags::PUNCH_HOLE),

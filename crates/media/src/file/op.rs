@@ -1,0 +1,88 @@
+//! What a slot of a channel is doing.
+
+use super::Clear;
+
+/// What a slot is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    Compare,
+    /// Compare and Write of `len` bytes.
+    Fused {
+        stage: Fused,
+        len: u32,
+    },
+    /// Write Zeroes by a request to the file system or device.
+    Clear {
+        how: Clear,
+        deallocate: bool,
+    },
+    /// Write Zeroes by writing zeros.
+    Zeros,
+    /// From range `next` of the slot on.
+    Deallocate {
+        next: usize,
+        ranges: usize,
+    },
+    /// A flush, or the durable end of a Write Zeroes.
+    Sync,
+}
+
+/// How far a Compare and Write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fused {
+    /// What was written before is put onto the media.
+    Commit,
+    Compare,
+    Write,
+}
+
+#[derive(Debug)]
+pub(super) struct Op {
+    pub(super) in_use: bool,
+    /// It touches bytes, and so may have to wait.
+    pub(super) touches: bool,
+    /// `Ticket::into_bits`; in a slot that is in use the duty is here.
+    pub(super) ticket: u64,
+    pub(super) kind: Kind,
+    /// What is still to be done.
+    pub(super) offset: u64,
+    pub(super) left: u64,
+    pub(super) fua: bool,
+    /// The host's segments cannot be used where they are.
+    pub(super) bounced: bool,
+    pub(super) repeats: u8,
+}
+
+impl Kind {
+    /// Bytes of the file are read, and none is changed yet.
+    pub(super) fn reads(self) -> bool {
+        match self {
+            Kind::Read | Kind::Compare => true,
+            Kind::Fused { stage, .. } => stage != Fused::Write,
+            _ => false,
+        }
+    }
+
+    /// The operation changes bytes of the file.
+    pub(super) fn changes(self) -> bool {
+        !(self.reads() || self == Kind::Sync)
+    }
+}
+
+impl Op {
+    pub(super) fn idle() -> Self {
+        Op {
+            in_use: false,
+            touches: false,
+            ticket: 0,
+            kind: Kind::Sync,
+            offset: 0,
+            left: 0,
+            fua: false,
+            bounced: false,
+            repeats: 0,
+        }
+    }
+}
