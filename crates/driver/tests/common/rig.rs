@@ -118,7 +118,7 @@ impl Ram {
                 }
             }
             // Nothing here asks for fused commands.
-            Request::CompareAndWrite { .. } => return Cause::Unsupported,
+            Request::CompareAndWrite { .. } => return Outcome::of(Cause::Unsupported),
             Request::WriteZeroes { offset, len, .. } => {
                 self.count[3] += 1;
                 self.range(offset, len).fill(0);
