@@ -108,6 +108,8 @@ pub struct Bench {
     /// Admin completions that nobody has asked for yet.
     stash: Vec<Cqe>,
     next_qid: u16,
+    /// Another controller of the same subsystem, where there is one.
+    second: Option<Box<Bench>>,
 }
 
 impl Bench {
@@ -134,6 +136,7 @@ impl Bench {
             in_flight: Vec::new(),
             stash: Vec::new(),
             next_qid: 1,
+            second: None,
         };
         bench.cap = bench.read64(CAP)?;
         check(bench.cap != u64::MAX && bench.cap != 0, || {
@@ -144,6 +147,33 @@ impl Bench {
         })?;
         bench.enable_function()?;
         Ok(bench)
+    }
+
+    /// Puts another controller of the same subsystem beside it, for what two
+    /// hosts do to each other.
+    pub fn set_second(&mut self, second: Bench) {
+        self.second = Some(Box::new(second));
+    }
+
+    /// Does something with the other controller, which is started anew.
+    ///
+    /// # Errors
+    /// Not supported where there is none; those of starting and of the work.
+    pub fn with_second<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self, &mut Bench) -> Verdict<T>,
+    ) -> Verdict<T> {
+        let Some(mut second) = self.second.take() else {
+            return not_supported("no second controller of the subsystem was given");
+        };
+        let done = second
+            .recover()
+            .and_then(|()| second.start())
+            .and_then(|()| work(self, &mut second));
+        // Whatever it is left in, it asks for nothing more.
+        let _ = second.recover();
+        self.second = Some(second);
+        done
     }
 
     /// The bus.

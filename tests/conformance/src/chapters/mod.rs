@@ -8,11 +8,15 @@ mod features;
 mod interrupts;
 mod io;
 mod logs;
+mod namespaces;
 mod optional;
 mod pci;
 mod pointers;
 mod queues;
 mod registers;
+mod reservations;
+mod sanitize;
+mod sharing;
 
 use crate::{Bench, Verdict};
 
@@ -55,6 +59,10 @@ pub const CHAPTERS: &[Chapter] = &[
     optional::CHAPTER,
     copy::CHAPTER,
     errors::CHAPTER,
+    namespaces::CHAPTER,
+    sanitize::CHAPTER,
+    reservations::CHAPTER,
+    sharing::CHAPTER,
 ];
 
 /// A table of tests: name, section, title.
