@@ -164,8 +164,10 @@ pub struct SlotState {
     pub(crate) bytes: u32,
     /// Dword 0 of its completion.
     pub result: u32,
+    /// Not 0: it writes to blocks that are marked as uncorrectable, which ends with its success.
+    pub(crate) clears: u32,
     /// 0.
-    pub reserved: [u32; 6],
+    pub reserved: [u32; 5],
 }
 
 const _: () = assert!(size_of::<SqState>() == 32);

@@ -206,6 +206,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
         .with_nvmdsmsv(true)
         .with_nvmwzsv(true)
         .with_ssfs(true)
+        .with_nvmwusv(true)
         .with_reservs(true)
         .with_tss(true)
         .with_nvmvfys(true)

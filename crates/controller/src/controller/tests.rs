@@ -23,3 +23,4 @@ mod rig;
 mod saved_features;
 mod sequences;
 mod shutdown;
+mod uncorrectable;

@@ -59,6 +59,9 @@ impl Queues {
     /// still out. The order of the stores is that of [`crate::state`].
     #[inline]
     pub(super) fn finish(&mut self, index: u16, status: Status, next: u8) {
+        if self.slots.slot(index).clears != 0 && self.clears_first(index, status, next) {
+            return;
+        }
         let tail = self.cq.tail();
         let slot = self.slots.slot(index);
         let (sqid, cid, result) = (slot.sqid, slot.cid, slot.result);
@@ -104,6 +107,17 @@ impl Queues {
                 self.remove(position);
             }
         }
+    }
+
+    /// Whether a command that was done must have its marks of uncorrectable blocks cleared before it completes.
+    #[cold]
+    fn clears_first(&mut self, index: u16, status: Status, next: u8) -> bool {
+        self.slots.slot(index).clears = 0;
+        let clears = status.is_success() && next == slot_state::FREE && self.serving;
+        if clears {
+            self.clears.push(index);
+        }
+        clears
     }
 
     #[inline]

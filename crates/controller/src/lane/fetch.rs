@@ -167,6 +167,7 @@ impl Queues {
         slot.outstanding = 0;
         slot.error = 0;
         slot.reached = 0;
+        slot.clears = 0;
         slot.bytes = 0;
         slot.result = 0;
         ordered();
@@ -191,8 +192,7 @@ impl Queues {
         let slot = self.slots.slot(index);
         let issued = issuer.issue(index, slot, sqe);
         if let Issued::Forwarded = issued {
-            (slot.epoch, slot.epoch_index) = (EPOCH_FORWARDED, FORWARDED);
-            self.in_flight += 1;
+            self.count_forwarded(index);
         }
         if self.slots.slot(index).outstanding > 0 {
             self.count_issued(index);
@@ -228,6 +228,13 @@ impl Queues {
             slot.epoch_index = self.epochs.add();
             self.in_flight += 1;
         }
+    }
+
+    /// The subsystem has the command of a slot.
+    pub(super) fn count_forwarded(&mut self, index: u16) {
+        let slot = self.slots.slot(index);
+        (slot.epoch, slot.epoch_index) = (EPOCH_FORWARDED, FORWARDED);
+        self.in_flight += 1;
     }
 
     /// No ticket of the slot is out any more.

@@ -9,9 +9,10 @@ use nvme_spec::{Sqe, Status};
 
 use super::Lane;
 use super::queues::Queues;
-use crate::command::{Blocks, Command};
+use crate::command::{self, Command};
 use crate::namespace::Restrictions;
 use crate::prp::Segments;
+use crate::state::slot_state;
 use crate::ticket::Ticket;
 
 /// Most bytes of data that a forwarded command comes with: two keys (Base 2.1, 7.5 and 7.6).
@@ -37,46 +38,87 @@ pub(super) fn data_len(command: &Command) -> u32 {
     }
 }
 
-/// Whether the command may be done where there are restrictions, which is rare.
+/// Whether the command may be done where there are restrictions, which is rare; and if so, whether it may write to
+/// blocks that are marked as uncorrectable.
 ///
 /// # Errors
 /// What it ends with.
 #[cold]
-pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<(), Status> {
+pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bool, Status> {
     let Restrictions {
         all,
         reads,
         writes,
-        uncorrectable: _,
+        uncorrectable,
     } = restrictions;
     let refuse = |status: Option<Status>| status.map_or(Ok(()), Err);
     refuse(*all)?;
-    let readable = |blocks: &Blocks| {
-        refuse(*reads)?;
-        if restrictions.is_uncorrectable(blocks.slba, blocks.count.into()) {
-            return Err(Status::UNRECOVERED_READ_ERROR);
-        }
-        Ok(())
-    };
     match command {
         Command::Read { blocks, .. }
         | Command::Compare { blocks, .. }
-        | Command::Verify { blocks, .. } => readable(blocks),
-        Command::Write { .. }
-        | Command::Copy { .. }
-        | Command::WriteZeroes { .. }
-        | Command::WriteUncorrectable { .. }
+        | Command::Verify { blocks, .. } => {
+            refuse(*reads)?;
+            if uncorrectable.overlaps(blocks.slba, blocks.count.into()) {
+                return Err(Status::UNRECOVERED_READ_ERROR);
+            }
+            Ok(false)
+        }
+        Command::Write { blocks, .. } | Command::WriteZeroes { blocks, .. } => {
+            refuse(*writes)?;
+            Ok(uncorrectable.overlaps(blocks.slba, blocks.count.into()))
+        }
+        Command::Copy { .. } => {
+            refuse(*writes)?;
+            // Its length is not known yet, and clearing too often does no harm.
+            Ok(!uncorrectable.is_empty())
+        }
+        Command::WriteUncorrectable { .. }
         | Command::Flush
         | Command::Deallocate { .. }
-        | Command::Hint => refuse(*writes),
+        | Command::Hint => refuse(*writes).map(|()| false),
         Command::ReservationRegister
         | Command::ReservationAcquire
         | Command::ReservationRelease
-        | Command::ReservationReport => Ok(()),
+        | Command::ReservationReport => Ok(false),
     }
 }
 
 impl Lane {
+    /// Hands the subsystem what has marks of uncorrectable blocks to clear; each such command completes with the answer,
+    /// when no read finds the marks any more.
+    #[inline]
+    pub(super) fn forward_clears(&mut self) {
+        if !self.queues.clears.is_empty() {
+            self.forward_all_clears();
+        }
+    }
+
+    #[cold]
+    fn forward_all_clears(&mut self) {
+        for index in std::mem::take(&mut self.queues.clears) {
+            let slot = self.queues.slots.slot(index);
+            let sqe = Sqe::from_words(slot.sqe);
+            let written = self.namespaces.get(sqe.nsid).and_then(|namespace| {
+                let bytes = u64::from(slot.bytes);
+                written(&sqe, bytes >> namespace.lba_shift)
+            });
+            let Some((slba, blocks)) = written else {
+                // The namespace is gone, and its marks with it.
+                let status = Status::SUCCESSFUL_COMPLETION;
+                self.queues.finish(index, status, slot_state::FREE);
+                continue;
+            };
+            let mut data = [0; DATA_LEN];
+            data[..8].copy_from_slice(&slba.to_le_bytes());
+            data[8..].copy_from_slice(&blocks.to_le_bytes());
+            let ticket = Ticket::new(self.key, index, slot.generation);
+            slot.outstanding = 1;
+            slot.state = slot_state::IN_FLIGHT;
+            self.queues.count_forwarded(index);
+            self.forwards.push_back(Forward { ticket, sqe, data });
+        }
+    }
+
     /// The next command for the subsystem.
     pub fn take_forward(&mut self) -> Option<Forward> {
         self.forwards.pop_front()
@@ -117,12 +159,23 @@ impl Lane {
     }
 }
 
+/// What a command has written: first block and number of blocks; `carried` of them, where its entry does not say.
+fn written(sqe: &Sqe, carried: u64) -> Option<(u64, u64)> {
+    match command::parse(sqe).ok()? {
+        Command::Write { blocks, .. } | Command::WriteZeroes { blocks, .. } => {
+            Some((blocks.slba, blocks.count.into()))
+        }
+        Command::Copy { slba, .. } => Some((slba, carried)),
+        _ => None,
+    }
+}
+
 impl Queues {
     /// The command that a ticket stands for, unless it was given up.
     fn sqe_of(&mut self, ticket: &Ticket) -> Option<Sqe> {
         let (index, generation) = ticket.place();
         let slot = self.slots.named(index, generation)?;
-        let live = slot.state == crate::state::slot_state::IN_FLIGHT;
+        let live = slot.state == slot_state::IN_FLIGHT;
         live.then(|| Sqe::from_words(slot.sqe))
     }
 }

@@ -82,7 +82,7 @@ impl<C: Channel> Issuer<'_, C> {
             .get(sqe.nsid)
             .ok_or_else(|| self.absent(sqe.nsid))?;
         if let Some(restrictions) = &namespace.restrictions {
-            forward::check(restrictions, &command)?;
+            slot.clears = forward::check(restrictions, &command)?.into();
         }
         let channel = namespace.channel;
         match command {

@@ -167,6 +167,7 @@ impl Lane {
             posted: 0,
             failed: false,
             vector,
+            clears: Vec::new(),
             events: VecDeque::new(),
             unlogged_failures: 0,
             drained_told: view.epoch(),
@@ -240,12 +241,16 @@ impl Lane {
             write_through: *write_through,
             copying: *copying,
         };
-        queues.turn(&mut issuer)
+        let turn = queues.turn(&mut issuer);
+        drop(issuer);
+        self.forward_clears();
+        turn
     }
 
     /// A medium has ended a request of this lane: completes the command.
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         self.queues.complete(ticket, outcome);
+        self.forward_clears();
     }
 
     /// What was posted since the last call; `None` where nothing was, or interrupts are not enabled. Asked once per turn,

@@ -386,7 +386,7 @@ impl<C: Channel> Issuer<'_, C> {
 /// Whether the namespace is open to the command.
 fn permit(namespace: &Namespace, command: &Command) -> Result<(), Status> {
     match &namespace.restrictions {
-        Some(restrictions) => forward::check(restrictions, command),
+        Some(restrictions) => forward::check(restrictions, command).map(|_| ()),
         None => Ok(()),
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct Queues {
     /// One of them tells of an error.
     pub(super) failed: bool,
     pub(super) vector: Option<u16>,
+    /// Commands that were done, but for marks of uncorrectable blocks that the subsystem is to clear. Taken at once.
+    pub(super) clears: Vec<u16>,
     pub(super) events: VecDeque<LaneEvent>,
     pub(super) unlogged_failures: u32,
     /// The last epoch told to be drained.

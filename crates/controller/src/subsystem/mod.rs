@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nvme_spec::Status;
+use nvme_spec::command::{WriteUncorrectableCdw12, slba};
 use nvme_spec::opcode::NvmOpcode;
 
 use crate::config::{ConfigError, MAX_NAMESPACES};
@@ -45,6 +46,7 @@ pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
 
 use self::operation::Operations;
 pub(crate) use self::reservation::Notice;
+use self::reservation::keys;
 
 /// What a subsystem is made from.
 #[derive(Clone, Debug)]
@@ -322,14 +324,25 @@ impl Subsystem {
 
     /// Takes a command of a controller's that a lane could not do.
     pub(crate) fn forwarded(&mut self, controller: ControllerId, forward: Forward) {
-        if forward.sqe.nvm_opcode() != NvmOpcode::WRITE_UNCORRECTABLE {
-            return self.reservation_command(controller, forward);
-        }
-        let Forward { ticket, sqe, .. } = forward;
+        let Forward { sqe, data, .. } = &forward;
+        let nsid = sqe.nsid;
+        let change = match sqe.nvm_opcode() {
+            NvmOpcode::WRITE_UNCORRECTABLE => Change::MarkUncorrectable {
+                nsid,
+                slba: slba(sqe),
+                blocks: u64::from(WriteUncorrectableCdw12::from(sqe.cdw12).nlb_z()) + 1,
+            },
+            // It has written there: the lane says where.
+            NvmOpcode::WRITE | NvmOpcode::WRITE_ZEROES | NvmOpcode::COPY => {
+                let [slba, blocks] = keys(data);
+                Change::ClearUncorrectable { nsid, slba, blocks }
+            }
+            _ => return self.reservation_command(controller, forward),
+        };
+        let ticket = forward.ticket;
         let by = Requester::Io { controller, ticket };
-        // Not served yet, and not advertised.
-        let operation = Operation::new(by, sqe.nsid, []);
-        self.answer(operation, Err(Status::INVALID_COMMAND_OPCODE));
+        let steps = [Step::Change(change), Step::Drain, Step::Keep];
+        self.begin(Operation::new(by, nsid, steps));
     }
 
     /// Edits the directory at once; controllers other than `by` learn which namespaces changed.

@@ -57,8 +57,8 @@ fn controller_by_offset() {
     assert_eq!(u32_at(&id, 96), 1, "CTRATT: host identifiers of 128 bits");
     assert_eq!((id[512], id[513]), (0x66, 0x44), "SQES, CQES");
     assert_eq!(u32_at(&id, 516), 32, "NN");
-    // Compare, Dataset Management, Write Zeroes, save and select, reservations, timestamp, Verify, Copy with single atomicity.
-    assert_eq!(u16_at(&id, 520), 0b11_1111_1101, "ONCS");
+    // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, save and select, reservations, timestamp, Verify, Copy with single atomicity.
+    assert_eq!(u16_at(&id, 520), 0b11_1111_1111, "ONCS");
     assert_eq!(u16_at(&id, 534), 0b101, "CDFS: formats 0h and 2h");
     assert_eq!(u16_at(&id, 522), 0, "FUSES");
     assert_eq!(id[524], 0, "FNA");

@@ -10,6 +10,7 @@ mod report;
 mod serve;
 
 pub(crate) use serve::Notice;
+pub(super) use serve::keys;
 
 use nvme_spec::Status;
 use nvme_spec::reservation::{

@@ -192,11 +192,7 @@ impl Subsystem {
 
 /// A command that changes something; `None` for Reservation Report.
 fn parse(sqe: &Sqe, data: &[u8; 16]) -> Option<ReservationCommand> {
-    let key = |at: usize| {
-        let bytes = data[at..at + 8].try_into();
-        u64::from_le_bytes(bytes.expect("eight bytes are eight bytes"))
-    };
-    let (crkey, second) = (key(0), key(8));
+    let [crkey, second] = keys(data);
     match sqe.nvm_opcode() {
         NvmOpcode::RESERVATION_REGISTER => Some(ReservationCommand::Register {
             cdw10: sqe.cdw10.into(),
@@ -214,4 +210,13 @@ fn parse(sqe: &Sqe, data: &[u8; 16]) -> Option<ReservationCommand> {
         }),
         _ => None,
     }
+}
+
+/// The two 64-bit values that the data of a forwarded command are.
+pub(in crate::subsystem) fn keys(data: &[u8; 16]) -> [u64; 2] {
+    let value = |at: usize| {
+        let bytes = data[at..at + 8].try_into();
+        u64::from_le_bytes(bytes.expect("eight bytes are eight bytes"))
+    };
+    [value(0), value(8)]
 }
