@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nvme_spec::Sqe;
+use proptest::prelude::*;
 
 use super::rig::*;
 use crate::counters::ReactorCounters;
@@ -56,6 +57,37 @@ fn pages_are_read_in_parts() {
             Err(INVALID_FIELD),
             "offsets are of dwords"
         );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// (page, its size), of all whose contents do not depend on when they are read.
+    #[test]
+    fn any_part_of_a_page_is_that_part(
+        page in prop::sample::select(vec![
+            (0x00, 1024), (0x01, 4096), (0x02, 512), (0x03, 512), (0x04, 4096), (0x05, 4096),
+            (0x0e, 16), (0x12, 1024), (0x13, 4096),
+        ]),
+        dword in 0..1100_u64,
+        dwords in 1..=1024_usize,
+    ) {
+        let (lid, size) = page;
+        let mut rig = Rig::enabled();
+        for _ in 0..5 {
+            prop_assert_eq!(rig.delete_sq(9), INVALID_QID);
+        }
+        rig.set_namespaces(namespaces()[1..].to_vec());
+        let mut expected = rig.log_with(lid, 0, size, true).unwrap();
+        expected.resize(8192, 0);
+        let (offset, len) = (dword * 4, dwords * 4);
+        let part = rig.log_with(lid, offset, len, true);
+        let expected = match usize::try_from(offset).unwrap() {
+            at if at <= size => Ok(expected[at..at + len].to_vec()),
+            _ => Err(INVALID_FIELD),
+        };
+        prop_assert_eq!(part, expected);
     }
 }
 
