@@ -1,6 +1,9 @@
 //! `nvmirage conformance`: whether a drive over vfio-user does what the specification says.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -28,6 +31,8 @@ Examples:
       Run everything
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data --only queues,io --doorbells trapped
       Two chapters, by register writes
+  nvmirage conformance --target vfio-user:/tmp/a.sock --second vfio-user:/tmp/b.sock --destroy-data --only sharing
+      Two controllers of one subsystem
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data --only full_cq --json
       One test, as JSON
 
@@ -45,6 +50,10 @@ pub(super) struct Conformance {
     #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user, required_unless_present = "list")]
     target: Option<PathBuf>,
 
+    /// The socket of another controller of the same subsystem: for what two hosts do to each other
+    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
+    second: Option<PathBuf>,
+
     /// Yes, everything on the drive may be overwritten
     #[arg(long)]
     destroy_data: bool,
@@ -54,7 +63,7 @@ pub(super) struct Conformance {
     only: Vec<String>,
 
     /// Print what is tested, and test nothing
-    #[arg(long, conflicts_with_all = ["target", "destroy_data"])]
+    #[arg(long, conflicts_with_all = ["target", "second", "destroy_data"])]
     list: bool,
 
     /// How to ring: auto takes mapped doorbells where the drive has them, and register writes where not
@@ -131,7 +140,10 @@ impl Conformance {
         let target = self.target.as_ref().context("--target is missing")?;
         let place = format!("vfio-user:{}", target.display());
         let interrupt = Interrupt::install()?;
-        let mut bench = self.bench(&place)?;
+        let mut bench = self.bench(target)?;
+        if let Some(second) = &self.second {
+            bench.set_second(self.bench(second)?);
+        }
         progress::note(&format!(
             "warning: everything on {place} is being overwritten"
         ));
@@ -151,8 +163,8 @@ impl Conformance {
         }
     }
 
-    fn bench(&self, place: &str) -> anyhow::Result<Bench> {
-        let target = self.target.as_ref().context("--target is missing")?;
+    fn bench(&self, target: &Path) -> anyhow::Result<Bench> {
+        let place = format!("vfio-user:{}", target.display());
         let bound = self.bound.0;
         let bus = VfioUser::connect(target, bound).with_context(|| {
             format!("cannot use the drive at {place}; a controller has one host at a time")

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{Server, World};
 
 /// Runs tests against a served medium; what `--json` says.
 fn report(world: &World, more: &[&str]) -> Value {
@@ -55,6 +55,62 @@ fn a_file_conforms() {
         report["passed"].as_u64().unwrap() >= PASSED_MIN,
         "{report:#}"
     );
+}
+
+/// A subsystem of two controllers that share a namespace, and a pool of which hosts may make more.
+fn subsystem(world: &World) -> Server {
+    let [one, two] = ["nvme.sock", "second.sock"].map(|name| world.vfio_user(name));
+    let config = world.write(
+        "subsystem.toml",
+        &format!(
+            r#"
+[[media]]
+name = "disk"
+kind = "ram"
+size = "64MiB"
+
+[[media]]
+name = "more"
+kind = "ram"
+size = "32MiB"
+
+[[namespace]]
+name = "shared"
+media = "disk"
+
+[[controller]]
+name = "one"
+subsystem = "pair"
+namespaces = ["shared"]
+pool = ["more"]
+listen = "{one}"
+
+[[controller]]
+name = "two"
+subsystem = "pair"
+namespaces = ["shared"]
+listen = "{two}"
+"#
+        ),
+    );
+    world.serve(&["--config", config.to_str().unwrap()])
+}
+
+#[test]
+fn two_hosts_of_a_subsystem_with_a_pool_conform() {
+    let world = World::new();
+    let _server = subsystem(&world);
+    let second = world.vfio_user("second.sock");
+    let report = report(&world, &["--second", &second]);
+    assert!(
+        report["passed"].as_u64().unwrap() >= PASSED_MIN,
+        "{report:#}"
+    );
+    for chapter in ["namespaces", "sharing", "reservations"] {
+        let tests = report["tests"].as_array().unwrap().iter();
+        let passed = tests.filter(|t| t["chapter"] == chapter && t["result"] == "passed");
+        assert!(passed.count() >= 10, "{chapter}: {report:#}");
+    }
 }
 
 #[test]
