@@ -93,8 +93,7 @@ pub(crate) struct LoggedError {
 pub(crate) struct LoggedCommand {
     pub(crate) sqid: u16,
     pub(crate) cid: u16,
-    /// `None` where it is not known any more.
-    pub(crate) opcode: Option<u8>,
+    pub(crate) opcode: u8,
 }
 
 impl ErrorLog {
@@ -116,11 +115,7 @@ impl ErrorLog {
         entry.lpver = ERROR_LPVER;
         if let Some(LoggedCommand { sqid, cid, opcode }) = error.command {
             (entry.sqid, entry.cid, entry.csi) = (sqid, cid, Csi::NVM.0);
-            match opcode {
-                Some(opcode) => entry.opc = opcode,
-                // Without a version, opcode and command set do not count.
-                None => entry.lpver = 0,
-            }
+            entry.opc = opcode;
         }
         entry.status = StatusField::new().with_status(error.status);
         entry.pel = ParameterErrorLocation::NONE;

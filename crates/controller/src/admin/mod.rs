@@ -136,9 +136,11 @@ impl Controller {
             };
             worked = true;
             match self.execute(&sqe, lanes, subsystem) {
-                Ok(Reply::Done(dw0)) => self.complete_admin(sqe.cid, Ok(dw0)),
+                Ok(Reply::Done(dw0)) => {
+                    self.post_admin(sqe.cid, dw0, Status::SUCCESSFUL_COMPLETION)
+                }
                 Err(status) => self.refuse(&sqe, status),
-                Ok(Reply::Waits) => (),
+                Ok(Reply::Waits) => self.pending.note(&sqe),
                 Ok(Reply::Held) => {
                     if let Some(admin) = &mut self.admin {
                         admin.cq.release();
@@ -265,19 +267,24 @@ impl Controller {
         if status == Status::DATA_TRANSFER_ERROR && self.is_unshared(sqe) {
             self.warn_unshared();
         }
+        self.log_error(sqe.cid, sqe.opcode, sqe.nsid, status);
+        self.post_admin(sqe.cid, 0, status);
+    }
+
+    /// Adds an admin command that ends with `status` to the error log, where that is an error worth an entry.
+    fn log_error(&mut self, cid: u16, opcode: u8, nsid: u32, status: Status) {
         if is_logged(status) {
             self.errors.add(LoggedError {
                 command: Some(LoggedCommand {
                     sqid: 0,
-                    cid: sqe.cid,
-                    opcode: Some(sqe.opcode),
+                    cid,
+                    opcode,
                 }),
                 status,
-                nsid: sqe.nsid,
+                nsid,
                 lba: 0,
             });
         }
-        self.post_admin(sqe.cid, 0, status);
     }
 
     /// Whether a command's data is in memory that came without a descriptor, as far as its own two entries tell.
@@ -290,24 +297,20 @@ impl Controller {
         })
     }
 
-    /// Posts the completion of a command that holds a place.
+    /// Posts the completion of a command that waited, or of a request that was held, and holds a place.
     pub(crate) fn complete_admin(&mut self, cid: u16, answer: Result<u32, Status>) {
+        if self.admin.is_none() {
+            return;
+        }
         let (dw0, status) = match answer {
             Ok(dw0) => (dw0, Status::SUCCESSFUL_COMPLETION),
             Err(status) => (0, status),
         };
-        if self.admin.is_some() && is_logged(status) {
-            self.errors.add(LoggedError {
-                command: Some(LoggedCommand {
-                    sqid: 0,
-                    cid,
-                    // It waited, and its entry is gone.
-                    opcode: None,
-                }),
-                status,
-                ..LoggedError::default()
-            });
-        }
+        let (opcode, nsid) = match self.pending.take_asked(cid) {
+            Some(asked) => (asked.opcode, asked.nsid),
+            None => (AdminOpcode::ASYNCHRONOUS_EVENT_REQUEST.0, 0),
+        };
+        self.log_error(cid, opcode, nsid, status);
         self.post_admin(cid, dw0, status);
     }
 

@@ -3,6 +3,8 @@
 //! Bounded: each holds a place in the admin completion queue, and there is one deletion per queue at most,
 //! [`ABORT_LIMIT`] aborts, [`OPERATION_LIMIT`] operations of the subsystem, and one flush.
 
+use nvme_spec::Sqe;
+
 use crate::time::Time;
 
 /// Abort commands that may be outstanding: ACL + 1.
@@ -46,6 +48,16 @@ pub(crate) struct WaitingCommand {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     commands: Vec<WaitingCommand>,
+    /// What they asked for, for the error log.
+    asked: Vec<Asked>,
+}
+
+/// What the error log tells of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    cid: u16,
+    pub(crate) opcode: u8,
+    pub(crate) nsid: u32,
 }
 
 impl Pending {
@@ -55,6 +67,21 @@ impl Pending {
             waiting,
             since: now,
         });
+    }
+
+    /// Notes what a command that waits has asked for.
+    pub(crate) fn note(&mut self, sqe: &Sqe) {
+        self.asked.push(Asked {
+            cid: sqe.cid,
+            opcode: sqe.opcode,
+            nsid: sqe.nsid,
+        });
+    }
+
+    /// Takes out what a command that waited has asked for; `None` for one that did not wait.
+    pub(crate) fn take_asked(&mut self, cid: u16) -> Option<Asked> {
+        let index = self.asked.iter().position(|asked| asked.cid == cid)?;
+        Some(self.asked.remove(index))
     }
 
     /// Takes out the oldest command that waits for this; its command identifier.
@@ -87,5 +114,6 @@ impl Pending {
 
     pub(crate) fn clear(&mut self) {
         self.commands.clear();
+        self.asked.clear();
     }
 }

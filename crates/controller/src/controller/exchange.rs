@@ -221,7 +221,7 @@ impl Controller {
                 command: Some(LoggedCommand {
                     sqid: failed.sqid,
                     cid: failed.cid,
-                    opcode: Some(failed.opcode),
+                    opcode: failed.opcode,
                 }),
                 status: failed.status,
                 nsid: failed.nsid,

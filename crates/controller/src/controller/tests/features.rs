@@ -413,6 +413,10 @@ fn turning_the_write_cache_off_fails_where_the_flush_does() {
     rig.medium(0).fault = Some(Cause::WriteFailed);
     assert_eq!(code(&rig.set_feature(0x06, 0)), INTERNAL);
     rig.medium(0).fault = None;
+    // The error log tells of the command that waited: Set Features.
+    let entry = rig.log(0x01, 0, 64).unwrap();
+    assert_eq!((entry[31], entry[63]), (0x09, 1));
+    assert_eq!(u16_at(&entry, 12) >> 1 & 0x7ff, INTERNAL);
     assert_eq!(
         rig.get_feature(0x06, CURRENT, 0).dw0,
         1,
