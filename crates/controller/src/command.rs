@@ -125,7 +125,7 @@ pub enum Command {
 ///
 /// # Errors
 /// - Invalid Command Opcode: not one of those above.
-/// - Invalid Field in Command: fused (Base 2.1, 3.4.2: not supported), a reserved value of PSDT, a directive (not
+/// - Invalid Field in Command: fused (Base 2.1, 3.4.2: the lane puts the two together), a reserved value of PSDT, a directive (not
 ///   supported; NVM 1.1, 3.3.6), Namespace Zeroes (not supported; to ignore it would report blocks as zeroed that are
 ///   not), or a format of Copy's ranges that is not supported.
 #[inline]
@@ -232,7 +232,7 @@ fn refusal(sqe: &Sqe) -> Status {
 
 /// SLBA and NLB, which are in the same place in every command that has them.
 #[inline]
-fn blocks(sqe: &Sqe) -> Blocks {
+pub(crate) fn blocks(sqe: &Sqe) -> Blocks {
     Blocks {
         slba: slba(sqe),
         count: u32::from(ReadWriteCdw12::from(sqe.cdw12).nlb_z()) + 1,

@@ -22,7 +22,8 @@
 //! What is found fetched or in flight is executed again, for these opcodes, where doing it twice leaves what doing it
 //! once leaves: Read, Write, Flush, Write Zeroes, Compare, Dataset Management, Verify, Copy (from its first step). The host may not rely on the order of
 //! commands that are outstanding together (Base 2.1, 3.3.1.2), so a replay is one of the orders it must expect. Any
-//! other opcode (one that appends, say) is completed as Command Abort Requested instead.
+//! other opcode (one that appends, say) is completed as Command Abort Requested instead, and so are fused commands: what
+//! was compared may have been written already.
 //!
 //! What a zombie slot says is dropped by a restart: its command was completed, and the medium's work ended with the
 //! process.
@@ -73,6 +74,8 @@ pub mod slot_state {
     pub const ZOMBIE: u8 = 3;
     /// Its completion is being written.
     pub const POSTING: u8 = 4;
+    /// With a medium, together with the second of two fused commands, which is fetched.
+    pub const FUSED: u8 = 6;
     /// With a medium, which is at one of several steps (Verify, Copy). Between two steps it is fetched.
     pub const STEPPING: u8 = 5;
 }

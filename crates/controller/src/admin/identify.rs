@@ -10,8 +10,8 @@ use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
 use nvme_spec::copy::CopyDescriptorFormats;
 use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::identify::controller::{
-    Cmic, ControllerType, Ctratt, FlushBehavior, Frmw, IdentifyController, Lpa, Oacs, Oaes, Oncs,
-    QueueEntrySize, Sgls, Vwc,
+    Cmic, ControllerType, Ctratt, FlushBehavior, Frmw, Fuses, IdentifyController, Lpa, Oacs, Oaes,
+    Oncs, QueueEntrySize, Sgls, Vwc,
 };
 use nvme_spec::identify::lists::{IoCommandSetVector, IoCommandSets, NamespaceIdList};
 use nvme_spec::identify::{
@@ -212,6 +212,9 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
         .with_nvmvfys(true)
         .with_nvmcpys(true)
         .with_nvmcsa(true);
+    c.fuses = Fuses::new().with_fcws(true);
+    // Nothing is known of what a medium's power failure leaves but of one block (AWUPF), so no more is promised of the
+    // others either: AWUN, AWUPF and ACWU are 0, one block.
     c.cdfs = CopyDescriptorFormats::new().with_cdf0(true).with_cdf2(true);
     c.vwc = Vwc::new()
         .with_vwcp(volatile_cache(namespaces))

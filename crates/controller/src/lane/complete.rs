@@ -46,6 +46,10 @@ impl Queues {
                 self.uncount(index);
                 self.finish(index, status, slot_state::FREE);
             }
+            slot_state::FUSED => {
+                self.uncount(index);
+                self.finish_pair(index, status);
+            }
             slot_state::STEPPING => {
                 self.uncount(index);
                 self.stepped(index, status);
@@ -194,9 +198,11 @@ impl Queues {
         {
             member.waiting = None;
         }
+        let partner = self.slots.get(index).partner();
         self.uncount(index);
         self.finish(index, Status::COMMAND_ABORT_REQUESTED, slot_state::ZOMBIE);
         self.give_up_step(index);
+        self.finish_partner(partner, Status::COMMAND_ABORT_REQUESTED);
     }
 
     /// Completes a command that waits for its channel with `status`: now, or when the tickets that are out have come
@@ -207,9 +213,11 @@ impl Queues {
         let status = Status(slot.error);
         if slot.outstanding > 0 {
             slot.state = slot_state::IN_FLIGHT;
-        } else {
-            self.finish(index, status, slot_state::FREE);
+            return;
         }
+        let partner = slot.partner();
+        self.finish(index, status, slot_state::FREE);
+        self.finish_partner(partner, status);
     }
 
     /// Takes a submission queue out that has no command outstanding.

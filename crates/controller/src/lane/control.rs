@@ -163,7 +163,10 @@ impl Queues {
         let hangs = |slot: &SlotState| {
             matches!(
                 slot.state,
-                slot_state::IN_FLIGHT | slot_state::FETCHED | slot_state::STEPPING
+                slot_state::IN_FLIGHT
+                    | slot_state::FETCHED
+                    | slot_state::STEPPING
+                    | slot_state::FUSED
             ) && slot.outstanding > 0
                 && slot.epoch < before_epoch
         };

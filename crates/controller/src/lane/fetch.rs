@@ -17,6 +17,19 @@ pub const BATCH: u32 = 32;
 /// How many entries ahead of the one being fetched are asked for from memory.
 const PREFETCH: u32 = 4;
 
+/// What became of a command that was issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Went {
+    /// It is done, or with a medium.
+    On,
+    /// As well, and the next one of its queue with it.
+    Two,
+    /// Its channel was full: it waits at the head of its queue.
+    Full,
+    /// It waits there for a place in the completion queue.
+    NoPlace,
+}
+
 /// A slot that is not counted in [`super::epochs`].
 const NOT_COUNTED: u8 = u8::MAX;
 /// A slot that is counted among those in flight only: the subsystem has its command, which may be what waits for
@@ -76,15 +89,20 @@ impl Queues {
             let queue = QueueName::Submission(member.sq.id());
             return self.bad_doorbell(queue, bad);
         }
-        let available = member.sq.available();
+        let mut available = member.sq.available();
         if available > 0 {
             self.slots.queue().sqs[position].tail = member.sq.tail();
         }
         if let Some(index) = member.waiting.take() {
             let sqe = Sqe::from_words(self.slots.slot(index).sqe);
-            if !self.issue(index, position, &sqe, issuer) {
-                turn.pending += 1 + available;
-                return;
+            match self.issue(index, position, &sqe, issuer) {
+                Went::On => {}
+                Went::Two => available = self.available(position),
+                Went::Full => {
+                    turn.pending += 1 + available;
+                    return;
+                }
+                Went::NoPlace => return,
             }
         }
         if available == 0 || !self.serving {
@@ -95,14 +113,17 @@ impl Queues {
             self.blocked = true;
             return;
         }
-        let fetched = self.fetch(position, room.min(available).min(BATCH), issuer);
-        turn.fetched += fetched;
+        let went = self.fetch(position, room.min(available).min(BATCH), issuer);
+        let left = self.available(position);
+        turn.fetched += available - left;
         // What another turn can do: as much as there is room for, and what waits for its channel.
-        let (left, room) = (available - fetched, room - fetched);
-        let member = self.member(position);
-        let waiting = member.is_some_and(|member| member.waiting.is_some());
-        turn.pending += left.min(room) + u32::from(waiting);
-        self.blocked |= left > room && !waiting;
+        let room = room.saturating_sub(available - left);
+        turn.pending += match went {
+            Went::On | Went::Two => left.min(room),
+            Went::Full => left.min(room) + 1,
+            Went::NoPlace => 0,
+        };
+        self.blocked |= left > room && went != Went::Full;
     }
 
     /// How many commands the submission queue at `position` may have fetched now.
@@ -115,33 +136,46 @@ impl Queues {
         places.min(self.slots.free())
     }
 
-    /// Fetches `count` commands, or up to one that finds its channel full. How many.
+    /// Entries submitted to the submission queue at `position` and not fetched.
+    #[inline]
+    pub(super) fn available(&self, position: usize) -> u32 {
+        match &self.sqs[position] {
+            Some(member) => member.sq.available(),
+            None => 0,
+        }
+    }
+
+    /// Fetches `count` commands, or up to one that has to wait. What became of the last one.
     fn fetch<C: Channel>(
         &mut self,
         position: usize,
         count: u32,
         issuer: &mut Issuer<'_, C>,
-    ) -> u32 {
+    ) -> Went {
         if let Some(member) = &self.sqs[position] {
             for ahead in 0..PREFETCH.min(count) {
                 member.sq.prefetch(ahead);
             }
         }
-        for done in 0..count {
-            let Some((index, sqe)) = self.fetch_one(position, count - done > PREFETCH) else {
-                return done;
+        let mut left = count;
+        while left > 0 {
+            let Some((index, sqe)) = self.fetch_one(position, left > PREFETCH) else {
+                return Went::NoPlace;
             };
-            if !self.issue(index, position, &sqe, issuer) {
-                return done + 1;
+            left -= 1;
+            match self.issue(index, position, &sqe, issuer) {
+                Went::On => {}
+                Went::Two => left = left.min(self.available(position)).min(self.room(position)),
+                wait => return wait,
             }
         }
-        count
+        Went::On
     }
 
     /// Copies the next entry into a slot: the slot and the command, as what was stored a moment ago is slow to load in
     /// other pieces. The order of the stores is that of [`crate::state`].
     #[inline]
-    fn fetch_one(&mut self, position: usize, more: bool) -> Option<(u16, Sqe)> {
+    pub(super) fn fetch_one(&mut self, position: usize, more: bool) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
         let index = self.slots.take()?;
         let (sqe, number) = match member.sq.fetch() {
@@ -179,16 +213,15 @@ impl Queues {
         Some((index, Sqe::from_words(sqe)))
     }
 
-    /// Issues the command in a slot, for the first time or again. False where its channel was full: it waits at the
-    /// head of its queue.
+    /// Issues the command in a slot, for the first time or again.
     #[inline]
-    fn issue<C: Channel>(
+    pub(super) fn issue<C: Channel>(
         &mut self,
         index: u16,
         position: usize,
         sqe: &Sqe,
         issuer: &mut Issuer<'_, C>,
-    ) -> bool {
+    ) -> Went {
         let slot = self.slots.slot(index);
         let issued = issuer.issue(index, slot, sqe);
         if let Issued::Forwarded = issued {
@@ -200,21 +233,22 @@ impl Queues {
         match issued {
             Issued::Ended(status) => {
                 self.finish(index, status, slot_state::FREE);
-                true
+                Went::On
             }
             Issued::Pending | Issued::Forwarded => {
                 self.slots.slot(index).state = slot_state::IN_FLIGHT;
-                true
+                Went::On
             }
             Issued::InSteps => {
                 self.begin_steps(index);
-                true
+                Went::On
             }
+            Issued::Fused => self.issue_fused(index, position, sqe, issuer),
             Issued::Full => {
                 if let Some(member) = self.member(position) {
                     member.waiting = Some(index);
                 }
-                false
+                Went::Full
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use memory::{DmaView, Hint, Need, Segment};
 use nvme_spec::command::DsmRange;
-use nvme_spec::sqe::Psdt;
+use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
 use super::forward::{self, Forward};
@@ -30,6 +30,8 @@ pub(super) enum Issued {
     Pending,
     /// It takes several steps, of which none was begun.
     InSteps,
+    /// It is one of two fused commands, and not looked at yet.
+    Fused,
     /// Handed to the subsystem, with a ticket.
     Forwarded,
     /// A channel was full; try again after a reap. Of a command that goes to several media some tickets may be out.
@@ -61,7 +63,7 @@ pub(super) struct Issuer<'t, C> {
     pub(super) copying: Copying,
 }
 
-impl<C: Channel> Issuer<'_, C> {
+impl<'t, C: Channel> Issuer<'t, C> {
     /// Issues `sqe`, the command in `slot`, which has the number `index`.
     #[inline]
     pub(super) fn issue(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Issued {
@@ -73,14 +75,14 @@ impl<C: Channel> Issuer<'_, C> {
 
     #[inline]
     fn dispatch(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Result<Issued, Status> {
-        let command = command::parse(sqe)?;
+        let command = match command::parse(sqe) {
+            Ok(command) => command,
+            Err(status) => return unparsed(sqe, status),
+        };
         if command == Command::Flush && sqe.nsid == NSID_ALL {
             return Ok(self.flush_all(index, slot));
         }
-        let namespace = self
-            .namespaces
-            .get(sqe.nsid)
-            .ok_or_else(|| self.absent(sqe.nsid))?;
+        let namespace = self.named(sqe.nsid)?;
         if let Some(restrictions) = &namespace.restrictions {
             slot.clears = forward::check(restrictions, &command)?.into();
         }
@@ -147,6 +149,13 @@ impl<C: Channel> Issuer<'_, C> {
             | Command::ReservationRelease
             | Command::ReservationReport => self.forward(index, slot, sqe, &command),
         }
+    }
+
+    /// The namespace `nsid`.
+    #[inline]
+    pub(super) fn named(&self, nsid: u32) -> Result<&'t Namespace, Status> {
+        let namespace = self.namespaces.get(nsid);
+        namespace.ok_or_else(|| self.absent(nsid))
     }
 
     /// Why there is no namespace `nsid`: no namespace can have that id, or none that is attached has it (Base 2.1,
@@ -345,7 +354,7 @@ impl<C: Channel> Issuer<'_, C> {
     ) -> bool {
         match self.add(index, slot, channel, request) {
             Ok(Issued::Full) => return false,
-            Ok(Issued::Pending | Issued::InSteps | Issued::Forwarded) => {}
+            Ok(Issued::Pending | Issued::Fused | Issued::InSteps | Issued::Forwarded) => {}
             Ok(Issued::Ended(status)) | Err(status) => slot.note(status),
         }
         true
@@ -366,6 +375,24 @@ pub(super) fn walk<'v>(
         return sgl::walk(view, hint, sqe.sgl1(), len, need, out);
     }
     prp::walk(view, hint, sqe.prp1, sqe.prp2, len, need, out)
+}
+
+/// What to make of a command that cannot be parsed: one that is fused is looked at together with the other one.
+#[cold]
+fn unparsed(sqe: &Sqe, status: Status) -> Result<Issued, Status> {
+    match sqe.flags.fuse() {
+        Fuse::FIRST | Fuse::SECOND => Ok(Issued::Fused),
+        _ => Err(status),
+    }
+}
+
+/// Whether the namespace is open to the command.
+#[inline]
+pub(super) fn permit(namespace: &Namespace, command: &Command) -> Result<(), Status> {
+    match &namespace.restrictions {
+        Some(restrictions) => forward::check(restrictions, command).map(|_| ()),
+        None => Ok(()),
+    }
 }
 
 /// Every request of the command in `slot` was added: it ends when the last of them has.

@@ -26,6 +26,7 @@ mod control;
 mod epochs;
 mod fetch;
 mod forward;
+mod fused;
 mod issue;
 mod message;
 mod plan;

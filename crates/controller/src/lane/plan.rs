@@ -14,10 +14,9 @@ use std::io;
 use arrayvec::ArrayVec;
 use memory::{Need, Scratch};
 use nvme_spec::copy::{CopyDescriptorFormat, SourceRange};
-use nvme_spec::{NSID_ALL, Sqe, Status};
+use nvme_spec::{Sqe, Status};
 
-use super::forward;
-use super::issue::{Issuer, range};
+use super::issue::{Issuer, permit, range};
 use super::steps::MOST;
 use crate::command::{
     self, Blocks, COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES, Command, CopyRanges,
@@ -330,7 +329,7 @@ impl<C: Channel> Issuer<'_, C> {
         };
         let namespace = match across {
             false => destination,
-            true => self.source_namespace(entry.snsid)?,
+            true => self.named(entry.snsid)?,
         };
         if namespace.lba_shift != destination.lba_shift {
             return Err(Status::INCOMPATIBLE_NAMESPACE_OR_FORMAT);
@@ -349,21 +348,6 @@ impl<C: Channel> Issuer<'_, C> {
         })
     }
 
-    /// The namespace that a range names. An id that no namespace can have is another mistake than one that none has now
-    /// (NVM 1.1, 3.3.2).
-    fn source_namespace(&self, snsid: u32) -> Result<&Namespace, Status> {
-        if snsid == 0 || snsid == NSID_ALL || snsid > self.copying.namespace_limit {
-            return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
-        }
-        let namespace = self.namespaces.get(snsid);
-        namespace.ok_or(Status::INVALID_FIELD_IN_COMMAND)
-    }
-
-    fn named(&self, nsid: u32) -> Result<&Namespace, Status> {
-        let namespace = self.namespaces.get(nsid);
-        namespace.ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)
-    }
-
     /// Where a step's blocks are. Since the command began, its namespace may have gone, may have got another format, or
     /// may be closed to what the step does.
     fn piece(
@@ -380,13 +364,5 @@ impl<C: Channel> Issuer<'_, C> {
         permit(namespace, command)?;
         let ByteRange { offset, len } = range(namespace, blocks)?;
         Ok((namespace.channel, offset, len as u32))
-    }
-}
-
-/// Whether the namespace is open to the command.
-fn permit(namespace: &Namespace, command: &Command) -> Result<(), Status> {
-    match &namespace.restrictions {
-        Some(restrictions) => forward::check(restrictions, command).map(|_| ()),
-        None => Ok(()),
     }
 }

@@ -46,6 +46,13 @@ impl Share {
         free.min(own + free.saturating_sub(self.kept))
     }
 
+    /// How many places the submission queue at `position` can have at most, when nobody else has more than what is kept
+    /// for him.
+    pub(super) fn most(&self) -> u32 {
+        let places = self.owners.len() as u32 - 1;
+        places - self.members.saturating_sub(1) * self.minimum
+    }
+
     /// The submission queue at `position` has taken a place.
     #[inline]
     pub(super) fn take(&mut self, position: usize) {

@@ -93,7 +93,10 @@ impl Slots {
         let has_place = |slot: &&SlotState| {
             matches!(
                 slot.state,
-                slot_state::FETCHED | slot_state::IN_FLIGHT | slot_state::STEPPING
+                slot_state::FETCHED
+                    | slot_state::IN_FLIGHT
+                    | slot_state::STEPPING
+                    | slot_state::FUSED
             )
         };
         self.area

@@ -4,6 +4,7 @@ mod commands;
 mod control;
 mod copy;
 mod doorbells;
+mod fused;
 mod hostile;
 mod maps;
 mod model;

@@ -60,7 +60,9 @@ fn controller_by_offset() {
     // Compare, Write Uncorrectable, Dataset Management, Write Zeroes, save and select, reservations, timestamp, Verify, Copy with single atomicity.
     assert_eq!(u16_at(&id, 520), 0b11_1111_1111, "ONCS");
     assert_eq!(u16_at(&id, 534), 0b101, "CDFS: formats 0h and 2h");
-    assert_eq!(u16_at(&id, 522), 0, "FUSES");
+    assert_eq!(u16_at(&id, 522), 1, "FUSES: Compare and Write");
+    let atomic = [526, 528, 532].map(|at| u16_at(&id, at));
+    assert_eq!(atomic, [0; 3], "AWUN, AWUPF, ACWU: one block");
     assert_eq!(id[524], 0, "FNA");
     assert_eq!(id[525], 0b111, "VWC: present, and Flush takes FFFFFFFFh");
     // No alignment asked for, Bit Buckets, lists longer than the data; nothing keyed, no offsets, no metadata.

@@ -179,7 +179,7 @@ fn mistakes_in_the_command_complete_with_do_not_retry() {
     lost.prp1 = 0;
     let expected = [
         Status::INVALID_FIELD_IN_COMMAND,
-        Status::INVALID_FIELD_IN_COMMAND,
+        Status::ABORTED_MISSING_FUSED,
         Status::PRP_OFFSET_INVALID,
         Status::DATA_TRANSFER_ERROR,
         Status::INVALID_COMMAND_OPCODE,

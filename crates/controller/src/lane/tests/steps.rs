@@ -276,7 +276,7 @@ fn a_namespace_that_changed_between_two_steps_is_not_touched() {
     let format = Status::INVALID_NAMESPACE_OR_FORMAT;
     for (namespace, status) in [
         (large, format),
-        (gone, format),
+        (gone, Status::INVALID_FIELD_IN_COMMAND),
         (small, Status::LBA_OUT_OF_RANGE),
     ] {
         let mut rig = going(1);
