@@ -134,6 +134,14 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError>;
 
+    /// Has a message of MSI signal `eventfd`: for a host that has enabled MSI
+    /// and not MSI-X.
+    ///
+    /// # Errors
+    /// As [`Self::read32`]; [`DriverError::Unsupported`] where there is no such
+    /// message.
+    fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError>;
+
     /// Gives the drive a turn, where it runs on this thread.
     fn turn(&self) {}
 

@@ -34,6 +34,8 @@ use crate::DriverError;
 const TURN_NS: u64 = 1_000;
 /// Regions of memory that may be shared.
 const REGIONS_MAX: usize = 64;
+/// Messages that MSI has at most (PCI 3.0, 6.8.1).
+const MESSAGES_MAX: usize = 32;
 /// How long an unmap or a function reset waits for commands that hang, before
 /// they are given up.
 const DRAIN_NS: u64 = 4_000_000_000;
@@ -73,6 +75,7 @@ struct Inner<C> {
     dma: DmaMap,
     mappings: ClientMappings,
     interrupts: Vec<Option<EventFd>>,
+    messages: [Option<EventFd>; MESSAGES_MAX],
     done: Vec<Done>,
     now: Time,
     turn_ns: u64,
@@ -158,12 +161,15 @@ impl<C: Channel> Inner<C> {
     }
 
     fn raise(&mut self) {
-        let interrupts = &self.interrupts;
+        let (interrupts, messages) = (&self.interrupts, &self.messages);
         let raise = |interrupt| {
-            // This bus signals by MSI-X only.
-            if let Interrupt::Vector(vector) = interrupt
-                && let Some(Some(eventfd)) = interrupts.get(usize::from(vector))
-            {
+            let eventfd = match interrupt {
+                Interrupt::Vector(vector) => interrupts.get(usize::from(vector)),
+                Interrupt::Message(message) => messages.get(usize::from(message)),
+                // This bus has no pin.
+                Interrupt::Pin(_) => None,
+            };
+            if let Some(Some(eventfd)) = eventfd {
                 // A counter at its limit is signalled already.
                 let _ = eventfd.signal();
             }
@@ -214,6 +220,7 @@ impl<C: Channel> InProcess<C> {
                 dma: DmaMap::new(REGIONS_MAX),
                 mappings: ClientMappings::new(),
                 interrupts,
+                messages: [const { None }; MESSAGES_MAX],
                 done: Vec::new(),
                 now: Time(0),
                 turn_ns: TURN_NS,
@@ -418,6 +425,23 @@ impl<C: Channel> Bus for InProcess<C> {
             }
             None => Err(DriverError::Unsupported(format!(
                 "the controller has no vector {vector}"
+            ))),
+        }
+    }
+
+    fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError> {
+        let eventfd = eventfd.try_clone().map_err(|source| DriverError::System {
+            what: "duplicate an eventfd",
+            source,
+        })?;
+        let mut inner = self.inner.borrow_mut();
+        match inner.messages.get_mut(usize::from(message)) {
+            Some(place) => {
+                *place = Some(eventfd);
+                Ok(())
+            }
+            None => Err(DriverError::Unsupported(format!(
+                "MSI has no message {message}"
             ))),
         }
     }

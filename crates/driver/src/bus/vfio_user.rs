@@ -245,6 +245,21 @@ impl Bus for VfioUser {
         })
     }
 
+    fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError> {
+        let irqs = self.request("the interrupt info of MSI", |client| {
+            client.irq_info(irq_index::MSI)
+        })?;
+        if u32::from(message) >= irqs.count {
+            return Err(DriverError::Unsupported(format!(
+                "the drive has {} messages of MSI",
+                irqs.count
+            )));
+        }
+        self.request("an interrupt's eventfd", |client| {
+            client.set_irqs(irq_index::MSI, u32::from(message), &[eventfd.as_fd()])
+        })
+    }
+
     fn pause(&self) {
         thread::sleep(NAP);
     }

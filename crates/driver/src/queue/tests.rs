@@ -90,6 +90,10 @@ impl Bus for Notes {
         unreachable!("there are no vectors")
     }
 
+    fn set_message_interrupt(&self, _: u16, _: &EventFd) -> Result<(), DriverError> {
+        unreachable!("there are no messages")
+    }
+
     fn wait(&self, _: &EventFd, _: Duration) -> Result<bool, DriverError> {
         unreachable!("there are no vectors")
     }

@@ -18,8 +18,8 @@ mod queues;
 use std::time::Duration;
 
 use ::memory::{EventFd, HostMemory, Iova};
-use driver::Doorbells;
 use driver::bus::Bus;
+use driver::{Doorbells, DriverError};
 
 pub use self::commands::Feature;
 pub use self::doorbells::{Shadow, head_of, tail_of};
@@ -410,6 +410,22 @@ impl Bench {
         };
         self.bus.set_interrupt(vector, &eventfd)?;
         Ok(eventfd)
+    }
+
+    /// An eventfd that a message of MSI signals.
+    ///
+    /// # Errors
+    /// Not supported where the target offers none.
+    pub fn message_interrupt(&mut self, message: u16) -> Verdict<EventFd> {
+        let eventfd = match EventFd::new() {
+            Ok(eventfd) => eventfd,
+            Err(error) => return fail(format!("no eventfd: {error}")),
+        };
+        match self.bus.set_message_interrupt(message, &eventfd) {
+            Ok(()) => Ok(eventfd),
+            Err(DriverError::Unsupported(why)) => not_supported(why),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether an eventfd is signalled within the bound; clears it.

@@ -24,6 +24,11 @@ pub mod opcode {
     pub const COPY: u8 = 0x19;
 }
 
+/// More blocks than any drive has; with less, no arithmetic on places overflows.
+const BLOCKS_MAX: u64 = 1 << 47;
+/// A limit of 2^n pages beyond which it is none.
+const LIMIT_MAX: u8 = 40;
+
 /// A namespace, as Identify tells of it.
 #[derive(Clone, Debug)]
 pub struct Ns {
@@ -47,7 +52,8 @@ impl Ns {
         let index = flbas & 0xf | (flbas >> 5 & 0b11) << 4;
         let format = u32_at(&identity, 128 + 4 * index);
         let lbads = format >> 16 & 0xff;
-        let usable = blocks > 0 && format & 0xffff == 0 && (9..=16).contains(&lbads);
+        let usable =
+            (1..=BLOCKS_MAX).contains(&blocks) && format & 0xffff == 0 && (9..=16).contains(&lbads);
         usable.then(|| Self {
             nsid,
             blocks,
@@ -99,8 +105,8 @@ impl Bench {
     pub fn mdts(&mut self) -> Verdict<Option<usize>> {
         let mdts = u8_at(&self.controller()?, 77);
         Ok(match mdts {
-            0 => None,
-            mdts => 4096_usize.checked_shl(mdts.into()),
+            0 | LIMIT_MAX.. => None,
+            mdts => Some(4096 << mdts),
         })
     }
 

@@ -305,6 +305,9 @@ fn descriptors_of(bench: &mut Bench, nsid: u32) -> Verdict<Vec<(u8, Vec<u8>)>> {
         check(found.iter().all(|(other, _)| *other != nidt), || {
             format!("namespace {nsid}: two descriptors of type {nidt}")
         })?;
+        check(at + 4 + len <= data.len(), || {
+            format!("namespace {nsid}: a descriptor ends behind the page")
+        })?;
         zero("reserved bytes of a descriptor", &data[at + 2..at + 4])?;
         found.push((nidt, data[at + 4..at + 4 + len].to_vec()));
         at += 4 + len;

@@ -47,6 +47,7 @@ fn rig(bench: &mut Bench) -> Verdict<Rig> {
     bench.needs_oncs(8, "Copy")?;
     let (ns, pair) = bench.io()?;
     let mssrl = u32::from(u16_at(&ns.identity, 74));
+    check(mssrl >= 1, || "MSSRL is 0: nothing can be copied".into())?;
     let mcl = u32_at(&ns.identity, 76);
     let ranges = u32::from(u8_at(&ns.identity, 80)) + 1;
     Ok(Rig {
@@ -99,7 +100,6 @@ fn copy(bench: &mut Bench, rig: &mut Rig, ranges: &[Range], to: u64) -> Verdict<
 
 fn limits(bench: &mut Bench) -> Verdict {
     let rig = rig(bench)?;
-    check(rig.mssrl >= 1, || "MSSRL is 0".into())?;
     check(rig.mcl >= rig.mssrl, || {
         format!("MCL {} is below MSSRL {}", rig.mcl, rig.mssrl)
     })?;

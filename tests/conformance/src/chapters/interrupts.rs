@@ -1,14 +1,15 @@
-//! Interrupts by MSI-X (PCIe Transport 1.1, 3.5; Base 2.1, 5.1.25.2.2 and
+//! Interrupts by MSI-X and MSI (PCIe Transport 1.1, 3.5; Base 2.1, 5.1.25.2.2 and
 //! 5.1.25.2.3).
 
 use super::{Chapter, Test, tests};
+use crate::bench::register::{INTMC, INTMS};
 use crate::bench::{Bench, Pair, opcode};
 use crate::verdict::{Verdict, check, not_supported};
 use crate::wire::Sqe;
 
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "interrupts",
-    title: "Interrupts by MSI-X",
+    title: "Interrupts by MSI-X and MSI",
     tests: TESTS,
 };
 
@@ -23,7 +24,78 @@ const TESTS: &[Test] = tests![
     coalescing_on, "Base 2.1, 5.1.25.2.2", "with coalescing a single completion is signalled within the time set";
     coalescing_disabled, "Base 2.1, 5.1.25.2.3", "a vector that is not coalesced signals at once";
     coalescing_admin, "Base 2.1, 5.1.25.2.2", "admin completions are not coalesced";
+    msi, "PCIe Transport 1.1, 3.5", "with MSI-X disabled and MSI enabled, completions signal the message of MSI";
+    msi_masked, "Base 2.1, 3.1.4.3", "INTMS holds back the message, INTMC lets go of it for what was not acknowledged";
 ];
+
+/// Does something with MSI enabled, one message, and MSI-X disabled.
+fn with_msi(
+    bench: &mut Bench,
+    work: impl FnOnce(&mut Bench, &memory::EventFd) -> Verdict,
+) -> Verdict {
+    let Some(msi) = bench.capability(0x05)? else {
+        return not_supported("there is no MSI capability");
+    };
+    let eventfd = bench.message_interrupt(0)?;
+    if let Some(at) = bench.capability(0x11)? {
+        let control = bench.config16(at + 2)?;
+        bench.set_config16(at + 2, control & !(1 << 15))?;
+    }
+    // Enable in bit 0, one message in bits 6:4.
+    let control = bench.config16(msi + 2)?;
+    bench.set_config16(msi + 2, control & !(0b111 << 4) | 1)?;
+    eventfd.drain();
+    let judged = work(bench, &eventfd);
+    bench.write32(INTMC, 1)?;
+    bench.set_config16(msi + 2, control & !1)?;
+    bench.enable_function()?;
+    judged
+}
+
+fn msi(bench: &mut Bench) -> Verdict {
+    with_msi(bench, |bench, eventfd| {
+        for _ in 0..5 {
+            eventfd.drain();
+            bench.controller()?;
+            let came = bench.signalled(eventfd)?;
+            check(came, || "a completion without a signal of MSI".into())?;
+        }
+        let nsid = bench.ns()?.nsid;
+        let mut pair = pair_with(bench, 1, 0)?;
+        bench.idle()?;
+        for _ in 0..5 {
+            eventfd.drain();
+            bench.run(&mut pair, flush(nsid))?.ok()?;
+            let came = bench.signalled(eventfd)?;
+            check(came, || "an I/O completion without a signal of MSI".into())?;
+        }
+        Ok(())
+    })
+}
+
+fn msi_masked(bench: &mut Bench) -> Verdict {
+    with_msi(bench, |bench, eventfd| {
+        let nsid = bench.ns()?.nsid;
+        let mut pair = pair_with(bench, 1, 0)?;
+        bench.idle()?;
+        bench.write32(INTMS, 1)?;
+        eventfd.drain();
+        bench.submit(&mut pair.sq, flush(nsid))?;
+        let bound = bench.options().bound;
+        let posted = bench.until(bound, |_| Ok(pair.cq.peek().is_some()))?;
+        check(posted, || {
+            "no completion while interrupts are masked".into()
+        })?;
+        let came = bench.signalled_in_vain(eventfd)?;
+        check(!came, || "a signal came although INTMS masks it".into())?;
+        bench.write32(INTMC, 1)?;
+        let came = bench.signalled(eventfd)?;
+        check(came, || {
+            "no signal after INTMC, with a completion that was not acknowledged".into()
+        })?;
+        bench.wait(&mut pair.cq)?.ok().map(drop)
+    })
+}
 
 fn needs_vectors(bench: &mut Bench, count: u16) -> Verdict {
     if bench.capability(0x11)?.is_none() {

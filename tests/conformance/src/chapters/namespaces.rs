@@ -453,7 +453,7 @@ fn capacity(bench: &mut Bench) -> Verdict {
             format!("NVMCAP of {BLOCKS} blocks is {taken} bytes")
         })?;
         let left = unallocated(bench)?;
-        same("UNVMCAP after creation", left, before - taken)
+        same("UNVMCAP after creation", left, before.wrapping_sub(taken))
     })?;
     same("UNVMCAP after deletion", unallocated(bench)?, before)
 }

@@ -195,10 +195,11 @@ fn size_limit(bench: &mut Bench, ns: &Ns, at: usize) -> Verdict<Option<u64>> {
     if !cqe.is_success() {
         return Ok(None);
     }
-    let limit = u32::from(u8_at(&data, at));
-    let bytes = 4096_u64.checked_shl(limit).unwrap_or(u64::MAX);
     let block_len = u64::try_from(ns.block_len).unwrap_or(512);
-    Ok((limit > 0).then_some(bytes / block_len))
+    Ok(match u8_at(&data, at) {
+        0 | 40.. => None,
+        limit => Some(((4096_u64 << limit) / block_len).max(1)),
+    })
 }
 
 fn write_zeroes_large(bench: &mut Bench) -> Verdict {

@@ -2,7 +2,7 @@
 //! command demands of them (3.3.1).
 
 use super::{Chapter, Test, tests};
-use crate::bench::{Bench, Cq, Ns, Pair, Sq, head_of, opcode, tail_of};
+use crate::bench::{Bench, CC_ENABLE, Cq, Ns, Pair, Sq, head_of, opcode, tail_of};
 use crate::verdict::{Verdict, check, not_supported, same};
 use crate::wire::{Sqe, status};
 
@@ -24,6 +24,7 @@ const TESTS: &[Test] = tests![
     create_sq_offset, "Base 2.1, 5.2.2", "a submission queue that does not start a page is refused (013h)";
     create_sq_without_cq, "Base 2.1, 5.2.2", "a submission queue for a completion queue that does not exist is refused: 100h, and 101h where the identifier is 0 or out of range";
     create_sq_priorities, "Base 2.1, 5.2.2", "every queue priority is taken, with round robin it means nothing";
+    weighted_round_robin, "Base 2.1, 3.4.4.2", "with weighted round robin queues of every priority are served, where CAP.AMS has it";
     refused_leaves_nothing, "Base 2.1, 5.2.1", "a queue that was refused does not exist, and can be made";
     delete_sq_identifiers, "Base 2.1, 5.2.4", "deleting submission queue 0, or one that does not exist, is refused (101h)";
     delete_cq_identifiers, "Base 2.1, 5.2.3", "deleting completion queue 0, or one that does not exist, is refused (101h)";
@@ -43,6 +44,7 @@ const TESTS: &[Test] = tests![
     other_queue_slots, "Base 2.1, 3.3.1.2", "a completion is written to its entry and to no other";
     bad_tail, "Base 2.1, 5.1.2", "a tail beyond its queue is an Invalid Doorbell Write Value event, and other queues go on";
     bad_head, "Base 2.1, 5.1.2", "a head beyond its queue is an Invalid Doorbell Write Value event, and other queues go on";
+    head_past_posted, "Base 2.1, 5.1.2", "a head that takes a completion from an empty queue is an Invalid Doorbell Write Value event";
     doorbell_of_no_queue, "Base 2.1, 5.1.2", "the doorbell of a queue that does not exist is a Write to Invalid Doorbell Register event";
     doorbell_of_deleted_queue, "Base 2.1, 5.1.2", "a doorbell written after its queue was deleted harms nobody, and the queue can be made again";
 ];
@@ -198,6 +200,37 @@ fn create_sq_priorities(bench: &mut Bench) -> Verdict {
         cq = pair.cq;
     }
     Ok(())
+}
+
+fn weighted_round_robin(bench: &mut Bench) -> Verdict {
+    if bench.cap_bits(17, 17) == 0 {
+        return not_supported("CAP.AMS bit 0: no weighted round robin");
+    }
+    bench.start_with(16, 16, CC_ENABLE | 0b001 << 11)?;
+    let ns = bench.ns()?;
+    // High, medium and low weight, and a burst of four.
+    bench.set_feature(0x01, 0, 0x0703_0102)?.ok()?;
+    let (sqs, _) = bench.grant()?;
+    let mut cq = bench.create_cq(1, 8)?;
+    let mut queues = Vec::new();
+    for (id, priority) in (1..=u16::try_from(sqs.min(4)).unwrap_or(4)).zip(0..) {
+        queues.push(bench.create_sq_with(id, 32, 1 << 16 | priority << 1 | 1)?);
+    }
+    for sq in &mut queues {
+        for _ in 0..25 {
+            bench.put(sq, flush(&ns));
+        }
+        bench.ring_sq(sq)?;
+    }
+    let mut done = vec![0; queues.len()];
+    for _ in 0..25 * queues.len() {
+        let cqe = bench.wait(&mut cq)?.ok()?;
+        let index = usize::try_from(cqe.sq_id() - 1).unwrap_or(0);
+        done[index] += 1;
+    }
+    check(done.iter().all(|count| *count == 25), || {
+        format!("of 25 commands of each priority were done: {done:?}")
+    })
 }
 
 fn refused_leaves_nothing(bench: &mut Bench) -> Verdict {
@@ -543,6 +576,23 @@ fn bad_head(bench: &mut Bench) -> Verdict {
     let bad = bench.pair(8)?;
     let request = bench.request_event()?;
     bench.ring_loudly(head_of(bad.cq.id), 0xffff)?;
+    expect_error_event(bench, request, 0x01)?;
+    for _ in 0..20 {
+        bench.run(&mut good, flush(&ns))?.ok()?;
+    }
+    Ok(())
+}
+
+fn head_past_posted(bench: &mut Bench) -> Verdict {
+    let ns = bench.ns()?;
+    let mut good = bench.pair(8)?;
+    let mut bad = bench.pair(8)?;
+    for _ in 0..3 {
+        bench.run(&mut bad, flush(&ns))?.ok()?;
+    }
+    let request = bench.request_event()?;
+    // Three were posted and taken; a fourth was not posted.
+    bench.ring_loudly(head_of(bad.cq.id), 4)?;
     expect_error_event(bench, request, 0x01)?;
     for _ in 0..20 {
         bench.run(&mut good, flush(&ns))?.ok()?;

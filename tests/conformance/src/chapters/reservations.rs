@@ -61,8 +61,8 @@ pub(super) fn host(bench: &mut Bench, key: u64) -> Verdict<Host> {
         .set_feature_data(0x81, u32::from(extended), &id[..len])?
         .ok()?;
     let (ns, pair) = bench.io()?;
-    if u8_at(&ns.identity, 31) == 0 {
-        return not_supported(format!("RESCAP of namespace {} is 0", ns.nsid));
+    if kinds(&ns).is_empty() {
+        return not_supported(format!("RESCAP of namespace {} has no type", ns.nsid));
     }
     Ok(Host {
         ns,
@@ -84,6 +84,14 @@ pub(super) struct Report {
     persistent: u8,
     /// Key, host identifier, controller, whether it holds the reservation.
     pub(super) registered: Vec<(u64, Vec<u8>, u16, bool)>,
+}
+
+impl Report {
+    /// The only registrant: its key, and whether it holds the reservation.
+    fn only(&self) -> Verdict<(u64, bool)> {
+        same("registrants", self.registered.len(), 1)?;
+        Ok((self.registered[0].0, self.registered[0].3))
+    }
 }
 
 impl Host {
@@ -236,8 +244,7 @@ fn register_again(bench: &mut Bench) -> Verdict {
         host.key = KEY;
         refused?;
         let report = host.report(bench)?;
-        same("registrants", report.registered.len(), 1)?;
-        same("reservation key", report.registered[0].0, KEY)
+        same("reservation key", report.only()?.0, KEY)
     })
 }
 
@@ -286,7 +293,7 @@ fn register_replace(bench: &mut Bench) -> Verdict {
         )?;
         host.run(bench, replace, 1 << 3 | 2, [0, KEY])?.ok()?;
         let report = host.report(bench)?;
-        same("key after Replace with IEKEY", report.registered[0].0, KEY)
+        same("key after Replace with IEKEY", report.only()?.0, KEY)
     })
 }
 
@@ -321,13 +328,13 @@ fn acquire_each(bench: &mut Bench) -> Verdict {
             host.acquire(bench, 0, kind, 0)?.ok()?;
             let report = host.report(bench)?;
             same("reservation type", u32::from(report.kind), kind)?;
-            check(report.registered[0].3, || {
+            check(report.only()?.1, || {
                 format!("type {kind}: the report does not say who holds it")
             })?;
             host.release(bench, 0, kind)?.ok()?;
             let report = host.report(bench)?;
             same("reservation type after Release", report.kind, 0)?;
-            check(!report.registered[0].3, || {
+            check(!report.only()?.1, || {
                 format!("type {kind}: the report names a holder after Release")
             })?;
         }
