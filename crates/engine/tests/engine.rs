@@ -135,6 +135,34 @@ fn a_trapped_doorbell_is_served_in_the_next_turn() {
     assert_eq!(host.completions(&mut queue), [9]);
 }
 
+/// Beside a busy lane one cold lane is looked at in a turn; a kick needs no look.
+#[test]
+fn a_trapped_doorbell_makes_its_lane_hot() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Unmapped);
+    let mut busy = rig.create_queue(&mut host, 1);
+    let mut cold = [2, 3, 4].map(|id| rig.create_queue(&mut host, id));
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    host.reads(&mut busy, [0]);
+    host.ring(&busy);
+    rig.turns(4);
+    assert_eq!(host.completions(&mut busy), [0]);
+    // Whichever way the looks go round, these are not in their order.
+    for at in [2, 1, 0] {
+        let queue = &mut cold[at];
+        host.reads(&mut busy, [1]);
+        host.reads(queue, [9]);
+        host.ring(&busy);
+        let tail = queue.tail().to_le_bytes();
+        rig.controller(&host)
+            .bar_write(0, 0x1000 + 8 * (at as u64 + 2), &tail);
+        rig.turn();
+        assert_eq!(host.completions(queue), [9], "queue {}", at + 2);
+        assert_eq!(host.completions(&mut busy), [1]);
+    }
+}
+
 #[test]
 fn a_turn_counts_what_it_fetched_and_what_completed() {
     let mut rig = Rig::new();

@@ -16,6 +16,7 @@ mod keep_alive;
 mod lba_status;
 mod lifecycle;
 mod logs;
+mod maps;
 mod queues;
 mod registers;
 mod reservations;

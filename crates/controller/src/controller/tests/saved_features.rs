@@ -293,6 +293,28 @@ fn a_save_is_told_when_it_is_on_stable_storage() {
     assert!(rig.subsystem.take_record().is_none());
 }
 
+#[test]
+fn a_reset_ends_what_waits_to_be_kept() {
+    let mut subsystem = SubsystemConfig::with_namespaces(32, namespaces());
+    subsystem.keeping = true;
+    let mut rig = Rig::of(config(), subsystem);
+    rig.enable();
+    rig.submit(Sqe {
+        opcode: SET_FEATURES,
+        cdw10: SV | 0x08,
+        cdw11: 0x0a07,
+        ..Sqe::default()
+    });
+    rig.turns(4);
+    rig.disable();
+    rig.enable();
+    let (version, _) = rig.subsystem.take_record().expect("something to keep");
+    rig.subsystem.kept(version);
+    rig.turns(8);
+    assert!(rig.peek().is_none(), "its command is of another life");
+    assert_eq!(get(&mut rig, 0x08, CURRENT, 0), 0x0a07);
+}
+
 /// What a host, or whoever runs the program, does to features.
 #[derive(Clone, Debug)]
 enum Deed {

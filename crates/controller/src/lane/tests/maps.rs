@@ -2,6 +2,7 @@
 
 use memory::Iova;
 use nvme_spec::Status;
+use nvme_spec::registers::sq_tail_slot;
 
 use super::rig::{CQID, DATA, PAGES, Rig, read};
 use crate::lane::{LaneCommand, LaneEvent, LaneFault, QueueName};
@@ -152,6 +153,30 @@ fn rings_that_vanish_and_return_between_uses_are_ordinary() {
         assert_eq!(rig.events(), [LaneEvent::Drained { epoch }]);
         assert_eq!(rig.run(read(2)), Status::SUCCESSFUL_COMPLETION);
     }
+}
+
+/// The same addresses lead to other memory: a host that has moved its rings there finds them used.
+#[test]
+fn rings_are_where_the_map_says_now() {
+    const ELSEWHERE: u64 = DATA + 1024;
+    let mut rig = rig(Manner::Synchronous);
+    assert_eq!(rig.run(read(1)), Status::SUCCESSFUL_COMPLETION);
+    rig.host.unmap_pages(0, DATA);
+    rig.host.map_elsewhere(0, DATA, ELSEWHERE);
+    rig.map_changed();
+    let moved = |at: Iova| Iova(at.0 + ELSEWHERE * 4096);
+    let second = Iova(rig.sq_base(1).0 + 64);
+    for (at, cid) in [(second, 98), (moved(second), 2)] {
+        for (word, value) in (0..).zip(read(cid).to_words()) {
+            rig.host.write_u64(Iova(at.0 + 8 * word), value);
+        }
+    }
+    rig.doorbells.store(sq_tail_slot(1), 2);
+    rig.turn();
+    // Entry 1, whose command identifier and phase are in its last dword.
+    let entry = |at: Iova| rig.host.read_u32(Iova(at.0 + 16 + 12));
+    assert_eq!(entry(moved(rig.host.page(0))), 1 << 16 | 2);
+    assert_eq!(entry(rig.host.page(0)), 0, "nothing goes to the old place");
 }
 
 #[test]
