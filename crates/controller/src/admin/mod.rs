@@ -264,7 +264,7 @@ impl Controller {
             controller = self.config.name, opcode = ?sqe.admin_opcode(), cid = sqe.cid, %status,
             "admin command refused"
         );
-        if status == Status::DATA_TRANSFER_ERROR && self.is_unshared(sqe) {
+        if status == Status::DATA_TRANSFER_ERROR && self.is_unshared([sqe.prp1, sqe.prp2]) {
             self.warn_unshared();
         }
         self.log_error(sqe.cid, sqe.opcode, sqe.nsid, status);
@@ -288,8 +288,8 @@ impl Controller {
     }
 
     /// Whether a command's data is in memory that came without a descriptor, as far as its own two entries tell.
-    fn is_unshared(&self, sqe: &Sqe) -> bool {
-        [sqe.prp1, sqe.prp2].into_iter().any(|prp| {
+    pub(crate) fn is_unshared(&self, data: [u64; 2]) -> bool {
+        data.into_iter().any(|prp| {
             let found = self
                 .view
                 .translate(&mut Hint::default(), Iova(prp), 1, Need::DeviceReads);

@@ -1,5 +1,6 @@
 //! Turns, and what the controller and its lanes tell each other in them.
 
+use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
 
 use super::lifecycle::Phase;
@@ -8,7 +9,8 @@ use crate::admin::events::Event;
 use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::admin::{Waiting, abort_dw0};
 use crate::lane::{
-    Copying, EPOCH_FORWARDED, Lane, LaneCommand, LaneEvent, LaneFault, LaneTable, QueueName,
+    Copying, EPOCH_FORWARDED, FailedCommand, Lane, LaneCommand, LaneEvent, LaneFault, LaneTable,
+    QueueName,
 };
 use crate::port::{Channel, Channels};
 use crate::queue::Bells;
@@ -217,16 +219,7 @@ impl Controller {
                     cq.namespaces_drained = cq.namespaces_drained.max(generation);
                 }
             }
-            LaneEvent::CommandFailed(failed) => self.errors.add(LoggedError {
-                command: Some(LoggedCommand {
-                    sqid: failed.sqid,
-                    cid: failed.cid,
-                    opcode: failed.opcode,
-                }),
-                status: failed.status,
-                nsid: failed.nsid,
-                lba: failed.lba,
-            }),
+            LaneEvent::CommandFailed(failed) => self.command_failed(&failed),
             LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, .. }) => match queue {
                 QueueName::Submission(qid) | QueueName::Completion(qid) => self.bad_doorbell(qid),
             },
@@ -339,6 +332,23 @@ impl Controller {
         if self.health().critical_warning().ttc() {
             self.raise(Event::TemperatureThreshold);
         }
+    }
+
+    /// A lane has a failure for the error log.
+    fn command_failed(&mut self, failed: &FailedCommand) {
+        if failed.status == Status::DATA_TRANSFER_ERROR && self.is_unshared(failed.data) {
+            self.warn_unshared();
+        }
+        self.errors.add(LoggedError {
+            command: Some(LoggedCommand {
+                sqid: failed.sqid,
+                cid: failed.cid,
+                opcode: failed.opcode,
+            }),
+            status: failed.status,
+            nsid: failed.nsid,
+            lba: failed.lba,
+        });
     }
 
     /// Raises an event, where the host asked for it.

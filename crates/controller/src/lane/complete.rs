@@ -169,10 +169,11 @@ impl Queues {
         }
         counters.errors.add(1);
         self.failed = true;
-        if !status::is_media_error(status) {
+        if status::is_media_error(status) {
+            counters.media_errors.add(1);
+        } else if status != Status::DATA_TRANSFER_ERROR {
             return;
         }
-        counters.media_errors.add(1);
         if self.unlogged_failures >= MAX_UNLOGGED_FAILURES {
             counters.unlogged_errors.add(1);
             return;
@@ -187,6 +188,7 @@ impl Queues {
                 status,
                 nsid: sqe.nsid,
                 lba: command::first_block(&sqe),
+                data: [sqe.prp1, sqe.prp2],
             }));
     }
 

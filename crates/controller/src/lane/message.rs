@@ -91,13 +91,13 @@ pub enum LaneEvent {
         /// The generation.
         generation: u64,
     },
-    /// A medium failed a command: for the Error Information log.
+    /// A medium failed a command, or its data could not be reached: for the Error Information log.
     CommandFailed(FailedCommand),
     /// The host broke a rule, or its memory went away under a queue.
     Fault(LaneFault),
 }
 
-/// A command that a medium failed (Base 2.1, 5.1.12.1.2).
+/// A command that a medium failed, or whose data could not be reached (Base 2.1, 5.1.12.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedCommand {
     /// The queue it was submitted to.
@@ -112,6 +112,8 @@ pub struct FailedCommand {
     pub nsid: u32,
     /// Its first logical block; 0 for a command without one.
     pub lba: u64,
+    /// Its two data pointers.
+    pub data: [u64; 2],
 }
 
 /// Which queue.

@@ -15,7 +15,7 @@ use crate::counters::LaneCounters;
 use crate::queue::{BadDoorbell, Bells, Cq, Sq};
 use crate::state::MAX_SQS;
 
-/// Media errors that wait to be logged. The controller takes events every turn; a medium that fails everything must
+/// Failures that wait to be logged. The controller takes events every turn; a medium that fails everything must
 /// not fill memory in between.
 pub(super) const MAX_UNLOGGED_FAILURES: u32 = 16;
 

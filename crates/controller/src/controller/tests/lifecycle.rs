@@ -138,6 +138,27 @@ fn memory_that_is_not_shared_sets_cfs_and_the_log_says_what_to_do() {
 }
 
 #[test]
+fn a_buffer_that_is_not_shared_is_logged_with_what_to_do_and_one_that_is_missing_is_not() {
+    let mut rig = Rig::new();
+    let memory = rig.host.page(PAGES);
+    rig.host.map_without_descriptor(PAGES, 1);
+    rig.tell_view();
+    rig.enable();
+    rig.create_pair(1, 8);
+    for (index, (page, unshared)) in (0..).zip([(PAGES + 1, false), (PAGES, true)]) {
+        let mut read = rig.read_sqe(index as u16, 8);
+        read.prp1 = memory.0 + (page - PAGES) * 4096;
+        rig.submit_io(1, index, read);
+        rig.turns(8);
+        let cqe = rig.io_cqe(1, index).expect("it completes");
+        assert_eq!(code(&cqe), DATA_TRANSFER);
+        assert_eq!(rig.controller.warned.unshared, unshared);
+    }
+    let entry = rig.log(0x01, 0, 64).unwrap();
+    assert_eq!(u64_at(&entry, 0), 2, "both are in the error log");
+}
+
+#[test]
 fn a_read_only_completion_queue_sets_cfs() {
     let mut rig = Rig::new();
     rig.set_admin_queues(32);

@@ -413,6 +413,7 @@ fn quirk_a_media_error_reaches_the_host_and_the_error_log() {
         rig.medium().fault = Some(cause);
         let mut sqe = transfer(&rig.host, 0x02, 0x123, 1, DATA);
         sqe.cid = 77;
+        let data = [sqe.prp1, sqe.prp2];
         assert_eq!(rig.run(sqe), status);
         let failed = LaneEvent::CommandFailed(FailedCommand {
             sqid: 1,
@@ -421,6 +422,7 @@ fn quirk_a_media_error_reaches_the_host_and_the_error_log() {
             status,
             nsid: 1,
             lba: 0x123,
+            data,
         });
         assert_eq!(rig.events(), [failed]);
     }
