@@ -6,11 +6,12 @@
 //! What commands may not do with a namespace has several sources, each kept apart here; [`Directory::table`] composes
 //! them for one controller.
 
-use nvme_spec::Status;
+use nvme_spec::{NSID_ALL, Status};
 
 use super::ranges::BlockRanges;
 use super::record::{ControllerRecord, NamespaceRecord, Record};
 use super::reservation::{Host, Reservation};
+use super::sanitize::{Sanitize, SanitizeChange};
 use super::set::{ControllerId, ControllerSet};
 use crate::config::{ConfigError, check_namespaces};
 use crate::namespace::{Namespace, NamespaceTable, Restrictions};
@@ -83,7 +84,7 @@ impl Allocated {
     }
 
     /// What commands of a host may not do with it, of all sources.
-    fn restrictions(&self, host: Host) -> Restrictions {
+    pub(super) fn restrictions(&self, host: Host) -> Restrictions {
         let (reads, writes) = self.reservation.access(host);
         let refusal = |may: bool| (!may).then_some(Status::RESERVATION_CONFLICT);
         Restrictions {
@@ -106,6 +107,15 @@ impl Allocated {
         ByteRange {
             offset: self.namespace.start,
             len: self.len,
+        }
+    }
+
+    /// What of it can hold data: all but a rest that is smaller than a block of its medium.
+    #[must_use]
+    pub fn erasable(&self) -> ByteRange {
+        ByteRange {
+            len: self.len - self.len % u64::from(self.min_lba_bytes),
+            ..self.extent()
         }
     }
 }
@@ -156,6 +166,13 @@ pub enum Change {
         /// Size of a logical block as a power of two.
         lba_shift: u8,
     },
+    /// It has fewer blocks; what is reserved for it stays.
+    Truncate {
+        /// Which.
+        nsid: u32,
+        /// Size in logical blocks from now on, at most what it was.
+        blocks: u64,
+    },
     /// It has another size; its start stays.
     Resize {
         /// Which.
@@ -202,10 +219,14 @@ pub enum Change {
         /// Number of blocks.
         blocks: u64,
     },
+    /// A sanitize operation goes on.
+    Sanitize(SanitizeChange),
+    /// A sanitize operation has not begun: its state is what it was.
+    RestoreSanitize(Box<Sanitize>),
 }
 
 impl Change {
-    /// The namespace it is about.
+    /// The namespace it is about; `NSID_ALL`: all of them.
     #[must_use]
     pub fn nsid(&self) -> u32 {
         match self {
@@ -214,12 +235,14 @@ impl Change {
             | Change::Attach { nsid, .. }
             | Change::Detach { nsid, .. }
             | Change::Reformat { nsid, .. }
+            | Change::Truncate { nsid, .. }
             | Change::Resize { nsid, .. }
             | Change::SetBusy { nsid, .. }
             | Change::Reserve { nsid, .. }
             | Change::SetPersists { nsid, .. }
             | Change::MarkUncorrectable { nsid, .. }
             | Change::ClearUncorrectable { nsid, .. } => *nsid,
+            Change::Sanitize(_) | Change::RestoreSanitize(_) => NSID_ALL,
         }
     }
 
@@ -232,12 +255,15 @@ impl Change {
             | Change::Attach { .. }
             | Change::Detach { .. }
             | Change::Reformat { .. }
+            | Change::Truncate { .. }
             | Change::Resize { .. } => true,
             Change::SetBusy { .. }
             | Change::Reserve { .. }
             | Change::SetPersists { .. }
             | Change::MarkUncorrectable { .. }
-            | Change::ClearUncorrectable { .. } => false,
+            | Change::ClearUncorrectable { .. }
+            | Change::Sanitize(_)
+            | Change::RestoreSanitize(_) => false,
         }
     }
 }
@@ -253,6 +279,7 @@ pub struct Directory {
     deleted: Vec<String>,
     /// Namespaces that hosts created, ever.
     created: u64,
+    sanitize: Sanitize,
 }
 
 impl Directory {
@@ -269,19 +296,37 @@ impl Directory {
             limit,
             deleted: Vec::new(),
             created: 0,
+            sanitize: Sanitize::default(),
         })
     }
 
-    /// Every namespace, by ascending identifier.
+    /// Every namespace, by ascending identifier, without those that are being created.
     pub fn iter(&self) -> impl Iterator<Item = &Allocated> {
-        self.namespaces.iter()
+        let exists = |n: &&Allocated| n.busy != Some(Busy::Creating);
+        self.namespaces.iter().filter(exists)
     }
 
-    /// The namespace with this identifier.
+    /// The namespace with this identifier; none while it is being created.
     #[must_use]
     pub fn get(&self, nsid: u32) -> Option<&Allocated> {
-        let at = self.position(nsid)?;
-        self.namespaces.get(at)
+        let found = self.namespaces.get(self.position(nsid)?);
+        found.filter(|n| n.busy != Some(Busy::Creating))
+    }
+
+    /// How sanitize operations stand.
+    #[must_use]
+    pub fn sanitize(&self) -> &Sanitize {
+        &self.sanitize
+    }
+
+    /// So many passes of a sanitize operation are completed.
+    pub(super) fn note_passes(&mut self, passes: u8) {
+        self.sanitize.note_passes(passes);
+    }
+
+    /// User data was written; whether that is news.
+    pub(super) fn note_data(&mut self) -> bool {
+        self.sanitize.note_data()
     }
 
     fn position(&self, nsid: u32) -> Option<usize> {
@@ -305,9 +350,14 @@ impl Directory {
     #[must_use]
     pub fn table(&self, id: ControllerId, host: Host) -> NamespaceTable {
         let attached = self.namespaces.iter().filter(|n| n.attached.contains(id));
-        let seen = |n: &Allocated| Namespace {
-            restrictions: n.restrictions(host).some(),
-            ..n.namespace.clone()
+        let lock = self.sanitize.lock();
+        let seen = |n: &Allocated| {
+            let mut restrictions = n.restrictions(host);
+            restrictions.all = lock.or(restrictions.all);
+            Namespace {
+                restrictions: restrictions.some(),
+                ..n.namespace.clone()
+            }
         };
         NamespaceTable::from(attached.map(seen).collect::<Vec<Namespace>>())
     }
@@ -322,15 +372,20 @@ impl Directory {
             .ok_or(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE)
     }
 
-    /// Bytes of the pools, and bytes of them that no namespace has (TNVMCAP and UNVMCAP).
+    /// Bytes of the pools and of the namespaces elsewhere, and bytes of the pools that hosts may still make namespaces of
+    /// (TNVMCAP and UNVMCAP).
     #[must_use]
     pub fn capacity(&self) -> (u128, u128) {
-        let total = self.pools.iter().map(|pool| u128::from(pool.bytes)).sum();
+        let pools = self.pools.iter().map(|pool| u128::from(pool.bytes));
+        let in_pool = |n: &&Allocated| self.pools.iter().any(|p| p.channel == n.namespace.channel);
+        let elsewhere = self.namespaces.iter().filter(|n| !in_pool(n));
+        let total = pools.chain(elsewhere.map(|n| n.len.into())).sum();
         let gaps = self.pools.iter().flat_map(|pool| self.gaps(pool));
-        (total, gaps.map(|gap| u128::from(gap.len)).sum())
+        let rooms = gaps.filter_map(|gap| aligned(gap, GRANULE));
+        (total, rooms.map(|room| u128::from(room.len)).sum())
     }
 
-    /// The parts of a pool that no namespace has, on granules, in order.
+    /// The parts of a pool that no namespace has, in order.
     fn gaps(&self, pool: &Pool) -> Vec<ByteRange> {
         let in_pool = |n: &&Allocated| n.namespace.channel == pool.channel;
         let mut taken: Vec<ByteRange> = self
@@ -347,27 +402,53 @@ impl Directory {
         let mut gaps = Vec::new();
         let mut at = 0_u64;
         for extent in taken.into_iter().chain([end]) {
-            let from = at.next_multiple_of(GRANULE);
-            let to = extent.offset / GRANULE * GRANULE;
-            if from < to {
-                let len = to - from;
-                gaps.push(ByteRange { offset: from, len });
+            if at < extent.offset {
+                let len = extent.offset - at;
+                gaps.push(ByteRange { offset: at, len });
             }
             at = at.max(extent.offset.saturating_add(extent.len));
         }
         gaps
     }
 
-    /// Room for `len` bytes, in one piece: the first that is large enough.
+    /// What the pools have and no namespace: where data of deleted ones may be.
+    pub(super) fn unallocated(&self) -> Vec<(ChannelId, ByteRange)> {
+        let of_pool = |pool: &'_ Pool| {
+            let (channel, least) = (pool.channel, u64::from(pool.min_lba_bytes));
+            let parts = self.gaps(pool).into_iter();
+            parts.filter_map(move |gap| Some((channel, aligned(gap, least)?)))
+        };
+        self.pools.iter().flat_map(of_pool).collect()
+    }
+
+    /// Room for `len` bytes, in one piece, where blocks of that size can be: the first that is large enough.
     #[must_use]
-    pub fn allocate(&self, len: u64) -> Option<(&Pool, ByteRange)> {
+    pub fn allocate(&self, len: u64, lba_bytes: u32) -> Option<(&Pool, ByteRange)> {
         let len = len.checked_next_multiple_of(GRANULE)?;
-        self.pools.iter().find_map(|pool| {
-            let gaps = self.gaps(pool);
-            let gap = gaps.into_iter().find(|gap| gap.len >= len)?;
-            let offset = gap.offset;
+        let mut pools = self.pools.iter().filter(|p| p.min_lba_bytes <= lba_bytes);
+        pools.find_map(|pool| {
+            let gaps = self.gaps(pool).into_iter();
+            let mut rooms = gaps.filter_map(|gap| aligned(gap, GRANULE));
+            let offset = rooms.find(|room| room.len >= len)?.offset;
             Some((pool, ByteRange { offset, len }))
         })
+    }
+
+    /// Whether this part of a medium is in a pool.
+    pub(super) fn is_in_pool(&self, channel: ChannelId) -> bool {
+        self.pools.iter().any(|pool| pool.channel == channel)
+    }
+
+    /// Whether no namespace but `but` has any of these bytes.
+    pub(super) fn is_free(&self, channel: ChannelId, range: ByteRange, but: u32) -> bool {
+        let end = range.offset.saturating_add(range.len);
+        let overlaps = |n: &Allocated| {
+            let other = n.extent();
+            let apart =
+                end <= other.offset || other.offset.saturating_add(other.len) <= range.offset;
+            n.nsid() != but && n.namespace.channel == channel && !apart
+        };
+        !self.namespaces.iter().any(overlaps)
     }
 
     /// Counts a namespace that a host creates: its number.
@@ -377,8 +458,8 @@ impl Directory {
     }
 
     /// Takes what an earlier run has kept beside the namespaces.
-    pub(super) fn restore(&mut self, deleted: Vec<String>, created: u64) {
-        (self.deleted, self.created) = (deleted, created);
+    pub(super) fn restore(&mut self, deleted: Vec<String>, created: u64, sanitize: Sanitize) {
+        (self.deleted, self.created, self.sanitize) = (deleted, created, sanitize);
     }
 
     /// Applies a change; one that fails changes nothing.
@@ -393,12 +474,21 @@ impl Directory {
             }
             return Ok(());
         }
+        match change {
+            Change::Sanitize(change) => self.sanitize.apply(change),
+            Change::RestoreSanitize(before) => self.sanitize = *before,
+            change => return self.apply_to_one(change),
+        }
+        Ok(())
+    }
+
+    fn apply_to_one(&mut self, change: Change) -> Result<(), Status> {
         let Some(at) = self.position(change.nsid()) else {
             return Ok(());
         };
         let entry = &mut self.namespaces[at];
         match change {
-            Change::Create(_) => (),
+            Change::Create(_) | Change::Sanitize(_) | Change::RestoreSanitize(_) => (),
             Change::Delete { .. } => {
                 let gone = self.namespaces.remove(at);
                 self.deleted.extend(gone.name);
@@ -414,6 +504,11 @@ impl Directory {
                 entry.namespace.lba_shift = lba_shift;
                 entry.namespace.blocks = entry.len >> lba_shift;
                 entry.uncorrectable = BlockRanges::default();
+            }
+            Change::Truncate { blocks, .. } => {
+                entry.namespace.blocks = blocks;
+                let behind = entry.uncorrectable.remove(blocks, u64::MAX);
+                debug_assert!(behind.is_ok(), "no range is split");
             }
             Change::Resize { len, .. } => {
                 entry.len = len;
@@ -443,9 +538,18 @@ impl Directory {
                 .collect(),
             deleted: self.deleted.clone(),
             created: self.created,
+            sanitize: self.sanitize.record().clone(),
             controllers,
         }
     }
+}
+
+/// What of a range begins and ends on multiples of `unit`.
+fn aligned(range: ByteRange, unit: u64) -> Option<ByteRange> {
+    let from = range.offset.checked_next_multiple_of(unit)?;
+    let to = range.offset.checked_add(range.len)? / unit * unit;
+    let len = to.checked_sub(from).filter(|len| *len > 0)?;
+    Some(ByteRange { offset: from, len })
 }
 
 impl Allocated {

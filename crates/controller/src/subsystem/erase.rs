@@ -1,52 +1,137 @@
-//! Making a part of a medium read as zero, in slices, so that no turn of the reactor is long.
+//! Making parts of media read as zero, or as a pattern, in slices, so that no turn of the reactor is long.
+//!
+//! Rounds follow one another, each over every target: an overwrite of three passes is three rounds. Behind the last
+//! slice of a target its medium is flushed, so that a round that ended is on non-volatile media. A medium that works
+//! in `add` has its reactor's other lanes wait: [`Budget`] bounds that, over all that is erased in one turn.
 
-use memory::DmaView;
+use memory::{DmaView, Need, Scratch, Segment};
 
 use crate::port::{Added, ByteRange, Cause, Channel, ChannelId, Channels, Outcome, Request};
 use crate::ticket::{OwnerKey, Ticket};
 
 /// Bytes of one request: what a medium in memory clears in well under a millisecond.
 const SLICE: u64 = 1 << 20;
+/// Bytes of one request that writes a pattern, from memory of that size.
+const PATTERN_SLICE: u32 = 1 << 18;
 /// Requests in flight.
 const DEPTH: u32 = 4;
 
-/// A part of a medium to erase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Parts of media to erase.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Erase {
-    /// The medium.
-    pub channel: ChannelId,
-    /// What of it.
-    pub range: ByteRange,
+    /// What, and of which medium. None of them empty.
+    pub targets: Vec<(ChannelId, ByteRange)>,
+    /// What is done to all of it, one after the other.
+    pub rounds: Vec<Round>,
 }
 
-/// An [`Erase`] that goes on. When its last slice is done it flushes the medium.
+impl Erase {
+    /// Has it read as zero, and gives the space back where the medium can.
+    #[must_use]
+    pub fn zero(targets: Vec<(ChannelId, ByteRange)>) -> Self {
+        let rounds = vec![Round::Zero { deallocate: true }];
+        Erase { targets, rounds }
+    }
+}
+
+/// What is done to every byte of the targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// They read as zero.
+    Zero {
+        /// Their space may be given back.
+        deallocate: bool,
+    },
+    /// They are this pattern, again and again; its lowest byte comes first.
+    Pattern(u32),
+}
+
+/// What may still be done in `add` in this turn: one request of a medium that works there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Budget(pub(super) u32);
+
+impl Budget {
+    /// Of one turn.
+    pub(super) const TURN: Budget = Budget(1);
+}
+
+/// An [`Erase`] that goes on.
 #[derive(Debug)]
 pub(super) struct Erasing {
-    channel: ChannelId,
-    next: u64,
-    end: u64,
+    targets: Vec<(ChannelId, ByteRange)>,
+    rounds: Vec<Round>,
+    /// Bytes of all targets.
+    bytes: u64,
+    round: usize,
+    target: usize,
+    /// Bytes of the target that were asked for.
+    at: u64,
+    /// Bytes of the round that were asked for.
+    asked: u64,
     out: u32,
     flush: Flush,
     failed: bool,
+    /// What patterns are written from.
+    pattern: Option<Scratch>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flush {
     ToCome,
     Out,
-    Done,
+}
+
+/// The next request, but for its segments.
+#[derive(Clone, Copy)]
+enum Next {
+    Zero {
+        offset: u64,
+        len: u64,
+        deallocate: bool,
+    },
+    Write {
+        offset: u64,
+        len: u32,
+    },
+    Flush,
 }
 
 impl Erasing {
     pub(super) fn new(erase: Erase) -> Self {
-        let Erase { channel, range } = erase;
-        Erasing {
-            channel,
-            next: range.offset,
-            end: range.offset + range.len,
+        let Erase { targets, rounds } = erase;
+        let mut erasing = Erasing {
+            bytes: targets.iter().map(|(_, range)| range.len).sum(),
+            round: if targets.is_empty() { rounds.len() } else { 0 },
+            targets,
+            rounds,
+            target: 0,
+            at: 0,
+            asked: 0,
             out: 0,
             flush: Flush::ToCome,
             failed: false,
+            pattern: None,
+        };
+        erasing.prepare();
+        erasing
+    }
+
+    /// Makes the pattern of a round that begins.
+    fn prepare(&mut self) {
+        let Some(Round::Pattern(word)) = self.rounds.get(self.round) else {
+            return;
+        };
+        if self.pattern.is_none() {
+            self.pattern = Scratch::new(PATTERN_SLICE).ok();
+        }
+        let Some(scratch) = &self.pattern else {
+            self.failed = true;
+            return;
+        };
+        let page = word.to_le_bytes().repeat(1024);
+        let whole = scratch.segment(PATTERN_SLICE, Need::DeviceWrites);
+        for at in (0..PATTERN_SLICE).step_by(page.len()) {
+            whole.write_from(at, &page);
         }
     }
 
@@ -55,71 +140,128 @@ impl Erasing {
         &mut self,
         (key, slot, generation): (OwnerKey, u16, u16),
         channels: &mut Channels<C>,
+        budget: &mut Budget,
     ) -> bool {
-        let Some(channel) = channels.get_mut(self.channel) else {
-            (self.failed, self.next, self.flush) = (true, self.end, Flush::Done);
-            return true;
-        };
-        let view = DmaView::empty();
         let mut worked = false;
-        while let Some(request) = self.next_request() {
+        while budget.0 > 0
+            && let Some((id, next)) = self.next()
+        {
+            let Some(channel) = channels.get_mut(id) else {
+                self.failed = true;
+                return true;
+            };
             let ticket = Ticket::new(key, slot, generation);
-            match channel.add(ticket, &request, &[], &view) {
+            match self.add(ticket, next, channel) {
                 Added::Full(ticket) => {
                     let _ = ticket.fulfil();
                     break;
                 }
                 Added::Pending => {
                     self.out += 1;
-                    self.issued(&request);
+                    self.issued(next);
+                    channel.submit();
                 }
                 Added::Done(ticket, outcome) => {
                     let _ = ticket.fulfil();
-                    self.issued(&request);
+                    budget.0 -= 1;
+                    self.issued(next);
                     self.ended(outcome);
-                    // A medium that works in `add` has its reactor's other lanes wait: one slice a turn.
-                    worked = true;
-                    break;
                 }
             }
             worked = true;
         }
-        channel.submit();
         worked
     }
 
-    fn next_request(&self) -> Option<Request<'static>> {
+    fn add<C: Channel>(&self, ticket: Ticket, next: Next, channel: &mut C) -> Added {
+        let none: &[Segment<'_>] = &[];
+        match next {
+            Next::Zero {
+                offset,
+                len,
+                deallocate,
+            } => {
+                let request = Request::WriteZeroes {
+                    offset,
+                    len,
+                    deallocate,
+                    fua: false,
+                };
+                channel.add(ticket, &request, none, &DmaView::empty())
+            }
+            Next::Write { offset, len } => {
+                let Some(scratch) = &self.pattern else {
+                    return Added::Done(ticket, Outcome::of(Cause::WriteFailed));
+                };
+                let request = Request::Write {
+                    offset,
+                    len,
+                    fua: false,
+                };
+                let segments = [scratch.segment(len, Need::DeviceReads)];
+                channel.add(ticket, &request, &segments, scratch.view())
+            }
+            Next::Flush => channel.add(ticket, &Request::Flush, none, &DmaView::empty()),
+        }
+    }
+
+    fn next(&self) -> Option<(ChannelId, Next)> {
         if self.failed {
             return None;
         }
-        if self.next < self.end {
-            return (self.out < DEPTH).then(|| Request::WriteZeroes {
-                offset: self.next,
-                len: (self.end - self.next).min(SLICE),
-                deallocate: true,
-                fua: false,
-            });
+        let round = *self.rounds.get(self.round)?;
+        let (id, range) = *self.targets.get(self.target)?;
+        let rest = range.len - self.at;
+        if rest == 0 {
+            let due = self.out == 0 && self.flush == Flush::ToCome;
+            return due.then_some((id, Next::Flush));
         }
-        (self.out == 0 && self.flush == Flush::ToCome).then_some(Request::Flush)
+        let offset = range.offset + self.at;
+        let next = match round {
+            Round::Zero { deallocate } => Next::Zero {
+                offset,
+                len: rest.min(SLICE),
+                deallocate,
+            },
+            Round::Pattern(_) => Next::Write {
+                offset,
+                // The smaller one fits 32 bits.
+                len: rest.min(PATTERN_SLICE.into()) as u32,
+            },
+        };
+        (self.out < DEPTH).then_some((id, next))
     }
 
-    fn issued(&mut self, request: &Request<'_>) {
-        match request {
-            Request::WriteZeroes { len, .. } => self.next += len,
-            _ => self.flush = Flush::Out,
-        }
+    fn issued(&mut self, next: Next) {
+        let len = match next {
+            Next::Zero { len, .. } => len,
+            Next::Write { len, .. } => len.into(),
+            Next::Flush => {
+                self.flush = Flush::Out;
+                return;
+            }
+        };
+        self.at += len;
+        self.asked += len;
     }
 
     fn ended(&mut self, outcome: Outcome) {
         self.failed |= outcome.cause != Cause::None;
-        if self.flush == Flush::Out {
-            self.flush = Flush::Done;
+        if self.flush == Flush::ToCome {
+            return;
+        }
+        (self.flush, self.at) = (Flush::ToCome, 0);
+        self.target += 1;
+        if self.target == self.targets.len() {
+            (self.target, self.asked) = (0, 0);
+            self.round += 1;
+            self.prepare();
         }
     }
 
     /// Whether a turn would add something, if its medium has room.
     pub(super) fn can_add(&self) -> bool {
-        self.next_request().is_some()
+        self.next().is_some()
     }
 
     /// One of its tickets came back.
@@ -136,6 +278,23 @@ impl Erasing {
         if self.failed {
             return Some(false);
         }
-        (self.flush == Flush::Done).then_some(true)
+        (self.round == self.rounds.len()).then_some(true)
+    }
+
+    /// How much is done, of `whole` at most.
+    pub(super) fn progress(&self, whole: u32) -> u32 {
+        let rounds = self.rounds.len() as u128;
+        let (bytes, round) = (u128::from(self.bytes), self.round as u128);
+        let done = round * bytes + u128::from(self.asked);
+        let part = (done * u128::from(whole)).checked_div(rounds * bytes);
+        part.map_or(whole, |part| part.min(whole.into()) as u32)
+    }
+
+    /// Rounds of patterns that are done.
+    pub(super) fn passes_done(&self) -> u8 {
+        let done = &self.rounds[..self.round];
+        let passes = done.iter().filter(|r| matches!(r, Round::Pattern(_)));
+        // 16 at most (Base 2.1, 5.1.22).
+        passes.count() as u8
     }
 }

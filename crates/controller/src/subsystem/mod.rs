@@ -16,9 +16,11 @@ mod directory;
 mod erase;
 mod operation;
 mod operator;
+mod plan;
 mod ranges;
 mod record;
 mod reservation;
+mod sanitize;
 mod set;
 
 use std::collections::VecDeque;
@@ -36,16 +38,19 @@ use crate::ticket::{OwnerKey, Ticket};
 use crate::time::Time;
 
 pub use self::directory::{Allocated, Busy, Change, Directory, GRANULE, Pool};
-pub use self::erase::Erase;
+pub use self::erase::{Erase, Round};
 pub use self::operation::{Answer, NSID_NONE, Operation, Requester, Step};
 pub use self::operator::OperatorRequest;
+pub use self::plan::Plan;
 pub use self::ranges::{BlockRanges, RANGES_MAX, TooManyRanges};
 pub use self::record::{ControllerRecord, NamespaceRecord, Record, RestoreError};
 pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
+pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeOutcome, SanitizeRecord};
 pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
 
 use self::operation::Operations;
 pub(crate) use self::reservation::Notice;
+pub(crate) use self::sanitize::SanitizeNews;
 use self::reservation::keys;
 
 /// What a subsystem is made from.
@@ -65,6 +70,8 @@ pub struct SubsystemConfig {
     pub deleted: Vec<String>,
     /// How many namespaces hosts have created before.
     pub created: u64,
+    /// How sanitize operations stand; one that was in progress goes on.
+    pub sanitize: SanitizeRecord,
     /// Somebody keeps the records; without that, everything counts as kept.
     pub keeping: bool,
     /// What the names of namespaces that hosts create are made from.
@@ -86,6 +93,7 @@ impl SubsystemConfig {
             controllers: Vec::new(),
             deleted: Vec::new(),
             created: 0,
+            sanitize: SanitizeRecord::default(),
             keeping: false,
             identity_seed: [0; 16],
         }
@@ -110,6 +118,7 @@ struct Member {
     host: Host,
     /// Reservation notifications that it was not told of yet.
     notices: Vec<Notice>,
+    sanitize_news: Option<SanitizeNews>,
     record: ControllerRecord,
 }
 
@@ -150,14 +159,15 @@ impl Subsystem {
             controllers,
             deleted,
             created,
+            sanitize,
             keeping,
             identity_seed,
         } = config;
         crate::config::number("namespace_limit", namespace_limit, 1, MAX_NAMESPACES)?;
         let mut directory = Directory::new(namespaces, pools, namespace_limit)?;
-        directory.restore(deleted, created);
+        directory.restore(deleted, created, sanitize.into());
         let members = controllers.into_iter().map(Member::absent).collect();
-        Ok(Subsystem {
+        let mut subsystem = Subsystem {
             key: OwnerKey::subsystem(0),
             name,
             namespace_limit,
@@ -173,7 +183,9 @@ impl Subsystem {
             kept_version: 0,
             failed_version: 0,
             now: Time(0),
-        })
+        };
+        subsystem.resume_sanitize();
+        Ok(subsystem)
     }
 
     /// What the log and the record call it.
@@ -350,9 +362,16 @@ impl Subsystem {
         let before = self.directory.attachments(change.nsid());
         let nsid = change.nsid();
         let announced = change.is_announced();
+        let sanitize = match &change {
+            Change::Sanitize(change) => Some(*change),
+            _ => None,
+        };
         self.directory.apply(change)?;
         self.generation += 1;
         self.touch();
+        if let Some(change) = sanitize {
+            self.spread_sanitize_news(change);
+        }
         if !announced {
             return Ok(());
         }
@@ -474,11 +493,11 @@ impl Subsystem {
     #[must_use]
     pub fn has_work(&self) -> bool {
         let behind = |m: &Member| {
-            m.present
-                && (m.seen != self.generation
-                    || !m.answers.is_empty()
-                    || !m.changed.is_empty()
-                    || !m.notices.is_empty())
+            let told = m.answers.is_empty()
+                && m.changed.is_empty()
+                && m.notices.is_empty()
+                && m.sanitize_news.is_none();
+            m.present && (m.seen != self.generation || !told)
         };
         self.members.iter().any(behind) || self.operations_can_move()
     }
@@ -502,6 +521,7 @@ impl Member {
             answers: VecDeque::new(),
             host: Host::Anonymous(record.id),
             notices: Vec::new(),
+            sanitize_news: None,
             record,
         }
     }

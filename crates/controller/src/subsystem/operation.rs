@@ -1,7 +1,9 @@
 //! Operations: commands that take more than a turn, as lists of steps.
 //!
-//! Operations on one namespace run in the order they came; those on different namespaces run side by side. A step that
-//! fails ends its operation with a status; what must be undone then, the operation says ([`Operation::on_failure`]).
+//! Operations on one namespace run in the order they came; those on different namespaces run side by side. What depends
+//! on how things are is decided when the operation's turn has come ([`Step::Plan`]), and its first changes are made in
+//! the same moment: two that want the same space or identifier never both get it. A step that fails ends its operation
+//! with a status; what must be undone then, the operation says ([`Operation::on_failure`]).
 
 use std::collections::VecDeque;
 
@@ -9,7 +11,8 @@ use nvme_spec::Status;
 
 use super::Subsystem;
 use super::directory::Change;
-use super::erase::{Erase, Erasing};
+use super::erase::{Budget, Erase, Erasing};
+use super::plan::Plan;
 use super::reservation::{Host, ReservationCommand};
 use super::set::ControllerId;
 use crate::controller::DEADLINE_NS;
@@ -46,7 +49,7 @@ pub enum Requester {
 }
 
 impl Requester {
-    fn controller(&self) -> Option<ControllerId> {
+    pub(super) fn controller(&self) -> Option<ControllerId> {
         match self {
             Requester::Admin { controller, .. } | Requester::Io { controller, .. } => {
                 Some(*controller)
@@ -79,6 +82,8 @@ impl Answer {
 /// One step of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Decide what to do, as things are now; that goes before the steps that follow.
+    Plan(Box<Plan>),
     /// Edit the directory.
     Change(Change),
     /// Wait until nothing that was fetched before the last change is in flight anywhere.
@@ -90,8 +95,13 @@ pub enum Step {
         /// What.
         command: ReservationCommand,
     },
-    /// Make a part of a medium read as zero.
+    /// Erase parts of media.
     Erase(Erase),
+    /// Answer now; what follows goes on for nobody.
+    Answer {
+        /// What undoes it from now on where a step fails.
+        on_failure: Vec<Change>,
+    },
     /// Wait until the record, as it is now, is on stable storage.
     Keep,
 }
@@ -200,6 +210,15 @@ impl Operations {
         }
     }
 
+    /// What is being erased of a namespace, or (`NSID_ALL`) of all of them.
+    pub(super) fn erasing(&self, nsid: u32) -> Option<&Erasing> {
+        let mut running = self.running.iter();
+        running.find_map(|r| match &r.wait {
+            Wait::Erase(erasing) if r.operation.nsid == nsid => Some(&**erasing),
+            _ => None,
+        })
+    }
+
     /// Since when the longest drain waits.
     fn oldest_drain(&self) -> Option<Time> {
         let drains = self.running.iter().filter_map(|r| match r.wait {
@@ -231,6 +250,7 @@ impl Operations {
 impl Subsystem {
     pub(super) fn advance_operations<C: Channel>(&mut self, channels: &mut Channels<C>) -> bool {
         let mut worked = false;
+        let mut budget = Budget::TURN;
         let mut at = 0;
         while at < self.operations.running.len() {
             if self.operations.is_blocked(at) {
@@ -239,7 +259,7 @@ impl Subsystem {
             }
             // Taken out while it moves, so that its steps may change the subsystem.
             let mut running = self.operations.running.remove(at);
-            let (moved, ended) = self.advance_one(&mut running, channels);
+            let (moved, ended) = self.advance_one(&mut running, channels, &mut budget);
             worked |= moved;
             match ended {
                 Some(result) => self.answer(running.operation, result),
@@ -257,44 +277,62 @@ impl Subsystem {
         &mut self,
         running: &mut Running,
         channels: &mut Channels<C>,
+        budget: &mut Budget,
     ) -> (bool, Option<Result<u32, Status>>) {
         let mut worked = false;
         loop {
-            match self.poll_wait(running, channels, &mut worked) {
+            let polled = match self.poll_wait(running, channels, budget, &mut worked) {
                 Progress::Waits => return (worked, None),
-                Progress::Failed(status) => {
-                    return (true, Some(Err(self.undo(&mut running.operation, status))));
-                }
-                Progress::Next => {}
-            }
+                Progress::Failed(status) => Err(status),
+                Progress::Next => Ok(()),
+            };
             worked = true;
-            let Some(step) = running.operation.steps.pop_front() else {
-                return (true, Some(Ok(running.operation.dw0)));
-            };
-            running.wait = match step {
-                Step::Change(change) => {
-                    if let Err(status) = self.apply(change, running.operation.by.controller()) {
-                        return (true, Some(Err(self.undo(&mut running.operation, status))));
-                    }
-                    Wait::None
-                }
-                Step::Reserve { host, command } => {
-                    let nsid = running.operation.nsid;
-                    if let Err(status) = self.reserve(nsid, host, &command) {
-                        return (true, Some(Err(self.undo(&mut running.operation, status))));
-                    }
-                    Wait::None
-                }
-                Step::Drain => Wait::Drain {
-                    generation: self.generation,
-                    since: self.now,
-                },
-                Step::Erase(erase) => Wait::Erase(Box::new(Erasing::new(erase))),
-                Step::Keep => Wait::Keep {
-                    version: self.version,
-                },
-            };
+            let operation = &mut running.operation;
+            let begun = polled.and_then(|()| match operation.steps.pop_front() {
+                None => Ok(None),
+                Some(step) => self.begin_step(operation, step).map(Some),
+            });
+            match begun {
+                Ok(Some(wait)) => running.wait = wait,
+                Ok(None) => return (true, Some(Ok(operation.dw0))),
+                Err(status) => return (true, Some(Err(self.undo(operation, status)))),
+            }
         }
+    }
+
+    /// Begins a step: what it then waits for.
+    fn begin_step(&mut self, operation: &mut Operation, step: Step) -> Result<Wait, Status> {
+        Ok(match step {
+            Step::Plan(plan) => {
+                for step in self.plan(*plan, operation)?.into_iter().rev() {
+                    operation.steps.push_front(step);
+                }
+                Wait::None
+            }
+            Step::Change(change) => {
+                self.apply(change, operation.by.controller())?;
+                Wait::None
+            }
+            Step::Reserve { host, command } => {
+                self.reserve(operation.nsid, host, &command)?;
+                Wait::None
+            }
+            Step::Drain => Wait::Drain {
+                generation: self.generation,
+                since: self.now,
+            },
+            Step::Erase(erase) => Wait::Erase(Box::new(Erasing::new(erase))),
+            Step::Answer { on_failure } => {
+                operation.on_failure = on_failure;
+                let to = std::mem::replace(&mut operation.by, Requester::Nobody);
+                let data = std::mem::take(&mut operation.data);
+                self.answer_to(to, data, Ok(operation.dw0));
+                Wait::None
+            }
+            Step::Keep => Wait::Keep {
+                version: self.version,
+            },
+        })
     }
 
     /// Undoes what a failed operation did; the status it ends with.
@@ -311,6 +349,7 @@ impl Subsystem {
         &mut self,
         running: &mut Running,
         channels: &mut Channels<C>,
+        budget: &mut Budget,
         worked: &mut bool,
     ) -> Progress {
         let name = (self.key, running.slot, running.generation);
@@ -324,7 +363,8 @@ impl Subsystem {
                 }
             }
             Wait::Erase(erasing) => {
-                *worked |= erasing.advance(name, channels);
+                *worked |= erasing.advance(name, channels, budget);
+                self.directory.note_passes(erasing.passes_done());
                 match erasing.ended_well() {
                     None => Progress::Waits,
                     Some(true) => Progress::Next,
@@ -349,7 +389,11 @@ impl Subsystem {
     }
 
     pub(super) fn answer(&mut self, operation: Operation, result: Result<u32, Status>) {
-        let to = match operation.by {
+        self.answer_to(operation.by, operation.data, result);
+    }
+
+    fn answer_to(&mut self, to: Requester, data: Vec<u8>, result: Result<u32, Status>) {
+        let to = match to {
             Requester::Nobody => return,
             Requester::Operator(token) => {
                 return self.operator_answers.push_back((token, result));
@@ -357,11 +401,7 @@ impl Subsystem {
             to => to,
         };
         let id = to.controller();
-        let answer = Answer {
-            to,
-            result,
-            data: operation.data,
-        };
+        let answer = Answer { to, result, data };
         match id.and_then(|id| self.member_mut(id)) {
             Some(member) if member.present => member.answers.push_back(answer),
             _ => answer.retire(),

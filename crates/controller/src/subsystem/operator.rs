@@ -3,9 +3,12 @@
 use nvme_spec::Status;
 
 use super::Subsystem;
-use super::directory::{Allocated, Change};
+use super::directory::{Allocated, Busy, Change};
+use super::erase::Erase;
 use super::operation::{Operation, Requester, Step};
+use super::plan::Plan;
 use super::set::ControllerSet;
+use crate::port::ByteRange;
 
 /// A request of the operator's. Hosts that are concerned learn of it by an asynchronous event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,52 +47,109 @@ impl Subsystem {
     /// Begins what the operator asks. [`Subsystem::take_operator_answer`] tells how it ended, when no command that came
     /// before is in flight and the change is kept.
     pub fn request(&mut self, token: u64, request: OperatorRequest) {
-        match self.change_of(request) {
-            Ok(change) => {
-                let steps = [Step::Change(change.clone()), Step::Drain, Step::Keep];
-                let by = Requester::Operator(token);
-                self.begin(Operation::new(by, change.nsid(), steps));
-            }
-            Err(status) => self.operator_answers.push_back((token, Err(status))),
-        }
+        let by = Requester::Operator(token);
+        let nsid = match &request {
+            OperatorRequest::Create(new) => new.nsid(),
+            OperatorRequest::Delete { nsid }
+            | OperatorRequest::Attach { nsid, .. }
+            | OperatorRequest::Detach { nsid, .. }
+            | OperatorRequest::Resize { nsid, .. } => *nsid,
+        };
+        let plan = Step::Plan(Box::new(Plan::Operator(request)));
+        self.begin(Operation::new(by, nsid, [plan]));
     }
 
-    fn change_of(&self, request: OperatorRequest) -> Result<Change, Status> {
+    pub(super) fn plan_request(
+        &self,
+        request: OperatorRequest,
+        operation: &mut Operation,
+    ) -> Result<Vec<Step>, Status> {
         let exists = |nsid| {
-            let found = self.directory.get(nsid);
+            let found = self.directory().get(nsid);
             found.ok_or(Status::INVALID_NAMESPACE_OR_FORMAT)
         };
-        match request {
-            OperatorRequest::Create(new) => {
-                let nsid = new.nsid();
-                let valid = (1..=self.namespace_limit).contains(&nsid);
-                if !valid || self.directory.get(nsid).is_some() {
-                    return Err(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE);
-                }
-                Ok(Change::Create(new))
-            }
+        let change = match request {
+            OperatorRequest::Create(new) => return self.plan_request_create(new, operation),
+            OperatorRequest::Resize { nsid, len } => return self.plan_resize(exists(nsid)?, len),
             OperatorRequest::Delete { nsid } => {
                 exists(nsid)?;
-                Ok(Change::Delete { nsid })
+                return self.plan_delete(nsid, operation);
             }
             OperatorRequest::Attach { nsid, controllers } => {
                 let namespace = exists(nsid)?;
                 if !namespace.shared && namespace.attached.union(controllers).len() > 1 {
                     return Err(Status::NAMESPACE_IS_PRIVATE);
                 }
-                Ok(Change::Attach { nsid, controllers })
+                Change::Attach { nsid, controllers }
             }
             OperatorRequest::Detach { nsid, controllers } => {
                 exists(nsid)?;
-                Ok(Change::Detach { nsid, controllers })
+                Change::Detach { nsid, controllers }
             }
-            OperatorRequest::Resize { nsid, len } => {
-                let shift = exists(nsid)?.namespace.lba_shift;
-                if len >> shift == 0 {
-                    return Err(Status::INVALID_FIELD_IN_COMMAND);
-                }
-                Ok(Change::Resize { nsid, len })
-            }
+        };
+        Ok(vec![Step::Change(change), Step::Drain, Step::Keep])
+    }
+
+    /// What was in a pool before is nobody's to read; elsewhere the operator may mean what is there.
+    fn plan_request_create(
+        &self,
+        mut new: Box<Allocated>,
+        operation: &mut Operation,
+    ) -> Result<Vec<Step>, Status> {
+        let nsid = new.nsid();
+        let valid = (1..=self.namespace_limit()).contains(&nsid);
+        if !valid || self.directory().get(nsid).is_some() {
+            return Err(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE);
         }
+        let channel = new.namespace.channel;
+        if !self.directory().is_in_pool(channel) {
+            return Ok(vec![
+                Step::Change(Change::Create(new)),
+                Step::Drain,
+                Step::Keep,
+            ]);
+        }
+        if !self.directory().is_free(channel, new.extent(), nsid) {
+            return Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY);
+        }
+        let controllers = std::mem::replace(&mut new.attached, ControllerSet::NONE);
+        let erase = Erase::zero(vec![(channel, new.erasable())]);
+        new.busy = Some(Busy::Creating);
+        operation.on_failure = vec![Change::Delete { nsid }];
+        Ok(vec![
+            Step::Change(Change::Create(new)),
+            Step::Erase(erase),
+            Step::Change(Change::SetBusy { nsid, busy: None }),
+            Step::Change(Change::Attach { nsid, controllers }),
+            Step::Drain,
+            Step::Keep,
+        ])
+    }
+
+    fn plan_resize(&self, namespace: &Allocated, len: u64) -> Result<Vec<Step>, Status> {
+        if len >> namespace.namespace.lba_shift == 0 {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        let (nsid, channel) = (namespace.nsid(), namespace.namespace.channel);
+        let resize = Step::Change(Change::Resize { nsid, len });
+        if len < namespace.len {
+            // What it loses is nobody's while commands to it are in flight.
+            let blocks = len >> namespace.namespace.lba_shift;
+            let truncate = Step::Change(Change::Truncate { nsid, blocks });
+            return Ok(vec![truncate, Step::Drain, resize, Step::Keep]);
+        }
+        let mut steps = Vec::new();
+        let grown = ByteRange {
+            offset: namespace.namespace.start.saturating_add(namespace.len),
+            len: len - namespace.len,
+        };
+        if grown.len > 0 && self.directory().is_in_pool(channel) {
+            if !self.directory().is_free(channel, grown, nsid) {
+                return Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY);
+            }
+            steps.push(Step::Erase(Erase::zero(vec![(channel, grown)])));
+        }
+        steps.extend([resize, Step::Drain, Step::Keep]);
+        Ok(steps)
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::directory::{Allocated, Pool};
 use super::ranges::BlockRanges;
 use super::reservation::Reservation;
+use super::sanitize::SanitizeRecord;
 use super::set::ControllerId;
 use crate::admin::features::SavedFeatures;
 use crate::admin::health::HealthRecord;
@@ -26,6 +27,9 @@ pub struct Record {
     /// How many namespaces hosts have created: the next one's names are made from it.
     #[serde(default)]
     pub created: u64,
+    /// How sanitize operations stand.
+    #[serde(default)]
+    pub sanitize: SanitizeRecord,
     /// Every controller that ever was, by identifier.
     pub controllers: Vec<ControllerRecord>,
 }

@@ -182,8 +182,10 @@ fn requests_that_cannot_be_are_refused() {
     let mut subsystem = Subsystem::new(config()).unwrap();
     let some = ControllerSet::NONE.with(ControllerId(1));
     let mut new = Allocated::everywhere(namespace(3, CHANNEL, 8));
+    let mut channels = channels(Manner::Synchronous);
     let mut refused = |request| {
         subsystem.request(1, request);
+        subsystem.turn(Time(1), &mut channels);
         subsystem.take_operator_answer().expect("at once").1
     };
     let missing = Err(Status::INVALID_NAMESPACE_OR_FORMAT);
@@ -223,10 +225,7 @@ fn erase(manner: Manner, capacity: usize) -> (Vec<Seen>, Vec<u8>) {
         offset: 0,
         len: 3 * MIB + MIB / 2,
     };
-    let step = Step::Erase(Erase {
-        channel: CHANNEL,
-        range,
-    });
+    let step = Step::Erase(Erase::zero(vec![(CHANNEL, range)]));
     subsystem.begin(Operation::new(Requester::Operator(1), 1, [step]));
     let mut done = Vec::new();
     for now in 1..100 {
@@ -265,13 +264,11 @@ fn a_medium_that_fails_undoes_the_operation() {
     let id = subsystem.join("a").unwrap();
     let mut channels = channels(Manner::Synchronous);
     channels.get_mut(CHANNEL).unwrap().fault = Some(crate::port::Cause::WriteFailed);
-    let erase = Erase {
-        channel: CHANNEL,
-        range: ByteRange {
-            offset: 0,
-            len: MIB,
-        },
+    let range = ByteRange {
+        offset: 0,
+        len: MIB,
     };
+    let erase = Erase::zero(vec![(CHANNEL, range)]);
     let busy = |busy| Change::SetBusy { nsid: 1, busy };
     let steps = [
         Step::Change(busy(Some(Busy::Formatting))),
@@ -366,7 +363,7 @@ proptest! {
             let wanted = granules as usize;
             let fits = |at: usize| map[at..at + wanted].iter().all(|owner| *owner == 0);
             let first = (0..=GRANULES - wanted).find(|at| fits(*at));
-            let found = directory.allocate(granules * GRANULE - 5);
+            let found = directory.allocate(granules * GRANULE - 5, 512);
             prop_assert_eq!(found.map(|(_, range)| range.offset), first.map(|at| at as u64 * GRANULE));
             let Some((_, range)) = found else { continue };
             let nsid = directory.free_nsid().unwrap();

@@ -1,0 +1,332 @@
+//! What commands ask of the namespaces of a subsystem, and the steps that it takes: Namespace Management, Namespace
+//! Attachment, Format NVM (Base 2.1, 5.1.10, 5.1.20, 5.1.21 and 8.1.15).
+//!
+//! A plan is decided on when its operation's turn has come, so nothing changes between the decision and the first step.
+//! It does NOT look at what does not depend on other commands: fields of the command are checked before.
+
+use nvme_spec::sanitize::SanitizeCdw10;
+use nvme_spec::{NSID_ALL, Status};
+
+use super::Subsystem;
+use super::directory::{Allocated, Busy, Change, GRANULE};
+use super::erase::Erase;
+use super::operation::{Operation, Step};
+use super::operator::OperatorRequest;
+use super::ranges::BlockRanges;
+use super::reservation::Reservation;
+use super::set::{ControllerId, ControllerSet};
+use crate::identity;
+use crate::namespace::Namespace;
+
+/// What a command asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// A namespace, attached to nobody.
+    Create {
+        /// Its size in logical blocks, at least 1.
+        blocks: u64,
+        /// Size of a logical block as a power of two.
+        lba_shift: u8,
+        /// It may be attached to several controllers.
+        shared: bool,
+    },
+    /// The end of a namespace, or (`NSID_ALL`) of all of them.
+    Delete {
+        /// Which.
+        nsid: u32,
+    },
+    /// Controllers get a namespace: all of them, or none.
+    Attach {
+        /// Which.
+        nsid: u32,
+        /// Who; at least one.
+        controllers: ControllerSet,
+    },
+    /// Controllers lose a namespace: all of them, or none.
+    Detach {
+        /// Which.
+        nsid: u32,
+        /// Who; at least one.
+        controllers: ControllerSet,
+    },
+    /// A namespace gets another block size and loses its data; or (`NSID_ALL`) all that the controller has attached.
+    Format {
+        /// Which.
+        nsid: u32,
+        /// Size of a logical block as a power of two.
+        lba_shift: u8,
+        /// Who asked.
+        controller: ControllerId,
+    },
+    /// Everything that ever held user data is erased.
+    Sanitize {
+        /// As in the command.
+        cdw10: SanitizeCdw10,
+        /// What an overwrite writes.
+        pattern: u32,
+        /// Who asked.
+        controller: ControllerId,
+    },
+    /// A sanitize operation that failed is left at that.
+    ExitFailureMode,
+    /// What the operator asks for.
+    Operator(OperatorRequest),
+}
+
+impl Subsystem {
+    /// The steps of a plan, or why it cannot be.
+    pub(super) fn plan(
+        &mut self,
+        plan: Plan,
+        operation: &mut Operation,
+    ) -> Result<Vec<Step>, Status> {
+        let sanitizes = matches!(plan, Plan::Sanitize { .. } | Plan::ExitFailureMode);
+        if let Some(status) = self.directory.sanitize().lock().filter(|_| !sanitizes) {
+            return Err(status);
+        }
+        match plan {
+            Plan::Create {
+                blocks,
+                lba_shift,
+                shared,
+            } => self.plan_create(blocks, lba_shift, shared, operation),
+            Plan::Delete { nsid } => self.plan_delete(nsid, operation),
+            Plan::Attach { nsid, controllers } => self.plan_attach(nsid, controllers),
+            Plan::Detach { nsid, controllers } => self.plan_detach(nsid, controllers),
+            Plan::Format {
+                nsid,
+                lba_shift,
+                controller,
+            } => self.plan_format(nsid, lba_shift, controller, operation),
+            Plan::Sanitize {
+                cdw10,
+                pattern,
+                controller,
+            } => self.plan_sanitize(cdw10, pattern, controller, operation),
+            Plan::ExitFailureMode => self.plan_exit_failure_mode(),
+            Plan::Operator(request) => self.plan_request(request, operation),
+        }
+    }
+
+    /// The namespace with this identifier. One that is valid and names none is inactive (Base 2.1, figure 92, NSID).
+    pub(super) fn existing(&self, nsid: u32) -> Result<&Allocated, Status> {
+        if nsid == 0 || nsid > self.namespace_limit {
+            return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
+        }
+        let found = self.directory.get(nsid);
+        found.ok_or(Status::INVALID_FIELD_IN_COMMAND)
+    }
+
+    /// Whether the host that asked may change the namespace at all, as far as reservations go (Base 2.1, 8.1.22).
+    pub(super) fn check_reservation(&self, nsid: u32, operation: &Operation) -> Result<(), Status> {
+        let (Some(by), Some(namespace)) = (operation.by.controller(), self.directory.get(nsid))
+        else {
+            return Ok(());
+        };
+        let restrictions = namespace.restrictions(self.host_of(by));
+        restrictions.writes.map_or(Ok(()), Err)
+    }
+
+    /// The names of the next namespace that a host creates. The count goes on over restarts and never back, so no name
+    /// comes twice (Base 2.1, 4.7).
+    fn next_names(&mut self) -> ([u8; 16], [u8; 8]) {
+        let count = self.directory.count_created().to_be_bytes();
+        let mut seed = self.identity_seed;
+        for (at, byte) in count[3..].iter().enumerate() {
+            // EUI-64 takes the first five bytes of a seed, and NGUID the last five behind its first eight.
+            seed[at] ^= byte;
+            seed[11 + at] ^= byte;
+        }
+        (identity::nguid(seed), identity::eui64(seed))
+    }
+
+    fn plan_create(
+        &mut self,
+        blocks: u64,
+        lba_shift: u8,
+        shared: bool,
+        operation: &mut Operation,
+    ) -> Result<Vec<Step>, Status> {
+        let lba_bytes = 1 << lba_shift;
+        let mut pools = self.directory.pools().iter();
+        if !pools.any(|pool| pool.min_lba_bytes <= lba_bytes) {
+            return Err(Status::INVALID_FORMAT);
+        }
+        let nsid = self.directory.free_nsid()?;
+        let len = blocks.checked_mul(lba_bytes.into());
+        let len = len.ok_or(Status::NAMESPACE_INSUFFICIENT_CAPACITY)?;
+        let found = self.directory.allocate(len, lba_bytes);
+        let (pool, range) = found.ok_or(Status::NAMESPACE_INSUFFICIENT_CAPACITY)?;
+        debug_assert!(range.len < len + GRANULE);
+        let (medium, channel) = (pool.medium.clone(), pool.channel);
+        let (traits, min_lba_bytes) = (pool.traits, pool.min_lba_bytes);
+        let (nguid, eui64) = self.next_names();
+        let new = Allocated {
+            namespace: Namespace {
+                nsid,
+                channel,
+                start: range.offset,
+                blocks,
+                lba_shift,
+                nguid,
+                eui64,
+                traits,
+                restrictions: None,
+            },
+            name: None,
+            medium,
+            len,
+            shared,
+            attached: ControllerSet::NONE,
+            min_lba_bytes,
+            busy: Some(Busy::Creating),
+            uncorrectable: BlockRanges::default(),
+            reservation: Reservation::default(),
+        };
+        (operation.nsid, operation.dw0) = (nsid, nsid);
+        operation.on_failure = vec![Change::Delete { nsid }];
+        let extent = new.erasable();
+        Ok(vec![
+            Step::Change(Change::Create(Box::new(new))),
+            Step::Erase(Erase::zero(vec![(channel, extent)])),
+            Step::Change(Change::SetBusy { nsid, busy: None }),
+            Step::Keep,
+        ])
+    }
+
+    /// Hosts lose it first, and what they had in flight ends; only then its space is anybody's.
+    pub(super) fn plan_delete(
+        &self,
+        nsid: u32,
+        operation: &Operation,
+    ) -> Result<Vec<Step>, Status> {
+        let nsids: Vec<u32> = match nsid {
+            NSID_ALL => self.directory.iter().map(Allocated::nsid).collect(),
+            _ => vec![self.existing(nsid)?.nsid()],
+        };
+        for nsid in &nsids {
+            self.check_reservation(*nsid, operation)?;
+        }
+        let detach = nsids.iter().map(|nsid| {
+            let controllers = ControllerSet::ALL;
+            Step::Change(Change::Detach {
+                nsid: *nsid,
+                controllers,
+            })
+        });
+        let delete = nsids.iter().map(|nsid| Change::Delete { nsid: *nsid });
+        let steps = detach.chain([Step::Drain]);
+        Ok(steps
+            .chain(delete.map(Step::Change))
+            .chain([Step::Keep])
+            .collect())
+    }
+
+    /// Every controller is served now.
+    fn check_controllers(&self, controllers: ControllerSet) -> Result<(), Status> {
+        let served: ControllerSet = self.controllers().collect();
+        let known = controllers.iter().all(|id| served.contains(id));
+        known.then_some(()).ok_or(Status::CONTROLLER_LIST_INVALID)
+    }
+
+    fn plan_attach(&self, nsid: u32, controllers: ControllerSet) -> Result<Vec<Step>, Status> {
+        let namespace = self.existing(nsid)?;
+        self.check_controllers(controllers)?;
+        let members: ControllerSet = self.members.iter().map(|m| m.id).collect();
+        let attached: ControllerSet = namespace
+            .attached
+            .iter()
+            .filter(|id| members.contains(*id))
+            .collect();
+        if controllers.iter().any(|id| attached.contains(id)) {
+            return Err(Status::NAMESPACE_ALREADY_ATTACHED);
+        }
+        if !namespace.shared && attached.union(controllers).len() > 1 {
+            return Err(Status::NAMESPACE_IS_PRIVATE);
+        }
+        let change = Change::Attach { nsid, controllers };
+        Ok(vec![Step::Change(change), Step::Keep])
+    }
+
+    fn plan_detach(&self, nsid: u32, controllers: ControllerSet) -> Result<Vec<Step>, Status> {
+        let attached = self.existing(nsid)?.attached;
+        self.check_controllers(controllers)?;
+        if !controllers.iter().all(|id| attached.contains(id)) {
+            return Err(Status::NAMESPACE_NOT_ATTACHED);
+        }
+        let change = Change::Detach { nsid, controllers };
+        Ok(vec![Step::Change(change), Step::Drain, Step::Keep])
+    }
+
+    /// Nothing that was there before can be read after it, whether erasing was asked for or not (Base 2.1, 5.1.10).
+    fn plan_format(
+        &self,
+        nsid: u32,
+        lba_shift: u8,
+        controller: ControllerId,
+        operation: &mut Operation,
+    ) -> Result<Vec<Step>, Status> {
+        let attached = |n: &&Allocated| n.attached.contains(controller);
+        let namespaces: Vec<&Allocated> = match nsid {
+            NSID_ALL => self.directory.iter().filter(attached).collect(),
+            // Figure 188: any other value that is not allocated is an invalid field.
+            _ => vec![
+                self.existing(nsid)
+                    .map_err(|_| Status::INVALID_FIELD_IN_COMMAND)?,
+            ],
+        };
+        for namespace in &namespaces {
+            let possible = namespace.min_lba_bytes <= 1 << lba_shift;
+            if !possible || namespace.len >> lba_shift == 0 {
+                return Err(Status::INVALID_FORMAT);
+            }
+            self.check_reservation(namespace.nsid(), operation)?;
+        }
+        let busy = |busy| {
+            move |n: &&Allocated| Change::SetBusy {
+                nsid: n.nsid(),
+                busy,
+            }
+        };
+        let begin = namespaces.iter().map(busy(Some(Busy::Formatting)));
+        let end: Vec<Change> = namespaces.iter().map(busy(None)).collect();
+        let reformat = namespaces.iter().map(|n| Change::Reformat {
+            nsid: n.nsid(),
+            lba_shift,
+        });
+        let targets: Vec<_> = namespaces
+            .iter()
+            .map(|n| (n.namespace.channel, n.erasable()))
+            .collect();
+        operation.on_failure = end.clone();
+        let mut steps: Vec<Step> = begin.map(Step::Change).collect();
+        steps.extend([Step::Drain, Step::Erase(Erase::zero(targets))]);
+        steps.extend(reformat.chain(end).map(Step::Change));
+        steps.push(Step::Keep);
+        Ok(steps)
+    }
+
+    /// How much of a namespace is still to be formatted, in percent; `None` where it is not being formatted.
+    #[must_use]
+    pub fn format_remaining(&self, nsid: u32) -> Option<u8> {
+        let namespace = self.directory.get(nsid)?;
+        if namespace.busy != Some(Busy::Formatting) {
+            return None;
+        }
+        let erasing = [nsid, NSID_ALL]
+            .into_iter()
+            .find_map(|nsid| self.operations.erasing(nsid));
+        // At most 100.
+        Some(erasing.map_or(100, |erasing| 100 - erasing.progress(100)) as u8)
+    }
+
+    /// Whether a command about a namespace, or (`NSID_ALL`) about all of them, meets a format that goes on.
+    ///
+    /// # Errors
+    /// What it ends with.
+    pub(crate) fn check_idle(&self, nsid: u32) -> Result<(), Status> {
+        let concerned = |n: &&Allocated| nsid == NSID_ALL || n.nsid() == nsid;
+        let busy = self.directory.iter().filter(concerned).find_map(|n| n.busy);
+        busy.map_or(Ok(()), |busy| Err(busy.status()))
+    }
+}
