@@ -11,7 +11,6 @@ use crate::admin::events::Event;
 use crate::admin::features::{FeatureContext, Features, data_len};
 use crate::admin::identify::identify;
 use crate::admin::logs::{LogRequest, LogSources};
-use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::lane::LaneTable;
 use crate::prp::{Segments, walk};
@@ -42,7 +41,7 @@ impl Controller {
     }
 
     /// Copies from where the command's PRPs point, once.
-    fn receive(&self, sqe: &Sqe, bytes: &mut [u8]) -> Result<(), Status> {
+    pub(super) fn receive(&self, sqe: &Sqe, bytes: &mut [u8]) -> Result<(), Status> {
         let mut segments = Segments::new();
         let len = u32::try_from(bytes.len()).map_err(|_| Status::INVALID_FIELD_IN_COMMAND)?;
         let mut hint = Hint::default();
@@ -70,7 +69,11 @@ impl Controller {
         Ok(Reply::Done(0))
     }
 
-    pub(super) fn get_log_page(&mut self, sqe: &Sqe) -> Result<Reply, Status> {
+    pub(super) fn get_log_page(
+        &mut self,
+        sqe: &Sqe,
+        subsystem: &Subsystem,
+    ) -> Result<Reply, Status> {
         let request = LogRequest::parse(sqe, self.config.max_transfer)?;
         let sources = LogSources {
             errors: &self.errors,
@@ -78,7 +81,8 @@ impl Controller {
             health: self.health(),
             namespaces: &self.namespaces,
             firmware_revision: &self.config.firmware_revision,
-            doorbell_buffers: self.config.doorbells == DoorbellMode::Unmapped,
+            served: self.served(subsystem).collect(),
+            sanitize: subsystem.sanitize_log(),
             reservations: &self.notifications,
             reactor: self.reactor.as_deref(),
         };

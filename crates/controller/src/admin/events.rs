@@ -33,16 +33,19 @@ pub(crate) enum Event {
     NamespaceChanged,
     /// Somebody did something to a reservation or a registration of the host's.
     ReservationNotification,
+    /// The sanitize operation that this controller was asked for has ended.
+    SanitizeCompleted,
 }
 
 impl Event {
     /// In the order in which they are told where several wait.
-    const ALL: [Event; 5] = [
+    const ALL: [Event; 6] = [
         Event::InvalidDoorbellRegister,
         Event::InvalidDoorbellValue,
         Event::TemperatureThreshold,
         Event::NamespaceChanged,
         Event::ReservationNotification,
+        Event::SanitizeCompleted,
     ];
 
     fn event_type(self) -> EventType {
@@ -51,6 +54,7 @@ impl Event {
             Event::TemperatureThreshold => EventType::SMART_HEALTH,
             Event::NamespaceChanged => EventType::NOTICE,
             Event::ReservationNotification => EventType::IO_COMMAND_SPECIFIC,
+            Event::SanitizeCompleted => EventType::IO_COMMAND_SPECIFIC,
         }
     }
 
@@ -65,6 +69,9 @@ impl Event {
                 IoCommandSpecificInformation::RESERVATION_LOG_PAGE_AVAILABLE.0
             }
             Event::NamespaceChanged => NoticeInformation::ATTACHED_NAMESPACE_ATTRIBUTE_CHANGED.0,
+            Event::SanitizeCompleted => {
+                IoCommandSpecificInformation::SANITIZE_OPERATION_COMPLETED.0
+            }
         }
     }
 
@@ -77,17 +84,19 @@ impl Event {
             Event::TemperatureThreshold => LogPageId::SMART_HEALTH_INFORMATION,
             Event::NamespaceChanged => LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST,
             Event::ReservationNotification => LogPageId::RESERVATION_NOTIFICATION,
+            Event::SanitizeCompleted => LogPageId::SANITIZE_STATUS,
         }
     }
 
-    /// Whether the host wants to be told (Base 2.1, 5.1.25.1.5). Errors cannot be masked.
+    /// Whether the host wants to be told (Base 2.1, 5.1.25.1.5). Errors and sanitize operations cannot be masked.
     fn is_asked_for(self, configuration: AsynchronousEventConfiguration) -> bool {
         let warnings = CriticalWarning::from(configuration.shcw());
         match self {
             // Reservation Notification Mask has its own say, namespace by namespace.
             Event::InvalidDoorbellRegister
             | Event::InvalidDoorbellValue
-            | Event::ReservationNotification => true,
+            | Event::ReservationNotification
+            | Event::SanitizeCompleted => true,
             Event::TemperatureThreshold => warnings.ttc(),
             Event::NamespaceChanged => configuration.nan(),
         }

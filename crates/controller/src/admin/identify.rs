@@ -26,6 +26,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::admin::events::AERL_Z;
 use crate::admin::keep_alive::KAS;
 use crate::admin::logs::ERROR_ENTRIES;
+use crate::admin::sanitize::SANICAP;
 use crate::admin::{ABORT_LIMIT, firmware, temperature};
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
@@ -66,7 +67,7 @@ pub(crate) fn identify(
         }
         Cns::NAMESPACE => {
             if let Some(n) = active(sqe.nsid, asked, subsystem)? {
-                fill(namespace::namespace(n).as_bytes());
+                fill(namespace::namespace(n, subsystem).as_bytes());
             }
         }
         Cns::ACTIVE_NAMESPACE_ID_LIST => fill(active_list(sqe.nsid, namespaces)?.as_bytes()),
@@ -95,7 +96,7 @@ pub(crate) fn identify(
         }
         Cns::NAMESPACE_INDEPENDENT => {
             if let Some(n) = active(sqe.nsid, asked, subsystem)? {
-                fill(namespace::independent(n).as_bytes());
+                fill(namespace::independent(n, subsystem).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET => {
@@ -116,7 +117,7 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                fill(namespace::namespace(n).as_bytes());
+                fill(namespace::namespace(n, subsystem).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE => {
@@ -126,7 +127,7 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE_INDEPENDENT => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                fill(namespace::independent(n).as_bytes());
+                fill(namespace::independent(n, subsystem).as_bytes());
             }
         }
         Cns::NAMESPACE_CONTROLLER_LIST => {
@@ -184,7 +185,9 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.nvmsr = 1;
     // The shadow would hide doorbells from a page that we poll anyway.
     c.oacs = Oacs::new()
+        .with_fnvms(true)
         .with_fwds(true)
+        .with_nms(subsystem.has_namespace_management())
         .with_glss(true)
         .with_dbcs(config.doorbells == DoorbellMode::Unmapped);
     c.acl_z = ABORT_LIMIT as u8 - 1;
@@ -193,7 +196,13 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.lpa = Lpa::new().with_cses(true).with_lpeds(true).with_mlps(true);
     c.elpe_z = ERROR_ENTRIES as u8 - 1;
     (c.wctemp, c.cctemp) = (temperature::WARNING, temperature::CRITICAL);
+    if subsystem.has_namespace_management() {
+        let (total, unallocated) = subsystem.directory().capacity();
+        c.tnvmcap.set(total);
+        c.unvmcap.set(unallocated);
+    }
     c.kas = KAS;
+    c.sanicap = SANICAP;
     c.sqes = QueueEntrySize::new()
         .with_min(SQE_SIZE_LOG2)
         .with_max(SQE_SIZE_LOG2);

@@ -19,6 +19,7 @@ use nvme_spec::log::{
 };
 use nvme_spec::opcode::{AdminOpcode, Csi};
 use nvme_spec::reservation::ReservationNotificationLog;
+use nvme_spec::sanitize::{SanitizeOperationStatus, SanitizeStatusLog};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -123,6 +124,16 @@ impl ErrorLog {
         self.entries.push_front(entry);
     }
 
+    /// The page. A sanitize operation that goes on hides where data was (NVM 1.1, 5.8).
+    fn page(&self, hide_lba: bool) -> Vec<u8> {
+        let shown = |entry: &ErrorLogEntry| ErrorLogEntry {
+            lba: if hide_lba { 0 } else { entry.lba },
+            ..*entry
+        };
+        let entries = self.entries.iter().map(shown);
+        entries.flat_map(|e| e.as_bytes().to_vec()).collect()
+    }
+
     /// Entries ever added.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -209,6 +220,7 @@ fn page_size(lid: LogPageId) -> Option<usize> {
     Some(match lid {
         LogPageId::SUPPORTED_LOG_PAGES => size_of::<SupportedLogPages>(),
         LogPageId::ERROR_INFORMATION => ERROR_ENTRIES * size_of::<ErrorLogEntry>(),
+        LogPageId::SANITIZE_STATUS => size_of::<SanitizeStatusLog>(),
         LogPageId::SMART_HEALTH_INFORMATION => size_of::<SmartLog>(),
         LogPageId::FIRMWARE_SLOT_INFORMATION => size_of::<FirmwareSlotLog>(),
         LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST => size_of::<ChangedNamespaceList>(),
@@ -231,8 +243,10 @@ pub(crate) struct LogSources<'a> {
     pub(crate) health: Health,
     pub(crate) namespaces: &'a NamespaceTable,
     pub(crate) firmware_revision: &'a str,
-    pub(crate) doorbell_buffers: bool,
     pub(crate) reservations: &'a Notifications,
+    /// The admin commands that are served.
+    pub(crate) served: Vec<AdminOpcode>,
+    pub(crate) sanitize: SanitizeStatusLog,
     pub(crate) reactor: Option<&'a ReactorCounters>,
 }
 
@@ -241,18 +255,14 @@ impl LogSources<'_> {
     pub(crate) fn page(&self, lid: LogPageId) -> Result<Vec<u8>, Status> {
         let page = match lid {
             LogPageId::SUPPORTED_LOG_PAGES => supported().as_bytes().to_vec(),
-            LogPageId::ERROR_INFORMATION => self
-                .errors
-                .entries
-                .iter()
-                .flat_map(|e| e.as_bytes())
-                .copied()
-                .collect(),
+            LogPageId::ERROR_INFORMATION => self.errors.page(self.is_sanitizing()),
+            LogPageId::SANITIZE_STATUS => self.sanitize.as_bytes().to_vec(),
             LogPageId::SMART_HEALTH_INFORMATION => self.health.page().as_bytes().to_vec(),
             LogPageId::FIRMWARE_SLOT_INFORMATION => self.firmware().as_bytes().to_vec(),
             LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST => self.changed.page().as_bytes().to_vec(),
             LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS => {
-                effects::commands(self.admin_opcodes()).as_bytes().to_vec()
+                let served = self.served.iter().copied();
+                effects::commands(served).as_bytes().to_vec()
             }
             LogPageId::FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS => {
                 effects::features(self.namespaces).as_bytes().to_vec()
@@ -274,12 +284,8 @@ impl LogSources<'_> {
         log
     }
 
-    /// The admin commands that are served.
-    fn admin_opcodes(&self) -> impl Iterator<Item = AdminOpcode> {
-        let buffers = self
-            .doorbell_buffers
-            .then_some(AdminOpcode::DOORBELL_BUFFER_CONFIG);
-        super::SUPPORTED.into_iter().chain(buffers)
+    fn is_sanitizing(&self) -> bool {
+        self.sanitize.sstat.sos() == SanitizeOperationStatus::SANITIZING
     }
 
     fn reactor(&self) -> ReactorLog {

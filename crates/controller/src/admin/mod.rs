@@ -10,14 +10,17 @@ mod effects;
 pub(crate) mod events;
 pub mod features;
 pub(crate) mod firmware;
+mod format;
 pub mod health;
 pub(crate) mod identify;
 pub(crate) mod keep_alive;
 mod lba_status;
 pub mod logs;
+mod namespaces;
 mod pending;
 mod queues;
 pub(crate) mod reservations;
+mod sanitize;
 pub(crate) mod temperature;
 
 use std::sync::Arc;
@@ -34,7 +37,7 @@ use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, ShadowSpec};
 use crate::queue::{BadDoorbell, Bells, Cq, QueueError, RingAbsent, Sq};
 use crate::status;
-use crate::subsystem::{Answer, Operation, Requester, Step, Subsystem};
+use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
 
 pub(crate) use pending::{ABORT_LIMIT, OPERATION_LIMIT, Pending, Waiting};
 pub(crate) use queues::IoQueues;
@@ -42,8 +45,8 @@ pub(crate) use queues::IoQueues;
 /// Admin commands served in one turn, so that a busy host leaves its neighbours their turn.
 const BATCH: u32 = 16;
 
-/// Every opcode that is served; Doorbell Buffer Config besides, where doorbells are not mapped.
-const SUPPORTED: [AdminOpcode; 14] = [
+/// Every opcode that is served by every controller.
+const SUPPORTED: [AdminOpcode; 16] = [
     AdminOpcode::DELETE_IO_SUBMISSION_QUEUE,
     AdminOpcode::CREATE_IO_SUBMISSION_QUEUE,
     AdminOpcode::GET_LOG_PAGE,
@@ -58,6 +61,8 @@ const SUPPORTED: [AdminOpcode; 14] = [
     AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD,
     AdminOpcode::KEEP_ALIVE,
     AdminOpcode::GET_LBA_STATUS,
+    AdminOpcode::FORMAT_NVM,
+    AdminOpcode::SANITIZE,
 ];
 
 /// What becomes of a command that was accepted.
@@ -184,18 +189,17 @@ impl Controller {
         subsystem: &mut Subsystem,
     ) -> Result<Reply, Status> {
         let opcode = sqe.admin_opcode();
-        let doorbell_buffers = opcode == AdminOpcode::DOORBELL_BUFFER_CONFIG
-            && self.config.doorbells == DoorbellMode::Unmapped;
-        if !SUPPORTED.contains(&opcode) && !doorbell_buffers {
+        if !self.served(subsystem).any(|served| served == opcode) {
             return Err(Status::INVALID_COMMAND_OPCODE);
         }
+        sanitize::check(sqe, subsystem)?;
         // Admin commands over PCIe use PRPs (PCIe Transport 1.1, 2.2), and none is fused.
         if sqe.flags.psdt() != Psdt::PRP || sqe.flags.fuse() != Fuse::NORMAL {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
         match opcode {
             AdminOpcode::IDENTIFY => self.identify(sqe, subsystem),
-            AdminOpcode::GET_LOG_PAGE => self.get_log_page(sqe),
+            AdminOpcode::GET_LOG_PAGE => self.get_log_page(sqe, subsystem),
             AdminOpcode::GET_FEATURES => self.get_features(sqe, subsystem),
             AdminOpcode::SET_FEATURES => self.set_features(sqe, lanes, subsystem),
             AdminOpcode::CREATE_IO_COMPLETION_QUEUE => self.create_cq(sqe, lanes),
@@ -214,8 +218,36 @@ impl Controller {
             AdminOpcode::GET_LBA_STATUS => self.get_lba_status(sqe),
             AdminOpcode::KEEP_ALIVE => Ok(self.keep_alive()),
             AdminOpcode::DOORBELL_BUFFER_CONFIG => self.doorbell_buffer_config(sqe, lanes),
+            AdminOpcode::NAMESPACE_MANAGEMENT => self.namespace_management(sqe, subsystem),
+            AdminOpcode::NAMESPACE_ATTACHMENT => self.namespace_attachment(sqe, subsystem),
+            AdminOpcode::FORMAT_NVM => self.format_nvm(sqe, subsystem),
+            AdminOpcode::SANITIZE => self.sanitize(sqe, subsystem),
             _ => Err(Status::INVALID_COMMAND_OPCODE),
         }
+    }
+
+    /// The opcodes that are served.
+    pub(crate) fn served(
+        &self,
+        subsystem: &Subsystem,
+    ) -> impl Iterator<Item = AdminOpcode> + use<> {
+        let unmapped = self.config.doorbells == DoorbellMode::Unmapped;
+        let buffers = unmapped.then_some(AdminOpcode::DOORBELL_BUFFER_CONFIG);
+        let management = [
+            AdminOpcode::NAMESPACE_MANAGEMENT,
+            AdminOpcode::NAMESPACE_ATTACHMENT,
+        ];
+        let managed = subsystem.has_namespace_management();
+        let management = management.into_iter().filter(move |_| managed);
+        SUPPORTED.into_iter().chain(buffers).chain(management)
+    }
+
+    /// Begins what the subsystem decides on; the command completes with its answer.
+    fn begin_plan(&mut self, sqe: &Sqe, nsid: u32, plan: Plan, subsystem: &mut Subsystem) -> Reply {
+        let plan = Step::Plan(Box::new(plan));
+        let operation = self.begin_operation(sqe, nsid, [plan]);
+        subsystem.begin(operation);
+        Reply::Waits
     }
 
     /// Begins an operation of the subsystem; the command completes with its answer.

@@ -58,6 +58,7 @@ impl Controller {
             self.followed_life = self.life;
             subsystem.controller_was_reset(self.id);
         }
+        self.follow_sanitize(subsystem);
         if self.table_generation == subsystem.generation() {
             return false;
         }

@@ -70,6 +70,8 @@ pub struct Controller {
     pub(crate) table_generation: u64,
     /// Counts resets: the answer to a command of an earlier life is for nobody.
     pub(crate) life: u32,
+    /// How many writes there were when a sanitize operation had erased everything.
+    pub(crate) writes_before: Option<u64>,
     /// The life of which the subsystem knows.
     followed_life: u32,
     pub(crate) now: Time,
@@ -177,6 +179,7 @@ impl Controller {
             namespaces,
             table_generation: subsystem.generation(),
             life: 0,
+            writes_before: None,
             followed_life: 0,
             now: Time(0),
             started: false,

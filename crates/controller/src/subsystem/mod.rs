@@ -50,8 +50,8 @@ pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
 
 use self::operation::Operations;
 pub(crate) use self::reservation::Notice;
-pub(crate) use self::sanitize::SanitizeNews;
 use self::reservation::keys;
+pub(crate) use self::sanitize::SanitizeNews;
 
 /// What a subsystem is made from.
 #[derive(Clone, Debug)]
@@ -338,22 +338,23 @@ impl Subsystem {
     pub(crate) fn forwarded(&mut self, controller: ControllerId, forward: Forward) {
         let Forward { sqe, data, .. } = &forward;
         let nsid = sqe.nsid;
-        let change = match sqe.nvm_opcode() {
-            NvmOpcode::WRITE_UNCORRECTABLE => Change::MarkUncorrectable {
+        let step = match sqe.nvm_opcode() {
+            NvmOpcode::WRITE_UNCORRECTABLE => Step::Plan(Box::new(Plan::MarkUncorrectable {
                 nsid,
                 slba: slba(sqe),
                 blocks: u64::from(WriteUncorrectableCdw12::from(sqe.cdw12).nlb_z()) + 1,
-            },
+                controller,
+            })),
             // It has written there: the lane says where.
             NvmOpcode::WRITE | NvmOpcode::WRITE_ZEROES | NvmOpcode::COPY => {
                 let [slba, blocks] = keys(data);
-                Change::ClearUncorrectable { nsid, slba, blocks }
+                Step::Change(Change::ClearUncorrectable { nsid, slba, blocks })
             }
             _ => return self.reservation_command(controller, forward),
         };
         let ticket = forward.ticket;
         let by = Requester::Io { controller, ticket };
-        let steps = [Step::Change(change), Step::Drain, Step::Keep];
+        let steps = [step, Step::Drain, Step::Keep];
         self.begin(Operation::new(by, nsid, steps));
     }
 

@@ -58,6 +58,17 @@ pub enum Plan {
         /// Who asked.
         controller: ControllerId,
     },
+    /// Blocks read as errors from now on.
+    MarkUncorrectable {
+        /// Which namespace.
+        nsid: u32,
+        /// First block.
+        slba: u64,
+        /// Number of blocks.
+        blocks: u64,
+        /// Who asked.
+        controller: ControllerId,
+    },
     /// Everything that ever held user data is erased.
     Sanitize {
         /// As in the command.
@@ -98,6 +109,12 @@ impl Subsystem {
                 lba_shift,
                 controller,
             } => self.plan_format(nsid, lba_shift, controller, operation),
+            Plan::MarkUncorrectable {
+                nsid,
+                slba,
+                blocks,
+                controller,
+            } => self.plan_mark(nsid, slba, blocks, controller),
             Plan::Sanitize {
                 cdw10,
                 pattern,
@@ -119,12 +136,9 @@ impl Subsystem {
 
     /// Whether the host that asked may change the namespace at all, as far as reservations go (Base 2.1, 8.1.22).
     pub(super) fn check_reservation(&self, nsid: u32, operation: &Operation) -> Result<(), Status> {
-        let (Some(by), Some(namespace)) = (operation.by.controller(), self.directory.get(nsid))
-        else {
-            return Ok(());
-        };
-        let restrictions = namespace.restrictions(self.host_of(by));
-        restrictions.writes.map_or(Ok(()), Err)
+        let by = operation.by.controller();
+        let refusal = by.and_then(|by| self.write_refusal(by, nsid));
+        refusal.map_or(Ok(()), Err)
     }
 
     /// The names of the next namespace that a host creates. The count goes on over restarts and never back, so no name
@@ -304,6 +318,24 @@ impl Subsystem {
         steps.extend(reformat.chain(end).map(Step::Change));
         steps.push(Step::Keep);
         Ok(steps)
+    }
+
+    /// It was checked against a namespace that may be another one by now: formatted, or deleted and made again.
+    fn plan_mark(
+        &self,
+        nsid: u32,
+        slba: u64,
+        blocks: u64,
+        controller: ControllerId,
+    ) -> Result<Vec<Step>, Status> {
+        let attached = |n: &&Allocated| n.attached.contains(controller);
+        let namespace = self.directory.get(nsid).filter(attached);
+        let namespace = namespace.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
+        if namespace.namespace.bytes(slba, blocks).is_none() {
+            return Err(Status::LBA_OUT_OF_RANGE);
+        }
+        let change = Change::MarkUncorrectable { nsid, slba, blocks };
+        Ok(vec![Step::Change(change)])
     }
 
     /// How much of a namespace is still to be formatted, in percent; `None` where it is not being formatted.

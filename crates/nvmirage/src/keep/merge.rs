@@ -9,7 +9,7 @@
 use anyhow::{Context, bail, ensure};
 use controller::subsystem::{
     Allocated, ControllerId, ControllerRecord, ControllerSet, MAX_CONTROLLERS, NamespaceRecord,
-    Pool, Record,
+    Pool, Record, SanitizeRecord,
 };
 
 use super::sidecar::{Basis, MediumBasis, NamespaceBasis, Sidecar};
@@ -65,6 +65,8 @@ pub(crate) struct Merged {
     pub(crate) deleted: Vec<String>,
     /// Namespaces that hosts have created, ever.
     pub(crate) created: u64,
+    /// How sanitize operations stand.
+    pub(crate) sanitize: SanitizeRecord,
     /// What an operator may not expect.
     pub(crate) notes: Vec<String>,
 }
@@ -87,6 +89,7 @@ pub(crate) fn merge(
         namespaces,
         deleted,
         created,
+        sanitize,
         controllers,
     } = record;
     let mut merging = Merging {
@@ -97,6 +100,7 @@ pub(crate) fn merge(
             controllers: all_controllers(wanted, controllers)?,
             deleted,
             created,
+            sanitize,
             ..Merged::default()
         },
     };

@@ -503,6 +503,7 @@ fn subsystem_config(name: &str, merged: Merged) -> SubsystemConfig {
         controllers,
         deleted,
         created,
+        sanitize,
         notes: _,
     } = merged;
     SubsystemConfig {
@@ -511,6 +512,7 @@ fn subsystem_config(name: &str, merged: Merged) -> SubsystemConfig {
         controllers,
         deleted,
         created,
+        sanitize,
         ..SubsystemConfig::with_namespaces(DEFAULT_NAMESPACE_LIMIT, [])
     }
 }

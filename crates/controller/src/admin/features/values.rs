@@ -188,6 +188,11 @@ impl Values {
             .with_to(TimestampOrigin(self.controller.timestamp_origin as u8))
     }
 
+    /// Whether the host has set LBA Format Extension Enable (Base 2.1, 5.1.25.1.14).
+    pub(crate) fn extended_formats(&self) -> bool {
+        self.host_behavior().lbafee == 1
+    }
+
     fn host_behavior(&self) -> HostBehaviorSupport {
         let mut support = HostBehaviorSupport::new_zeroed();
         let [acre, etdas, lbafee, hdisns] = self.controller.host_behavior;

@@ -8,25 +8,19 @@ use nvme_spec::identify::lists::{ControllerList, NamespaceIdList};
 use nvme_spec::{NSID_ALL, Status};
 use zerocopy::FromZeros;
 
-use crate::subsystem::{Allocated, Busy, ControllerId, GRANULE, Subsystem};
+use crate::subsystem::{Allocated, ControllerId, GRANULE, Subsystem};
 
 /// The namespace that NSID names; `None` where the id is valid and nothing is allocated there.
 pub(super) fn named(nsid: u32, subsystem: &Subsystem) -> Result<Option<&Allocated>, Status> {
     if nsid == 0 || nsid > subsystem.namespace_limit() {
         return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
     }
-    let found = subsystem.directory().get(nsid);
-    Ok(found.filter(|n| exists(n)))
-}
-
-fn exists(namespace: &Allocated) -> bool {
-    namespace.busy != Some(Busy::Creating)
+    Ok(subsystem.directory().get(nsid))
 }
 
 /// The allocated namespaces with an id above `nsid`.
 pub(super) fn ids(nsid: u32, subsystem: &Subsystem) -> Result<NamespaceIdList, Status> {
-    let existing = subsystem.directory().iter().filter(|n| exists(n));
-    super::id_list(nsid, existing.map(Allocated::nsid))
+    super::id_list(nsid, subsystem.directory().iter().map(Allocated::nsid))
 }
 
 /// The controllers with an id of at least `from` that have a namespace attached.

@@ -3,8 +3,8 @@
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::identify::lists::{NamespaceIdentificationHeader, NamespaceIdentifierType};
 use nvme_spec::identify::namespace::{
-    DeallocatedReads, Dlfeat, Flbas, IdentifyNamespace, IdentifyNamespaceIndependent, LbaFormat,
-    Nmic, Nsfeat, NsfeatIndependent, Nstat, Rescap,
+    DeallocatedReads, Dlfeat, Flbas, Fpi, IdentifyNamespace, IdentifyNamespaceIndependent,
+    LbaFormat, Nmic, Nsfeat, NsfeatIndependent, Nstat, Rescap,
 };
 use nvme_spec::opcode::Csi;
 use zerocopy::{FromZeros, IntoBytes};
@@ -12,7 +12,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
 use crate::namespace::{LBA_SHIFTS, Namespace, format_index};
 use crate::port::MediumTraits;
-use crate::subsystem::{Allocated, Pool};
+use crate::subsystem::{Allocated, Pool, Subsystem};
 
 /// Every type of reservation, which persists where that is asked for; IEKEY as revision 1.3 and later define it.
 fn rescap() -> Rescap {
@@ -45,11 +45,18 @@ fn formats(id: &mut IdentifyNamespace, min_lba_bytes: u32) {
     id.nlbaf_z = LBA_SHIFTS.len() as u8 - 1;
 }
 
+/// How much of a format is still to come.
+fn fpi(nsid: u32, subsystem: &Subsystem) -> Fpi {
+    let remaining = subsystem.format_remaining(nsid).unwrap_or(0);
+    Fpi::new().with_fpis(true).with_rfnvm(remaining)
+}
+
 /// Identify Namespace.
-pub(super) fn namespace(allocated: &Allocated) -> IdentifyNamespace {
+pub(super) fn namespace(allocated: &Allocated, subsystem: &Subsystem) -> IdentifyNamespace {
     let n = &allocated.namespace;
     let mut id = IdentifyNamespace::new_zeroed();
     id.nmic = Nmic::new().with_shrns(allocated.shared);
+    id.fpi = fpi(n.nsid, subsystem);
     id.rescap = rescap();
     (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
     id.nvmcap.set(allocated.len.into());
@@ -74,6 +81,7 @@ pub(super) fn namespace(allocated: &Allocated) -> IdentifyNamespace {
 pub(super) fn common(pools: &[Pool]) -> IdentifyNamespace {
     let mut id = IdentifyNamespace::new_zeroed();
     id.nmic = Nmic::new().with_shrns(true);
+    id.fpi = Fpi::new().with_fpis(true);
     id.rescap = rescap();
     let smallest = pools.iter().map(|pool| pool.min_lba_bytes).min();
     formats(&mut id, smallest.unwrap_or(0));
@@ -87,10 +95,14 @@ pub(super) fn common(pools: &[Pool]) -> IdentifyNamespace {
 }
 
 /// I/O Command Set Independent Identify Namespace.
-pub(super) fn independent(allocated: &Allocated) -> IdentifyNamespaceIndependent {
+pub(super) fn independent(
+    allocated: &Allocated,
+    subsystem: &Subsystem,
+) -> IdentifyNamespaceIndependent {
     let n = &allocated.namespace;
     let mut id = IdentifyNamespaceIndependent::new_zeroed();
     id.nmic = Nmic::new().with_shrns(allocated.shared);
+    id.fpi = fpi(n.nsid, subsystem);
     id.rescap = rescap();
     id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);
     id.nstat = Nstat::new().with_nrdy(true);

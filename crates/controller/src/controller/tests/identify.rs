@@ -36,8 +36,8 @@ fn controller_by_offset() {
     assert_eq!(id[111], 1, "CNTRLTYPE: I/O controller");
     assert_eq!(
         u16_at(&id, 256),
-        1 << 2 | 1 << 8 | 1 << 9,
-        "OACS: firmware commands, Doorbell Buffer Config, Get LBA Status"
+        1 << 1 | 1 << 2 | 1 << 8 | 1 << 9,
+        "OACS: Format NVM, firmware commands, Doorbell Buffer Config, Get LBA Status"
     );
     assert_eq!(id[258], 3, "ACL, 0's based");
     assert_eq!(id[259], 3, "AERL, 0's based");
@@ -53,7 +53,14 @@ fn controller_by_offset() {
         "WCTEMP, CCTEMP"
     );
     assert_eq!(u32_at(&id, 272), 0, "HMPRE");
+    assert_eq!(
+        [u64_at(&id, 280), u64_at(&id, 296)],
+        [0; 2],
+        "TNVMCAP, UNVMCAP"
+    );
     assert_eq!(u16_at(&id, 320), 1, "KAS: in units of 100 ms");
+    // Block erase and overwrite; media are not modified besides.
+    assert_eq!(u32_at(&id, 328), 0b110 | 0b01 << 30, "SANICAP");
     assert_eq!(u32_at(&id, 96), 1, "CTRATT: host identifiers of 128 bits");
     assert_eq!((id[512], id[513]), (0x66, 0x44), "SQES, CQES");
     assert_eq!(u32_at(&id, 516), 32, "NN");
@@ -102,6 +109,7 @@ fn namespace_by_offset() {
         (1, 0),
         "two LBA formats; the first is in use"
     );
+    assert_eq!(ns[32], 0x80, "FPI: nothing is left to format");
     assert_eq!((ns[29], ns[30]), (0, 0), "no protection, not shared");
     assert_eq!(ns[33], 0b1001, "DLFEAT: reads zeroes, DEAC is obeyed");
     assert_eq!(u64_at(&ns, 48), 2048 * 512, "NVMCAP");
@@ -300,7 +308,8 @@ fn sgls_and_fused_admin_commands_are_invalid_fields() {
 fn opcodes_that_are_not_served_are_invalid() {
     let mut rig = Rig::enabled();
     let served = [
-        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x10, 0x11, 0x18, 0x7c, 0x86,
+        0x00, 0x01, 0x02, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x10, 0x11, 0x18, 0x7c, 0x80,
+        0x84, 0x86,
     ];
     for opcode in (0..=0xff).filter(|opcode| !served.contains(opcode)) {
         let sqe = rig.with_data(opcode);
@@ -310,7 +319,7 @@ fn opcodes_that_are_not_served_are_invalid() {
             "{opcode:#x}"
         );
     }
-    // Format NVM (80h), Device Self-test (14h), Security (81h, 82h) and Namespace Management (0Dh) are among them.
+    // Device Self-test (14h), Security (81h, 82h) and, without a pool, Namespace Management (0Dh) are among them.
     let effects = rig.log(0x05, 0, 4096).unwrap();
     for opcode in 0..256 {
         let expected = u32::from(served.contains(&(opcode as u8)));

@@ -291,6 +291,8 @@ impl Rig {
             let owner = ticket.owner();
             if owner == self.controller.key() {
                 self.controller.complete(ticket, outcome);
+            } else if owner == self.subsystem.key() {
+                self.subsystem.complete(ticket, outcome);
             } else {
                 match self.lanes.get_mut(owner) {
                     Some(lane) => lane.complete(ticket, outcome),
