@@ -465,14 +465,10 @@ impl Directory {
     /// Applies a change; one that fails changes nothing.
     pub(super) fn apply(&mut self, change: Change) -> Result<(), Status> {
         if let Change::Create(new) = change {
-            self.deleted.retain(|name| Some(name) != new.name.as_ref());
-            if let Err(at) = self
-                .namespaces
-                .binary_search_by_key(&new.nsid(), Allocated::nsid)
-            {
-                self.namespaces.insert(at, *new);
-            }
-            return Ok(());
+            return self.create(*new);
+        }
+        if let Change::Resize { nsid, len } = change {
+            self.check_room(nsid, len)?;
         }
         match change {
             Change::Sanitize(change) => self.sanitize.apply(change),
@@ -527,6 +523,50 @@ impl Directory {
             }
         }
         Ok(())
+    }
+
+    fn create(&mut self, new: Allocated) -> Result<(), Status> {
+        let found = self
+            .namespaces
+            .binary_search_by_key(&new.nsid(), Allocated::nsid);
+        let Err(at) = found else {
+            return Err(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE);
+        };
+        self.check_apart(&new)?;
+        self.deleted.retain(|name| Some(name) != new.name.as_ref());
+        self.namespaces.insert(at, new);
+        Ok(())
+    }
+
+    fn check_room(&self, nsid: u32, len: u64) -> Result<(), Status> {
+        match self.get(nsid) {
+            Some(namespace) => self.check_apart(&Allocated {
+                len,
+                ..namespace.clone()
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// In a pool a namespace has bytes that no other has: between what an operator looked at and his request a host may
+    /// have taken them.
+    fn check_apart(&self, new: &Allocated) -> Result<(), Status> {
+        let channel = new.namespace.channel;
+        if self.pools.iter().all(|pool| pool.channel != channel) {
+            return Ok(());
+        }
+        let this = new.extent();
+        let overlaps = |n: &Allocated| {
+            let other = n.extent();
+            let there = n.namespace.channel == channel && n.nsid() != new.nsid();
+            there
+                && this.offset < other.offset.saturating_add(other.len)
+                && other.offset < this.offset.saturating_add(this.len)
+        };
+        match self.namespaces.iter().any(overlaps) {
+            true => Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn record(&self, controllers: Vec<ControllerRecord>) -> Record {

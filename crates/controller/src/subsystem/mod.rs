@@ -363,10 +363,14 @@ impl Subsystem {
         let before = self.directory.attachments(change.nsid());
         let nsid = change.nsid();
         let announced = change.is_announced();
+<<<<<<< HEAD
         let sanitize = match &change {
             Change::Sanitize(change) => Some(*change),
             _ => None,
         };
+=======
+        let moves = matches!(change, Change::Attach { .. } | Change::Detach { .. });
+>>>>>>> 02eff51 (wip2)
         self.directory.apply(change)?;
         self.generation += 1;
         self.touch();
@@ -376,9 +380,12 @@ impl Subsystem {
         if !announced {
             return Ok(());
         }
-        let concerned = before.union(self.directory.attachments(nsid));
+        let after = self.directory.attachments(nsid);
         for member in &mut self.members {
-            let told = member.present && concerned.contains(member.id) && Some(member.id) != by;
+            let (had, has) = (before.contains(member.id), after.contains(member.id));
+            // Whoever has it before and after sees no difference when another controller gets or loses it.
+            let concerned = if moves { had != has } else { had || has };
+            let told = member.present && concerned && Some(member.id) != by;
             if told && !member.changed.contains(&nsid) {
                 member.changed.push(nsid);
             }

@@ -141,6 +141,71 @@ fn what_waits_for_a_record_that_cannot_be_kept_fails_and_the_next_record_is_due(
 }
 
 #[test]
+fn controllers_learn_of_what_changes_for_them() {
+    let mut subsystem = Subsystem::new(config()).unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    let (a, b) = (subsystem.join("a").unwrap(), subsystem.join("b").unwrap());
+    let only_b = ControllerSet::NONE.with(b);
+    let requests = [
+        OperatorRequest::Detach {
+            nsid: 3,
+            controllers: only_b,
+        },
+        OperatorRequest::Resize { nsid: 3, len: 512 },
+        OperatorRequest::Resize { nsid: 1, len: 512 },
+    ];
+    let told: [(&[u32], &[u32]); 3] = [(&[], &[3]), (&[3], &[]), (&[1], &[1])];
+    for (token, (request, (to_a, to_b))) in (1..).zip(requests.into_iter().zip(told)) {
+        subsystem.request(token, request);
+        subsystem.turn(Time(token), &mut channels);
+        assert_eq!(subsystem.take_changed(a), to_a, "{token}");
+        assert_eq!(subsystem.take_changed(b), to_b, "{token}");
+        acknowledge_all(&mut subsystem);
+        subsystem.turn(Time(token), &mut channels);
+        assert_eq!(subsystem.take_operator_answer(), Some((token, Ok(0))));
+    }
+}
+
+#[test]
+fn an_operator_cannot_take_what_a_host_has_taken_meanwhile() {
+    let pool = Pool {
+        medium: String::new(),
+        channel: CHANNEL,
+        bytes: 4 * MIB,
+        traits: MediumTraits::default(),
+        min_lba_bytes: 512,
+    };
+    let at = |nsid, start| {
+        let mut new = Allocated::everywhere(namespace(nsid, CHANNEL, 8));
+        new.namespace.start = start;
+        new
+    };
+    let mut subsystem = Subsystem::new(SubsystemConfig {
+        namespaces: vec![at(1, 0), at(2, 8192)],
+        pools: vec![pool],
+        ..config()
+    })
+    .unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    let capacity = Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY);
+    let requests = [
+        (OperatorRequest::Create(Box::new(at(3, 4096))), Ok(0)),
+        (
+            OperatorRequest::Create(Box::new(at(4, 8192 + 512))),
+            capacity,
+        ),
+        (OperatorRequest::Resize { nsid: 3, len: 4097 }, capacity),
+        (OperatorRequest::Resize { nsid: 3, len: 4096 }, Ok(0)),
+        (OperatorRequest::Resize { nsid: 2, len: 8192 }, Ok(0)),
+    ];
+    for (token, (request, ends)) in (1..).zip(requests) {
+        subsystem.request(token, request);
+        subsystem.turn(Time(token), &mut channels);
+        assert_eq!(subsystem.take_operator_answer(), Some((token, ends)));
+    }
+}
+
+#[test]
 fn what_is_deleted_is_remembered_until_it_is_made_again() {
     let mut subsystem = Subsystem::new(SubsystemConfig {
         deleted: vec!["root".to_owned(), "home".to_owned()],
