@@ -363,14 +363,11 @@ impl Subsystem {
         let before = self.directory.attachments(change.nsid());
         let nsid = change.nsid();
         let announced = change.is_announced();
-<<<<<<< HEAD
         let sanitize = match &change {
             Change::Sanitize(change) => Some(*change),
             _ => None,
         };
-=======
         let moves = matches!(change, Change::Attach { .. } | Change::Detach { .. });
->>>>>>> 02eff51 (wip2)
         self.directory.apply(change)?;
         self.generation += 1;
         self.touch();
