@@ -183,6 +183,9 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
 const KERNEL_LOG: &str = "kernel.log";
 const QEMU_LOG: &str = "qemu.log";
 
+/// A kernel's last words begin with these.
+const PANIC: &str = "Kernel panic";
+
 /// A running guest.
 #[derive(Debug)]
 pub struct Guest {
@@ -255,7 +258,7 @@ impl Guest {
     /// Waits until the guest has turned itself off, and returns what its job said.
     ///
     /// # Errors
-    /// A step failed, the job did not end well, QEMU failed, or `bound` passed (the guest is killed
+    /// A step failed, the job did not end well, a kernel panicked, QEMU failed, or `bound` passed (the guest is killed
     /// then): with the step, the last lines of the job and of the kernel, and the folder with all
     /// of them.
     pub fn finish(mut self, bound: Duration) -> Result<Report> {
@@ -274,6 +277,10 @@ impl Guest {
         }
         if !status.success() {
             return Err(self.error(&format!("QEMU ended with {status}")));
+        }
+        // A guest that may reboot also does so after a panic.
+        if self.kernel_log().contains(PANIC) {
+            return Err(self.error("the kernel panicked"));
         }
         Ok(report)
     }
@@ -337,7 +344,7 @@ impl Drop for Guest {
 /// from where it begins, however long its trace is.
 pub(crate) fn tail(name: &str, log: &str, lines: usize) -> String {
     let all: Vec<_> = log.lines().collect();
-    let panic = all.iter().position(|line| line.contains("Kernel panic"));
+    let panic = all.iter().position(|line| line.contains(PANIC));
     let from = all.len().saturating_sub(lines);
     let last = &all[panic.map_or(from, |panic| panic.min(from))..];
     if last.is_empty() {

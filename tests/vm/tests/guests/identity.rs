@@ -31,11 +31,31 @@ fn a_controller_says_one_thing_everywhere() {
         ..Options::default()
     };
     let report = served.run("vm", include_str!("jobs/identity.sh"), options);
+    let served = served.stop().start_again();
+    let saved = served.run("vm", include_str!("jobs/saved.sh"), Options::default());
     served.stop();
+    check_kept(&report, &saved);
     check_commands(&report);
     check_logs(&report);
     check_registers(&report);
     check_namespace(&report);
+}
+
+/// What a drive keeps while nobody serves it.
+fn check_kept(report: &Report, saved: &Report) {
+    let [before, after] = [report, saved].map(|report| json(report, "smart"));
+    let count = |log: &Value, key: &str| {
+        let value = log[key].as_u64();
+        value.unwrap_or_else(|| panic!("no number {key}: {log}"))
+    };
+    for key in ["host_write_commands", "data_units_written", "power_cycles"] {
+        assert!(count(&before, key) > 0, "{key} is 0: {before}");
+        assert!(
+            count(&after, key) >= count(&before, key),
+            "{key} fell: {before} {after}"
+        );
+    }
+    assert_eq!(count(&after, "unsafe_shutdowns"), 0, "{after}");
 }
 
 /// The bits of a field of Identify Controller.

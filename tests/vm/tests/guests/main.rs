@@ -5,6 +5,7 @@
 mod doorbells;
 mod drive;
 mod ending;
+mod events;
 mod firmware;
 mod identity;
 mod images;

@@ -9,7 +9,7 @@ use tests_vm::{Boot, Kernel, Options};
 
 use crate::images::{bytes, check_ext4};
 use crate::numbers;
-use crate::served::{Served, number, rig, text};
+use crate::served::{Served, finish, number, rig, tell, text, wait};
 
 const CONFIG: &str = r#"
 [[media]]
@@ -79,7 +79,12 @@ fn kernels_that_start_over_a_live_drive() {
     let [kernel, initramfs] = sizes;
     let job = include_str!("jobs/kexec.sh");
     let job = format!("KERNEL_BYTES={kernel}\nINITRAMFS_BYTES={initramfs}\n{job}");
-    let report = served.run("vm", &job, options);
+    let mut guest = served.boot("vm", &job, options);
+    for word in ["kexec", "reset", "reset"] {
+        wait(&mut guest, word);
+        tell(&mut guest, word);
+    }
+    let report = finish(guest);
     let names: Vec<_> = report.steps.iter().map(|step| step.name.as_str()).collect();
     let expected = [
         // the first kernel, which is replaced by one without the driver while it writes

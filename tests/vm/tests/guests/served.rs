@@ -1,6 +1,7 @@
 //! A server in a folder of its own, the guests on it, and what is there when it has stopped.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,6 +14,9 @@ pub(crate) const BOUND: Duration = Duration::from_secs(240);
 const STOP: Duration = Duration::from_secs(20);
 /// Functions that come before every job.
 const FUNCTIONS: &str = include_str!("jobs/functions.sh");
+
+/// The configuration's file.
+const CONFIG: &str = "nvmirage.toml";
 
 /// A running server. Where a test fails, it shows what the server printed.
 pub(crate) struct Served {
@@ -32,10 +36,18 @@ impl Served {
         let dir = TempDir::with_prefix("nvmirage-guests-").expect("a temporary folder");
         let path = dir.path().to_str().expect("a temporary folder is UTF-8");
         let head = "state_dir = \"DIR/state\"\ncontrol = \"unix:DIR/control.sock\"\n";
-        let config = dir.path().join("nvmirage.toml");
-        std::fs::write(&config, format!("{head}{toml}").replace("DIR", path))
-            .expect("the configuration is written");
+        std::fs::write(
+            dir.path().join(CONFIG),
+            format!("{head}{toml}").replace("DIR", path),
+        )
+        .expect("the configuration is written");
         prepare(dir.path());
+        Self::serve(dir)
+    }
+
+    /// Starts the server of a folder.
+    fn serve(dir: TempDir) -> Self {
+        let config = dir.path().join(CONFIG);
         let server = Server::start(&["--config".as_ref(), config.as_os_str()])
             .unwrap_or_else(|error| panic!("{error}"));
         let server = Some(server);
@@ -60,6 +72,19 @@ impl Served {
     /// Boots a guest as [`Served::boot`] does, and waits until its job has passed.
     pub(crate) fn run(&self, name: &str, job: &str, options: Options) -> Report {
         finish(self.boot(name, job, options))
+    }
+
+    /// Steers the server, as an operator does with `nvmirage COMMAND…`.
+    pub(crate) fn steer(&self, command: &[&str]) {
+        let program = tests_vm::server::program().unwrap_or_else(|error| panic!("{error}"));
+        let output = Command::new(program)
+            .args(command)
+            .arg("--control")
+            .arg(format!("unix:{}", self.file("control.sock").display()))
+            .output()
+            .expect("nvmirage starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "nvmirage {command:?}: {said}");
     }
 
     /// Waits for a line of the server.
@@ -106,6 +131,11 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
+    /// Starts it again, with the same configuration and what it has kept.
+    pub(crate) fn start_again(self) -> Served {
+        Served::serve(self.dir)
+    }
+
     /// A file of the server's folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

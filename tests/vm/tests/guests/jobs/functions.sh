@@ -102,3 +102,29 @@ refused() {
         return 1
     }
 }
+
+# field FIELD COMMAND...: a number of what nvme-cli says in JSON.
+field() {
+    field_name=$1
+    shift
+    nvme "$@" -o json | tr -d ' ' | sed -n "s/^\"$field_name\":\"*\(0x\)*\([0-9a-f]*\).*/\1\2/p" | head -n 1
+}
+
+# eventually COMMAND [ARGUMENT...]: waits until the command succeeds.
+eventually() {
+    eventually_left=150
+    until ("$@") >/tmp/eventually 2>&1; do
+        [ $eventually_left -gt 0 ] || {
+            echo "never: $*"
+            cat /tmp/eventually
+            return 1
+        }
+        eventually_left=$((eventually_left - 1))
+        usleep 100000
+    done
+}
+
+# gone NSID NAME: the namespace has no disk any more, and its name in /dev is removed.
+gone() {
+    ! grep -l -x "$1" /sys/block/nvme0n*/nsid && rm "/dev/$2"
+}

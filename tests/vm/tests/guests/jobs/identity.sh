@@ -95,4 +95,7 @@ subsystem_reset() {
     verified --filename=/dev/root --rw=randwrite --name=page --bs=4k --iodepth=8 --size=1m
 }
 step subsystem-reset subsystem_reset
+# For the guest after the server's restart.
+step save set_feature 0x04 -V 0x150 --save
+tell smart nvme smart-log /dev/nvme0 -o json
 step quiet no_complaints

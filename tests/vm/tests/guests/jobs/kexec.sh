@@ -18,6 +18,13 @@ memory() {
     pattern --rw=read
     umount /run
 }
+# reset: without a word to the drive; but the host has all words of the job first.
+reset() {
+    say reset
+    await reset
+    echo b >/proc/sysrq-trigger
+    sleep 60
+}
 # Reads and writes that are in flight when the kernel goes.
 load() {
     fio --filename=/dev/raw --direct=1 --ioengine=libaio --offset=112m --size=16m --loops=1000 --output=/dev/null \
@@ -29,8 +36,7 @@ if grep -q rig.no-driver /proc/cmdline; then
     # The controller was shut down and not disabled: what the last kernel had registered is still known to it.
     step no-driver sh -c '! ls /dev/nvme*'
     step memory memory
-    echo b >/proc/sysrq-trigger
-    sleep 60
+    reset
 fi
 
 step root named 1 root
@@ -50,14 +56,12 @@ intact_root() {
 case $(mark) in
 second)
     step intact intact_root
-    # Reset without a word to the drive.
     loaded() {
         marks third
         load
     }
     step load loaded
-    echo b >/proc/sysrq-trigger
-    sleep 60
+    reset
     ;;
 third*)
     step memory memory
@@ -100,6 +104,8 @@ third*)
     }
     step kexec-load kexec_load
     step load load
+    say kexec
+    await kexec
     kexec --exec
     sleep 60
     ;;
