@@ -14,6 +14,7 @@ mod memory;
 mod resets;
 mod rings;
 mod served;
+mod shared;
 mod two;
 
 /// What `seq 1 LAST` prints: text that guest and host can both make.
