@@ -5,6 +5,9 @@ mod copy;
 mod doorbells;
 mod errors;
 mod features;
+mod format;
+mod fused;
+mod identify;
 mod interrupts;
 mod io;
 mod logs;
@@ -51,14 +54,17 @@ pub const CHAPTERS: &[Chapter] = &[
     queues::CHAPTER,
     doorbells::CHAPTER,
     interrupts::CHAPTER,
+    identify::CHAPTER,
     admin::CHAPTER,
     features::CHAPTER,
     logs::CHAPTER,
     io::CHAPTER,
     pointers::CHAPTER,
     optional::CHAPTER,
+    fused::CHAPTER,
     copy::CHAPTER,
     errors::CHAPTER,
+    format::CHAPTER,
     namespaces::CHAPTER,
     sanitize::CHAPTER,
     reservations::CHAPTER,

@@ -193,23 +193,38 @@ fn function_level_reset(bench: &mut Bench) -> Verdict {
     bench.controller().map(drop)
 }
 
-/// Where MSI-X has its table (offset 4) or pending bits (offset 8): BAR and
-/// offset; and how many vectors there are.
-fn msix(bench: &Bench) -> Verdict<(u64, [(u8, u64); 2], u64)> {
+/// Where MSI-X has what: its capability, and table and pending bits by BAR and
+/// offset.
+struct Msix {
+    at: u64,
+    table: (u8, u64),
+    pending: (u8, u64),
+    vectors: u64,
+}
+
+fn msix(bench: &Bench) -> Verdict<Msix> {
     let Some(at) = bench.capability(0x11)? else {
         return not_supported("there is no MSI-X capability");
     };
-    let vectors = u64::from(bench.config16(at + 2)? & 0x7ff) + 1;
-    let place = |dword: u32| -> (u8, u64) {
+    let place = |dword: u32| {
         let bar = u8::try_from(dword & 0b111).expect("three bits");
         (bar, u64::from(dword & !0b111))
     };
-    let places = [bench.config32(at + 4)?, bench.config32(at + 8)?].map(place);
-    Ok((at, places, vectors))
+    Ok(Msix {
+        at,
+        table: place(bench.config32(at + 4)?),
+        pending: place(bench.config32(at + 8)?),
+        vectors: u64::from(bench.config16(at + 2)? & 0x7ff) + 1,
+    })
 }
 
 fn msix_tables(bench: &mut Bench) -> Verdict {
-    let (_, [table, pending], vectors) = msix(bench)?;
+    let Msix {
+        table,
+        pending,
+        vectors,
+        ..
+    } = msix(bench)?;
     let areas = [
         ("MSI-X table", table, vectors * 16),
         ("MSI-X pending bits", pending, vectors.div_ceil(64) * 8),
@@ -243,7 +258,8 @@ fn msix_tables(bench: &mut Bench) -> Verdict {
 }
 
 fn msix_entries(bench: &mut Bench) -> Verdict {
-    let (_, [(bar, table), _], vectors) = msix(bench)?;
+    let found = msix(bench)?;
+    let ((bar, table), vectors) = (found.table, found.vectors);
     for vector in 0..vectors {
         let at = table + vector * 16;
         let mut before = [0; 16];
@@ -270,7 +286,7 @@ fn msix_entries(bench: &mut Bench) -> Verdict {
 }
 
 fn msix_control(bench: &mut Bench) -> Verdict {
-    let (at, _, _) = msix(bench)?;
+    let at = msix(bench)?.at;
     let before = bench.config16(at + 2)?;
     let judged = msix_control_judged(bench, at + 2, before & 0x7ff);
     bench.set_config16(at + 2, before)?;
