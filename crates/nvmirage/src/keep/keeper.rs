@@ -30,8 +30,8 @@ pub(crate) struct Kept {
     pub(crate) place: Place,
     /// The configuration that it is served with.
     pub(crate) basis: Basis,
-    /// What its record is when nothing differs from that.
-    pub(crate) plain: Record,
+    /// What its record is when nothing differs from that; none where it always differs.
+    pub(crate) plain: Option<Record>,
 }
 
 enum Message {
@@ -230,11 +230,20 @@ impl Work {
 
 impl Subsystem {
     fn write(&mut self, name: &str, record: &Record) -> io::Result<()> {
-        if !self.exists && *record == self.kept.plain {
+        if !self.exists && self.kept.plain.as_ref() == Some(record) {
             return Ok(());
         }
-        let place = &self.kept.place;
-        let sidecar = Sidecar::new(name.to_owned(), self.kept.basis.clone(), record.clone());
+        let Kept {
+            place,
+            basis,
+            plain,
+        } = &self.kept;
+        let sidecar = Sidecar::new(
+            name.to_owned(),
+            basis.clone(),
+            record.clone(),
+            plain.as_ref(),
+        );
         match place.write(&sidecar) {
             Ok(()) => {
                 self.exists = true;
@@ -279,12 +288,12 @@ mod tests {
     impl Rig {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let place = Place::new(&dir.path().join("state"), "one");
+            let place = Place::new(&dir.path().join("state"), "one").unwrap();
             let keeper = Keeper::start().unwrap();
             let kept = Kept {
                 place: place.clone(),
                 basis: Basis::default(),
-                plain: Record::default(),
+                plain: Some(Record::default()),
             };
             keeper.sender().serve("one", kept);
             Rig { dir, keeper, place }

@@ -40,7 +40,8 @@ pub(crate) struct WantedNamespace {
 }
 
 impl WantedNamespace {
-    fn name(&self) -> &str {
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
         self.namespace.name.as_deref().unwrap_or_default()
     }
 }
@@ -80,22 +81,19 @@ pub(crate) fn merge(
     media: &[OpenMedium],
     kept: Option<&Sidecar>,
 ) -> anyhow::Result<Merged> {
-    let nothing = (Record::default(), Basis::default());
-    let (record, basis) = match kept {
-        Some(sidecar) => (sidecar.record.clone(), sidecar.configuration.clone()),
-        None => nothing,
-    };
+    let record = kept.map(|sidecar| sidecar.record.clone());
+    let basis = kept.and_then(|sidecar| sidecar.configuration.clone());
     let Record {
         namespaces,
         deleted,
         created,
         sanitize,
         controllers,
-    } = record;
+    } = record.unwrap_or_default();
     let mut merging = Merging {
         wanted,
         media,
-        basis,
+        basis: basis.unwrap_or_default(),
         merged: Merged {
             controllers: all_controllers(wanted, controllers)?,
             deleted,

@@ -37,19 +37,36 @@ pub(crate) struct Sidecar {
     format: u64,
     /// Whose it is.
     pub(crate) subsystem: String,
-    /// The configuration that it was served with.
-    pub(crate) configuration: Basis,
-    /// How it was.
+    /// The configuration that its namespaces were made with; none where they are as any configuration says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) configuration: Option<Basis>,
+    /// How it was; it has no namespaces where they are as the configuration says.
     pub(crate) record: Record,
 }
 
 impl Sidecar {
-    /// In the format that is written.
-    pub(crate) fn new(subsystem: String, configuration: Basis, record: Record) -> Self {
+    /// What is kept of a subsystem that was served with this configuration, and would have the record `plain` if nothing
+    /// had been changed. Namespaces of which nothing was changed are left out: an operator may then edit the
+    /// configuration as if there were no file.
+    pub(crate) fn new(
+        subsystem: String,
+        configuration: Basis,
+        mut record: Record,
+        plain: Option<&Record>,
+    ) -> Self {
+        let is_plain = |plain: &Record| {
+            record.namespaces == plain.namespaces
+                && record.deleted == plain.deleted
+                && record.created == plain.created
+        };
+        let are_plain = plain.is_some_and(is_plain);
+        if are_plain {
+            record.namespaces.clear();
+        }
         Sidecar {
             format: FORMAT,
             subsystem,
-            configuration,
+            configuration: (!are_plain).then_some(configuration),
             record,
         }
     }
@@ -106,11 +123,14 @@ pub(crate) struct Claim {
 
 impl Place {
     /// The place of a subsystem's sidecar in a state folder.
-    pub(crate) fn new(state_dir: &Path, subsystem: &str) -> Self {
-        Place {
-            folder: state_dir.join(FOLDER),
+    ///
+    /// # Errors
+    /// The state folder is relative, and to what is not known.
+    pub(crate) fn new(state_dir: &Path, subsystem: &str) -> io::Result<Self> {
+        Ok(Place {
+            folder: std::path::absolute(state_dir)?.join(FOLDER),
             subsystem: subsystem.to_owned(),
-        }
+        })
     }
 
     /// The file.
@@ -243,12 +263,49 @@ mod tests {
                 controllers: vec!["vm1".to_owned()],
             }],
         };
-        Sidecar::new("pair".to_owned(), configuration, record)
+        Sidecar::new("pair".to_owned(), configuration, record, None)
+    }
+
+    #[test]
+    fn namespaces_as_the_configuration_says_are_left_out() {
+        let namespace = controller::subsystem::NamespaceRecord {
+            nsid: 1,
+            ..Default::default()
+        };
+        let plain = Record {
+            namespaces: vec![namespace],
+            controllers: vec![ControllerRecord::new("vm1", ControllerId(1))],
+            ..Record::default()
+        };
+        let made = |record: &Record| {
+            Sidecar::new(
+                "s".to_owned(),
+                Basis::default(),
+                record.clone(),
+                Some(&plain),
+            )
+        };
+        let same = made(&plain);
+        assert_eq!(same.configuration, None);
+        assert_eq!(same.record.namespaces, []);
+        assert_eq!(same.record.controllers, plain.controllers);
+        let changes: [fn(&mut Record); 3] = [
+            |record| record.namespaces[0].lba_size = 512,
+            |record| record.deleted.push("home".to_owned()),
+            |record| record.created = 1,
+        ];
+        for change in changes {
+            let mut record = plain.clone();
+            change(&mut record);
+            let changed = made(&record);
+            assert_eq!(changed.configuration, Some(Basis::default()));
+            assert_eq!(changed.record, record);
+        }
     }
 
     fn place() -> (tempfile::TempDir, Place) {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::new(dir.path(), "pair");
+        let place = Place::new(dir.path(), "pair").unwrap();
         place.prepare().unwrap();
         (dir, place)
     }

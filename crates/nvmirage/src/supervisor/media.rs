@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use media::{Direct, Medium, MediumKind as Backing, MediumSpec};
 
-use super::{OpenMedium, State, operate::label};
+use super::{OpenMedium, State, operate::label, subsystems::medium_basis};
 use crate::{
     config::{self, MediumKind, Range, Size},
     control::Refusal,
-    keep::{merge, sidecar::MediumBasis},
+    keep::merge,
 };
 
 /// A part of a medium that a namespace has.
@@ -94,15 +94,7 @@ impl State {
                 traits: medium.traits(),
                 min_lba_bytes: medium.min_lba_bytes(),
             },
-            basis: MediumBasis {
-                name: name.to_owned(),
-                kind: config.kind,
-                path: config
-                    .path
-                    .as_deref()
-                    .map(std::path::absolute)
-                    .transpose()?,
-            },
+            basis: medium_basis(config)?,
         })
     }
 

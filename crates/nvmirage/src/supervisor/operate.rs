@@ -107,6 +107,7 @@ impl State {
         let nsid = (1..=controller::config::DEFAULT_NAMESPACE_LIMIT).find(free);
         let nsid = nsid.ok_or_else(|| refusal_of(Status::NAMESPACE_IDENTIFIER_UNAVAILABLE))?;
         new.namespace.nsid = nsid;
+        self.refresh_kept(subsystem).map_err(failed)?;
         self.ask(
             reactor,
             slot,
@@ -358,7 +359,7 @@ impl State {
             let request = OperatorRequest::Attach { nsid, controllers };
             self.ask(reactor, slot, request)?;
         }
-        self.extend_basis(controller).map_err(failed)
+        self.extend_kept(controller).map_err(failed)
     }
 }
 

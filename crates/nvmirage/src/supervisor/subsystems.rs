@@ -8,19 +8,21 @@ use std::{
 use anyhow::Context;
 use controller::{
     config::{ControllerConfig, DEFAULT_NAMESPACE_LIMIT, DoorbellMode},
-    subsystem::{ControllerId, NamespaceRecord, Record, Subsystem, SubsystemConfig},
+    subsystem::{
+        ControllerId, ControllerRecord, NamespaceRecord, Record, Subsystem, SubsystemConfig,
+    },
 };
 use engine::{Mode, SubsystemSlot};
 use transport::vfio_user::Listener;
 
-use super::{Served, State};
+use super::{Served, State, media::range_of};
 use crate::{
     config::{self, Controller, Doorbells, MediumKind},
     identity::{self, Identities},
     keep::{
         keeper::Kept,
-        merge::{self, Merged, OpenMedium, Wanted, WantedNamespace, merge},
-        sidecar::{Basis, Claim, NamespaceBasis, Place, Sidecar},
+        merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge},
+        sidecar::{Basis, Claim, MediumBasis, NamespaceBasis, Place, Sidecar},
     },
     reactor::{
         handle::NewController,
@@ -43,7 +45,8 @@ pub(super) struct Live {
 #[derive(Debug)]
 struct LiveKept {
     place: Place,
-    basis: Basis,
+    /// What the configuration said when it began to be served, and of controllers when they were added.
+    wanted: Wanted,
     /// Held while it is served.
     _claim: Claim,
 }
@@ -122,18 +125,7 @@ impl State {
         for note in &merged.notes {
             tracing::warn!(subsystem = name, "{note}");
         }
-        let basis = basis(&wanted, &media);
-        let plain = plain_record(&wanted, &media)?;
-        let keeper = claimed.as_ref().map(|(place, _)| {
-            let kept = Kept {
-                place: place.clone(),
-                basis: basis.clone(),
-                plain,
-            };
-            let keeper = self.keeper.sender();
-            keeper.serve(name, kept);
-            keeper
-        });
+        self.adopt_ranges(&merged)?;
         let pool: Vec<String> = self
             .config
             .pool_of(name)
@@ -147,19 +139,41 @@ impl State {
         if !pool.is_empty() {
             config.identity_seed = self.identities()?.subsystem_seed(name);
         }
+        let controllers = config.controllers.clone();
+        let keeper = claimed.as_ref().map(|_| self.keeper.sender());
         let new = NewSubsystem { config, keeper };
+        let kept = claimed.map(|(place, claim)| LiveKept {
+            place,
+            wanted,
+            _claim: claim,
+        });
+        if let Some(kept) = &kept {
+            // before the first record comes
+            self.tell_keeper(name, kept, reactor, &controllers)?;
+        }
         let slot = self.reactors[reactor].add_subsystem(new);
         self.subsystems.push(Live {
             name: name.to_owned(),
             reactor,
             slot: slot.with_context(context)?,
             pool,
-            kept: claimed.map(|(place, claim)| LiveKept {
-                place,
-                basis,
-                _claim: claim,
-            }),
+            kept,
         });
+        Ok(())
+    }
+
+    /// The configuration that is held says where namespaces are that were resized before.
+    fn adopt_ranges(&mut self, merged: &Merged) -> anyhow::Result<()> {
+        for namespace in &merged.namespaces {
+            let mut configs = self.config.namespace.iter();
+            let at = configs.position(|n| Some(&n.name) == namespace.name.as_ref());
+            let (Some(at), actual) = (at, range_of(namespace)) else {
+                continue;
+            };
+            if self.extent(&self.config.namespace[at])? != actual {
+                self.config.namespace[at].range = Some(actual);
+            }
+        }
         Ok(())
     }
 
@@ -177,7 +191,7 @@ impl State {
         // what was asked for must be kept; the rest is where it can be
         let is_a_must = self.config.state_dir.is_some() || !pool.is_empty();
         let place = self.state_dir().and_then(|dir| {
-            let place = Place::new(&dir, name);
+            let place = Place::new(&dir, name)?;
             place.prepare()?;
             Ok(place)
         });
@@ -410,46 +424,66 @@ impl State {
         Ok(())
     }
 
-    /// The file says from now on that this controller was given its namespaces by the configuration.
-    pub(super) fn extend_basis(&mut self, controller: &Controller) -> anyhow::Result<()> {
+    /// Tells the keeper what a subsystem's record is compared with.
+    fn tell_keeper(
+        &self,
+        name: &str,
+        kept: &LiveKept,
+        reactor: usize,
+        controllers: &[ControllerRecord],
+    ) -> anyhow::Result<()> {
+        let LiveKept { place, wanted, .. } = kept;
+        let media = self.media_for(name, wanted, None, reactor)?;
+        let all = self.config.media.iter();
+        let basis = Basis {
+            media: all.map(medium_basis).collect::<anyhow::Result<_>>()?,
+            namespaces: namespace_bases(wanted),
+        };
+        let kept = Kept {
+            place: place.clone(),
+            basis,
+            plain: plain_record(wanted, &media, controllers),
+        };
+        self.keeper.sender().serve(name, kept);
+        Ok(())
+    }
+
+    /// Media may have come: what is kept of a subsystem names them from now on.
+    pub(super) fn refresh_kept(&self, name: &str) -> anyhow::Result<()> {
+        let Some(live) = self.live(name) else {
+            return Ok(());
+        };
+        match &live.kept {
+            Some(kept) => {
+                let controllers = self.view(live)?.controllers;
+                self.tell_keeper(name, kept, live.reactor, &controllers)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What is kept says from now on that this controller was given its namespaces by the configuration.
+    pub(super) fn extend_kept(&mut self, controller: &Controller) -> anyhow::Result<()> {
         let name = controller.subsystem();
-        let wanted = self.wanted(name)?;
-        let reactor = self.live(name).context("it is gone")?.reactor;
-        let media = self.media_for(name, &wanted, None, reactor)?;
-        let plain = plain_record(&wanted, &media)?;
-        let keeper = self.keeper.sender();
+        let now = self.wanted(name)?;
         let mut live = self.subsystems.iter_mut();
         let live = live.find(|live| live.name == name);
         let Some(kept) = live.and_then(|live| live.kept.as_mut()) else {
             return Ok(());
         };
-        for medium in media {
-            if kept.basis.media.iter().all(|m| m.name != medium.basis.name) {
-                kept.basis.media.push(medium.basis);
-            }
-        }
+        let wanted = &mut kept.wanted;
+        wanted.controllers.push(controller.name.clone());
         for namespace in &controller.namespaces {
-            let mut known = kept.basis.namespaces.iter_mut();
-            match known.find(|n| n.name == *namespace) {
+            let named = |n: &&mut WantedNamespace| n.name() == namespace;
+            match wanted.namespaces.iter_mut().find(named) {
                 Some(known) => known.controllers.push(controller.name.clone()),
                 None => {
-                    let mut config = self.config.namespace.iter();
-                    let config = config.find(|n| n.name == *namespace);
-                    kept.basis.namespaces.push(NamespaceBasis {
-                        name: namespace.clone(),
-                        range: config.and_then(|n| n.range),
-                        controllers: vec![controller.name.clone()],
-                    });
+                    let new = now.namespaces.iter().find(|n| n.name() == namespace);
+                    wanted.namespaces.extend(new.cloned());
                 }
             }
         }
-        let kept = Kept {
-            place: kept.place.clone(),
-            basis: kept.basis.clone(),
-            plain,
-        };
-        keeper.serve(name, kept);
-        Ok(())
+        self.refresh_kept(name)
     }
 
     /// Ends a controller, and its subsystem with the last one.
@@ -517,29 +551,45 @@ fn subsystem_config(name: &str, merged: Merged) -> SubsystemConfig {
     }
 }
 
-/// The record of a subsystem of which nothing differs from the configuration.
-fn plain_record(wanted: &Wanted, media: &[OpenMedium]) -> anyhow::Result<Record> {
-    let merged = merge(wanted, media, None)?;
-    Ok(Subsystem::new(subsystem_config("", merged))?.record())
+/// The record of a subsystem of which nothing differs from the configuration, but that it has had these controllers. None
+/// where what was changed made room for what the configuration had no room for.
+fn plain_record(
+    wanted: &Wanted,
+    media: &[OpenMedium],
+    controllers: &[ControllerRecord],
+) -> Option<Record> {
+    let new = |c: &ControllerRecord| ControllerRecord::new(&c.name, c.id);
+    let had = Record {
+        controllers: controllers.iter().map(new).collect(),
+        ..Record::default()
+    };
+    let had = Sidecar::new(String::new(), Basis::default(), had, None);
+    let merged = merge(wanted, media, Some(&had)).ok()?;
+    let subsystem = Subsystem::new(subsystem_config("", merged)).ok()?;
+    Some(subsystem.record())
 }
 
-/// What the configuration says of a subsystem, for later ones to be compared with.
-fn basis(wanted: &Wanted, media: &[merge::OpenMedium]) -> Basis {
-    Basis {
-        media: media.iter().map(|m| m.basis.clone()).collect(),
-        namespaces: wanted
-            .namespaces
-            .iter()
-            .map(|n| NamespaceBasis {
-                name: n.namespace.name.clone().unwrap_or_default(),
-                range: n.range,
-                controllers: n.controllers.clone(),
-            })
-            .collect(),
-    }
+/// What the configuration says of namespaces, for later ones to be compared with.
+fn namespace_bases(wanted: &Wanted) -> Vec<NamespaceBasis> {
+    let basis = |n: &WantedNamespace| NamespaceBasis {
+        name: n.name().to_owned(),
+        range: n.range,
+        controllers: n.controllers.clone(),
+    };
+    wanted.namespaces.iter().map(basis).collect()
 }
 
-/// The controllers of these names.
+/// What the configuration says of a medium, for later ones to be compared with.
+pub(super) fn medium_basis(config: &config::Medium) -> anyhow::Result<MediumBasis> {
+    let path = config.path.as_deref().map(std::path::absolute).transpose();
+    Ok(MediumBasis {
+        name: config.name.clone(),
+        kind: config.kind,
+        path: path.with_context(|| format!("media {}", config.name))?,
+    })
+}
+
+/// The identifier of a controller.
 pub(super) fn id_of(view: &View, controller: &str) -> Option<ControllerId> {
     let mut controllers = view.controllers.iter();
     controllers.find(|c| c.name == controller).map(|c| c.id)

@@ -93,6 +93,13 @@ impl World {
         serde_json::from_str(&self.ok(args)).unwrap()
     }
 
+    /// Arguments of a command for the server's control socket.
+    pub(crate) fn steer(&self, args: &[&str]) -> Vec<String> {
+        let mut args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        args.extend(["--control".to_owned(), self.unix("control")]);
+        args
+    }
+
     /// Starts `serve` with these arguments and its own control socket, and waits until it is ready.
     pub(crate) fn serve(&self, args: &[&str]) -> Server {
         let mut command = self.program();

@@ -98,7 +98,7 @@ fn kept(wanted: &Wanted, change: impl FnOnce(&mut Record)) -> Sidecar {
         ..Record::default()
     };
     change(&mut record);
-    Sidecar::new("pair".to_owned(), basis, record)
+    Sidecar::new("pair".to_owned(), basis, record, None)
 }
 
 fn made_by_host(nsid: u32, start: u64, end: u64) -> NamespaceRecord {
@@ -174,6 +174,23 @@ fn what_a_host_changed_wins() {
     assert!(merged.namespaces[0].uncorrectable.overlaps(6, 1));
     assert_eq!(merged.notes.len(), 1, "{:?}", merged.notes);
     assert!(merged.notes[0].contains("has blocks of 512 bytes"));
+}
+
+#[test]
+fn where_no_namespace_was_changed_the_configuration_may_be_edited() {
+    let mut kept = kept(&wanted(), |record| record.namespaces.clear());
+    kept.configuration = None;
+    let mut edited = wanted();
+    edited.namespaces = vec![namespace("root", 2, 3, &["b"])];
+    edited.controllers = names(&["b", "c"]);
+    let merged = merge(&edited, &[medium("disk", 3 * MIB)], Some(&kept)).unwrap();
+    assert_eq!(rows(&merged), [(1, Some("root"), 2, 1, 4096, vec![2])]);
+    let ids: Vec<_> = merged
+        .controllers
+        .iter()
+        .map(|c| (c.name.as_str(), c.id.0))
+        .collect();
+    assert_eq!(ids, [("a", 1), ("b", 2), ("c", 3)]);
 }
 
 #[test]
