@@ -16,6 +16,7 @@
 )]
 
 pub mod admin;
+mod arbitration;
 pub mod command;
 pub mod config;
 pub mod controller;

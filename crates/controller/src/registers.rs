@@ -17,6 +17,9 @@ use crate::config::ControllerConfig;
 /// CAP.TO and CRTO.CRWMT: ten seconds, in units of 500 ms. Both edges of RDY come within 4 s; the rest is margin.
 const READY_TIMEOUT: u8 = 20;
 
+/// CAP.AMS: weighted round robin with urgent priority class, beside round robin.
+const AMS_WEIGHTED: u8 = 0b01;
+
 /// The registers as they are saved.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -75,6 +78,7 @@ impl Registers {
         let cap = Cap::new()
             .with_mqes_z(config.queue_depth - 1)
             .with_cqr(true)
+            .with_ams(AMS_WEIGHTED)
             .with_to(READY_TIMEOUT)
             .with_nssrs(true)
             .with_css_nvm(true)

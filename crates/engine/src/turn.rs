@@ -221,7 +221,7 @@ impl<C: Channel> Engine<C> {
         now: Time,
         raise: &mut impl FnMut(ControllerSlot, Interrupt),
     ) -> bool {
-        let mut worked = false;
+        let (mut worked, mut every_turn) = (false, false);
         for subsystem in self.subsystems.iter_mut().flatten() {
             worked |= subsystem.turn(now, &mut self.channels);
         }
@@ -241,9 +241,13 @@ impl<C: Channel> Engine<C> {
                 controller: index,
             };
             worked |= controller.turn(now, &mut self.channels, &mut lanes, subsystem);
+            every_turn |= controller.is_arbitrating();
             for key in controller.take_kicks() {
                 lanes.lanes.kick(key);
             }
+        }
+        if every_turn {
+            self.turns_to_look = 1;
         }
         self.take_interrupts(now, raise);
         worked

@@ -241,3 +241,66 @@ fn a_host_that_has_gone_rings_nobody_elses_doorbells() {
     rig.turns(4);
     assert_eq!(host.completions(&mut second), [3]);
 }
+
+/// Commands that each of these queues has fetched in some turns in which it always has more.
+fn shares(
+    rig: &mut Rig,
+    host: &common::Host,
+    queues: &mut [common::Queue],
+    turns: u32,
+) -> Vec<usize> {
+    let mut shares = vec![0; queues.len()];
+    let fill = |queue: &mut common::Queue, count| {
+        host.reads(queue, (0..count).map(|_| 7));
+        host.ring(queue);
+    };
+    queues.iter_mut().for_each(|queue| fill(queue, 15));
+    for _ in 0..turns {
+        rig.turn();
+        for (queue, share) in queues.iter_mut().zip(&mut shares) {
+            let done = host.completions(queue).len();
+            *share += done;
+            fill(queue, done);
+        }
+    }
+    shares
+}
+
+#[test]
+fn lanes_of_one_controller_share_by_the_weights_of_their_queues() {
+    let mut rig = Rig::new();
+    rig.medium.let_go(true);
+    // Weights of high, medium and low: 15, 10 and 7, a turn's round of 32; no limit of bursts. The queues hold 15 commands.
+    rig.weighted = Some(14 << 24 | 9 << 16 | 6 << 8 | 7);
+    let mut host = rig.host("a", Mapped);
+    let mut queues =
+        [(1, 3), (2, 1), (3, 2)].map(|(id, priority)| rig.create_queue_of(&mut host, id, priority));
+    let shares = shares(&mut rig, &host, &mut queues, 400);
+    let rounds = shares[0] / 7;
+    assert!(rounds > 390, "{shares:?}");
+    assert_eq!(shares, [7 * rounds, 15 * rounds, 10 * rounds]);
+}
+
+#[test]
+fn an_urgent_queue_stops_the_others_of_its_controller_alone() {
+    let mut rig = Rig::new();
+    rig.medium.let_go(true);
+    rig.weighted = Some(7);
+    let mut host = rig.host("a", Mapped);
+    let mut queues = [(1, 1), (2, 0)].map(|(id, p)| rig.create_queue_of(&mut host, id, p));
+    rig.weighted = None;
+    let mut other = rig.host("b", Mapped);
+    let mut quiet = rig.create_queue(&mut other, 1);
+    other.reads(&mut quiet, 0..9);
+    other.ring(&quiet);
+    let shares = shares(&mut rig, &host, &mut queues, 50);
+    assert_eq!(shares[0], 0, "{shares:?}");
+    assert!(shares[1] > 500, "{shares:?}");
+    assert_eq!(other.completions(&mut quiet).len(), 9);
+    // The urgent one ends, and the other one goes on.
+    for _ in 0..4 {
+        rig.turns(4);
+        host.completions(&mut queues[1]);
+    }
+    assert_eq!(host.completions(&mut queues[0]).len(), 15);
+}

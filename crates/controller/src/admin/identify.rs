@@ -28,6 +28,7 @@ use crate::admin::keep_alive::KAS;
 use crate::admin::logs::ERROR_ENTRIES;
 use crate::admin::sanitize::SANICAP;
 use crate::admin::{ABORT_LIMIT, firmware, temperature};
+use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::identity::LOCAL_OUI;
@@ -168,7 +169,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.sn = ascii_field(&config.serial);
     c.mn = ascii_field(&config.model_number);
     c.fr = ascii_field(&config.firmware_revision);
-    c.rab = 0;
+    c.rab = RECOMMENDED_BURST;
     c.ieee = [LOCAL_OUI[2], LOCAL_OUI[1], LOCAL_OUI[0]];
     c.cmic = Cmic::new().with_mctrs(subsystem.controllers().count() > 1);
     c.mdts = config.mdts();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use memory::{Iova, RingError};
 use nvme_spec::command::{
-    CreateIoCqCdw11, CreateIoQueueCdw10, CreateIoSqCdw11, DeleteIoQueueCdw10,
+    CreateIoCqCdw11, CreateIoQueueCdw10, CreateIoSqCdw11, DeleteIoQueueCdw10, QueuePriority,
 };
 use nvme_spec::cqe::CQE_SIZE_LOG2;
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
@@ -44,6 +44,8 @@ pub(crate) struct IoCq {
 #[derive(Clone, Copy, Debug)]
 struct IoSq {
     cqid: u16,
+    /// Where weighted round robin is selected.
+    priority: QueuePriority,
     deleting: bool,
 }
 
@@ -108,6 +110,14 @@ impl IoQueues {
         self.cq(cqid)?.lane
     }
 
+    /// The submission queues with their priorities and their lanes.
+    pub(crate) fn priorities(&self) -> impl Iterator<Item = (u16, QueuePriority, OwnerKey)> {
+        let sqs = (0..)
+            .zip(&self.sqs)
+            .filter_map(|(id, sq)| Some((id, sq.as_ref()?)));
+        sqs.filter_map(|(id, sq)| Some((id, sq.priority, self.lane_of_cq(sq.cqid)?)))
+    }
+
     /// The lane that serves a submission queue.
     pub(crate) fn lane_of_sq(&self, sqid: u16) -> Option<OwnerKey> {
         self.lane_of_cq(self.cqid_of_sq(sqid)?)
@@ -128,6 +138,11 @@ impl IoQueues {
     /// Forgets a completion queue; its counters remain with whoever sums them up.
     pub(crate) fn remove_cq(&mut self, cqid: u16) -> Option<IoCq> {
         self.cqs.get_mut(usize::from(cqid))?.take()
+    }
+
+    /// Queue Priority of each submission queue from 1 on.
+    pub(crate) fn saved_priorities(&self) -> [u8; MAX_IO_QUEUES as usize] {
+        std::array::from_fn(|n| self.sqs[n + 1].map_or(0, |sq| sq.priority.0))
     }
 
     /// Completion queue of each submission queue from 1 on; 0 where there is none.
@@ -206,6 +221,7 @@ impl Controller {
             state,
             mdts_bytes: self.config.max_transfer,
             write_through: !self.features.write_cache_enabled(),
+            quota: self.quota(),
             copying: self.copying(),
             counters: counters.clone(),
         };
@@ -247,6 +263,7 @@ impl Controller {
         lane.command(LaneCommand::AddQueue(spec));
         self.queues.sqs[usize::from(sqid)] = Some(IoSq {
             cqid,
+            priority: cdw11.qprio(),
             deleting: false,
         });
         Ok(Reply::Done(0))

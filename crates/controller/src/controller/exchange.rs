@@ -46,6 +46,7 @@ impl Controller {
             // A lane answers most commands at once.
             worked |= self.take_events(lanes);
             self.check_keep_alive();
+            self.arbitrate(lanes);
         }
         self.acknowledge(lanes, subsystem);
         self.keep_health(subsystem);
@@ -314,6 +315,10 @@ impl Controller {
     /// What follows from a feature that was set.
     pub(crate) fn apply_features(&mut self, fid: FeatureId, lanes: &mut impl LaneTable) {
         match fid {
+            FeatureId::ARBITRATION => {
+                self.arbiter = self.new_arbiter();
+                self.tell_lanes(lanes, || LaneCommand::Quota(self.quota()));
+            }
             FeatureId::HOST_BEHAVIOR_SUPPORT => {
                 self.tell_lanes(lanes, || LaneCommand::Copying(self.copying()));
             }

@@ -104,8 +104,10 @@ pub enum EnableError {
     /// CC.CSS is not 000b.
     #[error("CC.CSS is {0}: only the NVM command set (0) is offered")]
     CommandSet(u8),
-    /// CC.AMS is not 0.
-    #[error("CC.AMS is {0}: only round robin (0) is offered")]
+    /// CC.AMS is neither 0 nor 1.
+    #[error(
+        "CC.AMS is {0}: only round robin (0) and weighted round robin with urgent priority class (1) are offered"
+    )]
     Arbitration(u8),
     /// CC.IOSQES is neither 6 nor unset.
     #[error("CC.IOSQES is {0}: submission queue entries have 64 bytes (6)")]
@@ -199,6 +201,7 @@ impl Controller {
         self.events = Events::default();
         self.notifications = Notifications::default();
         self.shadow = None;
+        self.arbiter = None;
         self.kicks = 0;
         self.shutdown = Shutdown::None;
         self.cache_flush = None;
@@ -254,6 +257,7 @@ impl Controller {
             Ok(admin) => {
                 self.admin = Some(admin);
                 self.features.reset(self.now);
+                self.arbiter = self.new_arbiter();
                 self.restart_keep_alive();
                 self.check_health();
                 self.shutdown = Shutdown::None;
@@ -273,7 +277,11 @@ impl Controller {
         if cc.css() != CommandSetSelected::NVM {
             return Err(EnableError::CommandSet(cc.css().0));
         }
-        if cc.ams() != ArbitrationMechanism::ROUND_ROBIN {
+        let offered = [
+            ArbitrationMechanism::ROUND_ROBIN,
+            ArbitrationMechanism::WEIGHTED_ROUND_ROBIN,
+        ];
+        if !offered.contains(&cc.ams()) {
             return Err(EnableError::Arbitration(cc.ams().0));
         }
         // Zero is not set yet: a host may do that until it creates I/O queues (Base 2.1, 3.1.4.5).

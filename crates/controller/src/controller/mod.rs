@@ -8,6 +8,7 @@
 //! command that was fetched completes, or dies with a reset. It does NOT deliver interrupts, answer messages, or hold a
 //! clock: `now` comes with each turn.
 
+mod arbitrate;
 mod exchange;
 mod flush;
 mod interrupts;
@@ -25,6 +26,7 @@ use crate::admin::health::HealthRecord;
 use crate::admin::logs::{ChangedNamespaces, ErrorLog, LoggedError};
 use crate::admin::reservations::Notifications;
 use crate::admin::{AdminQueue, IoQueues, Pending};
+use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
 use crate::counters::ReactorCounters;
 use crate::lane::ShadowSpec;
@@ -90,6 +92,8 @@ pub struct Controller {
     /// Held requests that were aborted and wait for a place in the completion queue.
     pub(crate) aborted_requests: Vec<u16>,
     pub(crate) queues: IoQueues,
+    /// With weighted round robin: who may have commands fetched.
+    arbiter: Option<Arbiter>,
     pub(crate) features: Features,
     /// Since when the Keep Alive Timer runs, where it is active.
     pub(crate) keep_alive_from: Time,
@@ -192,6 +196,7 @@ impl Controller {
             pending: Pending::default(),
             aborted_requests: Vec::new(),
             queues: IoQueues::new(),
+            arbiter: None,
             features: Features::new(&kept.features, &context),
             keep_alive_from: Time(0),
             events: Events::default(),

@@ -48,6 +48,8 @@ pub struct ControllerState {
     /// Completion queue of each submission queue from 1 on; 0 where there is none. What else there is to know of a
     /// queue is in its lane's area.
     pub sq_cqids: [u16; MAX_IO_QUEUES as usize],
+    /// Queue Priority of each submission queue from 1 on.
+    pub sq_priorities: [u8; MAX_IO_QUEUES as usize],
 }
 
 /// The admin queue's positions and held requests. Its slots are the commands that wait.
@@ -136,6 +138,7 @@ impl Controller {
             features: *values,
             doorbell_buffers,
             sq_cqids: self.queues.saved(),
+            sq_priorities: self.queues.saved_priorities(),
         };
         let (of_recovery, of_masks) = slots.split_at_mut(error_recovery.len());
         of_recovery.copy_from_slice(error_recovery);

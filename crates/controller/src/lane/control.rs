@@ -6,7 +6,8 @@ use memory::{DmaView, ShadowDoorbells};
 use nvme_spec::Status;
 
 use super::Lane;
-use super::message::{LaneCommand, LaneEvent, QueueName, ShadowSpec, SqSpec};
+use super::fetch::BATCH;
+use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, ShadowSpec, SqSpec};
 use super::queues::{Member, Queues, Stop};
 use crate::queue::{Bells, QueueError, Sq};
 use crate::state::{SlotState, SqState, slot_state, sq_state};
@@ -15,6 +16,16 @@ impl ShadowSpec {
     /// Finds the two pages.
     pub(super) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
         Ok(ShadowDoorbells::new(view, self.shadow, self.event_idx)?)
+    }
+}
+
+impl Quota {
+    /// What a submission queue may have fetched until somebody says otherwise.
+    fn at_first(self) -> u32 {
+        match self {
+            Quota::Each(commands) => commands.clamp(1, BATCH),
+            Quota::Allotted => 0,
+        }
     }
 }
 
@@ -46,10 +57,25 @@ impl Lane {
                 }
             },
             LaneCommand::WriteThrough(on) => self.write_through = on,
+            LaneCommand::Quota(quota) => self.queues.set_quota(quota),
             LaneCommand::Copying(copying) => self.copying = copying,
             LaneCommand::Stop => self.queues.stop(),
             LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
             LaneCommand::AbandonAll => self.queues.abandon(u64::MAX),
+        }
+    }
+
+    /// What a submission queue of the lane has to be fetched. For weighted round robin, before each turn.
+    pub fn demand(&mut self, sqid: u16) -> Demand {
+        self.queues.demand(sqid)
+    }
+
+    /// How many commands of a submission queue may be fetched in the next turn, where quotas are allotted.
+    pub fn allot(&mut self, sqid: u16, commands: u32) {
+        if let Some(position) = self.queues.position(sqid)
+            && let Some(member) = self.queues.member(position)
+        {
+            member.quota = commands;
         }
     }
 
@@ -64,6 +90,31 @@ impl Queues {
     fn position(&self, sqid: u16) -> Option<usize> {
         let position = usize::from(sqid).checked_sub(1)?;
         self.sqs.get(position)?.is_some().then_some(position)
+    }
+
+    fn set_quota(&mut self, quota: Quota) {
+        self.quota = quota;
+        for member in self.sqs.iter_mut().flatten() {
+            member.quota = quota.at_first();
+        }
+    }
+
+    fn demand(&mut self, sqid: u16) -> Demand {
+        self.look_at_cq();
+        let Some(position) = self.position(sqid) else {
+            return Demand::default();
+        };
+        let Some(available) = self.look_at_sq(position) else {
+            return Demand::default();
+        };
+        let waits = matches!(&self.sqs[position], Some(member) if member.waiting.is_some());
+        Demand {
+            commands: match waits {
+                true => 0,
+                false => available.min(self.room(position)),
+            },
+            waits,
+        }
     }
 
     fn add_queue(&mut self, spec: SqSpec, view: &Arc<DmaView>) {
@@ -89,6 +140,7 @@ impl Queues {
             outstanding: 0,
             waiting: None,
             removing: false,
+            quota: self.quota.at_first(),
         });
         self.slots.queue().sqs[position] = SqState {
             base: base.0,

@@ -4,7 +4,7 @@ use nvme_spec::Sqe;
 
 use super::LaneTurn;
 use super::issue::{Issued, Issuer};
-use super::message::QueueName;
+use super::message::{QueueName, Quota};
 use super::queues::Queues;
 use crate::port::Channel;
 use crate::queue::{Bells, RingAbsent};
@@ -75,25 +75,11 @@ impl Queues {
         issuer: &mut Issuer<'_, C>,
         turn: &mut LaneTurn,
     ) {
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        };
-        let Some(member) = &mut self.sqs[position] else {
+        let Some(mut available) = self.look_at_sq(position) else {
             return;
         };
-        if member.removing {
-            return;
-        }
-        if let Err(bad) = member.sq.look(bells) {
-            let queue = QueueName::Submission(member.sq.id());
-            return self.bad_doorbell(queue, bad);
-        }
-        let mut available = member.sq.available();
-        if available > 0 {
-            self.slots.queue().sqs[position].tail = member.sq.tail();
-        }
-        if let Some(index) = member.waiting.take() {
+        let waiting = self.member(position).and_then(|m| m.waiting.take());
+        if let Some(index) = waiting {
             let sqe = Sqe::from_words(self.slots.slot(index).sqe);
             match self.issue(index, position, &sqe, issuer) {
                 Went::On => {}
@@ -113,7 +99,8 @@ impl Queues {
             self.blocked = true;
             return;
         }
-        let went = self.fetch(position, room.min(available).min(BATCH), issuer);
+        let quota = self.take_quota(position);
+        let went = self.fetch(position, room.min(available).min(quota), issuer);
         let left = self.available(position);
         turn.fetched += available - left;
         // What another turn can do: as much as there is room for, and what waits for its channel.
@@ -124,6 +111,41 @@ impl Queues {
             Went::NoPlace => 0,
         };
         self.blocked |= left > room && went != Went::Full;
+    }
+
+    /// Looks at the doorbell of the submission queue at `position`: how many entries are submitted and not fetched.
+    /// `None` where nothing may be fetched.
+    #[inline]
+    pub(super) fn look_at_sq(&mut self, position: usize) -> Option<u32> {
+        let bells = Bells {
+            pages: &self.doorbells,
+            shadow: self.shadow.as_ref(),
+        };
+        let member = self.sqs[position].as_mut()?;
+        if member.removing {
+            return None;
+        }
+        if let Err(bad) = member.sq.look(bells) {
+            let queue = QueueName::Submission(member.sq.id());
+            self.bad_doorbell(queue, bad);
+            return None;
+        }
+        let available = member.sq.available();
+        if available > 0 {
+            self.slots.queue().sqs[position].tail = member.sq.tail();
+        }
+        Some(available)
+    }
+
+    /// How many commands of the submission queue at `position` may be fetched in this turn; what was allotted is used up.
+    #[inline]
+    fn take_quota(&mut self, position: usize) -> u32 {
+        let allotted = self.quota == Quota::Allotted;
+        match self.member(position) {
+            Some(member) if allotted => std::mem::take(&mut member.quota),
+            Some(member) => member.quota,
+            None => 0,
+        }
     }
 
     /// How many commands the submission queue at `position` may have fetched now.

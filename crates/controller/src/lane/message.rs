@@ -47,6 +47,8 @@ pub enum LaneCommand {
     Shadow(Option<ShadowSpec>),
     /// Whether the volatile write cache is disabled: then every write is done only when it is on non-volatile media.
     WriteThrough(bool),
+    /// How much of each submission queue may be fetched in a turn.
+    Quota(Quota),
     /// What the host may ask of Copy changed.
     Copying(Copying),
     /// The controller is disabled: fetch nothing more, post nothing more. Answered by [`LaneEvent::Stopped`] when
@@ -189,6 +191,24 @@ pub struct ShadowSpec {
     pub shadow: Iova,
     /// The page we write to say from which value on a doorbell must be rung.
     pub event_idx: Iova,
+}
+
+/// How many commands of a submission queue may be fetched in one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// So many of each, at most [`super::BATCH`]: round robin.
+    Each(u32),
+    /// As many as [`Lane::allot`] says for the turn that follows: weighted round robin.
+    Allotted,
+}
+
+/// What a submission queue has to be fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Commands, as many as there is room for.
+    pub commands: u32,
+    /// One that was fetched waits for its medium.
+    pub waits: bool,
 }
 
 /// What a Copy command may name.

@@ -58,8 +58,8 @@ pub use self::fetch::BATCH;
 pub(crate) use self::fetch::EPOCH_FORWARDED;
 pub use self::forward::Forward;
 pub use self::message::{
-    Copying, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, Posted,
-    QueueName, ShadowSpec, SqSpec,
+    Copying, Demand, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, Posted,
+    QueueName, Quota, ShadowSpec, SqSpec,
 };
 
 /// What a lane is made from.
@@ -90,6 +90,8 @@ pub struct LaneConfig {
     pub mdts_bytes: u32,
     /// Whether the volatile write cache is disabled.
     pub write_through: bool,
+    /// How much of each submission queue may be fetched in a turn.
+    pub quota: Quota,
     /// What a Copy command may name.
     pub copying: Copying,
     /// What it counts in.
@@ -133,6 +135,7 @@ impl Lane {
             state,
             mdts_bytes,
             write_through,
+            quota,
             copying,
             counters,
         } = config;
@@ -175,6 +178,7 @@ impl Lane {
             generation_told: generation,
             map_pending: false,
             counters,
+            quota,
             steps: None,
         };
         Ok(Lane {
@@ -314,6 +318,20 @@ impl Lane {
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.queues.in_flight
+    }
+}
+
+#[cfg(test)]
+impl Lane {
+    /// The next entries to post to and to be consumed.
+    pub(crate) fn cq_positions(&self) -> (u32, u32) {
+        (self.queues.cq.tail(), self.queues.cq.head())
+    }
+
+    /// The next entry to fetch of a submission queue of the lane.
+    pub(crate) fn sq_head(&self, sqid: u16) -> Option<u32> {
+        let member = self.queues.sqs.get(usize::from(sqid) - 1)?.as_ref()?;
+        Some(member.sq.head())
     }
 }
 

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use memory::{DmaView, DoorbellPages, ShadowDoorbells};
 
 use super::epochs::Epochs;
-use super::message::{LaneEvent, LaneFault, QueueName};
+use super::message::{LaneEvent, LaneFault, QueueName, Quota};
 use super::share::Share;
 use super::slots::Slots;
 use super::steps::Steps;
@@ -29,6 +29,8 @@ pub(super) struct Member {
     pub(super) waiting: Option<u16>,
     /// Being deleted.
     pub(super) removing: bool,
+    /// How many commands may be fetched in a turn.
+    pub(super) quota: u32,
 }
 
 /// How far a [`super::LaneCommand::Stop`] has come.
@@ -77,6 +79,7 @@ pub(super) struct Queues {
     /// A change of the map was not acknowledged yet.
     pub(super) map_pending: bool,
     pub(super) counters: Arc<LaneCounters>,
+    pub(super) quota: Quota,
     /// Made with the first command that takes several steps.
     pub(super) steps: Option<Box<Steps>>,
 }

@@ -120,6 +120,8 @@ pub(crate) struct Rig {
     pub(crate) raised: Vec<(ControllerSlot, Interrupt)>,
     /// Whether the controllers to come have an interrupt pin.
     pub(crate) intx: bool,
+    /// Whether hosts select weighted round robin, and with which Arbitration feature.
+    pub(crate) weighted: Option<u32>,
 }
 
 impl Rig {
@@ -134,6 +136,7 @@ impl Rig {
             now: Time(0),
             raised: Vec::new(),
             intx: false,
+            weighted: None,
         }
     }
 
@@ -223,9 +226,20 @@ impl Rig {
         controller.bar_write(0, 0x24, &0x000f_000fu32.to_le_bytes());
         controller.bar_write(0, 0x28, &asq.to_le_bytes());
         controller.bar_write(0, 0x30, &acq.to_le_bytes());
-        controller.bar_write(0, 0x14, &0x0046_0001u32.to_le_bytes());
+        let cc = 0x0046_0001 | u32::from(self.weighted.is_some()) << 11;
+        let controller = self.controller(host);
+        controller.bar_write(0, 0x14, &cc.to_le_bytes());
         self.turns(4);
         assert_eq!(self.csts(host) & 3, 1, "ready, and no fatal status");
+        if let Some(arbitration) = self.weighted {
+            let set = Sqe {
+                opcode: 9,
+                cdw10: 1,
+                cdw11: arbitration,
+                ..Sqe::default()
+            };
+            assert!(self.admin(host, set).status.status().is_success());
+        }
     }
 
     /// The host goes, and another comes with doorbells of its own. What the first one may still have mapped.
@@ -261,6 +275,11 @@ impl Rig {
 
     /// A queue pair; interrupts on vector `id`.
     pub(crate) fn create_queue(&mut self, host: &mut Host, id: u16) -> Queue {
+        self.create_queue_of(host, id, 0)
+    }
+
+    /// A queue pair whose submission queue has this priority (QPRIO).
+    pub(crate) fn create_queue_of(&mut self, host: &mut Host, id: u16, priority: u32) -> Queue {
         let queue = queue(&host.memory, id, ENTRIES);
         let size_and_id = (ENTRIES - 1) << 16 | u32::from(id);
         let cq = Sqe {
@@ -274,7 +293,7 @@ impl Rig {
             opcode: 1,
             prp1: queue.sq.buffer().iova(Iova(0)).0,
             cdw10: size_and_id,
-            cdw11: u32::from(id) << 16 | 1,
+            cdw11: u32::from(id) << 16 | priority << 1 | 1,
             ..Sqe::default()
         };
         assert_eq!(

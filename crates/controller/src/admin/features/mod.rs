@@ -12,8 +12,8 @@ use std::sync::Arc;
 use nvme_spec::command::{GetFeaturesCdw10, SetFeaturesCdw10};
 use nvme_spec::copy::CopyDescriptorFormats;
 use nvme_spec::features::{
-    AsynchronousEventConfiguration, FeatureId, HostBehaviorSupport, InterruptCoalescing,
-    NumberOfQueues, Select, SupportedCapabilities, Timestamp,
+    Arbitration, AsynchronousEventConfiguration, FeatureId, HostBehaviorSupport,
+    InterruptCoalescing, NumberOfQueues, Select, SupportedCapabilities, Timestamp,
 };
 use nvme_spec::reservation::ReservationNotificationMask;
 use nvme_spec::{NSID_ALL, Sqe, Status};
@@ -126,6 +126,10 @@ impl Features {
         self.current = self.saved.clone();
         self.current.controller.timestamp_at_ns = now.0;
         self.saves_write_cache = false;
+    }
+
+    pub(crate) fn arbitration(&self) -> Arbitration {
+        self.current.controller.arbitration.into()
     }
 
     /// Formats of Copy's ranges that the host has enabled (Base 2.1, 5.1.25.1.14).

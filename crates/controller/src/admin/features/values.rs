@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::{FeatureAnswer, FeatureContext};
 use crate::admin::keep_alive::KEEP_ALIVE_UNIT_MS;
+use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::MAX_IO_QUEUES;
 use crate::time::Time;
 
@@ -91,6 +92,7 @@ impl Values {
         let queues_z = context.queues - 1;
         let mut values = FeatureValues::new_zeroed();
         values.timestamp_at_ns = context.now.0;
+        values.arbitration = Arbitration::new().with_ab(RECOMMENDED_BURST).into();
         values.over_temperature = OVER_DEFAULT;
         values.write_cache = VolatileWriteCache::new().with_wce(true).into();
         values.number_of_queues = NumberOfQueues::new()

@@ -13,7 +13,7 @@ const SUPPORTED: u32 = 3;
 
 /// (feature, a value that can be set, its default), for those whose value is Dword 11 and Dword 0.
 const PLAIN: [(u32, u32, u32); 8] = [
-    (0x01, 0x0403_0207, 0),
+    (0x01, 0x0403_0207, 5),
     (0x02, 0x0000_0040, 0),
     (0x04, 0x0000_0150, 0xffff),
     (0x06, 1, 1),

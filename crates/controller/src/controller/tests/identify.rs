@@ -22,6 +22,7 @@ fn controller_by_offset() {
         "a model                                 "
     );
     assert_eq!(text(&id[64..72]), "0.1     ");
+    assert_eq!(id[72], 5, "RAB: 32 commands");
     assert_eq!(
         id[73..76],
         [0x56, 0x4e, 0x02],

@@ -89,13 +89,16 @@ fn bad_settings_set_cfs_and_not_rdy() {
         ("MPS 1: 8 KiB pages", CC_ENABLE | 1 << 7),
         ("CSS 110b: all command sets", CC_ENABLE | 0b110 << 4),
         ("CSS 111b: admin only", CC_ENABLE | 0b111 << 4),
-        ("AMS 1: weighted round robin", CC_ENABLE | 1 << 11),
+        ("AMS 2: reserved", CC_ENABLE | 2 << 11),
+        ("AMS 7: vendor specific", CC_ENABLE | 7 << 11),
         ("IOSQES 7", CC_ENABLE & !(0xf << 16) | 7 << 16),
         ("IOCQES 5", CC_ENABLE & !(0xf << 20) | 5 << 20),
     ] {
         assert_eq!(enable_with(cc, |_| ()), CFS, "{what}");
     }
     assert_eq!(enable_with(CC_ENABLE, |_| ()), RDY);
+    // Weighted round robin with urgent priority class.
+    assert_eq!(enable_with(CC_ENABLE | 1 << 11, |_| ()), RDY);
 }
 
 #[test]

@@ -15,7 +15,7 @@ const SAVED: u32 = 2;
 
 /// (feature, Dword 11 to set, Dword 11 to get, the value then, its default), of all that can be saved.
 const SAVEABLE: [(u32, u32, u32, u32, u32); 10] = [
-    (0x01, 0x0403_0207, 0, 0x0403_0207, 0),
+    (0x01, 0x0403_0207, 0, 0x0403_0207, 5),
     (0x02, 0x0000_0040, 0, 0x0000_0040, 0),
     (0x04, 0x0000_0150, 0, 0x0000_0150, 0xffff),
     (0x04, 0x0010_0111, 0x0010_0000, 0x0000_0111, 0),

@@ -9,7 +9,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 
 use crate::counters::LaneCounters;
 use crate::lane::{
-    Copying, Lane, LaneCommand, LaneConfig, LaneEvent, LaneTurn, ShadowSpec, SqSpec,
+    BATCH, Copying, Lane, LaneCommand, LaneConfig, LaneEvent, LaneTurn, Quota, ShadowSpec, SqSpec,
 };
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Channel, ChannelId, Channels};
@@ -252,6 +252,7 @@ pub(super) fn config(host: &Host, doorbells: &Arc<DoorbellPages>, entries: u32) 
         state: state.take(0, slots_for(entries)).unwrap(),
         mdts_bytes: 512 << 10,
         write_through: false,
+        quota: Quota::Each(BATCH),
         copying: Copying {
             across: true,
             namespace_limit: 32,
