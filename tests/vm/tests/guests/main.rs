@@ -10,6 +10,7 @@ mod firmware;
 mod identity;
 mod images;
 mod interrupts;
+mod manage;
 mod memory;
 mod resets;
 mod rings;
