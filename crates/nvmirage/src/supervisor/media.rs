@@ -10,10 +10,22 @@ use crate::{
     config::{self, MediumKind, Range, Size},
     control::Refusal,
     keep::merge,
+    reactor::subsystems::View,
 };
 
-/// A part of a medium that a namespace has.
+/// A namespace of a subsystem that is not served, which keeps its part of a medium.
 #[derive(Debug)]
+pub(super) struct Resting {
+    /// The subsystem.
+    pub(super) subsystem: String,
+    /// The medium.
+    pub(super) medium: String,
+    /// What it has there.
+    pub(super) taken: Taken,
+}
+
+/// A part of a medium that a namespace has.
+#[derive(Clone, Debug)]
 pub(super) struct Taken {
     /// Whose it is.
     pub(super) name: String,
@@ -139,7 +151,8 @@ impl State {
 
     /// The parts of a medium that namespaces have now: those of subsystems, and those that no subsystem has yet.
     pub(super) fn taken(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
-        let mut taken = Vec::new();
+        let resting = self.resting.iter().filter(|r| r.medium == medium);
+        let mut taken: Vec<Taken> = resting.map(|r| r.taken.clone()).collect();
         let mut deleted = Vec::new();
         for live in &self.subsystems {
             let view = self.view(live)?;
@@ -160,6 +173,19 @@ impl State {
             }
         }
         Ok(taken)
+    }
+
+    /// Remembers what hosts have made in a subsystem that is about to be served no longer.
+    pub(super) fn rest(&mut self, subsystem: &str, view: &View) {
+        let made = view.namespaces.iter().filter(|n| n.name.is_none());
+        self.resting.extend(made.map(|n| Resting {
+            subsystem: subsystem.to_owned(),
+            medium: n.medium.clone(),
+            taken: Taken {
+                name: label(subsystem, n),
+                range: range_of(n),
+            },
+        }));
     }
 
     /// Refuses a namespace where another one, which a host may have made, lies.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool};
 use anyhow::Context;
 use engine::{ControllerSlot, Mode};
 
-use self::subsystems::Live;
+use self::{media::Resting, subsystems::Live};
 use crate::{
     config::{self, Config, Problem},
     control::{Inventory, Refusal},
@@ -48,6 +48,8 @@ struct State {
     keeper: Keeper,
     media: Vec<OpenMedium>,
     subsystems: Vec<Live>,
+    /// Namespaces that hosts have made in subsystems that are not served now, and that come back with them.
+    resting: Vec<Resting>,
     controllers: Vec<Served>,
 }
 
@@ -71,6 +73,7 @@ impl Supervisor {
             keeper: Keeper::start().context("cannot start a thread")?,
             media: Vec::new(),
             subsystems: Vec::new(),
+            resting: Vec::new(),
             controllers: Vec::new(),
         };
         if state.config.reactor.is_empty() {

@@ -159,6 +159,7 @@ impl State {
             pool,
             kept,
         });
+        self.resting.retain(|r| r.subsystem != name);
         Ok(())
     }
 
@@ -513,6 +514,12 @@ impl State {
             return Ok(());
         };
         let live = self.subsystems.remove(at);
+        // a reactor that does not answer does not end the subsystem either, which is told below
+        if live.kept.is_some()
+            && let Ok(view) = self.view(&live)
+        {
+            self.rest(name, &view);
+        }
         let is_kept = self.reactors[live.reactor].end_subsystem(live.slot);
         self.keeper.sender().end(name);
         let is_kept = is_kept.with_context(|| format!("subsystem {name} does not end"))?;

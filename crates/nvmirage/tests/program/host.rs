@@ -93,4 +93,90 @@ impl Host {
     pub(crate) fn feature(&mut self, fid: FeatureId) -> u32 {
         self.0.get_feature(fid, Select::CURRENT, 0, 0).unwrap()
     }
+
+    fn command(
+        &mut self,
+        opcode: AdminOpcode,
+        nsid: u32,
+        dwords: (u32, u32),
+        data: Option<&[u8]>,
+    ) -> u32 {
+        let buffer = data.map(|bytes| {
+            let buffer = self.0.alloc(4096).unwrap();
+            buffer.write_from(0, bytes);
+            buffer
+        });
+        let sqe = Sqe {
+            opcode: opcode.0,
+            nsid,
+            cdw10: dwords.0,
+            cdw11: dwords.1,
+            ..Sqe::default()
+        };
+        self.0.admin(sqe, buffer.as_ref()).unwrap().dw0
+    }
+
+    /// Creates a namespace of that many blocks of 4096 bytes; its identifier (Base 2.1, 5.1.21; NVM 1.1, figure 111).
+    pub(crate) fn create(&mut self, blocks: u64, shared: bool) -> u32 {
+        let mut page = [0; 384];
+        page[0..8].copy_from_slice(&blocks.to_le_bytes());
+        page[8..16].copy_from_slice(&blocks.to_le_bytes());
+        page[26] = self.format_index(4096);
+        page[30] = u8::from(shared);
+        self.command(AdminOpcode::NAMESPACE_MANAGEMENT, 0, (0, 0), Some(&page))
+    }
+
+    /// Deletes a namespace.
+    pub(crate) fn delete(&mut self, nsid: u32) {
+        self.command(AdminOpcode::NAMESPACE_MANAGEMENT, nsid, (1, 0), None);
+    }
+
+    /// Attaches a namespace to a controller: a list of one (Base 2.1, 5.1.20 and figure 137).
+    pub(crate) fn attach_namespace(&mut self, nsid: u32, cntlid: u16) {
+        let mut list = [0; 4];
+        list[0] = 1;
+        list[2..4].copy_from_slice(&cntlid.to_le_bytes());
+        self.command(AdminOpcode::NAMESPACE_ATTACHMENT, nsid, (0, 0), Some(&list));
+    }
+
+    /// Formats a namespace with blocks of that size.
+    pub(crate) fn format(&mut self, nsid: u32, block_len: u32) {
+        let index = self.format_index(block_len);
+        self.command(AdminOpcode::FORMAT_NVM, nsid, (index.into(), 0), None);
+    }
+
+    /// The index of the format with blocks of that size, as Identify for all namespaces has it.
+    fn format_index(&mut self, block_len: u32) -> u8 {
+        let common = self.0.identify_namespace(u32::MAX).unwrap();
+        let shift = block_len.ilog2();
+        let at = common
+            .lbaf
+            .iter()
+            .position(|f| u32::from(f.lbads()) == shift);
+        u8::try_from(at.unwrap()).unwrap()
+    }
+
+    /// Fills a block with a byte.
+    pub(crate) fn fill(&mut self, nsid: u32, lba: u64, byte: u8) {
+        let namespace = self.0.namespace(nsid).unwrap();
+        let mut queue = self.0.create_queue_pair(4, false).unwrap();
+        let len = usize::try_from(namespace.block_len).unwrap();
+        let buffer = self.0.alloc(len).unwrap();
+        buffer.write_from(0, &vec![byte; len]);
+        queue.write(&namespace, lba, 1, &buffer, true).unwrap();
+        self.0.delete_queue_pair(queue).unwrap();
+    }
+
+    /// Reads a block.
+    pub(crate) fn block(&mut self, nsid: u32, lba: u64) -> Vec<u8> {
+        let namespace = self.0.namespace(nsid).unwrap();
+        let mut queue = self.0.create_queue_pair(4, false).unwrap();
+        let len = usize::try_from(namespace.block_len).unwrap();
+        let buffer = self.0.alloc(len).unwrap();
+        queue.read(&namespace, lba, 1, &buffer).unwrap();
+        let mut read = vec![0; len];
+        buffer.read_into(0, &mut read);
+        self.0.delete_queue_pair(queue).unwrap();
+        read
+    }
 }

@@ -11,6 +11,7 @@ mod control;
 mod demo;
 mod host;
 mod kept;
+mod pool;
 mod qemu;
 mod serve;
 mod sgl;

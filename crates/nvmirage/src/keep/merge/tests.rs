@@ -370,7 +370,8 @@ fn a_new_namespace_where_a_host_has_made_one_is_an_error() {
 
 #[test]
 fn records_that_cannot_be_are_errors() {
-    let cases: [(fn(&mut Record), &str); 8] = [
+    type Change = fn(&mut Record);
+    let cases: [(Change, &str); 8] = [
         (|r| r.namespaces[1].nsid = 1, "is another's"),
         (|r| r.namespaces[1].nsid = 0, "cannot be"),
         (|r| r.namespaces[1].nsid = 33, "cannot be"),
