@@ -226,7 +226,8 @@ proptest! {
         // Data that lands on the queues themselves would be the host's own doing.
         let own = |prp: u64| (0x4000_0000..0x4000_0000 + 16 * 4096).contains(&(prp & !0xfff));
         prop_assume!(!own(sqe.prp1) && !own(sqe.prp2));
-        rig.turns(6);
+        // A format of both namespaces takes that many.
+        rig.turns(24);
         let answer = rig.reap();
         if sqe.opcode == ASYNC_EVENT && u8::from(sqe.flags) & 0xc3 == 0 {
             prop_assert!(answer.is_none());
