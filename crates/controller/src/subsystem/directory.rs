@@ -173,6 +173,13 @@ pub enum Change {
         /// Size in logical blocks from now on, at most what it was.
         blocks: u64,
     },
+    /// It has other bytes reserved; its blocks stay.
+    Occupy {
+        /// Which.
+        nsid: u32,
+        /// Bytes reserved from now on, at least the size of its blocks.
+        len: u64,
+    },
     /// It has another size; its start stays.
     Resize {
         /// Which.
@@ -236,6 +243,7 @@ impl Change {
             | Change::Detach { nsid, .. }
             | Change::Reformat { nsid, .. }
             | Change::Truncate { nsid, .. }
+            | Change::Occupy { nsid, .. }
             | Change::Resize { nsid, .. }
             | Change::SetBusy { nsid, .. }
             | Change::Reserve { nsid, .. }
@@ -257,7 +265,8 @@ impl Change {
             | Change::Reformat { .. }
             | Change::Truncate { .. }
             | Change::Resize { .. } => true,
-            Change::SetBusy { .. }
+            Change::Occupy { .. }
+            | Change::SetBusy { .. }
             | Change::Reserve { .. }
             | Change::SetPersists { .. }
             | Change::MarkUncorrectable { .. }
@@ -439,18 +448,6 @@ impl Directory {
         self.pools.iter().any(|pool| pool.channel == channel)
     }
 
-    /// Whether no namespace but `but` has any of these bytes.
-    pub(super) fn is_free(&self, channel: ChannelId, range: ByteRange, but: u32) -> bool {
-        let end = range.offset.saturating_add(range.len);
-        let overlaps = |n: &Allocated| {
-            let other = n.extent();
-            let apart =
-                end <= other.offset || other.offset.saturating_add(other.len) <= range.offset;
-            n.nsid() != but && n.namespace.channel == channel && !apart
-        };
-        !self.namespaces.iter().any(overlaps)
-    }
-
     /// Counts a namespace that a host creates: its number.
     pub(crate) fn count_created(&mut self) -> u64 {
         self.created += 1;
@@ -467,7 +464,7 @@ impl Directory {
         if let Change::Create(new) = change {
             return self.create(*new);
         }
-        if let Change::Resize { nsid, len } = change {
+        if let Change::Occupy { nsid, len } | Change::Resize { nsid, len } = change {
             self.check_room(nsid, len)?;
         }
         match change {
@@ -506,6 +503,7 @@ impl Directory {
                 let behind = entry.uncorrectable.remove(blocks, u64::MAX);
                 debug_assert!(behind.is_ok(), "no range is split");
             }
+            Change::Occupy { len, .. } => entry.len = len,
             Change::Resize { len, .. } => {
                 entry.len = len;
                 entry.namespace.blocks = len >> entry.namespace.lba_shift;
@@ -538,7 +536,8 @@ impl Directory {
         Ok(())
     }
 
-    fn check_room(&self, nsid: u32, len: u64) -> Result<(), Status> {
+    /// Whether so many bytes can be reserved for a namespace.
+    pub(super) fn check_room(&self, nsid: u32, len: u64) -> Result<(), Status> {
         match self.get(nsid) {
             Some(namespace) => self.check_apart(&Allocated {
                 len,
@@ -550,7 +549,7 @@ impl Directory {
 
     /// In a pool a namespace has bytes that no other has: between what an operator looked at and his request a host may
     /// have taken them.
-    fn check_apart(&self, new: &Allocated) -> Result<(), Status> {
+    pub(super) fn check_apart(&self, new: &Allocated) -> Result<(), Status> {
         let channel = new.namespace.channel;
         if self.pools.iter().all(|pool| pool.channel != channel) {
             return Ok(());

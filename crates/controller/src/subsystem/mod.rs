@@ -21,6 +21,7 @@ mod ranges;
 mod record;
 mod reservation;
 mod sanitize;
+mod schedule;
 mod set;
 
 use std::collections::VecDeque;
@@ -48,10 +49,10 @@ pub use self::reservation::{Host, Registrant, Reservation, ReservationCommand};
 pub use self::sanitize::{Sanitize, SanitizeChange, SanitizeOutcome, SanitizeRecord};
 pub use self::set::{ControllerId, ControllerSet, MAX_CONTROLLERS};
 
-use self::operation::Operations;
 pub(crate) use self::reservation::Notice;
 use self::reservation::keys;
 pub(crate) use self::sanitize::SanitizeNews;
+use self::schedule::Operations;
 
 /// What a subsystem is made from.
 #[derive(Clone, Debug)]
@@ -309,8 +310,10 @@ impl Subsystem {
 
     /// Whether an operation has waited too long for what this controller has in flight: it gives that up.
     pub(crate) fn wants_abandon(&self, id: ControllerId) -> bool {
-        let behind = |m: &Member| m.acknowledged < self.generation;
-        self.operations.is_drain_late(self.now) && self.member(id).is_some_and(behind)
+        let late = self.operations.late_drain(self.now);
+        let member = self.member(id);
+        late.zip(member)
+            .is_some_and(|(generation, m)| m.acknowledged < generation)
     }
 
     /// The next answer to a command of this controller's.

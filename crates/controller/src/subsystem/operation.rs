@@ -1,9 +1,9 @@
 //! Operations: commands that take more than a turn, as lists of steps.
 //!
-//! Operations on one namespace run in the order they came; those on different namespaces run side by side. What depends
-//! on how things are is decided when the operation's turn has come ([`Step::Plan`]), and its first changes are made in
-//! the same moment: two that want the same space or identifier never both get it. A step that fails ends its operation
-//! with a status; what must be undone then, the operation says ([`Operation::on_failure`]).
+//! Which of them go on side by side is [`super::schedule`]'s matter. What depends on how things are is decided when the
+//! operation's turn has come ([`Step::Plan`]), and its first changes are made in the same moment: two that want the same
+//! space or identifier never both get it. A step that fails ends its operation with a status; what must be undone then,
+//! the operation says ([`Operation::on_failure`]).
 
 use std::collections::VecDeque;
 
@@ -15,8 +15,7 @@ use super::erase::{Budget, Erase, Erasing};
 use super::plan::Plan;
 use super::reservation::{Host, ReservationCommand};
 use super::set::ControllerId;
-use crate::controller::DEADLINE_NS;
-use crate::port::{Channel, Channels, Outcome};
+use crate::port::{Channel, Channels};
 use crate::ticket::Ticket;
 use crate::time::Time;
 
@@ -140,16 +139,16 @@ impl Operation {
         }
     }
 
-    fn conflicts(&self, other: &Operation) -> bool {
-        let (a, b) = (self.nsid, other.nsid);
-        let all = nvme_spec::NSID_ALL;
-        a != NSID_NONE && b != NSID_NONE && (a == b || a == all || b == all)
+    /// Whether it has nothing left to do but to wait: what comes after it may begin.
+    pub(super) fn only_waits(&self) -> bool {
+        let waits = |step: &Step| matches!(step, Step::Drain | Step::Keep);
+        self.on_failure.is_empty() && self.steps.iter().all(waits)
     }
 }
 
 /// What the step that goes on waits for.
 #[derive(Debug)]
-enum Wait {
+pub(super) enum Wait {
     /// Its turn has not come, or the next step has not begun.
     None,
     /// Acknowledgements of this generation.
@@ -160,21 +159,29 @@ enum Wait {
     Keep { version: u64 },
 }
 
+/// An operation that was begun, or is to be.
 #[derive(Debug)]
-struct Running {
-    operation: Operation,
-    wait: Wait,
-    /// What its tickets carry.
-    slot: u16,
-    generation: u16,
+pub(super) struct Running {
+    pub(super) operation: Operation,
+    pub(super) wait: Wait,
+    /// Counts operations. Half of it goes with its tickets, so that a late one is recognised.
+    pub(super) number: u64,
 }
 
-/// The operations that go on, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Operations {
-    running: Vec<Running>,
-    /// Counts operations, so that a late ticket is recognised.
-    count: u32,
+impl Running {
+    /// What its tickets carry: slot and generation.
+    pub(super) fn place(&self) -> (u16, u16) {
+        (self.number as u16, (self.number >> 16) as u16)
+    }
+}
+
+/// What became of an operation that was moved on.
+#[derive(Debug)]
+pub(super) enum Moved {
+    /// It waits; whether it did anything.
+    Waits(bool),
+    /// It ended.
+    Ended(Result<u32, Status>),
 }
 
 /// What a step came to.
@@ -187,102 +194,18 @@ enum Progress {
     Failed(Status),
 }
 
-impl Operations {
-    pub(super) fn push(&mut self, operation: Operation) {
-        self.count = self.count.wrapping_add(1);
-        self.running.push(Running {
-            operation,
-            wait: Wait::None,
-            slot: self.count as u16,
-            generation: (self.count >> 16) as u16,
-        });
-    }
-
-    pub(super) fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        let (slot, generation) = ticket.fulfil();
-        let of_ticket = |r: &&mut Running| (r.slot, r.generation) == (slot, generation);
-        if let Some(Running {
-            wait: Wait::Erase(erasing),
-            ..
-        }) = self.running.iter_mut().find(of_ticket)
-        {
-            erasing.complete(outcome);
-        }
-    }
-
-    /// What is being erased of a namespace, or (`NSID_ALL`) of all of them.
-    pub(super) fn erasing(&self, nsid: u32) -> Option<&Erasing> {
-        let mut running = self.running.iter();
-        running.find_map(|r| match &r.wait {
-            Wait::Erase(erasing) if r.operation.nsid == nsid => Some(&**erasing),
-            _ => None,
-        })
-    }
-
-    /// Since when the longest drain waits.
-    fn oldest_drain(&self) -> Option<Time> {
-        let drains = self.running.iter().filter_map(|r| match r.wait {
-            Wait::Drain { since, .. } => Some(since),
-            _ => None,
-        });
-        drains.min()
-    }
-
-    pub(super) fn is_drain_late(&self, now: Time) -> bool {
-        let oldest = self.oldest_drain();
-        oldest.is_some_and(|since| now >= since + DEADLINE_NS)
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.oldest_drain().map(|since| since + DEADLINE_NS)
-    }
-
-    /// Whether an earlier operation must end before this one begins.
-    fn is_blocked(&self, at: usize) -> bool {
-        let (earlier, rest) = self.running.split_at(at);
-        rest.first().is_some_and(|this| {
-            let mut earlier = earlier.iter();
-            earlier.any(|other| other.operation.conflicts(&this.operation))
-        })
-    }
-}
-
 impl Subsystem {
-    pub(super) fn advance_operations<C: Channel>(&mut self, channels: &mut Channels<C>) -> bool {
-        let mut worked = false;
-        let mut budget = Budget::TURN;
-        let mut at = 0;
-        while at < self.operations.running.len() {
-            if self.operations.is_blocked(at) {
-                at += 1;
-                continue;
-            }
-            // Taken out while it moves, so that its steps may change the subsystem.
-            let mut running = self.operations.running.remove(at);
-            let (moved, ended) = self.advance_one(&mut running, channels, &mut budget);
-            worked |= moved;
-            match ended {
-                Some(result) => self.answer(running.operation, result),
-                None => {
-                    self.operations.running.insert(at, running);
-                    at += 1;
-                }
-            }
-        }
-        worked
-    }
-
-    /// Moves an operation on as far as it goes now: whether it moved, and how it ended.
-    fn advance_one<C: Channel>(
+    /// Moves an operation on as far as it goes now.
+    pub(super) fn advance_one<C: Channel>(
         &mut self,
         running: &mut Running,
         channels: &mut Channels<C>,
         budget: &mut Budget,
-    ) -> (bool, Option<Result<u32, Status>>) {
+    ) -> Moved {
         let mut worked = false;
         loop {
             let polled = match self.poll_wait(running, channels, budget, &mut worked) {
-                Progress::Waits => return (worked, None),
+                Progress::Waits => return Moved::Waits(worked),
                 Progress::Failed(status) => Err(status),
                 Progress::Next => Ok(()),
             };
@@ -294,8 +217,8 @@ impl Subsystem {
             });
             match begun {
                 Ok(Some(wait)) => running.wait = wait,
-                Ok(None) => return (true, Some(Ok(operation.dw0))),
-                Err(status) => return (true, Some(Err(self.undo(operation, status)))),
+                Ok(None) => return Moved::Ended(Ok(operation.dw0)),
+                Err(status) => return Moved::Ended(Err(self.undo(operation, status))),
             }
         }
     }
@@ -352,7 +275,8 @@ impl Subsystem {
         budget: &mut Budget,
         worked: &mut bool,
     ) -> Progress {
-        let name = (self.key, running.slot, running.generation);
+        let (slot, generation) = running.place();
+        let name = (self.key, slot, generation);
         match &mut running.wait {
             Wait::None => Progress::Next,
             Wait::Drain { generation, .. } => {
@@ -408,16 +332,14 @@ impl Subsystem {
         }
     }
 
-    /// Whether a turn would move an operation on.
-    pub(super) fn operations_can_move(&self) -> bool {
-        let moves = |(at, running): (usize, &Running)| match &running.wait {
-            _ if self.operations.is_blocked(at) => false,
+    /// Whether a turn would move an operation on whose turn it is.
+    pub(super) fn can_move(&self, running: &Running) -> bool {
+        match &running.wait {
             Wait::None => true,
             Wait::Drain { generation, .. } => self.is_drained(*generation),
             // Completions come from a channel, whose descriptor wakes; slices that had no room wait for one.
             Wait::Erase(erasing) => erasing.ended_well().is_some() || erasing.can_add(),
             Wait::Keep { version } => self.kept_version.max(self.failed_version) >= *version,
-        };
-        self.operations.running.iter().enumerate().any(moves)
+        }
     }
 }

@@ -70,7 +70,9 @@ impl Subsystem {
         };
         let change = match request {
             OperatorRequest::Create(new) => return self.plan_request_create(new, operation),
-            OperatorRequest::Resize { nsid, len } => return self.plan_resize(exists(nsid)?, len),
+            OperatorRequest::Resize { nsid, len } => {
+                return self.plan_resize(exists(nsid)?, len, operation);
+            }
             OperatorRequest::Delete { nsid } => {
                 exists(nsid)?;
                 return self.plan_delete(nsid, operation);
@@ -109,9 +111,7 @@ impl Subsystem {
                 Step::Keep,
             ]);
         }
-        if !self.directory().is_free(channel, new.extent(), nsid) {
-            return Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY);
-        }
+        self.directory().check_apart(&new)?;
         let controllers = std::mem::replace(&mut new.attached, ControllerSet::NONE);
         let erase = Erase::zero(vec![(channel, new.erasable())]);
         new.busy = Some(Busy::Creating);
@@ -126,29 +126,39 @@ impl Subsystem {
         ])
     }
 
-    fn plan_resize(&self, namespace: &Allocated, len: u64) -> Result<Vec<Step>, Status> {
-        if len >> namespace.namespace.lba_shift == 0 {
+    /// What it loses is nobody's while commands to it are in flight, and what it gets in a pool is nobody's to read.
+    fn plan_resize(
+        &self,
+        namespace: &Allocated,
+        len: u64,
+        operation: &mut Operation,
+    ) -> Result<Vec<Step>, Status> {
+        let blocks = len >> namespace.namespace.lba_shift;
+        if blocks == 0 {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
         let (nsid, channel) = (namespace.nsid(), namespace.namespace.channel);
-        let resize = Step::Change(Change::Resize { nsid, len });
+        let occupy = |len| Change::Occupy { nsid, len };
         if len < namespace.len {
-            // What it loses is nobody's while commands to it are in flight.
-            let blocks = len >> namespace.namespace.lba_shift;
-            let truncate = Step::Change(Change::Truncate { nsid, blocks });
-            return Ok(vec![truncate, Step::Drain, resize, Step::Keep]);
+            let truncate = Change::Truncate { nsid, blocks };
+            return Ok(vec![
+                Step::Change(truncate),
+                Step::Drain,
+                Step::Change(occupy(len)),
+                Step::Keep,
+            ]);
         }
-        let mut steps = Vec::new();
+        self.directory().check_room(nsid, len)?;
         let grown = ByteRange {
             offset: namespace.namespace.start.saturating_add(namespace.len),
             len: len - namespace.len,
         };
+        let mut steps = vec![Step::Change(occupy(len))];
         if grown.len > 0 && self.directory().is_in_pool(channel) {
-            if !self.directory().is_free(channel, grown, nsid) {
-                return Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY);
-            }
+            operation.on_failure = vec![occupy(namespace.len)];
             steps.push(Step::Erase(Erase::zero(vec![(channel, grown)])));
         }
+        let resize = Step::Change(Change::Resize { nsid, len });
         steps.extend([resize, Step::Drain, Step::Keep]);
         Ok(steps)
     }
