@@ -77,11 +77,17 @@ size = "32MiB"
 [[namespace]]
 name = "shared"
 media = "disk"
+range = "0MiB..48MiB"
+
+[[namespace]]
+name = "own"
+media = "disk"
+range = "48MiB..64MiB"
 
 [[controller]]
 name = "one"
 subsystem = "pair"
-namespaces = ["shared"]
+namespaces = ["shared", "own"]
 pool = ["more"]
 listen = "{one}"
 

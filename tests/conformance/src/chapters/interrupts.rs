@@ -280,31 +280,50 @@ fn coalescing_on(bench: &mut Bench) -> Verdict {
     Ok(())
 }
 
+/// A vector that is not coalesced signals long before the time set: in one of
+/// five tries, so that a busy machine is no fault of the controller.
+fn prompt(
+    bench: &mut Bench,
+    eventfd: &memory::EventFd,
+    what: &str,
+    mut complete: impl FnMut(&mut Bench) -> Verdict,
+) -> Verdict {
+    // 25.5 ms are set; what is coalesced cannot come in less.
+    const PROMPT_NS: u64 = 15_000_000;
+    for _ in 0..5 {
+        eventfd.drain();
+        let start = bench.bus().now_ns();
+        complete(bench)?;
+        check(bench.signalled(eventfd)?, || {
+            format!("{what} without a signal")
+        })?;
+        if bench.bus().now_ns().saturating_sub(start) < PROMPT_NS {
+            return Ok(());
+        }
+    }
+    crate::verdict::fail(format!("{what} is signalled late, five times in a row"))
+}
+
 fn coalescing_disabled(bench: &mut Bench) -> Verdict {
     needs_vectors(bench, 2)?;
     let nsid = bench.ns()?.nsid;
-    // More completions than the queue holds, and no time limit: only what
-    // disables coalescing can signal.
-    coalesce(bench, 256, 0)?;
+    coalesce(bench, 256, 255)?;
     bench.set_feature(0x09, 0, 1 << 16 | 1)?.ok()?;
     let eventfd = bench.interrupt(1)?;
     let mut pair = pair_with(bench, 1, 1)?;
-    for _ in 0..5 {
-        bench.submit(&mut pair.sq, flush(nsid))?;
-        sleep_until_done(bench, &eventfd, &mut pair, 1)?;
-    }
-    Ok(())
+    prompt(
+        bench,
+        &eventfd,
+        "a completion that is not coalesced",
+        |bench| bench.run(&mut pair, flush(nsid))?.ok().map(drop),
+    )
 }
 
 fn coalescing_admin(bench: &mut Bench) -> Verdict {
     needs_vectors(bench, 1)?;
     coalesce(bench, 256, 255)?;
     let eventfd = bench.interrupt(0)?;
-    for _ in 0..5 {
-        eventfd.drain();
-        bench.controller()?;
-        let came = bench.signalled(&eventfd)?;
-        check(came, || "an admin completion waits for others".into())?;
-    }
-    Ok(())
+    prompt(bench, &eventfd, "an admin completion", |bench| {
+        bench.controller().map(drop)
+    })
 }
