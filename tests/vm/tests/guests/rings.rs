@@ -27,7 +27,10 @@ fn polled_queues_and_commands_passed_through() {
     let served = Served::start(CONFIG);
     let options = Options {
         boot: Boot::Kernel(Kernel::Backports),
-        kernel_args: vec!["nvme.poll_queues=1".into()],
+        // every transfer of a block and more is described by an SGL
+        kernel_args: ["nvme.poll_queues=1", "nvme.sgl_threshold=4096"]
+            .map(Into::into)
+            .into(),
         ..Options::default()
     };
     let report = served.run("vm", include_str!("jobs/rings.sh"), options);

@@ -17,7 +17,9 @@ tell sysfs sh -c 'cat /sys/block/nvme0n1/eui /sys/block/nvme0n1/nguid'
 
 # scope FID: the option that names the namespace, where the feature is of one.
 scope() {
-    [ "$1" != 0x05 ] || echo "-n 1"
+    case $1 in
+    0x05 | 0x82 | 0x83) echo "-n 1" ;;
+    esac
 }
 # feature FID SELECT [DWORD11]: 0 is its current value, 1 the default, 2 the saved one.
 feature() {
@@ -68,6 +70,25 @@ step cache changes 0x06 0
 step coalescing changes 0x08 0x0203
 step vector changes 0x09 0x00010001 1
 step atomicity changes 0x0a 1
+# two minutes: the reset comes before
+step keep-alive changes 0x0f 120000
+step reservations changes 0x82 0x0e
+
+# Log page 12h names the features that there are, and no others.
+named_features() {
+    nvme fid-support-effects-log /dev/nvme0 >/tmp/features
+    for fid in $(seq 1 30) $(seq 126 134); do
+        fid=$(printf %02x $fid)
+        if grep "^FID $fid " /tmp/features; then
+            for select in 0 1 2 3; do
+                nvme get-feature /dev/nvme0 $(scope 0x$fid) -f 0x$fid -s $select
+            done
+        else
+            refused "Invalid Field" nvme get-feature /dev/nvme0 -f 0x$fid
+        fi
+    done
+}
+step named-features named_features
 
 # The driver has set its own values in these: they change only for a moment.
 events() {
@@ -85,7 +106,6 @@ timestamp() {
     [ "$(hexdump -s 3 -n 5 -e '5/1 "%02x"' /tmp/time)" = 1290010200 ]
 }
 step timestamp timestamp
-step unknown refused "Invalid Field" nvme get-feature /dev/nvme0 -f 0x7f
 # The controller is told to start again behind its driver's back, which then starts it, and takes note of what it sees.
 subsystem_reset() {
     nvme subsystem-reset /dev/nvme0

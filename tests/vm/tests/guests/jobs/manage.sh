@@ -44,6 +44,7 @@ unallocated() {
     field unvmcap id-ctrl /dev/nvme0
 }
 namespaces() {
+    nvme id-ns-granularity /dev/nvme0 -o json | tr -d ' ' | grep '"namespace-size-granularity":4096'
     me=$(field cntlid id-ctrl /dev/nvme0)
     free=$(unallocated)
     [ "$(create 4096)" = 3 ]
@@ -92,12 +93,24 @@ copies() {
     tail -c 262144 /tmp/from >/tmp/turned
     head -c 262144 /tmp/from >>/tmp/turned
     cmp /tmp/turned /tmp/to
+    # between namespaces, for a host that says that it knows of that
+    nvme copy "$disk" --format=0 --sdlba=0 --slbs=64 --blocks=7
+    refused "Invalid Field" nvme copy "$disk" --format=2 --sdlba=0 --slbs=0 --blocks=7 --snsids=1 --sopts=0
+    head -c 512 /dev/zero >/tmp/behavior
+    printf '\004' | dd of=/tmp/behavior bs=1 seek=4 conv=notrunc
+    nvme set-feature /dev/nvme0 -f 0x16 -l 512 -d /tmp/behavior
+    nvme copy "$disk" --format=2 --sdlba=0 --slbs=0 --blocks=7 --snsids=1 --sopts=0
+    dd if=/dev/root bs=4096 count=8 iflag=direct of=/tmp/root
+    dd if=/dev/raw bs=4096 count=8 iflag=direct of=/tmp/copy
+    cmp /tmp/root /tmp/copy
 }
 step copies copies
 verifies() {
     disk=/dev/$(readlink /dev/raw)
     nvme verify "$disk" -s 0 -c 127
     nvme write-uncor "$disk" -s 4096 -c 7
+    nvme get-lba-status /dev/nvme0 -n 2 -s 4000 -m 1023 -a 0x11 -l 0 >/tmp/status
+    grep 'DSLBA: 0x0*1000, NLB: 0x0*7,' /tmp/status
     refused "Unrecovered Read Error" nvme verify "$disk" -s 4100 -c 0
     refused "Unrecovered Read Error" nvme read "$disk" -s 4090 -c 15 -z 65536 -d /tmp/read
     nvme read "$disk" -s 4088 -c 7 -z 32768 -d /tmp/read
