@@ -124,6 +124,13 @@ impl ErrorLog {
         self.entries.push_front(entry);
     }
 
+    /// Adds Command Specific Information to the last entry.
+    pub(crate) fn describe_last(&mut self, information: u64) {
+        if let Some(entry) = self.entries.front_mut() {
+            entry.command_specific = information;
+        }
+    }
+
     /// The page. A sanitize operation that goes on hides where data was (NVM 1.1, 5.8).
     fn page(&self, hide_lba: bool) -> Vec<u8> {
         let shown = |entry: &ErrorLogEntry| ErrorLogEntry {

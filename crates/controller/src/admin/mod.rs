@@ -273,12 +273,21 @@ impl Controller {
         subsystem: &mut Subsystem,
     ) -> bool {
         let mut worked = false;
-        while let Some(Answer { to, result, data }) = subsystem.take_answer(self.id()) {
+        while let Some(answer) = subsystem.take_answer(self.id()) {
+            let Answer {
+                to,
+                result,
+                data,
+                information,
+            } = answer;
             worked = true;
             match to {
                 Requester::Admin { life, cid, .. } if life == self.life => {
                     self.pending.take_command(cid, Waiting::Operation);
                     self.complete_admin(cid, result);
+                    if result.is_err() && information != 0 {
+                        self.errors.describe_last(information);
+                    }
                 }
                 Requester::Io { ticket, .. } => match lanes.get_mut(ticket.owner()) {
                     Some(lane) => lane.answer(ticket, result.map(|_| &*data)),

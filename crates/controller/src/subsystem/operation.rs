@@ -67,6 +67,8 @@ pub struct Answer {
     pub result: Result<u32, Status>,
     /// What goes to the host's memory.
     pub data: Vec<u8>,
+    /// What an error has as Command Specific Information (Base 2.1, 5.1.12.1.2); 0 for nothing.
+    pub information: u64,
 }
 
 impl Answer {
@@ -118,6 +120,8 @@ pub struct Operation {
     pub dw0: u32,
     /// What goes to the host's memory where all goes well.
     pub data: Vec<u8>,
+    /// What an error has as Command Specific Information; 0 for nothing.
+    pub information: u64,
     /// What undoes it where a step fails; followed by no wait.
     pub on_failure: Vec<Change>,
     /// What the host is told where a medium fails.
@@ -134,6 +138,7 @@ impl Operation {
             steps: steps.into_iter().collect(),
             dw0: 0,
             data: Vec::new(),
+            information: 0,
             on_failure: Vec::new(),
             failure: Status::INTERNAL_ERROR,
         }
@@ -249,7 +254,7 @@ impl Subsystem {
                 operation.on_failure = on_failure;
                 let to = std::mem::replace(&mut operation.by, Requester::Nobody);
                 let data = std::mem::take(&mut operation.data);
-                self.answer_to(to, data, Ok(operation.dw0));
+                self.answer_to(to, data, 0, Ok(operation.dw0));
                 Wait::None
             }
             Step::Keep => Wait::Keep {
@@ -313,10 +318,16 @@ impl Subsystem {
     }
 
     pub(super) fn answer(&mut self, operation: Operation, result: Result<u32, Status>) {
-        self.answer_to(operation.by, operation.data, result);
+        self.answer_to(operation.by, operation.data, operation.information, result);
     }
 
-    fn answer_to(&mut self, to: Requester, data: Vec<u8>, result: Result<u32, Status>) {
+    fn answer_to(
+        &mut self,
+        to: Requester,
+        data: Vec<u8>,
+        information: u64,
+        result: Result<u32, Status>,
+    ) {
         let to = match to {
             Requester::Nobody => return,
             Requester::Operator(token) => {
@@ -325,7 +336,12 @@ impl Subsystem {
             to => to,
         };
         let id = to.controller();
-        let answer = Answer { to, result, data };
+        let answer = Answer {
+            to,
+            result,
+            data,
+            information,
+        };
         match id.and_then(|id| self.member_mut(id)) {
             Some(member) if member.present => member.answers.push_back(answer),
             _ => answer.retire(),

@@ -102,8 +102,14 @@ impl Subsystem {
                 shared,
             } => self.plan_create(blocks, lba_shift, shared, operation),
             Plan::Delete { nsid } => self.plan_delete(nsid, operation),
-            Plan::Attach { nsid, controllers } => self.plan_attach(nsid, controllers),
-            Plan::Detach { nsid, controllers } => self.plan_detach(nsid, controllers),
+            Plan::Attach { nsid, controllers } => {
+                self.check_reservation(nsid, operation)?;
+                self.plan_attach(nsid, controllers)
+            }
+            Plan::Detach { nsid, controllers } => {
+                self.check_reservation(nsid, operation)?;
+                self.plan_detach(nsid, controllers)
+            }
             Plan::Format {
                 nsid,
                 lba_shift,
@@ -134,7 +140,7 @@ impl Subsystem {
         found.ok_or(Status::INVALID_FIELD_IN_COMMAND)
     }
 
-    /// Whether the host that asked may change the namespace at all, as far as reservations go (Base 2.1, 8.1.22).
+    /// Whether the host that asked may change the namespace at all, as far as reservations go (Base 2.1, figure 646).
     pub(super) fn check_reservation(&self, nsid: u32, operation: &Operation) -> Result<(), Status> {
         let by = operation.by.controller();
         let refusal = by.and_then(|by| self.write_refusal(by, nsid));
@@ -168,10 +174,13 @@ impl Subsystem {
         }
         let nsid = self.directory.free_nsid()?;
         let len = blocks.checked_mul(lba_bytes.into());
+        let len = len.filter(|len| *len <= u64::MAX - GRANULE);
         let len = len.ok_or(Status::NAMESPACE_INSUFFICIENT_CAPACITY)?;
+        // What the host is told where there is less.
+        operation.information = len.next_multiple_of(GRANULE);
         let found = self.directory.allocate(len, lba_bytes);
         let (pool, range) = found.ok_or(Status::NAMESPACE_INSUFFICIENT_CAPACITY)?;
-        debug_assert!(range.len < len + GRANULE);
+        operation.information = 0;
         let (medium, channel) = (pool.medium.clone(), pool.channel);
         let (traits, min_lba_bytes) = (pool.traits, pool.min_lba_bytes);
         let (nguid, eui64) = self.next_names();

@@ -9,10 +9,13 @@ use super::rig::{
 use super::world::{
     ALREADY_ATTACHED, COMMAND_SET_NOT_SUPPORTED, FORMAT, Fields, IDENTIFIER_UNAVAILABLE,
     INSUFFICIENT_CAPACITY, INVALID_FORMAT, IS_PRIVATE, LIST_INVALID, NOT_ATTACHED, NS_ATTACHMENT,
-    NS_MANAGEMENT, THIN_PROVISIONING, World, pool,
+    NS_MANAGEMENT, SANITIZE, THIN_PROVISIONING, World, pool,
 };
 use crate::port::{Cause, ChannelId};
-use crate::subsystem::{Allocated, ControllerId, ControllerSet, SubsystemConfig};
+use crate::subsystem::{
+    Allocated, ControllerId, ControllerSet, Host, Operation, Requester, ReservationCommand, Step,
+    SubsystemConfig,
+};
 use crate::testing::namespace;
 
 const MIB: u64 = 1 << 20;
@@ -146,6 +149,13 @@ fn what_cannot_be_created() {
     for (fields, status) in cases {
         assert_eq!(world.create(0, fields), Err(status));
     }
+    // The last one had no room: Command Specific Information says how much it needs, in bytes.
+    assert_eq!(
+        world.create(0, Fields::new(4 * MIB / 512 + 1)),
+        Err(INSUFFICIENT_CAPACITY)
+    );
+    let entry = world.at(0).log(0x01, 0, 64).unwrap();
+    assert_eq!(u64_at(&entry, 32), 4 * MIB + 4096);
     for csi in [1, 2, 0xff] {
         let refused = world.create_of(0, good, csi);
         assert_eq!(refused, Err(COMMAND_SET_NOT_SUPPORTED), "{csi}");
@@ -367,6 +377,49 @@ fn all_namespaces_are_deleted_at_once_and_configured_ones_stay_away() {
     }
     assert_eq!(world.subsystem().record().deleted, ["root"]);
     assert_eq!(world.delete(1, ALL), OK, "there is none");
+}
+
+#[test]
+fn a_reservation_keeps_others_from_managing_formatting_and_sanitizing() {
+    let mut world = world(2);
+    assert_eq!(world.create(0, Fields::shared(8)), Ok(1));
+    assert_eq!(world.create(0, Fields::shared(8)), Ok(2));
+    assert_eq!(world.attach(0, 1, &[1, 2]), OK);
+    // The first host registers with key 7 and takes a Write Exclusive reservation.
+    let host = Host::Anonymous(ControllerId(1));
+    let register = ReservationCommand::Register {
+        cdw10: 0.into(),
+        crkey: 0,
+        nrkey: 7,
+    };
+    let acquire = ReservationCommand::Acquire {
+        cdw10: (1 << 8).into(),
+        crkey: 7,
+        prkey: 0,
+    };
+    let steps = [register, acquire].map(|command| Step::Reserve { host, command });
+    let reserve = Operation::new(Requester::Operator(1), 1, steps);
+    world.subsystem().begin(reserve);
+    world.turn();
+    assert_eq!(world.subsystem().take_operator_answer(), Some((1, Ok(0))));
+    // Figure 646: commands that write conflict. Reservation Conflict is 083h.
+    let sanitize = Sqe {
+        opcode: SANITIZE,
+        cdw10: 2,
+        ..Sqe::default()
+    };
+    assert_eq!(world.format(1, 1, 0), 0x083);
+    assert_eq!(world.format(1, ALL, 0), 0x083);
+    assert_eq!(world.detach(1, 1, &[2]), 0x083);
+    assert_eq!(world.attach(1, 1, &[2]), 0x083);
+    assert_eq!(world.delete(1, 1), 0x083);
+    assert_eq!(world.delete(1, ALL), 0x083);
+    assert_eq!(world.admin(1, sanitize).0, 0x083);
+    assert_eq!(world.listed(1, 0x10), [1, 2]);
+    assert_eq!(world.format(1, 2, 0), OK, "another namespace");
+    assert_eq!(world.format(0, 1, 0), OK, "the holder");
+    assert_eq!(world.detach(0, 1, &[2]), OK);
+    assert_eq!(world.admin(0, sanitize).0, OK);
 }
 
 #[test]
