@@ -147,6 +147,7 @@ impl Interrupts {
     /// Nothing is a reason to wait with the level any more.
     fn forget_handler(&mut self) {
         (self.told, self.acknowledged, self.held) = (None, None, None);
+        self.newly_acknowledged = false;
     }
 
     pub(super) fn has_work(&self) -> bool {
