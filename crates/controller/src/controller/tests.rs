@@ -3,7 +3,6 @@
 
 mod aborts;
 mod allocated;
-mod arbitration;
 mod coalescing;
 mod copy;
 mod doorbell_buffers;

@@ -53,9 +53,11 @@ pub struct NamespaceRecord {
     pub blocks: u64,
     /// Bytes of a logical block.
     pub lba_size: u32,
-    /// Globally unique identifier.
+    /// Globally unique identifier; written as hexadecimal digits.
+    #[serde(with = "digits")]
     pub nguid: [u8; 16],
-    /// IEEE extended unique identifier.
+    /// IEEE extended unique identifier; written as hexadecimal digits.
+    #[serde(with = "digits")]
     pub eui64: [u8; 8],
     /// It may be attached to several controllers.
     pub shared: bool,
@@ -67,6 +69,35 @@ pub struct NamespaceRecord {
     /// Registrants and reservation, where they persist through a power loss.
     #[serde(default)]
     pub reservation: Option<Reservation>,
+}
+
+/// Bytes as hexadecimal digits, for whoever reads what is written.
+mod digits {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<const N: usize, S: Serializer>(
+        bytes: &[u8; N],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        to.serialize_str(&digits)
+    }
+
+    pub(super) fn deserialize<'de, const N: usize, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<[u8; N], D::Error> {
+        let text = String::deserialize(from)?;
+        let wrong = || D::Error::custom(format_args!("`{text}` is not {} digits", 2 * N));
+        if text.len() != 2 * N || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let mut bytes = [0; N];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            let pair = &text[2 * at..2 * at + 2];
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+        }
+        Ok(bytes)
+    }
 }
 
 /// Why a record of a namespace cannot be used.

@@ -4,7 +4,6 @@ mod atomic;
 mod block_device;
 mod commands;
 mod common;
-mod lane;
 mod model;
 mod no_allocation;
 mod open;

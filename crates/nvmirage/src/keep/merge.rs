@@ -68,8 +68,10 @@ pub(crate) struct Merged {
     pub(crate) created: u64,
     /// How sanitize operations stand.
     pub(crate) sanitize: SanitizeRecord,
-    /// What an operator may not expect.
+    /// What the configuration says and has no effect.
     pub(crate) notes: Vec<String>,
+    /// What was there before and is not served any more.
+    pub(crate) losses: Vec<String>,
 }
 
 /// Puts the configuration and what is kept together.
@@ -164,7 +166,7 @@ impl Merging<'_> {
         if let Some(name) = &record.name {
             let mut all = self.wanted.namespaces.iter().chain(&self.wanted.spare);
             let Some(wanted) = all.find(|n| n.name() == name) else {
-                self.merged.notes.push(format!(
+                self.merged.losses.push(format!(
                     "{place} was there before, and is in no subsystem of the configuration any more: it is not served, and its bytes stay in media {}",
                     record.medium
                 ));

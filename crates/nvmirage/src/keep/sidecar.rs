@@ -240,7 +240,7 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use controller::subsystem::{ControllerId, ControllerRecord};
+    use controller::subsystem::{ControllerId, ControllerRecord, NamespaceRecord};
 
     use super::*;
 
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn namespaces_as_the_configuration_says_are_left_out() {
-        let namespace = controller::subsystem::NamespaceRecord {
+        let namespace = NamespaceRecord {
             nsid: 1,
             ..Default::default()
         };
@@ -321,6 +321,32 @@ mod tests {
         let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["pair.json", "pair.lock"]);
+    }
+
+    #[test]
+    fn names_of_namespaces_are_written_as_digits() {
+        let namespace = NamespaceRecord {
+            nguid: [1; 16],
+            eui64: [0xf2; 8],
+            ..NamespaceRecord::default()
+        };
+        let text = serde_json::to_string(&namespace).unwrap();
+        let nguid = "\"nguid\":\"01010101010101010101010101010101\"";
+        let eui64 = "\"eui64\":\"f2f2f2f2f2f2f2f2\"";
+        assert!(text.contains(nguid) && text.contains(eui64), "{text}");
+        let read: NamespaceRecord = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, namespace);
+        for wrong in [
+            "f2f2f2f2f2f2f2",
+            "f2f2f2f2f2f2f2f2f2",
+            "f2f2f2f2f2f2f2+2",
+            "f2f2f2f2f2f2f2\u{e9}",
+        ] {
+            let text = text.replace("f2f2f2f2f2f2f2f2", wrong);
+            let error = serde_json::from_str::<NamespaceRecord>(&text).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("is not 16 digits"), "{wrong}: {error}");
+        }
     }
 
     #[test]

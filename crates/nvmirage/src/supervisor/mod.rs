@@ -4,6 +4,7 @@
 //! The configuration it holds is always one that [`Config::validate`] accepts: a request is tried on a copy first. What
 //! hosts and operators have changed since, the subsystems know, which live on their reactors.
 
+mod controllers;
 mod inventory;
 mod media;
 mod operate;

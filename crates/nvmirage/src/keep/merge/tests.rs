@@ -147,7 +147,8 @@ fn without_a_record_the_configuration_counts_in_the_order_of_mention() {
         .map(|c| (c.name.as_str(), c.id.0))
         .collect();
     assert_eq!(ids, [("a", 1), ("b", 2)]);
-    assert!(merged.notes.is_empty() && merged.created == 0 && merged.deleted.is_empty());
+    assert!(merged.notes.is_empty() && merged.losses.is_empty());
+    assert!(merged.created == 0 && merged.deleted.is_empty());
 }
 
 #[test]
@@ -262,9 +263,9 @@ fn a_namespace_that_was_attached_while_it_was_served_comes_back() {
     let merged = merge(&wanted(), &media(), Some(&kept)).unwrap();
     assert_eq!(merged.namespaces.len(), 2);
     assert!(
-        merged.notes[0].contains("namespace extra"),
+        merged.losses[0].contains("namespace extra"),
         "{:?}",
-        merged.notes
+        merged.losses
     );
     // and one that nobody ever attached is in no subsystem
     let merged = merge(&later, &media(), None).unwrap();

@@ -1,0 +1,169 @@
+//! Controllers: how they begin in their subsystem, and how they end.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use anyhow::Context;
+use controller::config::{ControllerConfig, DoorbellMode};
+use engine::{Mode, SubsystemSlot};
+use transport::vfio_user::Listener;
+
+use super::{Served, State};
+use crate::{
+    config::{Config, Controller, Doorbells},
+    reactor::handle::NewController,
+};
+
+/// What the controllers of a subsystem tell hosts of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Words {
+    serial: String,
+    subnqn: String,
+}
+
+impl State {
+    /// What the controllers of a subsystem tell hosts of it: what one of them names, else what is derived.
+    fn words(&mut self, config: &Config, name: &str) -> anyhow::Result<Words> {
+        let find = |of: fn(&Controller) -> Option<&String>| {
+            config.controllers_of(name).find_map(of).cloned()
+        };
+        let serial = match find(|c| c.serial.as_ref()) {
+            Some(serial) => serial,
+            None => self.identities()?.serial(name),
+        };
+        let subnqn = match find(|c| c.subnqn.as_ref()) {
+            Some(subnqn) => subnqn,
+            None => self.identities()?.subnqn(name),
+        };
+        Ok(Words { serial, subnqn })
+    }
+
+    /// Serves a controller of a subsystem that is served.
+    pub(super) fn serve(&mut self, config: &Controller) -> anyhow::Result<()> {
+        let place = || format!("controller {}", config.name);
+        let live = self
+            .live(config.subsystem())
+            .context("its subsystem is gone");
+        let live = live.with_context(place)?;
+        let (reactor, subsystem) = (live.reactor, live.slot);
+        let new = self
+            .prepare(config, reactor, subsystem)
+            .with_context(place)?;
+        let attached = new.attached.clone();
+        let slot = self.reactors[reactor]
+            .add_controller(new)
+            .with_context(place)?;
+        tracing::info!(
+            controller = config.name,
+            subsystem = config.subsystem(),
+            reactor,
+            "listening on {}",
+            config.listen
+        );
+        self.controllers.push(Served {
+            name: config.name.clone(),
+            reactor,
+            slot,
+            attached,
+        });
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        config: &Controller,
+        reactor: usize,
+        subsystem: SubsystemSlot,
+    ) -> anyhow::Result<NewController> {
+        let listener = Listener::bind(config.listen.path())?;
+        let Words { serial, subnqn } = self.words(&self.config.clone(), config.subsystem())?;
+        let mapped = match config.doorbells {
+            Doorbells::Mapped => true,
+            Doorbells::Unmapped => false,
+            Doorbells::Auto => self.reactors[reactor].mode() == Mode::Poll,
+        };
+        let config = ControllerConfig {
+            name: config.name.clone(),
+            vendor_id: config
+                .vendor_id
+                .unwrap_or(controller::config::DEFAULT_VENDOR_ID),
+            device_id: config
+                .device_id
+                .unwrap_or(controller::config::DEFAULT_DEVICE_ID),
+            serial,
+            model_number: config.model_number.clone(),
+            firmware_revision: config.firmware_revision.clone(),
+            subnqn,
+            queues: config.queues,
+            queue_depth: config.queue_depth,
+            max_transfer: u32::try_from(config.max_transfer.0).context("max_transfer")?,
+            doorbells: if mapped {
+                DoorbellMode::Mapped
+            } else {
+                DoorbellMode::Unmapped
+            },
+            intx: config.intx,
+        };
+        Ok(NewController {
+            config,
+            subsystem,
+            listener,
+            attached: Arc::default(),
+        })
+    }
+
+    /// What a controller that joins a subsystem that is served must have in common with it. `before` is the
+    /// configuration without it.
+    pub(super) fn check_joins(
+        &mut self,
+        controller: &Controller,
+        before: &Config,
+    ) -> anyhow::Result<()> {
+        let name = controller.subsystem();
+        let Some(live) = self.live(name) else {
+            return Ok(());
+        };
+        if let Some(new) = controller.pool.iter().find(|m| !live.pool.contains(m)) {
+            anyhow::bail!(
+                "pool: subsystem {name} is served already, without \"{new}\": a pool is fixed while a controller of its subsystem is served"
+            );
+        }
+        if let Some(reactor) = controller.reactor.filter(|r| *r != live.reactor) {
+            anyhow::bail!(
+                "reactor = {reactor}: subsystem {name} is on reactor {}: write that, or leave it out",
+                live.reactor
+            );
+        }
+        let now = self.words(&self.config.clone(), name)?;
+        let then = self.words(before, name)?;
+        anyhow::ensure!(
+            now == then,
+            "the controllers of subsystem {name} that are served have serial = \"{}\" and subnqn = \"{}\": write the same, or leave them out",
+            then.serial,
+            then.subnqn
+        );
+        Ok(())
+    }
+
+    /// Ends a controller, and its subsystem with the last one.
+    pub(super) fn end(&mut self, at: usize) -> anyhow::Result<()> {
+        let served = &self.controllers[at];
+        self.reactors[served.reactor].remove_controller(served.slot)?;
+        let served = self.controllers.remove(at);
+        let config = self.config.controller.iter();
+        let mut config = config.filter(|c| c.name == served.name);
+        let subsystem = config.next().map(|c| c.subsystem().to_owned());
+        self.config.controller.retain(|c| c.name != served.name);
+        tracing::info!(controller = served.name, "served no longer");
+        match subsystem {
+            Some(subsystem) => self.end_subsystem_without_controllers(&subsystem),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a host is attached to a controller.
+    pub(super) fn has_host(&self, controller: &str) -> bool {
+        let mut served = self.controllers.iter();
+        let served = served.find(|c| c.name == controller);
+        served.is_some_and(|c| c.attached.load(Ordering::Relaxed))
+    }
+}
