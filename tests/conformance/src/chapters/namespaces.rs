@@ -57,12 +57,7 @@ pub(super) fn ns_again(bench: &mut Bench, nsid: u32) -> Verdict<Ns> {
 }
 
 /// A namespace to create: blocks and format; other fields are 0.
-pub(super) fn create_sqe(
-    bench: &mut Bench,
-    nsze: u64,
-    ncap: u64,
-    flbas: u8,
-) -> Verdict<(Sqe, Mem)> {
+fn create_sqe(bench: &mut Bench, nsze: u64, ncap: u64, flbas: u8) -> Verdict<(Sqe, Mem)> {
     let mem = bench.mem(4096)?;
     mem.write64(0, nsze);
     mem.write64(8, ncap);
@@ -70,17 +65,12 @@ pub(super) fn create_sqe(
     Ok((Sqe::new(0x0d).prps((mem.iova(), 0)), mem))
 }
 
-pub(super) fn delete(bench: &mut Bench, nsid: u32) -> Verdict<Cqe> {
+fn delete(bench: &mut Bench, nsid: u32) -> Verdict<Cqe> {
     bench.admin(Sqe::new(0x0d).nsid(nsid).dw(10, 1))
 }
 
 /// Attaches (0) or detaches (1) for these controllers.
-pub(super) fn attach(
-    bench: &mut Bench,
-    nsid: u32,
-    select: u32,
-    controllers: &[u16],
-) -> Verdict<Cqe> {
+fn attach(bench: &mut Bench, nsid: u32, select: u32, controllers: &[u16]) -> Verdict<Cqe> {
     let mem = bench.mem(4096)?;
     let count = u16::try_from(controllers.len()).unwrap_or(0);
     mem.write(0, &count.to_le_bytes());
@@ -91,7 +81,7 @@ pub(super) fn attach(
     bench.admin(sqe.dw(10, select))
 }
 
-pub(super) fn own_id(bench: &mut Bench) -> Verdict<u16> {
+fn own_id(bench: &mut Bench) -> Verdict<u16> {
     Ok(u16_at(&bench.controller()?, 78))
 }
 
@@ -99,11 +89,11 @@ fn unallocated(bench: &mut Bench) -> Verdict<u128> {
     Ok(u128_at(&bench.controller()?, 296))
 }
 
-pub(super) const BLOCKS: u64 = 2048;
+const BLOCKS: u64 = 2048;
 
 /// Not supported without Namespace Management, or without room for a namespace;
 /// the FLBAS to create with.
-pub(super) fn needs_management(bench: &mut Bench) -> Verdict<u8> {
+fn needs_management(bench: &mut Bench) -> Verdict<u8> {
     bench.needs_oacs(3, "Namespace Management")?;
     let common = bench.identify(0x00, 0xffff_ffff)?;
     let Some((index, block_len)) = formats(&common).first().copied() else {
