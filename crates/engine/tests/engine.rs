@@ -5,8 +5,10 @@ mod common;
 use common::Rig;
 use controller::{
     DoorbellMode::{Mapped, Unmapped},
-    Interrupt::Vector,
+    Interrupt::{Pin, Vector},
+    time::Time,
 };
+use engine::Idle;
 
 #[test]
 fn what_a_medium_ends_later_reaches_the_queue_it_came_from() {
@@ -303,4 +305,124 @@ fn an_urgent_queue_stops_the_others_of_its_controller_alone() {
         host.completions(&mut queues[1]);
     }
     assert_eq!(host.completions(&mut queues[0]).len(), 15);
+}
+
+#[test]
+fn a_withheld_interrupt_wakes_a_reactor_that_sleeps() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Unmapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    // Interrupt Coalescing: 10 entries, 300 us (Base 2.1, 5.1.25.2.2)
+    rig.set_feature(&mut host, 8, 3 << 8 | 9);
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    rig.raised.clear();
+    host.reads(&mut queue, [1, 2]);
+    host.ring(&queue);
+    let before = rig.now;
+    while host.completions(&mut queue).is_empty() {
+        rig.turn();
+    }
+    let posted = rig.now;
+    assert!(posted.since(before) < 300_000);
+    assert_eq!(rig.raised, []);
+    rig.turns(20);
+    assert!(rig.engine.arm(), "there is nothing to do now");
+    let Idle::Sleep { at_most_ns } = rig.engine.idle(rig.now, false, None) else {
+        panic!("it may sleep");
+    };
+    assert_eq!(Time(rig.now.0 + at_most_ns), Time(posted.0 + 300_000));
+    rig.now.0 += at_most_ns - 1001;
+    rig.turn();
+    assert_eq!(rig.raised, []);
+    rig.turn();
+    assert_eq!(rig.raised, [(host.slot, Vector(1))]);
+    assert_eq!(
+        rig.engine.idle(rig.now, false, None),
+        Idle::Sleep {
+            at_most_ns: engine::wait::SLEEP_MAX_NS
+        }
+    );
+}
+
+#[test]
+fn a_withheld_interrupt_is_raised_in_time_by_a_reactor_that_is_busy() {
+    let mut rig = Rig::new();
+    let (mut a, mut b) = (rig.host("a", Mapped), rig.host("b", Mapped));
+    let (mut qa, mut qb) = (rig.create_queue(&mut a, 1), rig.create_queue(&mut b, 1));
+    rig.set_feature(&mut a, 8, 1 << 8 | 99);
+    rig.medium.let_go(true);
+    rig.raised.clear();
+    a.reads(&mut qa, [1]);
+    a.ring(&qa);
+    rig.turn();
+    let posted = rig.now;
+    let a_raised = |rig: &Rig| rig.raised.contains(&(a.slot, Vector(1)));
+    // Turns of a microsecond in which the other host has work each time.
+    while !a_raised(&rig) {
+        b.reads(&mut qb, [2]);
+        b.ring(&qb);
+        rig.turn();
+        assert_eq!(b.completions(&mut qb), [2]);
+    }
+    assert_eq!(rig.now.since(posted), 100_000);
+}
+
+#[test]
+fn the_pin_is_told_in_the_turn_that_posts_and_its_status_before_a_host_can_read() {
+    let mut rig = Rig::new();
+    rig.intx = true;
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    rig.now.0 += 10_000_000;
+    rig.turn();
+    rig.raised.clear();
+    let status = |rig: &mut Rig, host| {
+        let mut status = [0; 2];
+        rig.controller(host).config_read(6, &mut status);
+        status[0] >> 3 & 1
+    };
+    assert_eq!(status(&mut rig, &host), 0);
+    host.reads(&mut queue, [1]);
+    host.ring(&queue);
+    rig.turn();
+    assert_eq!(rig.raised, [(host.slot, Pin(true))]);
+    assert_eq!(status(&mut rig, &host), 1);
+    // In its mapped page: nobody tells.
+    assert_eq!(host.completions(&mut queue), [1]);
+    assert_eq!(status(&mut rig, &host), 0);
+    rig.controller(&host).recheck_interrupts(false);
+    rig.turn();
+    assert_eq!(rig.raised.last(), Some(&(host.slot, Pin(false))));
+}
+
+#[test]
+fn a_level_that_waits_for_its_handler_wakes_a_reactor_that_sleeps() {
+    let mut rig = Rig::new();
+    rig.intx = true;
+    let mut host = rig.host("a", Unmapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    rig.medium.let_go(true);
+    rig.turns(2000);
+    rig.now.0 += 10_000_000;
+    rig.turn();
+    rig.raised.clear();
+    host.reads(&mut queue, [1]);
+    host.ring(&queue);
+    rig.turns(4);
+    assert_eq!(rig.raised, [(host.slot, Pin(true))]);
+    // An unmask, and nothing acknowledged.
+    rig.controller(&host).recheck_interrupts(false);
+    assert!(!rig.engine.arm(), "a look is due");
+    rig.turns(20);
+    assert!(rig.engine.arm());
+    let Idle::Sleep { at_most_ns } = rig.engine.idle(rig.now, false, None) else {
+        panic!("it may sleep");
+    };
+    assert!(at_most_ns < 10_000_000);
+    rig.now.0 += at_most_ns;
+    rig.turn();
+    assert_eq!(rig.raised, [(host.slot, Pin(true)); 2]);
 }

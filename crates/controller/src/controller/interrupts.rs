@@ -10,10 +10,19 @@
 //! that has consumed everything meanwhile gets the interrupt all the same, but not by MSI or the pin. A second look at the
 //! queues does not withhold what a first one did: Aggregation Time is a recommended maximum.
 //!
+//! The pin, by a monitor without help of a kernel (QEMU's VFIO devices): it takes any access to a BAR for the end of the
+//! interrupt, so another processor's submission ends it while the handler is still busy. Told again at once, it would
+//! assert its line when the handler has acknowledged everything, and the guest's driver, which finds nothing to do,
+//! would touch no register: an interrupt storm. So what the handler is about to find is not told again yet: not within
+//! [`HANDLER_NS`] of the last time where nothing was acknowledged since, nor within [`NEXT_QUEUE_NS`] of an
+//! acknowledgement by message, as the handler goes on to the next queue. An unmask by eventfd, which comes after the
+//! handlers, and the end of a mask are no reason to wait.
+//!
 //! It does NOT deliver: the transport does, and keeps what MSI-X cannot deliver yet, in the pending bits.
 
 use memory::DoorbellPages;
 use nvme_spec::features::InterruptCoalescing;
+use nvme_spec::registers::cq_head_slot;
 
 use super::Controller;
 use crate::admin::AdminQueue;
@@ -24,6 +33,10 @@ use crate::time::Time;
 
 /// Aggregation Time is in units of 100 us.
 const TIME_UNIT_NS: u64 = 100_000;
+/// How long a host that was told of the pin's level is believed to be about to acknowledge something.
+const HANDLER_NS: u64 = 10_000_000;
+/// How long a host that has acknowledged something is believed to be about to look at its other queues.
+const NEXT_QUEUE_NS: u64 = 200_000;
 /// The admin completion queue's vector.
 const ADMIN_VECTOR: u16 = 0;
 
@@ -75,6 +88,14 @@ impl Withheld {
     }
 }
 
+/// When the host was told that the pin is asserted.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    at: Time,
+    /// Sum of all heads then: another one when the host has acknowledged something.
+    heads: u64,
+}
+
 /// The state of a controller's interrupts.
 #[derive(Debug)]
 pub(super) struct Interrupts {
@@ -87,6 +108,12 @@ pub(super) struct Interrupts {
     due: Option<Time>,
     /// Every queue is to be looked at again.
     look_again: bool,
+    told: Option<Told>,
+    /// The host has acknowledged something by a message; at the last look, and since.
+    acknowledged: Option<Time>,
+    newly_acknowledged: bool,
+    /// When the level is told that was held back.
+    held: Option<Time>,
 }
 
 impl Interrupts {
@@ -98,12 +125,29 @@ impl Interrupts {
             withheld: vec![Withheld::default(); vectors.into()].into(),
             due: None,
             look_again: false,
+            told: None,
+            acknowledged: None,
+            newly_acknowledged: false,
+            held: None,
         }
     }
 
     /// Every queue is to be looked at again.
+    #[inline]
     pub(super) fn recheck(&mut self) {
         self.look_again = true;
+    }
+
+    /// The host has acknowledged entries by a message.
+    pub(super) fn acknowledged(&mut self) {
+        self.newly_acknowledged = true;
+        self.recheck();
+    }
+
+    /// Nothing is a reason to wait with the level any more.
+    fn forget_handler(&mut self) {
+        (self.told, self.acknowledged, self.held) = (None, None, None);
+        self.newly_acknowledged = false;
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -138,8 +182,8 @@ impl Controller {
         self.delivery(lane)
     }
 
-    /// Everything else that there is to raise: for the admin queue, for what was withheld long enough, and for what a mask
-    /// held back. Due after each turn of the controller, and at [`Controller::interrupts_due`].
+    /// Everything else that there is to raise: for the admin queue, for what was withheld long enough, for what a mask
+    /// held back, and all of the pin. Due after each turn of the controller, and at [`Controller::interrupts_due`].
     pub fn take_interrupts(
         &mut self,
         now: Time,
@@ -147,31 +191,43 @@ impl Controller {
         mut raise: impl FnMut(Interrupt),
     ) {
         self.settle();
-        let admin_posted = self
-            .admin
-            .as_mut()
-            .is_some_and(|admin| std::mem::take(&mut admin.posted));
-        if std::mem::take(&mut self.interrupts.look_again) {
-            self.look_again(lanes, &mut raise);
-        }
-        if admin_posted && let Some(interrupt) = self.admin_delivery() {
+        let admin = self.admin.as_mut();
+        if admin.is_some_and(|admin| std::mem::take(&mut admin.posted))
+            && let Some(interrupt) = self.admin_delivery()
+        {
             raise(interrupt);
         }
         if self.interrupts.due.is_some() {
-            self.raise_withheld(now, lanes, raise);
+            self.raise_withheld(now, lanes, &mut raise);
+        }
+        let state = &mut self.interrupts;
+        let held = state.held.take_if(|until| now >= *until);
+        if std::mem::take(&mut state.look_again) || held.is_some() {
+            self.look_again(now, lanes, raise);
         }
     }
 
-    /// When the first withheld interrupt is due.
+    /// When [`Controller::take_interrupts`] has something to raise that nothing else tells of.
     #[must_use]
     pub fn interrupts_due(&self) -> Option<Time> {
-        self.interrupts.due
+        let state = &self.interrupts;
+        let now = state.look_again.then_some(Time(0));
+        now.into_iter().chain(state.due).chain(state.held).min()
     }
 
     /// Something that held interrupts back outside has gone: the host has unmasked its interrupt, or waits for it only
-    /// now. The next turn looks at every queue again.
-    pub fn recheck_interrupts(&mut self) {
+    /// now. The next turn looks at every queue again. `handled`: whatever handles interrupts there has ended.
+    pub fn recheck_interrupts(&mut self, handled: bool) {
         self.interrupts.recheck();
+        if handled {
+            self.interrupts.forget_handler();
+        }
+    }
+
+    /// Whether such a look is still to come.
+    #[must_use]
+    pub fn rechecks_interrupts(&self) -> bool {
+        self.interrupts.has_work()
     }
 
     /// Shows in the Status register whether the pin would be asserted now, whether or not it is disabled. To be asked
@@ -199,12 +255,16 @@ impl Controller {
         let coalescing = Coalescing::from(self.features.interrupt_coalescing());
         let unmasked = self.registers.take_unmasked();
         let state = &mut self.interrupts;
-        state.look_again |= unmasked || mechanism != state.mechanism;
+        if unmasked || mechanism != state.mechanism {
+            state.look_again = true;
+            state.forget_handler();
+        }
         state.plain = mechanism == Mechanism::Vectors && !coalescing.is_on();
         (state.mechanism, state.coalescing) = (mechanism, coalescing);
         if self.admin.is_none() {
             state.withheld.fill(Withheld::default());
             state.due = None;
+            state.forget_handler();
         }
     }
 
@@ -261,8 +321,9 @@ impl Controller {
                 continue;
             }
             *withheld = Withheld::default();
-            for key in self.queues.lanes() {
-                if let Some(lane) = lanes.get_mut(key)
+            for cqid in 1..=self.config.queues {
+                if let Some(key) = self.queues.lane_of_cq(cqid)
+                    && let Some(lane) = lanes.get_mut(key)
                     && lane.vector() == Some(vector)
                     && let Some(interrupt) = self.delivery(lane)
                 {
@@ -273,28 +334,84 @@ impl Controller {
     }
 
     /// Raises what every queue asks for. Not by MSI-X, whose pending bits remember.
-    fn look_again(&self, lanes: &mut impl LaneTable, raise: &mut impl FnMut(Interrupt)) {
+    fn look_again(
+        &mut self,
+        now: Time,
+        lanes: &mut impl LaneTable,
+        mut raise: impl FnMut(Interrupt),
+    ) {
         if self.pci.has_pin() {
-            let by_pin = self.interrupts.mechanism == Mechanism::Pin;
-            raise(Interrupt::Pin(by_pin && self.is_asserted(lanes)));
+            self.look_at_pin(now, lanes, &mut raise);
         }
         if matches!(self.interrupts.mechanism, Mechanism::Messages { .. }) {
-            let of_lanes = self.queues.lanes();
-            let of_lanes = of_lanes.filter_map(|key| self.delivery(lanes.get_mut(key)?));
-            let all = self.admin_delivery().into_iter().chain(of_lanes);
-            all.for_each(raise);
+            let keys = self.queues.lanes();
+            let asking = keys.filter_map(|key| {
+                let lane = lanes.get_mut(key)?;
+                self.way(lane.vector()?, || lane.is_unacknowledged())
+            });
+            let admin = self.admin.as_ref().and_then(|admin| {
+                self.way(ADMIN_VECTOR, || admin.is_unacknowledged(&self.doorbells))
+            });
+            admin.into_iter().chain(asking).for_each(raise);
         }
     }
 
-    /// What a lane's entries raise.
-    fn delivery(&self, lane: &mut Lane) -> Option<Interrupt> {
-        let interrupt = self.way(lane.vector()?, || lane.is_unacknowledged())?;
-        lane.counters().interrupts.add(1);
-        Some(interrupt)
+    /// Tells the level of the pin, unless the host is about to follow what it was told before.
+    fn look_at_pin(
+        &mut self,
+        now: Time,
+        lanes: &mut impl LaneTable,
+        raise: &mut impl FnMut(Interrupt),
+    ) {
+        let by_pin = self.interrupts.mechanism == Mechanism::Pin;
+        let asserted = by_pin && self.is_asserted(lanes);
+        let heads = self.heads(lanes);
+        let state = &mut self.interrupts;
+        if std::mem::take(&mut state.newly_acknowledged) {
+            state.acknowledged = Some(now);
+        }
+        state.held = None;
+        if !asserted {
+            return raise(Interrupt::Pin(false));
+        }
+        let told = state.told.filter(|told| told.heads == heads);
+        let told = told.map(|told| told.at + HANDLER_NS);
+        let acknowledged = state.acknowledged.map(|at| at + NEXT_QUEUE_NS);
+        match told.max(acknowledged) {
+            Some(until) if now < until => state.held = Some(until),
+            _ => {
+                state.told = Some(Told { at: now, heads });
+                raise(Interrupt::Pin(true));
+            }
+        }
     }
 
-    /// What the admin queue's entries raise.
-    fn admin_delivery(&self) -> Option<Interrupt> {
+    /// The sum of all heads of completion queues.
+    fn heads(&self, lanes: &mut impl LaneTable) -> u64 {
+        let admin = self.doorbells.load(cq_head_slot(0));
+        self.queues.lanes().fold(u64::from(admin), |sum, key| {
+            sum + lanes.get_mut(key).map_or(0, |lane| u64::from(lane.head()))
+        })
+    }
+
+    /// What a lane's entries raise, now that there are more.
+    fn delivery(&mut self, lane: &mut Lane) -> Option<Interrupt> {
+        lane.counters().interrupts.add(1);
+        let vector = lane.vector()?;
+        if self.interrupts.mechanism == Mechanism::Pin {
+            // It is one for all queues.
+            self.interrupts.recheck();
+            return None;
+        }
+        self.way(vector, || lane.is_unacknowledged())
+    }
+
+    /// What the admin queue's entries raise, now that there are more.
+    fn admin_delivery(&mut self) -> Option<Interrupt> {
+        if self.interrupts.mechanism == Mechanism::Pin {
+            self.interrupts.recheck();
+            return None;
+        }
         let admin = self.admin.as_ref()?;
         self.way(ADMIN_VECTOR, || admin.is_unacknowledged(&self.doorbells))
     }
@@ -303,10 +420,10 @@ impl Controller {
     fn way(&self, vector: u16, is_unacknowledged: impl FnOnce() -> bool) -> Option<Interrupt> {
         let interrupt = match self.interrupts.mechanism {
             Mechanism::Vectors => return Some(Interrupt::Vector(vector)),
-            Mechanism::Silent => return None,
+            // The pin is told of elsewhere, and only where it is not disabled.
+            Mechanism::Pin | Mechanism::Silent => return None,
             // Fewer messages than vectors: a message carries several (PCI 3.0, 6.8.1.3, leaves the folding to the function).
             Mechanism::Messages { count } => Interrupt::Message(vector % count),
-            Mechanism::Pin => Interrupt::Pin(true),
         };
         (!self.is_masked(vector) && is_unacknowledged()).then_some(interrupt)
     }
@@ -320,7 +437,7 @@ impl Controller {
         self.queues.lanes().fold(admin, |asserted, key| {
             let of_lane = lanes.get_mut(key).is_some_and(|lane| {
                 let masked = lane.vector().is_some_and(|vector| self.is_masked(vector));
-                lane.is_unacknowledged() && !masked
+                lane.asserts_pin() && !masked
             });
             asserted | of_lane
         })

@@ -3,6 +3,7 @@
 
 mod aborts;
 mod allocated;
+mod arbitration;
 mod coalescing;
 mod copy;
 mod doorbell_buffers;

@@ -196,7 +196,8 @@ impl Queues {
 
     /// Copies the next entry into a slot: the slot and the command, as what was stored a moment ago is slow to load in
     /// other pieces. The order of the stores is that of [`crate::state`].
-    #[inline]
+    // Always: the other caller is rare, and would cost every command a call.
+    #[inline(always)]
     pub(super) fn fetch_one(&mut self, position: usize, more: bool) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
         let index = self.slots.take()?;
@@ -245,20 +246,19 @@ impl Queues {
         issuer: &mut Issuer<'_, C>,
     ) -> Went {
         let slot = self.slots.slot(index);
-        let issued = issuer.issue(index, slot, sqe);
-        if let Issued::Forwarded = issued {
-            self.count_forwarded(index);
-        }
-        if self.slots.slot(index).outstanding > 0 {
-            self.count_issued(index);
-        }
-        match issued {
+        match issuer.issue(index, slot, sqe) {
             Issued::Ended(status) => {
                 self.finish(index, status, slot_state::FREE);
                 Went::On
             }
-            Issued::Pending | Issued::Forwarded => {
-                self.slots.slot(index).state = slot_state::IN_FLIGHT;
+            Issued::Pending => {
+                slot.state = slot_state::IN_FLIGHT;
+                self.count_issued(index);
+                Went::On
+            }
+            Issued::Forwarded => {
+                slot.state = slot_state::IN_FLIGHT;
+                self.count_forwarded(index);
                 Went::On
             }
             Issued::InSteps => {
@@ -267,6 +267,9 @@ impl Queues {
             }
             Issued::Fused => self.issue_fused(index, position, sqe, issuer),
             Issued::Full => {
+                if slot.outstanding > 0 {
+                    self.count_issued(index);
+                }
                 if let Some(member) = self.member(position) {
                     member.waiting = Some(index);
                 }

@@ -280,10 +280,21 @@ impl Lane {
         self.queues.vector
     }
 
-    /// Whether interrupts are enabled and the host has yet to acknowledge entries. A host with doorbell buffers is asked
-    /// to ring when it does.
-    pub fn is_unacknowledged(&mut self) -> bool {
+    /// The completion queue's head, as the host has last told it.
+    #[must_use]
+    pub fn head(&self) -> u32 {
+        self.queues.cq.head()
+    }
+
+    /// Whether interrupts are enabled and the host has yet to acknowledge entries.
+    #[must_use]
+    pub fn is_unacknowledged(&self) -> bool {
         self.queues.is_unacknowledged()
+    }
+
+    /// The same, for the pin: a host with doorbell buffers is asked to ring for the next acknowledgement.
+    pub fn asserts_pin(&mut self) -> bool {
+        self.queues.asserts_pin()
     }
 
     /// A trapped doorbell write has arrived: there is something to look at. Its value is in the doorbell's slot.

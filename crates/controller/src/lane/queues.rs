@@ -149,27 +149,31 @@ impl Queues {
 
     /// Whether the host has yet to acknowledge entries of a completion queue with interrupts enabled. A queue that is
     /// frozen or stopped asks for nothing: its host could never acknowledge them.
+    pub(super) fn is_unacknowledged(&self) -> bool {
+        let enabled = self.serving && self.vector.is_some();
+        enabled && self.cq.is_unacknowledged(self.bells())
+    }
+
+    /// The same, for the pin: where the host registered doorbell buffers, it is asked to ring when it acknowledges the
+    /// next entry, whether or not that is posted yet. A monitor takes the write for the end of the interrupt, and without
+    /// it would assert its line for ever.
     ///
-    /// Where the host registered doorbell buffers, this also asks it to ring when it acknowledges the next entry. The
-    /// race: the host stores its head and then loads EventIdx; we store EventIdx and then load the head, with a full
-    /// fence between on both sides. So either we see that the entry was acknowledged, or the host rings; an interrupt
-    /// line that is asserted because of what is seen here is therefore never acknowledged in silence.
-    pub(super) fn is_unacknowledged(&mut self) -> bool {
+    /// The race: the host stores its head and then loads EventIdx; we store EventIdx and then load the head, with a full
+    /// fence between on both sides. So either we see that entries were acknowledged, and look again, or the host rings.
+    pub(super) fn asserts_pin(&mut self) -> bool {
         if !self.serving || self.vector.is_none() {
             return false;
         }
-        self.look_at_cq();
-        while self.cq.posted() > 0 && !self.cq.is_frozen() {
+        // The host can move its head once for each entry that is posted, and no other is meanwhile.
+        loop {
+            self.look_at_cq();
             let bells = self.bells();
             self.cq.arm(bells);
             memory::full_fence();
             if !self.cq.has_news(bells) {
-                return true;
+                return self.cq.posted() > 0 && !self.cq.is_frozen();
             }
-            // It has acknowledged some meanwhile; it can do so once for each entry.
-            self.look_at_cq();
         }
-        false
     }
 
     /// The host's memory map changed.

@@ -273,6 +273,23 @@ impl Rig {
         panic!("an admin command did not complete");
     }
 
+    /// Set Features, which succeeds.
+    pub(crate) fn set_feature(&mut self, host: &mut Host, fid: u32, value: u32) {
+        let cqe = self.admin(
+            host,
+            Sqe {
+                opcode: 9,
+                cdw10: fid,
+                cdw11: value,
+                ..Sqe::default()
+            },
+        );
+        assert_eq!(
+            cqe.status.status(),
+            nvme_spec::Status::SUCCESSFUL_COMPLETION
+        );
+    }
+
     /// A queue pair; interrupts on vector `id`.
     pub(crate) fn create_queue(&mut self, host: &mut Host, id: u16) -> Queue {
         self.create_queue_of(host, id, 0)

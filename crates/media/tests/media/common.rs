@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub(crate) const DISCARDED: usize = usize::MAX;
 
 /// Where the host's memory is on its bus.
-const BASE: u64 = 0x1_0000_0000;
+pub(crate) const BASE: u64 = 0x1_0000_0000;
 
 /// Memory of a host, all of it mapped for the device.
 pub(crate) struct Host {

@@ -4,6 +4,7 @@ mod atomic;
 mod block_device;
 mod commands;
 mod common;
+mod lane;
 mod model;
 mod no_allocation;
 mod open;

@@ -91,7 +91,7 @@ impl Session {
     ) -> Result<(), SessionEnd> {
         self.connection.flush()?;
         if self.device.interrupts.take_unmasked() {
-            controller.recheck_interrupts();
+            controller.recheck_interrupts(true);
         }
         self.send_due(controller, now)?;
         while *messages < MAX_MESSAGES && self.waiting.has_room() {
@@ -140,6 +140,8 @@ impl Session {
             self.device.body.clear();
             match waiting.until {
                 Until::Drained { request, .. } => request.encode(&mut self.device.body),
+                Until::Settled(Some(request)) => request.encode(&mut self.device.body),
+                Until::Settled(None) => (),
                 Until::Reset => {
                     let interrupts = &mut self.device.interrupts;
                     interrupts.forget_pending();
@@ -256,13 +258,16 @@ impl Device {
             Command::DEVICE_GET_REGION_IO_FDS => regions::io_fds(body, out),
             Command::DEVICE_GET_IRQ_INFO => self.interrupts.info(body, out),
             Command::DEVICE_SET_IRQS => {
-                if self.interrupts.has_pin() {
-                    controller.recheck_interrupts();
+                let answer = self.interrupts.set(body, fds)?;
+                if !self.interrupts.has_pin() {
+                    return Ok(answer);
                 }
-                self.interrupts.set(body, fds)
+                // An UNMASK: before the guest goes on, it must have been asked to ring for its next acknowledgement.
+                controller.recheck_interrupts(false);
+                Ok(Answer::Later(Until::Settled(None)))
             }
             Command::REGION_READ => self.read(body, controller),
-            Command::REGION_WRITE => self.write(body, controller),
+            Command::REGION_WRITE => self.write(header, body, controller),
             Command::DEVICE_RESET => {
                 controller.function_reset();
                 Ok(Answer::Later(Until::Reset))
@@ -297,11 +302,21 @@ impl Device {
         regions::read(&request, controller, &mut self.body)
     }
 
-    fn write(&mut self, body: &[u8], controller: &mut Controller) -> Result<Answer, Errno> {
+    fn write(
+        &mut self,
+        header: Header,
+        body: &[u8],
+        controller: &mut Controller,
+    ) -> Result<Answer, Errno> {
         let (request, data) = Access::parse_with_data(body).map_err(|_| Errno::INVAL)?;
         let answer = regions::write(&request, data, controller, &mut self.body)?;
         if request.region == region_index::CONFIG {
             self.interrupts.set_msix_masked(controller.msix_masked());
+        }
+        if controller.rechecks_interrupts() && !header.no_reply() {
+            // QEMU holds its lock until the reply. Where this acknowledges what the pin was triggered for, the trigger
+            // has to be taken back before, or QEMU takes it after all.
+            return Ok(Answer::Later(Until::Settled(Some(request))));
         }
         Ok(answer)
     }

@@ -1,4 +1,5 @@
-//! Replies that wait: a DMA_UNMAP's for commands in flight, a DEVICE_RESET's for a quiet controller.
+//! Replies that wait: a DMA_UNMAP's for commands in flight, a DEVICE_RESET's for a quiet controller, that
+//! of what the pin's level depends on for that level.
 //!
 //! A medium may hang, but a host waits 5 s at most for a reply. So after [`ABANDON_NS`] what still hangs is given up, and
 //! after [`ANSWER_NS`] the reply goes out in any case.
@@ -9,7 +10,7 @@ use controller::Controller;
 use controller::time::Time;
 use rustix::io::Errno;
 use vfio_user::Header;
-use vfio_user::message::DmaUnmap;
+use vfio_user::message::{Access, DmaUnmap};
 
 /// How long commands in flight may take before they are given up.
 const ABANDON_NS: u64 = 4_000_000_000;
@@ -26,6 +27,8 @@ pub(super) enum Until {
     Drained { epoch: u64, request: DmaUnmap },
     /// The controller has been reset.
     Reset,
+    /// The pin's level has followed; the reply is the request, where there is one.
+    Settled(Option<Access>),
 }
 
 /// A reply that waits.
@@ -84,6 +87,10 @@ impl WaitingList {
                 // The controller itself gives up what hangs in a reset.
                 Until::Reset if controller.is_quiet() => Some(Ok(())),
                 Until::Reset => (waited >= ANSWER_NS).then_some(Err(Errno::TIMEDOUT)),
+                Until::Settled(_) => {
+                    let due = !controller.rechecks_interrupts() || waited >= ANSWER_NS;
+                    due.then_some(Ok(()))
+                }
             };
             if let Some(result) = result {
                 return self.0.remove(index).map(|waiting| (waiting, result));

@@ -57,7 +57,12 @@ pub(super) fn ns_again(bench: &mut Bench, nsid: u32) -> Verdict<Ns> {
 }
 
 /// A namespace to create: blocks and format; other fields are 0.
-fn create_sqe(bench: &mut Bench, nsze: u64, ncap: u64, flbas: u8) -> Verdict<(Sqe, Mem)> {
+pub(super) fn create_sqe(
+    bench: &mut Bench,
+    nsze: u64,
+    ncap: u64,
+    flbas: u8,
+) -> Verdict<(Sqe, Mem)> {
     let mem = bench.mem(4096)?;
     mem.write64(0, nsze);
     mem.write64(8, ncap);
@@ -65,12 +70,17 @@ fn create_sqe(bench: &mut Bench, nsze: u64, ncap: u64, flbas: u8) -> Verdict<(Sq
     Ok((Sqe::new(0x0d).prps((mem.iova(), 0)), mem))
 }
 
-fn delete(bench: &mut Bench, nsid: u32) -> Verdict<Cqe> {
+pub(super) fn delete(bench: &mut Bench, nsid: u32) -> Verdict<Cqe> {
     bench.admin(Sqe::new(0x0d).nsid(nsid).dw(10, 1))
 }
 
 /// Attaches (0) or detaches (1) for these controllers.
-fn attach(bench: &mut Bench, nsid: u32, select: u32, controllers: &[u16]) -> Verdict<Cqe> {
+pub(super) fn attach(
+    bench: &mut Bench,
+    nsid: u32,
+    select: u32,
+    controllers: &[u16],
+) -> Verdict<Cqe> {
     let mem = bench.mem(4096)?;
     let count = u16::try_from(controllers.len()).unwrap_or(0);
     mem.write(0, &count.to_le_bytes());
@@ -81,7 +91,7 @@ fn attach(bench: &mut Bench, nsid: u32, select: u32, controllers: &[u16]) -> Ver
     bench.admin(sqe.dw(10, select))
 }
 
-fn own_id(bench: &mut Bench) -> Verdict<u16> {
+pub(super) fn own_id(bench: &mut Bench) -> Verdict<u16> {
     Ok(u16_at(&bench.controller()?, 78))
 }
 
@@ -89,11 +99,11 @@ fn unallocated(bench: &mut Bench) -> Verdict<u128> {
     Ok(u128_at(&bench.controller()?, 296))
 }
 
-const BLOCKS: u64 = 2048;
+pub(super) const BLOCKS: u64 = 2048;
 
 /// Not supported without Namespace Management, or without room for a namespace;
 /// the FLBAS to create with.
-fn needs_management(bench: &mut Bench) -> Verdict<u8> {
+pub(super) fn needs_management(bench: &mut Bench) -> Verdict<u8> {
     bench.needs_oacs(3, "Namespace Management")?;
     let common = bench.identify(0x00, 0xffff_ffff)?;
     let Some((index, block_len)) = formats(&common).first().copied() else {

@@ -2,6 +2,7 @@
 //! 8.1.15): what reservations let them do, and what one sees of the other's
 //! namespaces.
 
+use super::namespaces::{BLOCKS, attach, create_sqe, delete, needs_management, own_id};
 use super::reservations::{Host, KEY, host, kinds};
 use super::{Chapter, Test, tests};
 use crate::bench::{Bench, Ns, opcode, pattern};
@@ -30,6 +31,11 @@ const TESTS: &[Test] = tests![
     notified, "Base 2.1, 8.1.22", "a host whose registration was preempted is told, by an event and its log page";
     compare_and_verify, "Base 2.1, 8.1.22", "Compare and Verify conflict as Read does, Write Zeroes and Dataset Management as Write does";
     flush_conflicts, "Base 2.1, 8.1.22", "Flush conflicts as Write does";
+    attachment_is_told, "Base 2.1, 5.1.2", "attaching a namespace to the other controller, and detaching it, is an event there";
+    deletion_is_told, "Base 2.1, 8.1.15", "deleting a namespace takes it from the other controller, which is told";
+    format_is_told, "Base 2.1, 5.1.2", "a Format NVM by one host changes the namespace of the other, which is told";
+    private_namespace, "Base 2.1, 5.1.20", "a namespace that is not shared is attached to one controller only (119h)";
+    shared_namespace, "Base 2.1, 8.1.15", "a namespace created as shared is attached to both, in one command";
     reset_of_one, "Base 2.1, 3.7.2", "a reset of one controller leaves the other at work";
 ];
 
@@ -389,6 +395,134 @@ fn flush_conflicts(bench: &mut Bench) -> Verdict {
             let flush = Sqe::new(opcode::FLUSH).nsid(two.ns.nsid);
             judge(second, two, flush, write, &format!("type {kind}, Flush"))?;
             one.release(bench, 0, kind)?.ok()?;
+        }
+        Ok(())
+    })
+}
+
+/// Leaves an event request with attached namespace attribute notices enabled
+/// (bit 8), and nothing from before.
+fn expect_notice(second: &mut Bench) -> Verdict<u16> {
+    if u32_at(&second.controller()?, 92) >> 8 & 1 == 0 {
+        return not_supported("OAES bit 8: no Attached Namespace Attribute Notices");
+    }
+    second.set_feature(0x0b, 0, 1 << 8)?.ok()?;
+    second.log(0x04, 4096)?;
+    second.request_event()
+}
+
+/// Waits for the notice, which names the namespace in its log page.
+fn noticed(second: &mut Bench, request: u16, nsid: u32) -> Verdict {
+    let dw0 = second.event(request)?;
+    same("event type (notice)", dw0 & 0b111, 0b010)?;
+    same("event information (attribute changed)", dw0 >> 8 & 0xff, 0)?;
+    same("log page", dw0 >> 16 & 0xff, 0x04)?;
+    let log = second.log(0x04, 4096)?;
+    same("the first namespace that changed", u32_at(&log, 0), nsid)
+}
+
+/// Does something with a new namespace, which may be shared, and deletes it.
+fn with_new(
+    bench: &mut Bench,
+    is_shared: bool,
+    work: impl FnOnce(&mut Bench, &mut Bench, u32) -> Verdict,
+) -> Verdict {
+    let flbas = needs_management(bench)?;
+    bench.with_second(|bench, second| {
+        let (sqe, mem) = create_sqe(bench, BLOCKS, BLOCKS, flbas)?;
+        // NMIC bit 0.
+        mem.write(30, &[u8::from(is_shared)]);
+        let nsid = bench.admin(sqe)?.ok()?.dw0();
+        let judged = work(bench, second, nsid);
+        let allocated = u64_at(&bench.identify(0x11, nsid)?, 0) > 0;
+        if allocated {
+            delete(bench, nsid)?.ok()?;
+        }
+        judged
+    })
+}
+
+fn attachment_is_told(bench: &mut Bench) -> Verdict {
+    with_new(bench, false, |bench, second, nsid| {
+        let other = own_id(second)?;
+        for (select, active) in [(0, true), (1, false)] {
+            let request = expect_notice(second)?;
+            attach(bench, nsid, select, &[other])?.ok()?;
+            noticed(second, request, nsid)?;
+            let listed = second.active()?.contains(&nsid);
+            check(listed == active, || {
+                format!("namespace {nsid} is active there: {listed}; {active} was expected")
+            })?;
+            check(!bench.active()?.contains(&nsid), || {
+                format!("namespace {nsid} became active where it was not attached")
+            })?;
+        }
+        Ok(())
+    })
+}
+
+fn deletion_is_told(bench: &mut Bench) -> Verdict {
+    with_new(bench, false, |bench, second, nsid| {
+        let other = own_id(second)?;
+        attach(bench, nsid, 0, &[other])?.ok()?;
+        let mut pair = second.pair(16)?;
+        let identity = second.identify(0x00, nsid)?;
+        let Some(ns) = Ns::new(nsid, identity) else {
+            return not_supported("the new namespace has metadata");
+        };
+        second.read_blocks(&mut pair, &ns, 0, 1)?;
+        let request = expect_notice(second)?;
+        delete(bench, nsid)?.ok()?;
+        noticed(second, request, nsid)?;
+        let (cqe, _) = second.try_read_blocks(&mut pair, &ns, 0, 1)?;
+        cqe.expect(status::INVALID_FIELD).map(drop)
+    })
+}
+
+fn format_is_told(bench: &mut Bench) -> Verdict {
+    bench.needs_oacs(1, "Format NVM")?;
+    shared(bench, |bench, second, ns| {
+        let others = super::namespaces::formats(&ns.identity);
+        let now = u32::from(u8_at(&ns.identity, 26)) & 0xf;
+        let Some((index, block_len)) = others.into_iter().find(|(index, _)| *index != now) else {
+            return not_supported("there is one LBA format");
+        };
+        let request = expect_notice(second)?;
+        bench
+            .admin(Sqe::new(0x80).nsid(ns.nsid).dw(10, index))?
+            .ok()?;
+        let told = noticed(second, request, ns.nsid);
+        let found = second.ns().map(|ns| ns.block_len);
+        bench
+            .admin(Sqe::new(0x80).nsid(ns.nsid).dw(10, now))?
+            .ok()?;
+        told?;
+        let found = u64::try_from(found?).unwrap_or(0);
+        same("bytes of a block, for the other host", found, block_len)
+    })
+}
+
+fn private_namespace(bench: &mut Bench) -> Verdict {
+    with_new(bench, false, |bench, second, nsid| {
+        let (own, other) = (own_id(bench)?, own_id(second)?);
+        attach(bench, nsid, 0, &[own])?.ok()?;
+        attach(bench, nsid, 0, &[other])?
+            .expect(status::NAMESPACE_IS_PRIVATE)
+            .map(drop)
+    })
+}
+
+fn shared_namespace(bench: &mut Bench) -> Verdict {
+    with_new(bench, true, |bench, second, nsid| {
+        let mut both = [own_id(bench)?, own_id(second)?];
+        both.sort_unstable();
+        attach(bench, nsid, 0, &both)?.ok()?;
+        for bench in [bench, second] {
+            check(bench.active()?.contains(&nsid), || {
+                format!("namespace {nsid} is not active for both")
+            })?;
+            let n = bench.identify(0x00, nsid)?;
+            same("NMIC bit 0", u8_at(&n, 30) & 1, 1)?;
         }
         Ok(())
     })

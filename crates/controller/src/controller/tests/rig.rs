@@ -310,6 +310,15 @@ impl Rig {
                 self.interrupts.extend(interrupt);
             }
         }
+        if self
+            .controller
+            .interrupts_due()
+            .is_some_and(|due| self.now >= due)
+        {
+            let raise = |interrupt| self.interrupts.push(interrupt);
+            self.controller
+                .take_interrupts(self.now, &mut self.lanes, raise);
+        }
         worked
     }
 

@@ -75,6 +75,7 @@ fn one_pin_serves_all_queues() {
     // Function Mask and Enable of MSI-X stay 0.
     attach(&mut rig);
     let mut pairs = [1, 2].map(|qid| Pair::create(&mut rig, qid, 64, IEN | PC, PC));
+    rig.wait(SECOND);
     for round in 0..40 {
         let read = io(&rig, READ, 1, round, 1);
         for pair in &mut pairs {

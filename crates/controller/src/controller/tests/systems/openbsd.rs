@@ -69,6 +69,7 @@ fn the_pin_is_masked_while_its_handler_runs() {
     config.intx = true;
     let mut rig = Rig::with(config);
     let mut pair = attach(&mut rig);
+    rig.wait(SECOND);
     for slba in 0..200 {
         let read = io(&rig, READ, 1, slba, 1);
         pair.put(&rig, read);
