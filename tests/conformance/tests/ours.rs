@@ -62,6 +62,7 @@ fn bench(kind: MediumKind, doorbells: Doorbells, nsid: u32) -> Bench {
         Doorbells::Auto | Doorbells::Mapped => DoorbellMode::Mapped,
         Doorbells::Shadow | Doorbells::Trapped => DoorbellMode::Unmapped,
     };
+    let is_file = matches!(kind, MediumKind::File { .. });
     let medium = Medium::open(&MediumSpec { kind }).unwrap();
     let mut channels = Channels::new();
     assert!(channels.insert(medium.channel(256).unwrap()).is_ok());
@@ -74,10 +75,16 @@ fn bench(kind: MediumKind, doorbells: Doorbells, nsid: u32) -> Bench {
     let bus = InProcess::new(controller, subsystem, pages, mapped, channels);
     // It sleeps where the host can wake it, so that EventIdx has a meaning.
     bus.set_sleeps(!mapped);
+    // A file takes real time, however fast the bus's goes: about as long as a turn does.
+    let (turn_ns, bound) = match is_file {
+        true => (200, Duration::from_secs(20)),
+        false => (1000, Duration::from_millis(500)),
+    };
+    bus.set_turn_ns(turn_ns);
     let options = Options {
         doorbells,
-        // In the bus's time, in which a turn takes a microsecond.
-        bound: Duration::from_millis(500),
+        // In the bus's time.
+        bound,
         quiet: Duration::from_millis(2),
         nsid: Some(nsid),
         ..Options::default()

@@ -40,15 +40,19 @@ fn needs(bench: &mut Bench, bit: u32, name: &str) -> Verdict {
     if sanicap(bench)? >> bit & 1 == 0 {
         return not_supported(format!("SANICAP bit {bit}: no {name}"));
     }
-    Ok(())
+    // A test before may have failed with an operation under way.
+    idle_log(bench).map(drop)
 }
 
 fn needs_any(bench: &mut Bench) -> Verdict<u32> {
-    match sanicap(bench)? {
-        found if found >> 1 & 1 == 1 => Ok(BLOCK_ERASE),
-        found if found >> 2 & 1 == 1 => Ok(OVERWRITE | 1 << 4),
-        _ => not_supported("SANICAP bits 2:1: no block erase and no overwrite"),
-    }
+    let action = match sanicap(bench)? {
+        found if found >> 1 & 1 == 1 => BLOCK_ERASE,
+        found if found >> 2 & 1 == 1 => OVERWRITE | 1 << 4,
+        _ => return not_supported("SANICAP bits 2:1: no block erase and no overwrite"),
+    };
+    // A test before may have failed with an operation under way.
+    idle_log(bench)?;
+    Ok(action)
 }
 
 fn sqe(action: u32, overwrite: u32) -> Sqe {
@@ -61,20 +65,34 @@ fn sanitize(bench: &mut Bench, action: u32, overwrite: u32) -> Verdict<u16> {
     finished(bench, action)
 }
 
-/// Waits as long as a drive may take that is not small.
-fn finished(bench: &mut Bench, action: u32) -> Verdict<u16> {
+/// Waits for the end of whatever runs; the log page then. As long as a drive may
+/// take that is not small.
+fn idle_log(bench: &mut Bench) -> Verdict<Vec<u8>> {
     let bound = bench.options().bound.saturating_mul(30);
-    let mut log = Vec::new();
-    let over = bench.until(bound.min(Duration::from_secs(3600)), |bench| {
-        log = bench.log(0x81, 512)?;
-        Ok(u16_at(&log, 2) & 0b111 != 2)
+    // One page for every look: there may be many.
+    let page = bench.mem(4096)?;
+    let read = bench.log_sqe(0x81, 0, 512, &page)?;
+    let over = bench.until(bound, |bench| {
+        bench.admin(read)?.ok()?;
+        let over = u16_at(&page.bytes(2, 2), 0) & 0b111 != 2;
+        if !over {
+            bench.pass(Duration::from_millis(1))?;
+        }
+        Ok(over)
     })?;
+    let log = page.bytes(0, 512);
     check(over, || {
         format!(
             "sanitize is not over after {bound:?}; progress {:#x}",
             u16_at(&log, 0)
         )
     })?;
+    Ok(log)
+}
+
+/// Waits for the end of this operation, which succeeds: SSTAT.
+fn finished(bench: &mut Bench, action: u32) -> Verdict<u16> {
+    let log = idle_log(bench)?;
     same("SPROG when it is over", u16_at(&log, 0), 0xffff)?;
     same("SCDW10", u32_at(&log, 4), action)?;
     let found = u16_at(&log, 2) & 0b111;
