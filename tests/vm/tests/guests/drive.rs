@@ -118,7 +118,9 @@ fn check_identity(report: &Report) {
     for (nsid, blocks, shift) in [(1, 65536, 12), (2, 524_288, 9), (3, 16384, 12)] {
         let namespace = json(report, &format!("id-ns-{nsid}"));
         assert_eq!(namespace["nsze"], blocks, "namespace {nsid}");
-        assert_eq!(namespace["lbafs"][0]["ds"], shift, "namespace {nsid}");
+        let format = usize::try_from(namespace["flbas"].as_u64().expect("a number") & 0xf);
+        let format = &namespace["lbafs"][format.expect("four bits")];
+        assert_eq!(format["ds"], shift, "namespace {nsid}");
     }
 }
 
