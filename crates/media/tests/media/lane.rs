@@ -39,7 +39,9 @@ impl Rig {
         let mut namespaces = Vec::new();
         for (nsid, medium) in (1..).zip(media) {
             let channel = medium.channel(16).expect("a channel");
-            let channel = channels.insert(channel).ok().expect("an id");
+            let Ok(channel) = channels.insert(channel) else {
+                panic!("an id for each")
+            };
             namespaces.push(Namespace {
                 nsid,
                 channel,

@@ -114,7 +114,8 @@ fn half_a_pair_is_none() {
     let normal = part(COMPARE, 0, 3);
     let mut other_first = first;
     other_first.cid = 4;
-    let cases: &[(&[Sqe], &[(u16, Status)])] = &[
+    type Case<'a> = (&'a [Sqe], &'a [(u16, Status)]);
+    let cases: &[Case<'_>] = &[
         (&[first], &[(1, MISSING)]),
         (&[second], &[(2, MISSING)]),
         (&[first, normal], &[(1, MISSING), (3, OK)]),
