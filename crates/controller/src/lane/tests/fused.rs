@@ -149,6 +149,21 @@ fn half_a_pair_is_none() {
 }
 
 #[test]
+fn a_first_one_behind_a_first_one_is_not_slept_over() {
+    let mut rig = Rig::new(16, &[16], Manner::Synchronous);
+    let (first, _) = pair();
+    rig.store(1, first);
+    rig.store(1, Sqe { cid: 4, ..first });
+    rig.ring(1);
+    rig.turn();
+    assert_eq!(statuses(&rig.completions()), [(1, MISSING)]);
+    assert!(!rig.is_idle(), "the other one has to be looked at");
+    rig.turn();
+    assert_eq!(statuses(&rig.completions()), [(4, MISSING)]);
+    assert!(rig.is_idle());
+}
+
+#[test]
 fn both_name_the_same_blocks() {
     let mut rig = rig(Manner::Synchronous);
     let (first, second) = pair();
