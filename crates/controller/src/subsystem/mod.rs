@@ -54,6 +54,9 @@ use self::reservation::keys;
 pub(crate) use self::sanitize::SanitizeNews;
 use self::schedule::Operations;
 
+/// Operations that one controller may have outstanding in its subsystem, those included that a reset has left behind.
+const OUTSTANDING_LIMIT: usize = 8192;
+
 /// What a subsystem is made from.
 #[derive(Clone, Debug)]
 pub struct SubsystemConfig {
@@ -115,6 +118,8 @@ struct Member {
     /// Namespaces whose attributes changed since it looked, but for changes of its own making.
     changed: Vec<u32>,
     answers: VecDeque<Answer>,
+    /// Operations that were begun for it and are not over.
+    outstanding: usize,
     /// Who uses it, as reservations know hosts.
     host: Host,
     /// Reservation notifications that it was not told of yet.
@@ -334,7 +339,25 @@ impl Subsystem {
 
     /// Begins an operation. It is answered in a later turn.
     pub(crate) fn begin(&mut self, operation: Operation) {
-        self.operations.push(operation);
+        let member = operation.by.controller().and_then(|id| self.member_mut(id));
+        match member {
+            // A host that resets its controller forgets what it began, and may begin as much again.
+            Some(member) if member.outstanding >= OUTSTANDING_LIMIT => {
+                self.answer(operation, Err(Status::COMMAND_INTERRUPTED));
+            }
+            Some(member) => {
+                member.outstanding += 1;
+                self.operations.push(operation);
+            }
+            None => self.operations.push(operation),
+        }
+    }
+
+    /// An operation that was begun for that controller is over.
+    fn ended(&mut self, by: Option<ControllerId>) {
+        if let Some(member) = by.and_then(|id| self.member_mut(id)) {
+            member.outstanding = member.outstanding.saturating_sub(1);
+        }
     }
 
     /// Takes a command of a controller's that a lane could not do.
@@ -527,6 +550,7 @@ impl Member {
             acknowledged: 0,
             changed: Vec::new(),
             answers: VecDeque::new(),
+            outstanding: 0,
             host: Host::Anonymous(record.id),
             notices: Vec::new(),
             sanitize_news: None,

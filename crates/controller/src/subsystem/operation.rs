@@ -253,6 +253,7 @@ impl Subsystem {
             Step::Answer { on_failure } => {
                 operation.on_failure = on_failure;
                 let to = std::mem::replace(&mut operation.by, Requester::Nobody);
+                self.ended(to.controller());
                 let data = std::mem::take(&mut operation.data);
                 self.answer_to(to, data, 0, Ok(operation.dw0));
                 Wait::None

@@ -47,6 +47,11 @@ impl Subsystem {
     /// Begins what the operator asks. [`Subsystem::take_operator_answer`] tells how it ended, when no command that came
     /// before is in flight and the change is kept.
     pub fn request(&mut self, token: u64, request: OperatorRequest) {
+        // A sanitize operation may take long, and after a failure nothing else helps.
+        if let Some(status) = self.directory().sanitize().lock() {
+            self.operator_answers.push_back((token, Err(status)));
+            return;
+        }
         let by = Requester::Operator(token);
         let nsid = match &request {
             OperatorRequest::Create(new) => new.nsid(),

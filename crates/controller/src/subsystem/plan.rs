@@ -153,9 +153,8 @@ impl Subsystem {
         let count = self.directory.count_created().to_be_bytes();
         let mut seed = self.identity_seed;
         for (at, byte) in count[3..].iter().enumerate() {
-            // EUI-64 takes the first five bytes of a seed, and NGUID the last five behind its first eight.
+            // EUI-64 is made of the first five bytes of a seed, and NGUID has them, too.
             seed[at] ^= byte;
-            seed[11 + at] ^= byte;
         }
         (identity::nguid(seed), identity::eui64(seed))
     }

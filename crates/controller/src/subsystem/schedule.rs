@@ -236,6 +236,7 @@ impl Subsystem {
             }
             Moved::Ended(result) => {
                 turn.worked = true;
+                self.ended(running.operation.by.controller());
                 self.answer(running.operation, result);
                 true
             }
