@@ -496,10 +496,11 @@ impl Subsystem {
         self.kept_version = self.kept_version.max(version);
     }
 
-    /// A record could not be kept in a time that a host can wait: what waits for it ends with an error. What it would
-    /// have kept stays as it is until a restart, and the next record has it again.
-    pub fn keep_failed(&mut self, version: u64) {
-        self.failed_version = self.failed_version.max(version);
+    /// The record that was taken could not be kept in a time that a host can wait: what waits to be kept ends with an
+    /// error, also what came since, as nothing says that the next record fares better. What was changed stays as it is
+    /// until a restart, and the next record has it again.
+    pub fn keep_failed(&mut self) {
+        self.failed_version = self.version;
         self.taken_version = self.kept_version;
     }
 

@@ -258,9 +258,15 @@ impl Subsystem {
                 self.answer_to(to, data, 0, Ok(operation.dw0));
                 Wait::None
             }
-            Step::Keep => Wait::Keep {
-                version: self.version,
-            },
+            Step::Keep => {
+                if self.failed_version == self.version && !self.is_kept() {
+                    // What could not be kept for others is tried again for this one.
+                    self.touch();
+                }
+                Wait::Keep {
+                    version: self.version,
+                }
+            }
         })
     }
 

@@ -133,7 +133,7 @@ impl Subsystems {
         if is_kept {
             subsystem.kept(version);
         } else {
-            subsystem.keep_failed(version);
+            subsystem.keep_failed();
         }
         if let Some(hosted) = self.find(slot) {
             hosted.lost = !is_kept;

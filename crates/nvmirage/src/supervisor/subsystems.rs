@@ -11,7 +11,10 @@ use controller::{
 };
 use engine::SubsystemSlot;
 
-use super::{State, media::range_of};
+use super::{
+    State,
+    media::{Resting, range_of},
+};
 use crate::{
     config::{self, Controller, MediumKind},
     identity::{self, Identities},
@@ -91,6 +94,7 @@ impl State {
     pub(super) fn serve_subsystem(&mut self, name: &str) -> anyhow::Result<()> {
         let context = || format!("subsystem {name}");
         let reactor = self.placement(name);
+        self.check_pool(name).with_context(context)?;
         let wanted = self.wanted(name).with_context(context)?;
         let claimed = self.claim(name).with_context(context)?;
         let sidecar = match &claimed {
@@ -150,6 +154,21 @@ impl State {
         });
         self.resting.retain(|r| r.subsystem != name);
         Ok(())
+    }
+
+    /// Hosts of one subsystem do not get what hosts of another have made, which is not served now.
+    fn check_pool(&self, name: &str) -> anyhow::Result<()> {
+        let pool = self.config.pool_of(name);
+        let of_others = |r: &&Resting| r.subsystem != name && pool.contains(&r.medium.as_str());
+        match self.resting.iter().find(of_others) {
+            Some(other) => anyhow::bail!(
+                "pool: media {} holds namespace {}, which a host of subsystem {} has made: serve that again and delete the namespace, or use another medium",
+                other.medium,
+                other.taken.name,
+                other.subsystem
+            ),
+            None => Ok(()),
+        }
     }
 
     /// The configuration that is held says where namespaces are that were resized before.

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{Device, Options, bus::vfio_user::VfioUser};
+use driver::{Device, DriverError, Options, bus::vfio_user::VfioUser};
 use nvme_spec::{
-    Sqe,
+    Sqe, Status,
     features::{FeatureId, Select},
     log::LogPageId,
     opcode::AdminOpcode,
@@ -80,6 +80,11 @@ impl Host {
 
     /// Sets a feature and has it saved.
     pub(crate) fn save_feature(&mut self, fid: FeatureId, value: u32) {
+        self.try_save_feature(fid, value).unwrap();
+    }
+
+    /// Sets a feature and has it saved; what the command ended with where it failed.
+    pub(crate) fn try_save_feature(&mut self, fid: FeatureId, value: u32) -> Result<(), Status> {
         let sqe = Sqe {
             opcode: AdminOpcode::SET_FEATURES.0,
             // Save (Base 2.1, figure 399)
@@ -87,7 +92,11 @@ impl Host {
             cdw11: value,
             ..Sqe::default()
         };
-        self.0.admin(sqe, None).unwrap();
+        match self.0.admin(sqe, None) {
+            Ok(_) => Ok(()),
+            Err(DriverError::Status { status, .. }) => Err(status),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     pub(crate) fn feature(&mut self, fid: FeatureId) -> u32 {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nvme_spec::features::FeatureId;
+use nvme_spec::{Status, features::FeatureId};
 use rustix::{
     fs::{FlockOperation, fcntl_lock},
     process::Signal,
@@ -336,6 +336,11 @@ fn a_change_that_cannot_be_written_fails_and_is_written_later() {
     assert!(error.contains("could not be kept"), "{error}");
     let log = server.log();
     assert_eq!(log.matches("cannot write").count(), 1, "{log}");
+    // a host is told, too, and not that it succeeded
+    let mut a = Host::attach(&world, "a.sock");
+    let status = a.try_save_feature(FeatureId::ARBITRATION, 3).unwrap_err();
+    assert_eq!(status, Status::INTERNAL_ERROR);
+    drop(a);
     fs::rename(world.path("kept/away"), &folder).unwrap();
     world.ok(&world.steer(&["attach", "spare", "b"]));
     server.stop();

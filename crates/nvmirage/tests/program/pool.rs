@@ -199,6 +199,21 @@ fn space_that_a_host_has_is_not_given_away_while_its_subsystem_is_not_served() {
     );
     let error = world.fails(&world.steer(&["delete", "media", "disk"]));
     assert!(error.contains("holds namespace"), "{error}");
+    let other = world.vfio_user("other.sock");
+    let other = [
+        "create",
+        "controller",
+        "o",
+        "--pool",
+        "disk",
+        "--listen",
+        &other,
+    ];
+    let error = world.fails(&world.steer(&other));
+    assert!(
+        error.contains("which a host of subsystem pair has made"),
+        "{error}"
+    );
     // served again, it is there again
     let listen = world.vfio_user("a.sock");
     let again = [
