@@ -1,6 +1,8 @@
 //! The order in which the two words of a completion queue entry are stored, as the processor sees it: the page may only be
 //! read, so the first store faults, and the fault names its address.
 
+#![expect(clippy::unwrap_used, reason = "the helpers are part of the test")]
+
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::ptr;
