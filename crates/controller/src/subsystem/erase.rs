@@ -71,6 +71,8 @@ pub(super) struct Erasing {
     out: u32,
     flush: Flush,
     failed: bool,
+    /// The medium had no room at the last try: whoever frees some wakes the reactor.
+    full: bool,
     /// What patterns are written from.
     pattern: Option<Scratch>,
 }
@@ -110,6 +112,7 @@ impl Erasing {
             out: 0,
             flush: Flush::ToCome,
             failed: false,
+            full: false,
             pattern: None,
         };
         erasing.prepare();
@@ -143,6 +146,7 @@ impl Erasing {
         budget: &mut Budget,
     ) -> bool {
         let mut worked = false;
+        self.full = false;
         while budget.0 > 0
             && let Some((id, next)) = self.next()
         {
@@ -154,6 +158,7 @@ impl Erasing {
             match self.add(ticket, next, channel) {
                 Added::Full(ticket) => {
                     let _ = ticket.fulfil();
+                    self.full = true;
                     break;
                 }
                 Added::Pending => {
@@ -259,9 +264,9 @@ impl Erasing {
         }
     }
 
-    /// Whether a turn would add something, if its medium has room.
+    /// Whether a turn would add something, as far as this side knows.
     pub(super) fn can_add(&self) -> bool {
-        self.next().is_some()
+        !self.full && self.next().is_some()
     }
 
     /// One of its tickets came back.

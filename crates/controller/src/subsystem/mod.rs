@@ -8,6 +8,9 @@
 //! its next turn and acknowledges the generation when nothing that was fetched under an older one is in flight: what
 //! must not race with commands waits for that (`Step::Drain`).
 //!
+//! Reading order: `directory` (what there is), `operation` and `schedule` (how commands go on), `plan` and `sanitize`
+//! (what they do), `record` (what is kept).
+//!
 //! Invariants: two namespaces never share bytes; every operation is answered once, unless its requester is gone; a
 //! record is taken whole, and an answer that promises persistence goes out only when the record was kept. It does NOT
 //! write files: the program takes records and says when they are kept.

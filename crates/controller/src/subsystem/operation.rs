@@ -360,7 +360,7 @@ impl Subsystem {
         match &running.wait {
             Wait::None => true,
             Wait::Drain { generation, .. } => self.is_drained(*generation),
-            // Completions come from a channel, whose descriptor wakes; slices that had no room wait for one.
+            // Completions come from a channel, whose descriptor wakes; so does room in one that was full.
             Wait::Erase(erasing) => erasing.ended_well().is_some() || erasing.can_add(),
             Wait::Keep { version } => self.kept_version.max(self.failed_version) >= *version,
         }

@@ -194,8 +194,9 @@ impl Subsystem {
     /// Takes the first operation of a namespace out, where a turn moves it.
     fn take_first(&mut self, nsid: u32) -> Option<Running> {
         let first = self.operations.queues.get(&nsid)?.front()?;
-        let moves = self.operations.may_go(nsid) && self.can_move(first);
-        if moves {
+        // A medium that was full may have room again.
+        let tries = matches!(first.wait, Wait::Erase(_)) || self.can_move(first);
+        if tries && self.operations.may_go(nsid) {
             self.operations.pop(nsid)
         } else {
             None

@@ -367,6 +367,26 @@ fn one_slice_of_a_medium_that_works_at_once_is_done_in_a_turn() {
 }
 
 #[test]
+fn a_medium_that_is_full_lets_the_reactor_sleep() {
+    let mut subsystem = Subsystem::new(config()).unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    channels.get_mut(CHANNEL).unwrap().capacity = 0;
+    let range = ByteRange {
+        offset: 0,
+        len: MIB,
+    };
+    let erase = Step::Erase(Erase::zero(vec![(CHANNEL, range)]));
+    begin(&mut subsystem, 1, 0, vec![erase]);
+    subsystem.turn(Time(1), &mut channels);
+    assert!(!subsystem.has_work(), "whoever makes room wakes it");
+    channels.get_mut(CHANNEL).unwrap().capacity = 1;
+    assert!(subsystem.turn(Time(2), &mut channels));
+    assert!(subsystem.has_work());
+    subsystem.turn(Time(3), &mut channels);
+    assert_eq!(answered(&mut subsystem), [100]);
+}
+
+#[test]
 fn a_pattern_is_written_round_by_round() {
     let mut subsystem = Subsystem::new(config()).unwrap();
     let mut channels = channels(Manner::Asynchronous);
