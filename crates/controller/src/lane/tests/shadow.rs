@@ -85,6 +85,21 @@ fn quirk_a_late_trapped_write_does_not_turn_a_queue_back() {
 }
 
 #[test]
+fn quirk_a_shadow_that_comes_round_to_its_first_value_still_counts() {
+    // The shadow was registered at 0, and a late trapped write left 5 in the register; eight commands later it is 0
+    // again.
+    let mut rig = rig(16, &[8]);
+    for cid in 0..7 {
+        assert_eq!(rig.run(read(cid)), Status::SUCCESSFUL_COMPLETION);
+    }
+    rig.doorbells.store(sq_tail_slot(1), 5);
+    assert_eq!(rig.run(read(7)), Status::SUCCESSFUL_COMPLETION);
+    assert!(rig.is_idle());
+    assert_eq!(rig.turn().fetched, 0);
+    assert_eq!(rig.events(), []);
+}
+
+#[test]
 fn quirk_what_the_shadow_held_before_is_no_doorbell() {
     // A queue made anew after a host let its shadow stand: 5 of the old queue is not a tail of the new one.
     let mut rig = Rig::new(16, &[], Manner::Synchronous);
