@@ -1,5 +1,5 @@
-//! Random programs of several hosts that create, attach, detach, format and delete namespaces and write to them, against
-//! a model: sets, and a map of bytes.
+//! Random programs of several hosts that create, attach, detach, format and delete namespaces and write to them, with
+//! restarts in between, against a model: sets, and a map of bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::world::{
     ALREADY_ATTACHED, Fields, IDENTIFIER_UNAVAILABLE, INSUFFICIENT_CAPACITY, INVALID_FORMAT,
     IS_PRIVATE, LIST_INVALID, NOT_ATTACHED, World, pool,
 };
-use crate::subsystem::SubsystemConfig;
+use crate::subsystem::{NamespaceRecord, SubsystemConfig};
 
 const HOSTS: usize = 3;
 /// Highest namespace identifier.
@@ -41,6 +41,8 @@ enum Action {
         nsid: u32,
         format: u8,
     },
+    /// The program ends, and starts again with what was kept.
+    Restart,
     /// Somebody writes all of a namespace.
     Fill {
         nsid: u32,
@@ -61,6 +63,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => one.prop_map(|(nsid, ids)| Action::Detach { nsid, ids }),
         2 => (prop_oneof![4 => nsid.clone(), 1 => Just(u32::MAX)], 0..3_u8)
             .prop_map(|(nsid, format)| Action::Format { nsid, format }),
+        1 => Just(Action::Restart),
         3 => (nsid, 1..=255_u8).prop_map(|(nsid, byte)| Action::Fill { nsid, byte }),
     ]
 }
@@ -197,6 +200,27 @@ fn status(result: Result<(), u16>) -> u16 {
     result.err().unwrap_or(OK)
 }
 
+fn config() -> SubsystemConfig {
+    SubsystemConfig {
+        pools: vec![pool(0, BYTES)],
+        ..SubsystemConfig::with_namespaces(LIMIT, [])
+    }
+}
+
+fn restart(world: &mut World) {
+    let record = world.subsystem().record();
+    let bytes = std::mem::take(&mut world.medium(0).bytes);
+    let restored = |n: NamespaceRecord| n.restore(&pool(0, BYTES)).unwrap();
+    let config = SubsystemConfig {
+        namespaces: record.namespaces.into_iter().map(restored).collect(),
+        controllers: record.controllers,
+        created: record.created,
+        ..config()
+    };
+    *world = World::new(HOSTS, config, BYTES);
+    world.medium(0).bytes = bytes;
+}
+
 /// Does an action in both.
 fn act(
     world: &mut World,
@@ -236,6 +260,7 @@ fn act(
             let answer = world.format(host, *nsid, u32::from(*format));
             prop_assert_eq!(answer, status(expected));
         }
+        Action::Restart => restart(world),
         Action::Fill { nsid, byte } => {
             if let Some(n) = model.namespaces.get_mut(nsid) {
                 n.content = *byte;
@@ -288,11 +313,7 @@ proptest! {
     fn as_sets_and_a_map_of_bytes(
         steps in proptest::collection::vec((0..HOSTS, action()), 1..40),
     ) {
-        let config = SubsystemConfig {
-            pools: vec![pool(0, BYTES)],
-            ..SubsystemConfig::with_namespaces(LIMIT, [])
-        };
-        let mut world = World::new(HOSTS, config, BYTES);
+        let mut world = World::new(HOSTS, config(), BYTES);
         let mut model = Model::default();
         for (host, action) in &steps {
             act(&mut world, &mut model, *host, action)?;
