@@ -96,7 +96,7 @@ fn kernels_that_start_over_a_live_drive() {
         "load",
         // that one, which is reset
         "no-driver",
-        "memory",
+        "untouched",
         // the third, which is reset while it writes
         "root",
         "raw",
@@ -105,7 +105,6 @@ fn kernels_that_start_over_a_live_drive() {
         // the last
         "root",
         "raw",
-        "memory",
         "intact",
         "checksums",
         "quiet",

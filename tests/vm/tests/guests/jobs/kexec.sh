@@ -2,21 +2,22 @@
 # (INITRAMFS_BYTES). The job runs in one kernel after the other, and finds out by the command line and by what is on
 # the drive in which it is.
 
-# memory: fills most of it with a pattern, and looks at that again after a while: nobody else may have written there.
-memory() {
-    pattern() {
-        fio --name=memory --filename=/run/memory --size=448m --bs=1m --ioengine=sync --verify=pattern \
-            --verify_pattern=0x6e766d69 --verify_fatal=1 --verify_state_save=0 "$@"
-    }
-    mount -t tmpfs -o size=480m memory /run
-    pattern --rw=write --do_verify=0
+# untouched: writes to the pages that the last kernel had registered, which this one was told to leave alone, and looks at
+# them again after a while.
+untouched() {
+    for page in $PAGES; do
+        yes untouched | head -c 4096 | dd of=/dev/mem bs=4096 seek=$((page / 4096)) conv=notrunc
+    done
     # a server that sleeps would do nothing: every look at the function's registers wakes it
     for look in $(seq 30); do
         cat /sys/bus/pci/devices/*/config >/tmp/config
         usleep 10000
     done
-    pattern --rw=read
-    umount /run
+    yes untouched | head -c 4096 >/tmp/untouched
+    for page in $PAGES; do
+        dd if=/dev/mem bs=4096 skip=$((page / 4096)) count=1 of=/tmp/page
+        cmp /tmp/page /tmp/untouched
+    done
 }
 # reset: without a word to the drive; but the host has all words of the job first.
 reset() {
@@ -35,7 +36,8 @@ load() {
 if grep -q rig.no-driver /proc/cmdline; then
     # The controller was shut down and not disabled: what the last kernel had registered is still known to it.
     step no-driver sh -c '! ls /dev/nvme*'
-    step memory memory
+    PAGES=$(sed 's/.*rig.pages=\([^ ]*\).*/\1/; s/,/ /' /proc/cmdline)
+    step untouched untouched
     reset
 fi
 
@@ -64,7 +66,6 @@ second)
     reset
     ;;
 third*)
-    step memory memory
     step intact intact_root
     step checksums verified --filename=/dev/raw --rw=randwrite --bs=4k --size=4m --iodepth=16 \
         --name=a --cpus_allowed=0 --name=b --offset=16m --cpus_allowed=1
@@ -79,28 +80,33 @@ third*)
         marks second
     }
     step first first
-    # The driver's memory is where the next kernel has none of its own: it is taken anew when the best places are taken.
+    # Doorbell Buffer Config is command 7Ch; its pages are in PRP 1 and 2.
     registered() {
-        address=$(basename "$(readlink /sys/class/nvme/nvme0/device)")
-        rm /dev/root /dev/raw
         trace_on
-        echo "$address" >/sys/bus/pci/drivers/nvme/unbind
-        mount -t tmpfs -o size=200m memory /run
-        dd if=/dev/zero of=/run/memory bs=1M count=200
-        echo "$address" >/sys/bus/pci/drivers/nvme/bind
-        umount /run
-        named 1 root
-        named 2 raw
+        cd /sys/kernel/tracing
+        echo 'p:submitted __nvme_submit_sync_cmd op=+0($arg2):u8 page1=+24($arg2):x64 page2=+32($arg2):x64' >kprobe_events
+        echo 'op == 0x7c' >events/kprobes/submitted/filter
+        echo 1 >events/kprobes/submitted/enable
+        nvme reset /dev/nvme0
+        sed -n 's/.*op=124 page1=\(0x[0-9a-f]*\) page2=\(0x[0-9a-f]*\).*/\1,\2/p' trace >/tmp/pages
+        cat /tmp/pages
+        [ -s /tmp/pages ]
     }
     step registered registered
     tell registrations traced nvme_admin_dbbuf
+    left_alone() {
+        for page in $(tr , ' ' </tmp/pages); do
+            echo "memmap=4K\$$page"
+        done | tr '\n' ' '
+    }
     kexec_load() {
         dd if=/dev/raw of=/tmp/kernel bs=1M count=32
         truncate -s "$KERNEL_BYTES" /tmp/kernel
         dd if=/dev/raw of=/tmp/initramfs bs=1M skip=32 count=80
         truncate -s "$INITRAMFS_BYTES" /tmp/initramfs
         kexec --kexec-file-syscall --load /tmp/kernel --initrd=/tmp/initramfs \
-            --command-line="$(cat /proc/cmdline) rig.no-driver initcall_blacklist=nvme_init"
+            --command-line="$(cat /proc/cmdline) rig.no-driver rig.pages=$(cat /tmp/pages) $(left_alone) \
+initcall_blacklist=nvme_init"
     }
     step kexec-load kexec_load
     step load load
