@@ -3,6 +3,7 @@
 mod bench;
 mod counts;
 mod fuzz;
+mod mutants;
 mod process;
 mod record;
 mod setup;
@@ -20,6 +21,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
+use crate::mutants::MutantsArgs;
 use crate::process::Interrupt;
 use crate::record::RecordArgs;
 use crate::vm::VmArgs;
@@ -54,6 +56,8 @@ enum Task {
     Bench(BenchArgs),
     /// Record a session of QEMU with the server, as a fixture for the protocol tests
     Record(RecordArgs),
+    /// Break each guard once, in a copy of the tree, and see the test that notices it fail
+    Mutants(MutantsArgs),
     /// Fuzz one target on the terminal
     Fuzz {
         /// The target; without a known one, the error names them
@@ -112,6 +116,7 @@ fn run(cli: &Cli) -> Result<bool> {
             record::run(args)?;
             Ok(true)
         }
+        Task::Mutants(args) => mutants::run(&workspace, &Interrupt::install()?, args),
         Task::Fuzz { target, seconds } => {
             fuzz::one(&workspace, target, *seconds)?;
             Ok(true)

@@ -1,0 +1,216 @@
+//! Runs mutations in a copy of the tree, one after the other, with one target folder: each is an
+//! incremental build and one test.
+//!
+//! Invariant: a mutation counts as caught only where it builds and its test runs and fails. A test
+//! that does not end is none that fails: it would hold up whoever runs it.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::tree::Tree;
+use super::{Mutation, Test};
+use crate::counts;
+use crate::process::{Ended, Interrupt, Run, run_to_end};
+use crate::show::Line;
+use crate::workspace::Workspace;
+
+/// How long a build may take; the first one builds everything.
+const BUILD: Duration = Duration::from_secs(20 * 60);
+/// How long a test may take.
+const TEST: Duration = Duration::from_secs(60);
+
+/// What became of a mutation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Its test failed.
+    Caught,
+    /// Its test passed.
+    Survived,
+    /// Its test did not end.
+    Hung,
+    /// The mutated code does not build.
+    DoesNotBuild,
+}
+
+impl Fate {
+    fn word(self) -> &'static str {
+        match self {
+            Fate::Caught => "caught",
+            Fate::Survived => "SURVIVED",
+            Fate::Hung => "HUNG",
+            Fate::DoesNotBuild => "DOES NOT BUILD",
+        }
+    }
+}
+
+/// The copy, and how things are run in it.
+struct Campaign<'a> {
+    workspace: &'a Workspace,
+    interrupt: &'a Interrupt,
+    tree: Tree,
+    line: Line,
+}
+
+/// Runs the mutations and prints what became of them; whether all were caught.
+///
+/// # Errors
+/// See [`super::run`].
+pub(super) fn run(
+    workspace: &Workspace,
+    interrupt: &Interrupt,
+    mutations: &[&Mutation],
+) -> Result<bool> {
+    std::fs::create_dir_all(workspace.logs())?;
+    std::fs::write(workspace.logs().join("mutants.log"), "")?;
+    let folder = workspace.target.join("mutants");
+    let tree = Tree::copy(&workspace.root, folder.join("tree"))?;
+    // All of them first: a list that does not fit the code is not worth an hour.
+    for mutation in mutations {
+        mutation.apply(&tree.read(mutation.file)?)?;
+    }
+    let mut campaign = Campaign {
+        workspace,
+        interrupt,
+        tree,
+        line: Line::begin("mutants"),
+    };
+    campaign.check_unmutated(mutations)?;
+    let mut rows = Vec::new();
+    for (done, mutation) in mutations.iter().enumerate() {
+        let start = Instant::now();
+        let fate = campaign.mutate(mutation)?;
+        campaign.line.note(&format!(
+            "{:>3} of {}  {:<14} {}",
+            done + 1,
+            mutations.len(),
+            fate.word(),
+            mutation.name
+        ));
+        rows.push((*mutation, fate, start.elapsed()));
+    }
+    print!("{}", table(&rows));
+    Ok(rows.iter().all(|(_, fate, _)| *fate == Fate::Caught))
+}
+
+impl Campaign<'_> {
+    /// Every test that a mutation names is there and passes without it.
+    fn check_unmutated(&mut self, mutations: &[&Mutation]) -> Result<()> {
+        let mut programs = BTreeMap::<_, Vec<Test>>::new();
+        for Mutation { test, .. } in mutations {
+            let tests = programs.entry((test.package, test.program)).or_default();
+            if !tests.contains(test) {
+                tests.push(*test);
+            }
+        }
+        for ((package, program), tests) in programs {
+            self.line.note(&format!(
+                "{} tests of {package} without mutations",
+                tests.len()
+            ));
+            let (said, ended) = self.build(&tests[0])?;
+            if let Ended::Badly(why) = ended {
+                bail!("{package} does not build without mutations: {why}\n{said}");
+            }
+            let (said, ended) = self.test(&tests)?;
+            if let Ended::Badly(why) = ended {
+                bail!("a test fails without mutations: {why}\n{said}");
+            }
+            let ran = counts::libtest(&said).passed as usize;
+            let wanted = tests.len();
+            ensure!(
+                ran == wanted,
+                "{ran} of {wanted} tests were found in {package} {}: correct their names in xtask/src/mutants/list",
+                program.join(" ")
+            );
+        }
+        Ok(())
+    }
+
+    /// Runs a mutation, and takes it back.
+    fn mutate(&mut self, mutation: &Mutation) -> Result<Fate> {
+        let original = self.tree.read(mutation.file)?;
+        self.tree
+            .write(mutation.file, &mutation.apply(&original)?)?;
+        let fate = self.try_mutated(&mutation.test);
+        self.tree.write(mutation.file, &original)?;
+        fate.with_context(|| format!("mutation {}", mutation.name))
+    }
+
+    fn try_mutated(&mut self, test: &Test) -> Result<Fate> {
+        if let (_, Ended::Badly(_)) = self.build(test)? {
+            return Ok(Fate::DoesNotBuild);
+        }
+        let start = Instant::now();
+        Ok(match self.test(&[*test])? {
+            (_, Ended::Well) => Fate::Survived,
+            _ if start.elapsed() >= TEST => Fate::Hung,
+            _ => Fate::Caught,
+        })
+    }
+
+    fn build(&mut self, test: &Test) -> Result<(String, Ended)> {
+        let mut command = self.cargo(test)?;
+        command.arg("--no-run");
+        self.run(&mut command, BUILD)
+    }
+
+    /// Runs tests of one program.
+    fn test(&mut self, tests: &[Test]) -> Result<(String, Ended)> {
+        let mut command = self.cargo(&tests[0])?;
+        command
+            .args(["--", "--exact"])
+            .args(tests.iter().map(|test| test.name));
+        self.run(&mut command, TEST * u32::try_from(tests.len())?)
+    }
+
+    fn cargo(&self, test: &Test) -> Result<Command> {
+        let mut command = self
+            .workspace
+            .cargo(&["test", "--locked", "--package", test.package])?;
+        command
+            .args(test.program)
+            .current_dir(self.tree.root())
+            .env(
+                "CARGO_TARGET_DIR",
+                self.workspace.target.join("mutants/target"),
+            )
+            // What is built is run once.
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+        Ok(command)
+    }
+
+    fn run(&mut self, command: &mut Command, bound: Duration) -> Result<(String, Ended)> {
+        let log = self.workspace.logs().join("mutants.log");
+        let line = &mut self.line;
+        let live = &mut |text: &str| line.at(text);
+        let mut with = Run {
+            bound,
+            log: &log,
+            interrupt: self.interrupt,
+            live,
+        };
+        run_to_end(command, &mut with)
+    }
+}
+
+/// The table of mutations: what became of each, seconds, name, and the test.
+fn table(rows: &[(&Mutation, Fate, Duration)]) -> String {
+    let mut text = String::from("\n");
+    for (mutation, fate, time) in rows {
+        text += &format!(
+            "{:<14} {:>6.1} s  {:<32} {}\n",
+            fate.word(),
+            time.as_secs_f64(),
+            mutation.name,
+            mutation.test.name
+        );
+    }
+    let caught = rows
+        .iter()
+        .filter(|(_, fate, _)| *fate == Fate::Caught)
+        .count();
+    text + &format!("{caught} of {} caught\n", rows.len())
+}

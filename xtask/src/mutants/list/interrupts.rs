@@ -1,0 +1,84 @@
+//! Which interrupts a host gets, and when.
+
+use super::super::{Mutation, integration, unit};
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "pin-level",
+        guard: "the pin is asserted while entries are not acknowledged",
+        file: "crates/controller/src/controller/interrupts.rs",
+        from: "let asserted = by_pin && self.is_asserted(lanes);",
+        to: "let asserted = by_pin && self.admin.is_none();",
+        test: unit(
+            "controller",
+            "controller::tests::interrupts::the_pin_falls_with_a_reset_and_with_a_deleted_queue",
+        ),
+    },
+    Mutation {
+        name: "pin-mask",
+        guard: "a vector masked by INTMS asserts nothing",
+        file: "crates/controller/src/controller/interrupts.rs",
+        from: "lane.asserts_pin() && !masked",
+        to: "lane.asserts_pin() || masked",
+        test: unit(
+            "controller",
+            "controller::tests::interrupts::intms_holds_the_pin_down_and_intmc_lets_it_rise",
+        ),
+    },
+    Mutation {
+        name: "mask-end",
+        guard: "what a mask held back is raised when the mask ends",
+        file: "crates/controller/src/controller/interrupts.rs",
+        from: "if unmasked || mechanism != state.mechanism {",
+        to: "if unmasked && mechanism != state.mechanism {",
+        test: unit(
+            "controller",
+            "controller::tests::interrupts::a_message_is_sent_when_its_mask_goes_and_entries_are_unacknowledged",
+        ),
+    },
+    Mutation {
+        name: "withheld-deadline",
+        guard: "a coalesced interrupt is raised when its time is over",
+        file: "crates/controller/src/controller/interrupts.rs",
+        from: "        state.due = Some(state.due.map_or(due, |first| first.min(due)));\n        true\n",
+        to: "        let _ = due;\n        true\n",
+        test: unit(
+            "controller",
+            "controller::tests::coalescing::the_time_counts_from_the_first_entry",
+        ),
+    },
+    Mutation {
+        name: "withheld-wakes",
+        guard: "a reactor sleeps no longer than a withheld interrupt may wait",
+        file: "crates/controller/src/controller/exchange.rs",
+        from: "let others = stage.chain(silent).chain(withheld);",
+        to: "let others = stage.chain(silent).chain(withheld.filter(|_| false));",
+        test: unit(
+            "controller",
+            "controller::tests::coalescing::the_time_counts_from_the_first_entry",
+        ),
+    },
+    Mutation {
+        name: "failed-at-once",
+        guard: "the interrupt of a command that failed is not withheld",
+        file: "crates/controller/src/controller/interrupts.rs",
+        from: "if !coalesced || posted.failed || withheld.is_due(state.coalescing, now) {",
+        to: "if !coalesced || withheld.is_due(state.coalescing, now) {",
+        test: unit(
+            "controller",
+            "controller::tests::coalescing::a_command_that_failed_is_told_at_once",
+        ),
+    },
+    Mutation {
+        name: "pin-once",
+        guard: "the pin is triggered once until the host has unmasked it",
+        file: "crates/transport/src/vfio_user/interrupts.rs",
+        from: "            self.line.masked = self.triggered;\n",
+        to: "",
+        test: integration(
+            "transport",
+            &["--lib"],
+            "vfio_user::interrupts::pin_tests::it_is_triggered_once_until_it_is_unmasked",
+        ),
+    },
+];

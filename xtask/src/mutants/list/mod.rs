@@ -1,0 +1,24 @@
+//! The mutations, by where they are in the life of a command.
+
+mod commands;
+mod interrupts;
+mod memory_map;
+mod queues;
+mod resets;
+mod subsystem;
+
+use super::Mutation;
+
+const ALL: &[&[Mutation]] = &[
+    queues::MUTATIONS,
+    memory_map::MUTATIONS,
+    commands::MUTATIONS,
+    interrupts::MUTATIONS,
+    resets::MUTATIONS,
+    subsystem::MUTATIONS,
+];
+
+/// All of them.
+pub(super) fn all() -> impl Iterator<Item = &'static Mutation> {
+    ALL.iter().copied().flatten()
+}

@@ -1,0 +1,241 @@
+//! Mutations: for each guard that matters, one change of our code that a named test must notice.
+//!
+//! The list is written by hand, one mutation for each guard, and so answers one question: is there a
+//! test that fails without this line? It does NOT look for lines that no test notices; nothing here
+//! is generated.
+
+mod campaign;
+mod list;
+mod tree;
+
+use std::fmt::Write as _;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+
+use crate::process::Interrupt;
+use crate::workspace::Workspace;
+
+/// Which mutations to run.
+#[derive(Debug, Args)]
+pub(crate) struct MutantsArgs {
+    /// Name the mutations with their guards and do nothing
+    #[arg(long)]
+    list: bool,
+    /// Run only these
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+}
+
+/// One change of our code, and the test that notices it.
+#[derive(Debug)]
+struct Mutation {
+    /// What `--only` calls it.
+    name: &'static str,
+    /// The rule that the changed code keeps.
+    guard: &'static str,
+    /// The file, relative to the root of the project.
+    file: &'static str,
+    /// The text that is replaced. It is in the file exactly once.
+    from: &'static str,
+    /// What stands there instead.
+    to: &'static str,
+    /// The test that fails then.
+    test: Test,
+}
+
+/// A test of the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Test {
+    package: &'static str,
+    /// Which of the package's programs has it, as arguments of `cargo test`.
+    program: &'static [&'static str],
+    /// Its name with its modules, as the test program prints it.
+    name: &'static str,
+}
+
+/// A test beside the code of a library.
+const fn unit(package: &'static str, name: &'static str) -> Test {
+    Test {
+        package,
+        program: &["--lib"],
+        name,
+    }
+}
+
+/// A test in a file of its own.
+const fn integration(
+    package: &'static str,
+    program: &'static [&'static str],
+    name: &'static str,
+) -> Test {
+    Test {
+        package,
+        program,
+        name,
+    }
+}
+
+impl Mutation {
+    /// The file's text with the mutation.
+    ///
+    /// # Errors
+    /// What is to be replaced is not there exactly once.
+    fn apply(&self, text: &str) -> Result<String> {
+        let found = text.matches(self.from).count();
+        ensure!(
+            found == 1,
+            "{}: its text is {found} times in {}, and must be there once: change xtask/src/mutants/list to fit the code",
+            self.name,
+            self.file
+        );
+        Ok(text.replacen(self.from, self.to, 1))
+    }
+}
+
+/// Runs the mutations; whether all of them were noticed.
+///
+/// # Errors
+/// There is no mutation of a name in `--only`, one does not fit the code, the tree cannot be copied,
+/// or the tests do not pass without mutations.
+pub(crate) fn run(
+    workspace: &Workspace,
+    interrupt: &Interrupt,
+    args: &MutantsArgs,
+) -> Result<bool> {
+    let chosen = choose(&args.only)?;
+    if args.list {
+        print!("{}", table(&chosen));
+        return Ok(true);
+    }
+    campaign::run(workspace, interrupt, &chosen)
+}
+
+fn choose(only: &[String]) -> Result<Vec<&'static Mutation>> {
+    if let Some(unknown) = only
+        .iter()
+        .find(|name| list::all().all(|mutation| mutation.name != **name))
+    {
+        bail!("there is no mutation {unknown}: `cargo xtask mutants --list` names them");
+    }
+    let wanted =
+        |mutation: &&Mutation| only.is_empty() || only.iter().any(|name| name == mutation.name);
+    Ok(list::all().filter(wanted).collect())
+}
+
+/// The mutations, one a line: name, guard, file, test.
+fn table(mutations: &[&Mutation]) -> String {
+    let mut text = String::new();
+    for Mutation {
+        name,
+        guard,
+        file,
+        test,
+        ..
+    } in mutations
+    {
+        let _ = writeln!(
+            text,
+            "{name}\n    guard  {guard}\n    file   {file}\n    test   {} {}",
+            test.package, test.name
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    }
+
+    fn sources(folder: &Path, into: &mut String) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, into);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                into.push_str(&fs::read_to_string(path).unwrap());
+            }
+        }
+    }
+
+    /// The source text of a package, tests included.
+    fn package(name: &str) -> String {
+        let folder = match name.strip_prefix("tests-") {
+            Some(name) => format!("tests/{name}"),
+            None => format!("crates/{name}"),
+        };
+        let mut text = String::new();
+        sources(&root().join(folder), &mut text);
+        text
+    }
+
+    #[test]
+    fn every_mutation_fits_the_code() {
+        let mut wrong = Vec::new();
+        for mutation in list::all() {
+            match fs::read_to_string(root().join(mutation.file)) {
+                Ok(text) => match mutation.apply(&text) {
+                    Ok(mutated) if mutated == text => {
+                        wrong.push(format!("{}: changes nothing", mutation.name));
+                    }
+                    Ok(_) => (),
+                    Err(error) => wrong.push(error.to_string()),
+                },
+                Err(error) => wrong.push(format!("{}: {error}", mutation.file)),
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn every_mutation_names_a_test_that_there_is() {
+        let missing: Vec<_> = list::all()
+            .map(|mutation| (mutation.name, mutation.test))
+            .filter(|(_, test)| {
+                let function = test.name.rsplit("::").next().unwrap();
+                !package(test.package).contains(&format!("fn {function}("))
+            })
+            .map(|(name, test)| format!("{name}: {} has no test {}", test.package, test.name))
+            .collect();
+        assert!(missing.is_empty(), "{}", missing.join("\n"));
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<_> = list::all().map(|mutation| mutation.name).collect();
+        assert_eq!(names.len(), list::all().count());
+    }
+
+    #[test]
+    fn text_that_is_absent_or_ambiguous_is_an_error() {
+        let mutation = Mutation {
+            name: "a",
+            guard: "b",
+            file: "c",
+            from: "x > 1",
+            to: "x > 2",
+            test: unit("d", "e"),
+        };
+        assert_eq!(mutation.apply("if x > 1 {").unwrap(), "if x > 2 {");
+        for text in ["if x > 3 {", "x > 1 || x > 1"] {
+            let error = mutation.apply(text).unwrap_err().to_string();
+            assert!(error.starts_with("a: its text is"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_is_an_error() {
+        let error = choose(&["nothing".to_owned()]).unwrap_err();
+        assert!(error.to_string().contains("no mutation nothing"), "{error}");
+        let first = list::all().next().unwrap().name;
+        assert_eq!(choose(&[first.to_owned()]).unwrap().len(), 1);
+    }
+}
