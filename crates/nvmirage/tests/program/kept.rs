@@ -192,6 +192,21 @@ fn what_a_host_saved_is_there_even_after_a_kill() {
 }
 
 #[test]
+fn what_was_counted_last_is_kept_at_the_end() {
+    let world = World::new();
+    let server = serve(&world);
+    let mut host = Host::attach(&world, "a.sock");
+    host.fill(1, 0, 1);
+    host.fill(1, 1, 2);
+    // it does not shut down: the server takes the drive away
+    server.stop();
+    let kept: Value = serde_json::from_str(&fs::read_to_string(world.path(FILE)).unwrap()).unwrap();
+    let health = &kept["record"]["controllers"][0]["health"];
+    assert_eq!(health["bytes_written"], 8192, "{health}");
+    assert_eq!(health["write_commands"], 2, "{health}");
+}
+
+#[test]
 fn a_kill_at_any_moment_leaves_a_whole_file() {
     let world = World::new();
     for round in 0..8 {
