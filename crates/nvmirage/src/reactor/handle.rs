@@ -85,6 +85,18 @@ struct Mailbox {
 }
 
 impl Address {
+    pub(super) fn new(
+        sender: memory::mailbox::Sender<Message>,
+        bell: Arc<Bell>,
+        wake: EventFd,
+    ) -> Self {
+        Address(Arc::new(Mailbox {
+            sender: Mutex::new(sender),
+            bell,
+            wake,
+        }))
+    }
+
     fn try_send(&self, message: Message) -> Result<(), Message> {
         let mailbox = &self.0;
         let mut sender = mailbox
@@ -130,11 +142,7 @@ impl ReactorHandle {
         let bell = Arc::new(Bell::new());
         let wake = EventFd::new()?;
         let (its_bell, its_wake) = (bell.clone(), wake.try_clone()?);
-        let address = Address(Arc::new(Mailbox {
-            sender: Mutex::new(sender),
-            bell,
-            wake,
-        }));
+        let address = Address::new(sender, bell, wake);
         let its_address = address.clone();
         let (started, start) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()

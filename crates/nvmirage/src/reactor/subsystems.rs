@@ -209,3 +209,139 @@ impl Hosted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use controller::{
+        subsystem::{ControllerId, ControllerRecord, Record},
+        time::Time,
+    };
+    use engine::Mode;
+    use memory::{Bell, EventFd};
+
+    use super::*;
+    use crate::keep::{
+        keeper::{Keeper, Kept},
+        sidecar::{Basis, Place},
+    };
+
+    /// A reactor's part in keeping, with a keeper but without a thread of its own.
+    struct Rig {
+        engine: Engine<media::Channel>,
+        subsystems: Subsystems,
+        mailbox: memory::mailbox::Receiver<Message>,
+        slot: SubsystemSlot,
+        place: Place,
+        _keeper: Keeper,
+        _dir: tempfile::TempDir,
+    }
+
+    fn rig() -> Rig {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::new(dir.path(), "s").unwrap();
+        place.prepare().unwrap();
+        let keeper = Keeper::start().unwrap();
+        let kept = Kept {
+            place: place.clone(),
+            basis: Basis::default(),
+            plain: Some(Record::default()),
+        };
+        keeper.sender().serve("s", kept);
+        let (sender, mailbox) = memory::mailbox::channel(4);
+        let address = Address::new(sender, Arc::new(Bell::new()), EventFd::new().unwrap());
+        let mut subsystems = Subsystems::new(address);
+        let mut engine = Engine::new(Mode::Interrupt, Time(0));
+        let config = SubsystemConfig {
+            name: "s".to_owned(),
+            controllers: vec![ControllerRecord::new("c", ControllerId(1))],
+            deleted: vec!["x".to_owned()],
+            ..SubsystemConfig::with_namespaces(4, [])
+        };
+        let keeper_of = Some(keeper.sender());
+        let new = NewSubsystem {
+            config,
+            keeper: keeper_of,
+        };
+        let slot = subsystems.add(&mut engine, new).unwrap();
+        Rig {
+            engine,
+            subsystems,
+            mailbox,
+            slot,
+            place,
+            _keeper: keeper,
+            _dir: dir,
+        }
+    }
+
+    impl Rig {
+        /// A namespace of one block comes to be.
+        fn change(&mut self) -> mpsc::Receiver<Result<u32, Status>> {
+            let (answer, answered) = mpsc::sync_channel(1);
+            let namespace = controller::namespace::Namespace {
+                nsid: 1,
+                channel: controller::port::ChannelId(0),
+                start: 0,
+                blocks: 1,
+                lba_shift: 12,
+                nguid: [0; 16],
+                eui64: [0; 8],
+                traits: controller::port::MediumTraits::default(),
+                restrictions: None,
+            };
+            let request = OperatorRequest::Create(Box::new(Allocated::everywhere(namespace)));
+            self.subsystems
+                .request(&mut self.engine, self.slot, request, answer);
+            self.engine.turn(Time(1), |_, _| {});
+            answered
+        }
+
+        fn take_kept(&mut self) {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            let (slot, version, is_kept) = loop {
+                if let Some(Message::Kept(slot, version, is_kept)) = self.mailbox.try_recv() {
+                    break (slot, version, is_kept);
+                }
+                assert!(std::time::Instant::now() < deadline, "nobody keeps it");
+                std::thread::yield_now();
+            };
+            self.subsystems
+                .ended(&mut self.engine, slot, version, is_kept);
+            self.engine.turn(Time(2), |_, _| {});
+        }
+    }
+
+    #[test]
+    fn a_reactor_does_not_sleep_on_news() {
+        let mut rig = rig();
+        assert!(!rig.subsystems.has_news(&mut rig.engine));
+        let answered = rig.change();
+        assert!(rig.subsystems.has_news(&mut rig.engine), "a record to keep");
+        assert!(rig.subsystems.look(&mut rig.engine));
+        assert!(!rig.subsystems.has_news(&mut rig.engine));
+        rig.take_kept();
+        assert!(rig.place.path().exists());
+        assert!(rig.subsystems.has_news(&mut rig.engine), "an answer");
+        assert!(answered.try_recv().is_err());
+        assert!(rig.subsystems.look(&mut rig.engine));
+        assert_eq!(answered.try_recv().unwrap(), Ok(0));
+        assert!(!rig.subsystems.has_news(&mut rig.engine));
+        assert!(!rig.subsystems.look(&mut rig.engine));
+    }
+
+    #[test]
+    fn a_subsystem_ends_when_what_was_changed_is_kept() {
+        let mut rig = rig();
+        rig.change();
+        let (answer, answered) = mpsc::sync_channel(1);
+        rig.subsystems.end(rig.slot, answer);
+        rig.subsystems.look(&mut rig.engine);
+        assert!(answered.try_recv().is_err(), "it is being kept");
+        rig.take_kept();
+        rig.subsystems.look(&mut rig.engine);
+        assert!(answered.try_recv().unwrap());
+        assert_eq!(rig.engine.subsystems_mut().count(), 0);
+    }
+}

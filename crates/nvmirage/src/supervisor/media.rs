@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use controller::subsystem::Allocated;
 use media::{Direct, Medium, MediumKind as Backing, MediumSpec};
 
 use super::{OpenMedium, State, operate::label, subsystems::medium_basis};
@@ -151,17 +152,10 @@ impl State {
 
     /// The parts of a medium that namespaces have now: those of subsystems, and those that no subsystem has yet.
     pub(super) fn taken(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
-        let resting = self.resting.iter().filter(|r| r.medium == medium);
-        let mut taken: Vec<Taken> = resting.map(|r| r.taken.clone()).collect();
+        let mut taken = self.taken_of_subsystems(medium)?;
         let mut deleted = Vec::new();
         for live in &self.subsystems {
-            let view = self.view(live)?;
-            let here = view.namespaces.iter().filter(|n| n.medium == medium);
-            taken.extend(here.map(|n| Taken {
-                name: label(&live.name, n),
-                range: range_of(n),
-            }));
-            deleted.extend(view.deleted);
+            deleted.extend(self.view(live)?.deleted);
         }
         for namespace in self.config.namespace.iter().filter(|n| n.media == medium) {
             let name = &namespace.name;
@@ -173,6 +167,46 @@ impl State {
             }
         }
         Ok(taken)
+    }
+
+    /// The parts of a medium that namespaces of subsystems have now, served or not.
+    fn taken_of_subsystems(&self, medium: &str) -> anyhow::Result<Vec<Taken>> {
+        let resting = self.resting.iter().filter(|r| r.medium == medium);
+        let mut taken: Vec<Taken> = resting.map(|r| r.taken.clone()).collect();
+        for live in &self.subsystems {
+            let view = self.view(live)?;
+            let here = view.namespaces.iter().filter(|n| n.medium == medium);
+            taken.extend(here.map(|n| Taken {
+                name: label(&live.name, n),
+                range: range_of(n),
+            }));
+        }
+        Ok(taken)
+    }
+
+    /// Two subsystems have no byte in common, whatever their files and the configuration say.
+    pub(super) fn check_apart_from_others(
+        &self,
+        subsystem: &str,
+        namespaces: &[Allocated],
+    ) -> anyhow::Result<()> {
+        for namespace in namespaces {
+            let mine = label(subsystem, namespace);
+            let range = range_of(namespace);
+            let taken = self.taken_of_subsystems(&namespace.medium)?;
+            // its own that rest come back with it
+            let own = |t: &Taken| namespace.name.is_none() && t.name == mine;
+            let mut others = taken.iter().filter(|t| !own(t));
+            if let Some(other) = others.find(|t| t.range.overlaps(range)) {
+                anyhow::bail!(
+                    "namespace {mine} has {range} of media {}, and namespace {} of another subsystem has {} there: a namespace is in one subsystem; delete it in the other one, or give it another range",
+                    namespace.medium,
+                    other.name,
+                    other.range
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Remembers what hosts have made in a subsystem that is about to be served no longer.
@@ -213,7 +247,7 @@ impl State {
 }
 
 /// The bytes of a namespace in its medium.
-pub(super) fn range_of(namespace: &controller::subsystem::Allocated) -> Range {
+pub(super) fn range_of(namespace: &Allocated) -> Range {
     let extent = namespace.extent();
     Range {
         start: Size(extent.offset),

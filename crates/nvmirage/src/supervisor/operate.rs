@@ -153,11 +153,7 @@ impl State {
             nsid,
             controllers: only(id_of(&view, controller)),
         };
-        self.ask(reactor, slot, request)?;
-        if self.is_configured(name) {
-            self.config = self.with_listed(name, controller);
-        }
-        Ok(())
+        self.ask(reactor, slot, request)
     }
 
     fn controller(&self, name: &str) -> Result<&Controller, Refusal> {
@@ -174,14 +170,6 @@ impl State {
             }
         }
         next
-    }
-
-    fn unlist(&mut self, namespace: &str, controller: Option<&str>) {
-        for config in &mut self.config.controller {
-            if controller.is_none_or(|c| c == config.name) {
-                config.namespaces.retain(|n| n != namespace);
-            }
-        }
     }
 
     /// Takes a namespace from a controller.
@@ -201,9 +189,7 @@ impl State {
             nsid: found.namespace.nsid(),
             controllers: only(id_of(&found.view, controller)),
         };
-        self.ask(found.reactor, found.slot, request)?;
-        self.unlist(name, Some(controller));
-        Ok(())
+        self.ask(found.reactor, found.slot, request)
     }
 
     /// Takes everything from a controller that is served no longer.
@@ -240,7 +226,9 @@ impl State {
             let nsid = found.namespace.nsid();
             self.ask(found.reactor, found.slot, OperatorRequest::Delete { nsid })?;
         }
-        self.unlist(name, None);
+        for config in &mut self.config.controller {
+            config.namespaces.retain(|n| n != name);
+        }
         self.config.namespace.retain(|n| n.name != name);
         Ok(())
     }
@@ -328,7 +316,10 @@ impl State {
         let mut nsids = Vec::new();
         for name in &controller.namespaces {
             nsids.push(match self.find(name)? {
-                Some(found) => found.namespace.nsid(),
+                Some(found) => {
+                    check_attach(&found, &controller.name, &subsystem)?;
+                    found.namespace.nsid()
+                }
                 None => self.make(name, &subsystem)?,
             });
         }

@@ -118,6 +118,8 @@ impl State {
         for loss in &merged.losses {
             tracing::warn!(subsystem = name, "{loss}");
         }
+        let apart = self.check_apart_from_others(name, &merged.namespaces);
+        apart.with_context(context)?;
         self.adopt_ranges(&merged)?;
         let pool: Vec<String> = self
             .config

@@ -300,6 +300,39 @@ fn what_cannot_be_changed_says_why() {
 }
 
 #[test]
+fn a_namespace_stays_in_its_subsystem_until_it_is_deleted() {
+    let world = World::new();
+    let server = serve(&world);
+    // in no list of the configuration and attached to nobody, but a subsystem has it
+    world.ok(&world.steer(&["attach", "spare", "a"]));
+    world.ok(&world.steer(&["detach", "spare", "a"]));
+    let listen = world.vfio_user("c.sock");
+    let other = ["create", "controller", "c", "--listen", &listen];
+    let other = [&other[..], &["--namespaces", "spare"]].concat();
+    let error = world.fails(&world.steer(&other));
+    assert!(
+        error.contains("`pair`") || error.contains("another subsystem"),
+        "{error}"
+    );
+    assert!(!world.path("c.sock").exists());
+    world.ok(&world.steer(&["delete", "namespace", "spare"]));
+    let again = [
+        "create",
+        "namespace",
+        "spare",
+        "--media",
+        "disk",
+        "--range",
+        "32MiB..40MiB",
+    ];
+    world.ok(&world.steer(&again));
+    world.ok(&world.steer(&other));
+    let error = world.fails(&world.steer(&["attach", "spare", "a"]));
+    assert!(error.contains("`spare` is of subsystem `c`"), "{error}");
+    server.stop();
+}
+
+#[test]
 fn controllers_join_and_leave_a_subsystem_that_is_served() {
     let world = World::new();
     let server = serve(&world);
