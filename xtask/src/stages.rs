@@ -40,7 +40,7 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "clippy",
         about: "lints, warnings are errors",
-        minutes: 8,
+        minutes: 12,
         run: clippy,
     },
     Stage {
@@ -58,13 +58,13 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "build",
         about: "the program",
-        minutes: 8,
+        minutes: 15,
         run: build,
     },
     Stage {
         name: "unit",
         about: "unit, property and documentation tests",
-        minutes: 8,
+        minutes: 20,
         run: unit,
     },
     Stage {
@@ -76,25 +76,25 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "protocol",
         about: "vfio-user, message by message",
-        minutes: 5,
+        minutes: 8,
         run: protocol,
     },
     Stage {
         name: "fuzz",
         about: "each target for a minute",
-        minutes: 10,
+        minutes: 12,
         run: fuzz_smoke,
     },
     Stage {
         name: "guests",
         about: "real guests under QEMU",
-        minutes: 10,
+        minutes: 15,
         run: guests,
     },
     Stage {
         name: "demo",
         about: "the first command of the README, and with a guest",
-        minutes: 4,
+        minutes: 6,
         run: demo,
     },
 ];
