@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 use super::tree::Tree;
 use super::{Mutation, Test};
-use crate::counts;
 use crate::process::{Ended, Interrupt, Run, run_to_end};
 use crate::show::Line;
 use crate::workspace::Workspace;
@@ -118,13 +117,13 @@ impl Campaign<'_> {
             if let Ended::Badly(why) = ended {
                 bail!("a test fails without mutations: {why}\n{said}");
             }
-            let ran = counts::libtest(&said).passed as usize;
-            let wanted = tests.len();
-            ensure!(
-                ran == wanted,
-                "{ran} of {wanted} tests were found in {package} {}: correct their names in xtask/src/mutants/list",
-                program.join(" ")
-            );
+            if let Some(missing) = tests.iter().find(|test| !passed(&said, test)) {
+                bail!(
+                    "{package} {} has no test {}: correct its name in xtask/src/mutants/list",
+                    program.join(" "),
+                    missing.name
+                );
+            }
         }
         Ok(())
     }
@@ -196,6 +195,12 @@ impl Campaign<'_> {
     }
 }
 
+/// Whether libtest says in `output` that a test was run and passed.
+fn passed(output: &str, test: &Test) -> bool {
+    let wanted = format!("test {} ... ok", test.name);
+    output.lines().any(|line| line == wanted)
+}
+
 /// The table of mutations: what became of each, seconds, name, and the test.
 fn table(rows: &[(&Mutation, Fate, Duration)]) -> String {
     let mut text = String::from("\n");
@@ -213,4 +218,44 @@ fn table(rows: &[(&Mutation, Fate, Duration)]) -> String {
         .filter(|(_, fate, _)| *fate == Fate::Caught)
         .count();
     text + &format!("{caught} of {} caught\n", rows.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutants::unit;
+
+    #[test]
+    fn a_test_that_was_not_run_has_not_passed() {
+        let output = "running 2 tests\ntest a::b ... ok\ntest a::bc ... FAILED\n";
+        assert!(passed(output, &unit("p", "a::b")));
+        for name in ["b", "a::bc", "a::c"] {
+            assert!(!passed(output, &unit("p", name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_table_counts_what_was_caught() {
+        let mutation = Mutation {
+            name: "a-guard",
+            guard: "b",
+            file: "c",
+            from: "d",
+            to: "e",
+            test: unit("f", "g::h"),
+        };
+        let second = Duration::from_secs(1);
+        let fates = [Fate::Caught, Fate::Survived, Fate::Hung, Fate::DoesNotBuild];
+        let rows: Vec<_> = fates.map(|fate| (&mutation, fate, second)).into();
+        let text = table(&rows);
+        for word in [
+            "caught ",
+            "SURVIVED ",
+            "HUNG ",
+            "DOES NOT BUILD ",
+            "1 of 4 caught",
+        ] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+    }
 }

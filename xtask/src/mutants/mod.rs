@@ -155,26 +155,41 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
     }
 
-    fn sources(folder: &Path, into: &mut String) {
+    fn sources(folder: &Path, into: &mut Vec<(PathBuf, String)>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 sources(&path, into);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                into.push_str(&fs::read_to_string(path).unwrap());
+                let text = fs::read_to_string(&path).unwrap();
+                into.push((path, text));
             }
         }
     }
 
-    /// The source text of a package, tests included.
-    fn package(name: &str) -> String {
+    /// The source files of a package, tests included.
+    fn package(name: &str) -> Vec<(PathBuf, String)> {
         let folder = match name.strip_prefix("tests-") {
             Some(name) => format!("tests/{name}"),
             None => format!("crates/{name}"),
         };
-        let mut text = String::new();
-        sources(&root().join(folder), &mut text);
-        text
+        let mut files = Vec::new();
+        sources(&root().join(folder), &mut files);
+        files
+    }
+
+    /// Whether a test may be in a file: the modules before its name lead there, `tests` perhaps within the file.
+    fn is_place(path: &Path, modules: &[&str]) -> bool {
+        let stem = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
+        let own = match stem(path) {
+            name if name == "mod" => stem(path.parent().unwrap()),
+            name => name,
+        };
+        match modules {
+            [] => true,
+            [.., before, "tests"] if own == *before => true,
+            [.., last] => own == *last,
+        }
     }
 
     #[test]
@@ -200,8 +215,12 @@ mod tests {
         let missing: Vec<_> = list::all()
             .map(|mutation| (mutation.name, mutation.test))
             .filter(|(_, test)| {
-                let function = test.name.rsplit("::").next().unwrap();
-                !package(test.package).contains(&format!("fn {function}("))
+                let path: Vec<&str> = test.name.split("::").collect();
+                let (function, modules) = path.split_last().unwrap();
+                let function = format!("fn {function}(");
+                !package(test.package)
+                    .iter()
+                    .any(|(path, text)| is_place(path, modules) && text.contains(&function))
             })
             .map(|(name, test)| format!("{name}: {} has no test {}", test.package, test.name))
             .collect();

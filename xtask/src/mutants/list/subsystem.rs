@@ -85,7 +85,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "_ => self.free.push_back(running),",
         test: unit(
             "controller",
-            "subsystem::tests::operations_on_one_namespace_wait_for_each_other",
+            "subsystem::tests::operations::operations_on_one_namespace_wait_for_each_other",
         ),
     },
     Mutation {

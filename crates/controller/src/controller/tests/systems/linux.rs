@@ -270,3 +270,46 @@ fn a_command_that_hangs_is_aborted_and_then_reset() {
     let mut pairs = queues(&mut rig);
     write_and_read(&mut rig, &mut pairs[0], 1, 5);
 }
+
+/// `nvme format`: the effects of the command tell the kernel to look at everything again, and the disk has other blocks
+/// then.
+#[test]
+fn a_format_is_followed_by_a_scan() {
+    let mut rig = Rig::new();
+    enable(&mut rig);
+    let mut pairs = queues(&mut rig);
+    events(&mut rig);
+    let id = rig.identify(0x01, 0, 0).unwrap();
+    assert_eq!(u16_at(&id, 256) >> 1 & 1, 1, "OACS: Format NVM");
+    let effects = u32_at(&rig.log(0x05, 0, 4096).unwrap(), 4 * 0x80);
+    assert_eq!(effects & 1, 1, "it is supported");
+    assert_eq!(
+        effects >> 1 & 1,
+        1,
+        "and changes blocks: the disk is frozen"
+    );
+    assert_ne!(effects >> 2 & 0b11, 0, "and namespaces: the kernel scans");
+    let namespace = rig.identify(0x00, 1, 0).unwrap();
+    assert_eq!(namespace[25], 1, "two formats");
+    assert_eq!(namespace[128 + 4 + 2], 12, "the second has blocks of 4 KiB");
+    write_and_read(&mut rig, &mut pairs[0], 1, 8);
+    let format = Sqe {
+        opcode: 0x80,
+        nsid: 1,
+        cdw10: 1,
+        ..Sqe::default()
+    };
+    assert_eq!(rig.status(format), OK);
+    // nvme_passthru_end: the controller first, then all namespaces.
+    assert!(rig.identify(0x01, 0, 0).is_ok());
+    let namespace = rig.identify(0x00, 1, 0).unwrap();
+    assert_eq!((namespace[26] & 0xf, u64_at(&namespace, 0)), (1, 256));
+    // The partition table is read from the first block, and nothing is left of what was there.
+    let read = io(&rig, READ, 1, 1, 1);
+    assert_eq!(pairs[0].status(&mut rig, read), OK);
+    let block = rig.host.read(rig.data_page(), 4096);
+    assert!(block.iter().all(|byte| *byte == 0));
+    let behind = io(&rig, READ, 1, 256, 1);
+    assert_eq!(pairs[0].status(&mut rig, behind), LBA_OUT_OF_RANGE);
+    assert!(rig.peek().is_none(), "its own change is no event to it");
+}

@@ -254,3 +254,38 @@ fn dumps_after_a_crash() {
         write_and_read(&mut rig, &mut dump, 1, slba);
     }
 }
+
+/// Reset of a PC, or of a disk by its owner: a block erase where SANICAP offers it, whose log is polled, and which a
+/// restart in between does not end.
+#[test]
+fn erases_its_disk_for_good() {
+    let mut rig = Rig::new();
+    start(&mut rig);
+    let mut pair = Pair::with_vector(&mut rig, 1, 64);
+    write_and_read(&mut rig, &mut pair, 1, 500);
+    let id = rig.identify(0x01, 0, 0).unwrap();
+    assert_eq!(u32_at(&id, 328) >> 1 & 1, 1, "SANICAP: block erase");
+    let erase = Sqe {
+        opcode: 0x84,
+        cdw10: 2,
+        ..Sqe::default()
+    };
+    assert_eq!(rig.status(erase), OK);
+    rig.clear_enable();
+    start(&mut rig);
+    let mut pair = Pair::with_vector(&mut rig, 1, 64);
+    for _ in 0..100 {
+        let log = rig.log(0x81, 0, 512).unwrap();
+        if u16_at(&log, 2) & 7 == 1 {
+            assert_eq!(u16_at(&log, 0), 0xffff, "SPROG: done");
+            break;
+        }
+        assert_eq!(u16_at(&log, 2) & 7, 2, "in progress");
+        rig.turns(4);
+    }
+    assert_eq!(u16_at(&rig.log(0x81, 0, 512).unwrap(), 2) & 7, 1);
+    let read = io(&rig, READ, 1, 500, 1);
+    assert_eq!(pair.status(&mut rig, read), OK);
+    let block = rig.host.read(rig.data_page(), 512);
+    assert!(block.iter().all(|byte| *byte == 0));
+}
