@@ -161,7 +161,7 @@ impl Place {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Claim { _lock: file }),
             Err(rustix::io::Errno::WOULDBLOCK) => bail!(
-                "subsystem {} is served by another process that has the lock {}: stop that, use another name, or set another state_dir",
+                "subsystem {} is served by another process that has the lock {}: stop that, give this one another name in a configuration, or set another state_dir",
                 self.subsystem,
                 path.display()
             ),
