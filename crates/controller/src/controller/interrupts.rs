@@ -15,7 +15,7 @@
 //! assert its line when the handler has acknowledged everything, and the guest's driver, which finds nothing to do,
 //! would touch no register: an interrupt storm. So what the handler is about to find is not told again yet: not within
 //! [`HANDLER_NS`] of the last time where nothing was acknowledged since, nor within [`NEXT_QUEUE_NS`] of an
-//! acknowledgement by message, as the handler goes on to the next queue. An unmask by eventfd, which comes after the
+//! acknowledgement, as the handler goes on to the next queue. An unmask by eventfd, which comes after the
 //! handlers, and the end of a mask are no reason to wait.
 //!
 //! It does NOT deliver: the transport does, and keeps what MSI-X cannot deliver yet, in the pending bits.
@@ -109,9 +109,12 @@ pub(super) struct Interrupts {
     /// Every queue is to be looked at again.
     look_again: bool,
     told: Option<Told>,
-    /// The host has acknowledged something by a message; at the last look, and since.
+    /// The sum of all heads at the last look.
+    heads: u64,
+    /// When a look found that the host has acknowledged something, and its handler may go on.
     acknowledged: Option<Time>,
-    newly_acknowledged: bool,
+    /// Its handlers have ended since the last look.
+    handled: bool,
     /// When the level is told that was held back.
     held: Option<Time>,
 }
@@ -126,8 +129,9 @@ impl Interrupts {
             due: None,
             look_again: false,
             told: None,
+            heads: 0,
             acknowledged: None,
-            newly_acknowledged: false,
+            handled: false,
             held: None,
         }
     }
@@ -138,16 +142,10 @@ impl Interrupts {
         self.look_again = true;
     }
 
-    /// The host has acknowledged entries by a message.
-    pub(super) fn acknowledged(&mut self) {
-        self.newly_acknowledged = true;
-        self.recheck();
-    }
-
-    /// Nothing is a reason to wait with the level any more.
+    /// The host's handlers have ended: they are no reason to wait with the level any more.
     fn forget_handler(&mut self) {
         (self.told, self.acknowledged, self.held) = (None, None, None);
-        self.newly_acknowledged = false;
+        self.handled = true;
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -367,7 +365,8 @@ impl Controller {
         let asserted = by_pin && self.is_asserted(lanes);
         let heads = self.heads(lanes);
         let state = &mut self.interrupts;
-        if std::mem::take(&mut state.newly_acknowledged) {
+        let moved = std::mem::replace(&mut state.heads, heads) != heads;
+        if !std::mem::take(&mut state.handled) && moved {
             state.acknowledged = Some(now);
         }
         state.held = None;

@@ -328,7 +328,7 @@ impl Controller {
         };
         self.doorbells.store(slot as usize, value);
         if is_head && self.pci.has_pin() {
-            self.interrupts.acknowledged();
+            self.interrupts.recheck();
         }
         if cqid != 0 {
             self.kicks |= 1 << cqid;
