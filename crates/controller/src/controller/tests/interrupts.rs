@@ -420,3 +420,21 @@ fn what_a_mask_held_back_is_told_at_once() {
     rig.turn();
     assert_eq!(rig.raised(), [Pin(false), Pin(true)]);
 }
+
+#[test]
+fn the_admin_queue_is_masked_by_the_first_bit_and_asks_for_nothing_when_frozen() {
+    let mut rig = rig();
+    rig.submit(Sqe {
+        opcode: 0x7f,
+        ..Sqe::default()
+    });
+    rig.turns(2);
+    assert_eq!(rig.looked_again(), [Pin(true)]);
+    rig.write32(INTMS, 0b01);
+    assert_eq!(rig.looked_again(), [Pin(false)]);
+    rig.write32(INTMC, 0b01);
+    assert_eq!(rig.looked_again(), [Pin(true)]);
+    // A head that was never posted.
+    rig.write32(0x1004, 31);
+    assert_eq!(rig.looked_again(), [Pin(false)]);
+}
