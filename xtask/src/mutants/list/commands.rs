@@ -134,7 +134,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/controller/src/lane/fused.rs",
         from: "        if sqe.flags.fuse() == Fuse::SECOND {\n            self.finish(",
         to: "        if sqe.flags.fuse() == Fuse::SECOND && sqe.nsid == 0 {\n            self.finish(",
-        test: unit("controller", "lane::tests::fused::half_a_pair_is_none"),
+        test: unit(
+            "controller",
+            "lane::tests::fused::any_row_of_halves_ends_as_it_must",
+        ),
     },
     Mutation {
         name: "compare-and-write",
