@@ -7,7 +7,7 @@
 use std::{
     fs,
     io::{Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -43,6 +43,17 @@ pub(crate) fn default_state_dir() -> anyhow::Result<PathBuf> {
             "there is no place for state: set state_dir in the configuration, or the environment variable XDG_STATE_HOME"
         ),
     }
+}
+
+/// A name that only an object with this name and this path has: the name, and 16 hexadecimal digits of the path's
+/// SHA-256.
+pub(crate) fn name_apart(name: &str, path: &Path) -> String {
+    let digest = Sha256::digest(path.as_os_str().as_bytes());
+    let hex: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{name}-{hex}")
 }
 
 impl Identities {

@@ -65,7 +65,7 @@ appears() {
 
 # complaints: the lines of standard input that have a word of trouble with a drive, or of the kernel's own.
 complaints() {
-    grep -E 'nvme.*(timeout|[Aa]bort|not ready|fail|removing|invalid|disabl)|I/O error|EXT4-fs error|BUG:|Oops|WARNING:|Call Trace|hung task'
+    grep -E 'nvme.*(timeout|[Aa]bort|not ready|fail|removing|invalid|disabl)|I/O error|EXT4-fs error|BUG:|Oops|WARNING:|Call Trace|hung task|unusual effects'
 }
 
 # no_complaints: fails where the kernel's log has one.

@@ -70,9 +70,8 @@ fn io(opcode: NvmOpcode) -> CommandEffects {
         NvmOpcode::DATASET_MANAGEMENT,
         NvmOpcode::COPY,
     ];
-    CommandEffects::new()
-        .with_csp(NAMESPACE)
-        .with_lbcc(writes.contains(&opcode))
+    // No scope: Linux takes any effect but LBCC of an I/O command for an unusual one, and says so once.
+    CommandEffects::new().with_lbcc(writes.contains(&opcode))
 }
 
 /// The page of features. None changes user data or what Identify says.

@@ -86,7 +86,7 @@ impl Serve {
     pub(super) fn config(&self) -> anyhow::Result<Config> {
         let mut config = match (&self.config, &self.listen) {
             (Some(file), _) => config::from_file(file)?,
-            (None, Some(listen)) => self.short_form(listen.clone()),
+            (None, Some(listen)) => self.short_form(listen.clone())?,
             (None, None) => {
                 return Err(
                     UsageError("write --config FILE, or --media and --listen".into()).into(),
@@ -105,9 +105,11 @@ impl Serve {
     }
 
     /// One controller, `nvme0`, with a namespace for each medium.
-    fn short_form(&self, listen: PathBuf) -> Config {
+    fn short_form(&self, listen: PathBuf) -> anyhow::Result<Config> {
+        let told_apart_by = self.media.iter().find_map(|arg| arg.path.as_ref());
+        let told_apart_by = std::path::absolute(told_apart_by.unwrap_or(&listen))?;
         let mut config = Config {
-            is_short_form: true,
+            short_form: Some(told_apart_by),
             ..Config::default()
         };
         let mut controller = config::Controller::new("nvme0".into(), Listen::VfioUser(listen));
@@ -136,7 +138,7 @@ impl Serve {
             });
         }
         config.controller.push(controller);
-        config
+        Ok(config)
     }
 }
 

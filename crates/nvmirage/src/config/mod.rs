@@ -16,6 +16,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::identity;
+
 #[cfg(test)]
 pub(crate) use read::from_toml;
 pub(crate) use read::{from_file, from_json};
@@ -52,9 +54,10 @@ pub(crate) struct Config {
     /// What hosts attach to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) controller: Vec<Controller>,
-    /// It was made of a command line: a drive in memory is then a new one at every start, of which nothing is kept.
+    /// It was made of a command line: what tells it apart from others, as the names in it are always the same. Its first
+    /// file, else its socket, from the root. A drive in memory is then a new one at every start, of which nothing is kept.
     #[serde(skip)]
-    pub(crate) is_short_form: bool,
+    pub(crate) short_form: Option<PathBuf>,
 }
 
 /// How a reactor waits for work.
@@ -345,6 +348,15 @@ use size::serde_as_text;
 serde_as_text!(Listen => "an address in quotes, as in \"vfio-user:/run/nvmirage/vm1.sock\"");
 
 impl Config {
+    /// What identities and kept state of a subsystem or namespace go by: its name, and in a configuration that was made
+    /// of a command line a digest of what tells that apart, too.
+    pub(crate) fn lasting_name(&self, name: &str) -> String {
+        match &self.short_form {
+            None => name.to_owned(),
+            Some(path) => identity::name_apart(name, path),
+        }
+    }
+
     /// The configuration with every default written out, as TOML.
     pub(crate) fn with_defaults(&self) -> String {
         let mut full = self.clone();

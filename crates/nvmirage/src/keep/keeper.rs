@@ -288,7 +288,7 @@ mod tests {
     impl Rig {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            let place = Place::new(&dir.path().join("state"), "one").unwrap();
+            let place = Place::new(&dir.path().join("state"), "one", "one").unwrap();
             let keeper = Keeper::start().unwrap();
             let kept = Kept {
                 place: place.clone(),

@@ -113,6 +113,8 @@ pub(crate) struct NamespaceBasis {
 pub(crate) struct Place {
     folder: PathBuf,
     subsystem: String,
+    /// The file's name without its extension.
+    stem: String,
 }
 
 /// Nobody else serves the subsystem while this exists.
@@ -122,20 +124,21 @@ pub(crate) struct Claim {
 }
 
 impl Place {
-    /// The place of a subsystem's sidecar in a state folder.
+    /// The place of a subsystem's sidecar in a state folder, by its [lasting name](crate::config::Config::lasting_name).
     ///
     /// # Errors
     /// The state folder is relative, and to what is not known.
-    pub(crate) fn new(state_dir: &Path, subsystem: &str) -> io::Result<Self> {
+    pub(crate) fn new(state_dir: &Path, subsystem: &str, lasting: &str) -> io::Result<Self> {
         Ok(Place {
             folder: std::path::absolute(state_dir)?.join(FOLDER),
             subsystem: subsystem.to_owned(),
+            stem: lasting.to_owned(),
         })
     }
 
     /// The file.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join(format!("{}.json", self.subsystem))
+        self.folder.join(format!("{}.json", self.stem))
     }
 
     /// Makes its folder.
@@ -150,7 +153,7 @@ impl Place {
 
     /// Takes the lock, in a folder that is there.
     pub(crate) fn claim(&self) -> anyhow::Result<Claim> {
-        let path = self.folder.join(format!("{}.lock", self.subsystem));
+        let path = self.folder.join(format!("{}.lock", self.stem));
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -224,7 +227,7 @@ impl Place {
         let mut bytes = serde_json::to_vec_pretty(sidecar)?;
         bytes.push(b'\n');
         let path = self.path();
-        let temporary = self.folder.join(format!("{}.json.new", self.subsystem));
+        let temporary = self.folder.join(format!("{}.json.new", self.stem));
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -305,7 +308,7 @@ mod tests {
 
     fn place() -> (tempfile::TempDir, Place) {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::new(dir.path(), "pair").unwrap();
+        let place = Place::new(dir.path(), "pair", "pair").unwrap();
         place.prepare().unwrap();
         (dir, place)
     }

@@ -240,7 +240,7 @@ mod tests {
 
     fn rig() -> Rig {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place::new(dir.path(), "s").unwrap();
+        let place = Place::new(dir.path(), "s", "s").unwrap();
         place.prepare().unwrap();
         let keeper = Keeper::start().unwrap();
         let kept = Kept {

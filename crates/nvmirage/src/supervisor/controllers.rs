@@ -26,13 +26,14 @@ impl State {
         let find = |of: fn(&Controller) -> Option<&String>| {
             config.controllers_of(name).find_map(of).cloned()
         };
+        let lasting = config.lasting_name(name);
         let serial = match find(|c| c.serial.as_ref()) {
             Some(serial) => serial,
-            None => self.identities()?.serial(name),
+            None => self.identities()?.serial(&lasting),
         };
         let subnqn = match find(|c| c.subnqn.as_ref()) {
             Some(subnqn) => subnqn,
-            None => self.identities()?.subnqn(name),
+            None => self.identities()?.subnqn(&lasting),
         };
         Ok(Words { serial, subnqn })
     }

@@ -132,7 +132,8 @@ impl State {
         let pools = media.iter().filter(in_pool);
         config.pools = pools.map(|m| m.pool.clone()).collect();
         if !pool.is_empty() {
-            config.identity_seed = self.identities()?.subsystem_seed(name);
+            let lasting = self.config.lasting_name(name);
+            config.identity_seed = self.identities()?.subsystem_seed(&lasting);
         }
         let controllers = config.controllers.clone();
         let keeper = claimed.as_ref().map(|_| self.keeper.sender());
@@ -196,13 +197,13 @@ impl State {
         };
         let pool = self.config.pool_of(name);
         let mut namespaces = self.config.namespaces_of(name).into_iter();
-        if self.config.is_short_form && !namespaces.any(|n| on_file(&n.media)) {
+        if self.config.short_form.is_some() && !namespaces.any(|n| on_file(&n.media)) {
             return Ok(None);
         }
         // what was asked for must be kept; the rest is where it can be
         let is_a_must = self.config.state_dir.is_some() || !pool.is_empty();
         let place = self.state_dir().and_then(|dir| {
-            let place = Place::new(&dir, name)?;
+            let place = Place::new(&dir, name, &self.config.lasting_name(name))?;
             place.prepare()?;
             Ok(place)
         });
@@ -259,7 +260,8 @@ impl State {
         let (nguid, eui64) = match (&config.nguid, &config.eui64) {
             (Some(nguid), Some(eui64)) => (hex(nguid), hex(eui64)),
             (nguid, eui64) => {
-                let (derived_nguid, derived_eui64) = self.identities()?.namespace(&config.name);
+                let lasting = self.config.lasting_name(&config.name);
+                let (derived_nguid, derived_eui64) = self.identities()?.namespace(&lasting);
                 (
                     nguid.as_deref().map_or(derived_nguid, hex),
                     eui64.as_deref().map_or(derived_eui64, hex),

@@ -4,7 +4,12 @@ use std::{os::unix::fs::FileTypeExt, process::Stdio};
 
 use rustix::process::Signal;
 
-use crate::world::{Server, World, names};
+use nvme_spec::features::FeatureId;
+
+use crate::{
+    host::Host,
+    world::{Server, World, names},
+};
 
 #[test]
 fn it_says_when_it_is_ready_and_leaves_no_sockets() {
@@ -37,6 +42,60 @@ fn identities_are_kept_between_runs() {
         identity
     };
     assert_eq!(identity(), identity());
+}
+
+/// What a host and a machine know a drive by; two of the same in one guest are one too many.
+fn known_by(world: &World, socket: &str) -> Vec<String> {
+    let identity = world.json(&["identify", "--target", &world.vfio_user(socket), "--json"]);
+    let (controller, namespace) = (&identity["controller"], &identity["namespaces"][0]);
+    let names = [
+        &controller["serial_number"],
+        &controller["subnqn"],
+        &namespace["nguid"],
+        &namespace["eui64"],
+    ];
+    names
+        .map(|name| name.as_str().expect("text").to_owned())
+        .into()
+}
+
+#[test]
+fn servers_of_a_line_each_are_told_apart_by_their_files_and_sockets() {
+    let world = World::new();
+    let start = |medium: &str, socket: &str| {
+        let mut command = world.program();
+        let listen = world.vfio_user(socket);
+        command.args(["serve", "--media", medium, "--listen", &listen]);
+        command.args(["--control", &world.unix(&format!("{socket}.control"))]);
+        Server::start(command, world.path(&format!("{socket}.log")))
+    };
+    let media = [
+        "file:path=a.img,size=16MiB",
+        "file:path=b.img,size=16MiB",
+        "ram:size=16MiB",
+    ];
+    let sockets = ["1.sock", "2.sock", "3.sock", "4.sock"];
+    let servers: Vec<_> = [media[0], media[1], media[2], media[2]]
+        .iter()
+        .zip(sockets)
+        .map(|(medium, socket)| start(medium, socket))
+        .collect();
+    let known = sockets.map(|socket| known_by(&world, socket));
+    let mut all = known.concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 16, "{known:?}");
+    let mut host = Host::attach(&world, "1.sock");
+    host.save_feature(FeatureId::ARBITRATION, 1);
+    drop(host);
+    servers.into_iter().for_each(Server::stop);
+    // a file is the same drive wherever it is served
+    let _servers = [start(media[0], "5.sock"), start(media[1], "1.sock")];
+    assert_eq!(known_by(&world, "5.sock"), known[0]);
+    assert_eq!(known_by(&world, "1.sock"), known[1]);
+    let arbitration = |socket| Host::attach(&world, socket).feature(FeatureId::ARBITRATION);
+    assert_eq!(arbitration("5.sock"), 1);
+    assert_ne!(arbitration("1.sock"), 1);
 }
 
 #[test]
