@@ -35,8 +35,8 @@ use crate::identity::LOCAL_OUI;
 use crate::namespace::NamespaceTable;
 use crate::subsystem::{Allocated, Subsystem};
 
-/// RTD3E: a shutdown is bounded by the drain and the flush, 4 s each; in microseconds.
-const SHUTDOWN_LATENCY_US: u32 = 10_000_000;
+/// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them; in microseconds.
+const SHUTDOWN_LATENCY_US: u32 = 36_000_000;
 /// RTD3R: nothing has to warm up; in microseconds.
 const RESUME_LATENCY_US: u32 = 1_000_000;
 /// What power state 0 claims: 25 W in units of 10 mW.

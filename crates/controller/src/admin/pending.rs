@@ -29,9 +29,9 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
-    /// Whether it is given up when it takes long. An operation of the subsystem bounds itself.
+    /// Whether it is given up after some time. Flushes and operations of the subsystem have bounds of their own.
     pub(crate) fn is_bounded(self) -> bool {
-        self != Waiting::Operation
+        !matches!(self, Waiting::Operation | Waiting::FlushCache)
     }
 }
 

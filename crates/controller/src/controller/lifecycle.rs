@@ -5,7 +5,8 @@
 //!     \                 \---failure--> Stopping --lanes gone--> Failed --resets--> Stopping
 //!      \--cannot enable--> Failed
 //! ```
-//! Shutdown runs beside: lanes stop, media are flushed, SHST tells. Each stage is bounded by [`DEADLINE_NS`].
+//! Shutdown runs beside: lanes stop, media are flushed, SHST tells. Each stage is bounded by [`DEADLINE_NS`],
+//! the flush by [`FLUSH_DEADLINE_NS`].
 
 use memory::{LostFlag, RingError};
 use nvme_spec::cqe::CQE_SIZE_LOG2;
@@ -15,7 +16,7 @@ use nvme_spec::registers::{
 use nvme_spec::sqe::SQE_SIZE_LOG2;
 
 use super::flush::{Flush, Flushed};
-use super::{Controller, DEADLINE_NS};
+use super::{Controller, DEADLINE_NS, FLUSH_DEADLINE_NS};
 use crate::admin::events::Events;
 use crate::admin::reservations::Notifications;
 use crate::admin::{AdminQueue, IoQueues};
@@ -384,7 +385,11 @@ impl Controller {
     /// Begins to flush every medium with a volatile cache.
     pub(super) fn begin_flush(&mut self) -> Flush {
         self.generation = self.generation.wrapping_add(1);
-        Flush::new(&self.namespaces, self.generation, self.now + DEADLINE_NS)
+        Flush::new(
+            &self.namespaces,
+            self.generation,
+            self.now + FLUSH_DEADLINE_NS,
+        )
     }
 
     fn end_shutdown(&mut self, flushed: Flushed) {

@@ -2,7 +2,7 @@
 //!
 //! A transport calls what a host does ([`Controller::config_write`], [`Controller::bar_write`], [`Controller::set_view`],
 //! [`Controller::function_reset`]); the engine gives turns. A register write is answered at once; what it asks for
-//! happens in [`Controller::turn`], within [`DEADLINE_NS`] per stage whatever a medium does.
+//! happens in [`Controller::turn`], within [`DEADLINE_NS`] per stage, and 30 s for a flush, whatever a medium does.
 //!
 //! Invariants: RDY falls only when no lane of the former life is left; a lane is told each view once; every admin
 //! command that was fetched completes, or dies with a reset. It does NOT deliver interrupts, answer messages, or hold a
@@ -48,6 +48,10 @@ use self::saved::Saved;
 
 /// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives them up.
 pub const DEADLINE_NS: u64 = 4_000_000_000;
+
+/// How long a medium's flush may take that a controller makes by itself, at a shutdown say. A disk may have much to write,
+/// and to give up means that the host is told of data at risk; Linux waits for a shutdown for up to 60 s.
+pub(crate) const FLUSH_DEADLINE_NS: u64 = 30_000_000_000;
 
 /// One NVMe controller: one PCI function.
 #[derive(Debug)]

@@ -430,7 +430,11 @@ fn turning_the_write_cache_off_fails_where_the_flush_does() {
         cdw10: 0x06,
         ..Sqe::default()
     });
-    rig.wait(4 * SECOND);
+    rig.wait(30 * SECOND - 1);
+    assert_eq!(rig.reap(), None);
+    let due = rig.controller.next_deadline();
+    assert_eq!(due.map(|at| at.since(rig.now)), Some(1));
+    rig.wait(1);
     assert_eq!(
         rig.reap().map(|cqe| (cqe.cid, code(&cqe))),
         Some((cid, INTERNAL))
