@@ -235,4 +235,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "controller::tests::features::number_of_queues_is_asked_once_before_the_first_queue",
         ),
     },
+    Mutation {
+        name: "overlap",
+        guard: "a command that meets another on the same bytes waits for it",
+        file: "crates/media/src/file/overlap.rs",
+        from: "!meets || self.find_blocker(slot, ranges)",
+        to: "self.find_blocker(slot, ranges) || !meets || slot < NONE",
+        test: unit(
+            "media",
+            "file::overlap::tests::commands_run_as_a_list_of_them_says",
+        ),
+    },
 ];

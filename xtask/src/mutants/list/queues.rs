@@ -251,4 +251,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "controller::tests::queues::what_outlives_the_process_is_written_before_it_is_told",
         ),
     },
+    Mutation {
+        name: "urgent-class",
+        guard: "while an urgent queue has commands, no other gets any",
+        file: "crates/controller/src/arbitration.rs",
+        from: "if is_urgent {",
+        to: "if is_urgent && claims.is_empty() {",
+        test: unit(
+            "controller",
+            "controller::tests::arbitration::urgent_commands_go_first_and_alone",
+        ),
+    },
+    Mutation {
+        name: "weights",
+        guard: "a level that has had its share waits for the next round",
+        file: "crates/controller/src/arbitration.rs",
+        from: "self.credits[level] -= given;",
+        to: "self.credits[level] -= given.min(0);",
+        test: unit(
+            "controller",
+            "controller::tests::arbitration::weights_are_shares_whether_queues_share_a_completion_queue_or_not",
+        ),
+    },
 ];

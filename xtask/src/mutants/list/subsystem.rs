@@ -143,4 +143,37 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "controller::tests::uncorrectable::marked_blocks_read_as_errors_and_others_do_not",
         ),
     },
+    Mutation {
+        name: "create-erase",
+        guard: "a namespace that a host creates holds nothing of others",
+        file: "crates/controller/src/subsystem/plan.rs",
+        from: "Step::Erase(Erase::zero(vec![(channel, extent)])),",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::namespaces::nobody_reads_what_was_there_before",
+        ),
+    },
+    Mutation {
+        name: "create-keep",
+        guard: "a namespace is created when it is kept",
+        file: "crates/controller/src/subsystem/plan.rs",
+        from: "Step::Change(Change::SetBusy { nsid, busy: None }),\n            Step::Keep,",
+        to: "Step::Change(Change::SetBusy { nsid, busy: None }),",
+        test: unit(
+            "controller",
+            "subsystem::tests::operations::what_a_host_manages_is_kept_before_it_is_told",
+        ),
+    },
+    Mutation {
+        name: "mark-check",
+        guard: "a mark is checked against the namespace as it is by then",
+        file: "crates/controller/src/subsystem/plan.rs",
+        from: "if namespace.namespace.bytes(slba, blocks).is_none() {",
+        to: "if namespace.namespace.bytes(slba, blocks).is_none() && blocks == 0 {",
+        test: unit(
+            "controller",
+            "subsystem::tests::operations::a_mark_is_checked_against_the_namespace_as_it_is_by_then",
+        ),
+    },
 ];

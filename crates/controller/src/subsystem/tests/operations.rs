@@ -451,3 +451,63 @@ fn a_drain_gives_up_only_what_it_waits_for() {
     assert!(subsystem.wants_abandon(a));
     assert!(!subsystem.wants_abandon(b), "it is not what is waited for");
 }
+
+/// Whatever a host manages: a power failure after the answer takes nothing of it back.
+#[test]
+fn what_a_host_manages_is_kept_before_it_is_told() {
+    let mut subsystem = Subsystem::new(SubsystemConfig {
+        pools: vec![pool(4 * MIB)],
+        keeping: true,
+        ..SubsystemConfig::with_namespaces(8, [])
+    })
+    .unwrap();
+    let mut channels = channels(Manner::Synchronous);
+    let id = subsystem.join("a").unwrap();
+    let controllers = ControllerSet::NONE.with(id);
+    let plans = [
+        Plan::Create {
+            blocks: 8,
+            lba_shift: 9,
+            shared: false,
+        },
+        Plan::Attach {
+            nsid: 1,
+            controllers,
+        },
+        Plan::Format {
+            nsid: 1,
+            lba_shift: 12,
+            controller: id,
+        },
+        Plan::Detach {
+            nsid: 1,
+            controllers,
+        },
+        Plan::Delete { nsid: 1 },
+    ];
+    let mut now = 0;
+    let mut settle = |subsystem: &mut Subsystem| {
+        for _ in 0..8 {
+            now += 1;
+            subsystem.turn(Time(now), &mut channels);
+            acknowledge_all(subsystem);
+        }
+    };
+    settle(&mut subsystem);
+    while let Some((version, _)) = subsystem.take_record() {
+        subsystem.kept(version);
+        settle(&mut subsystem);
+    }
+    for wanted in plans {
+        let what = format!("{wanted:?}");
+        let before = subsystem.record();
+        begin(&mut subsystem, NSID_NONE, 0, plan(wanted));
+        settle(&mut subsystem);
+        assert_eq!(answered(&mut subsystem), [], "{what}: it is not kept yet");
+        let (version, record) = subsystem.take_record().expect("it changed");
+        assert_ne!(record.namespaces, before.namespaces, "{what}");
+        subsystem.kept(version);
+        settle(&mut subsystem);
+        assert_eq!(answered(&mut subsystem).len(), 1, "{what}");
+    }
+}
