@@ -48,7 +48,21 @@ pub enum MediumKind {
         size: Option<u64>,
         /// Whether to go past the page cache.
         direct: Direct,
+        /// How its operations reach the kernel and come back.
+        io: FileIo,
     },
+}
+
+/// How a file's operations reach the kernel and come back. Of no meaning for a file in memory (tmpfs), whose operations
+/// are done at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileIo {
+    /// A thread of the kernel looks for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a thread that spins
+    /// while there is work.
+    pub poll_submissions: bool,
+    /// The device is asked for completions instead of interrupting (`IORING_SETUP_IOPOLL`). Needs direct I/O and a
+    /// device with polled queues.
+    pub poll_completions: bool,
 }
 
 /// Whether a file is accessed past the page cache (`O_DIRECT`).
@@ -89,8 +103,13 @@ impl Medium {
                     Store::new(size).map_err(|source| MediumError::Memory { size, source })?;
                 (size, Backing::Ram(Arc::new(store)))
             }
-            MediumKind::File { path, size, direct } => {
-                let file = FileMedium::open(path, *size, *direct)?;
+            MediumKind::File {
+                path,
+                size,
+                direct,
+                io,
+            } => {
+                let file = FileMedium::open(path, *size, *direct, *io)?;
                 (file.size(), Backing::File(Arc::new(file)))
             }
         };

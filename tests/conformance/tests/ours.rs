@@ -17,7 +17,7 @@ use controller::port::{ChannelId, Channels};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::Doorbells;
 use driver::bus::in_process::InProcess;
-use media::{Direct, Medium, MediumKind, MediumSpec};
+use media::{Direct, FileIo, Medium, MediumKind, MediumSpec};
 use memory::DoorbellPages;
 
 /// Bytes of the medium: half for each namespace.
@@ -214,6 +214,7 @@ fn a_file() {
         path: folder.path().join("disk.img"),
         size: Some(MEDIUM_LEN),
         direct: Direct::Auto,
+        io: FileIo::default(),
     };
     judge(kind, Doorbells::Mapped, 1);
 }

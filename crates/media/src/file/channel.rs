@@ -23,13 +23,16 @@ use memory::{DmaView, Segment};
 use super::direct::{Access, Alignment};
 use super::op::{Fused, Kind, Op};
 use super::overlap::{Overlaps, Ranges, Touched};
-use super::ring::{BOUNCE_BYTES, Buffer, Io, MAX_SEGMENTS, Ring, ZEROS_BYTES};
+use super::ring::{BOUNCE_BYTES, Buffer, Io, MAX_SEGMENTS, Ring, Way, ZEROS_BYTES};
 use super::{Clear, FileMedium};
 
 /// Ranges of one Deallocate (NVM Command Set: NR is eight bits, 0's based).
 const MAX_RANGES: usize = 256;
 /// How often one operation is repeated when the kernel says to try again.
 const MAX_REPEATS: u8 = 100;
+/// Where operations are calls that end at once: the bytes after which the rest waits for the next turn, so that others
+/// have theirs.
+const TURN_BYTES: u64 = 256 << 10;
 
 /// What comes after a result.
 enum Next {
@@ -64,7 +67,11 @@ pub(crate) struct FileChannel {
 
 impl FileChannel {
     pub(super) fn new(medium: Arc<FileMedium>, depth: u16) -> io::Result<FileChannel> {
-        let ring = Ring::new(medium.opened.fd.as_fd(), depth).map_err(|error| {
+        let way = match medium.opened.is_memory {
+            true => Way::Calls,
+            false => Way::Rings(medium.looks),
+        };
+        let ring = Ring::new(medium.opened.fd.as_fd(), depth, way).map_err(|error| {
             let advice = "a file needs Linux 5.15, kernel.io_uring_disabled = 0, and a container that lets io_uring through";
             io::Error::new(error.kind(), format!("cannot make an io_uring ({error}): {advice}"))
         })?;
@@ -470,6 +477,25 @@ impl FileChannel {
         }
     }
 
+    /// Does what is ready by calls that end at once, up to a turn's bytes.
+    fn perform_ready(&mut self) {
+        let mut left = TURN_BYTES;
+        while left > 0
+            && let Some(slot) = self.ready.pop_front()
+        {
+            let io = self.operation(slot);
+            let result = self.ring.perform(slot, io, self.medium.opened.fd.as_fd());
+            let moved = u64::try_from(result).unwrap_or(0);
+            left = left.saturating_sub(moved);
+            match self.step(slot, result) {
+                Next::Again => self.ready.push_front(slot),
+                Next::End(outcome) => self.ended.push((slot, outcome)),
+            }
+        }
+        let mut ready = self.ready.iter();
+        self.ready_changes = ready.any(|slot| self.ops[usize::from(*slot)].kind.changes());
+    }
+
     fn reads(&self, slot: u16) -> bool {
         self.ops[usize::from(slot)].kind.reads()
     }
@@ -560,6 +586,10 @@ impl Channel for FileChannel {
         let shrank =
             self.medium.health.shrank() || (self.ready_changes && self.medium.look_shrunk());
         self.ready_changes = false;
+        if self.ring.calls() && !shrank {
+            self.perform_ready();
+            return;
+        }
         while let Some(slot) = self.ready.pop_front() {
             if shrank {
                 self.ended.push((slot, failed(self.reads(slot), libc::EIO)));

@@ -26,6 +26,7 @@ mod open;
 mod overlap;
 #[allow(unsafe_code)] // the one place: see there
 mod ring;
+mod uring;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -40,14 +41,16 @@ pub(crate) use self::channel::FileChannel;
 use self::direct::{Access, Alignment};
 use self::health::Health;
 use self::open::Opened;
+use self::uring::Looks;
 use crate::error::MediumError;
-use crate::medium::Direct;
+use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
 /// An open file or block device.
 #[derive(Debug)]
 pub(crate) struct FileMedium {
     opened: Opened,
+    looks: Looks,
     health: Health,
     /// Set when the first attempt found the operation unsupported; it is not tried again.
     no_punch: AtomicBool,
@@ -80,9 +83,14 @@ impl FileMedium {
         path: &Path,
         size: Option<u64>,
         direct: Direct,
+        io: FileIo,
     ) -> Result<FileMedium, MediumError> {
         let opened = open::open(path, size, direct)?;
         Ok(FileMedium {
+            looks: Looks {
+                kernel_thread: io.poll_submissions,
+                at_device: io.poll_completions,
+            },
             no_punch: AtomicBool::new(!opened.punches),
             no_zero_range: AtomicBool::new(false),
             health: Health::default(),

@@ -13,7 +13,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, fcntl};
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom, fallocate, fstat, stat};
+use rustix::fs::{
+    FallocateFlags, FileType, Mode, OFlags, SeekFrom, fallocate, fstat, fstatfs, stat,
+};
 use rustix::io::Errno;
 
 use super::direct::{self, Access};
@@ -31,6 +33,8 @@ pub(super) struct Opened {
     /// Bytes; fixed from here on.
     pub(super) size: u64,
     pub(super) is_block_device: bool,
+    /// It is nowhere but in memory.
+    pub(super) is_memory: bool,
     pub(super) access: Access,
     /// Whether ranges can be given back to the file system or device.
     pub(super) punches: bool,
@@ -66,6 +70,7 @@ pub(super) fn open(path: &Path, size: Option<u64>, direct: Direct) -> Result<Ope
         path: path.into(),
         size: actual,
         is_block_device,
+        is_memory: !is_block_device && is_memory(&fd),
         access,
         optimal_bytes: preferred.clamp(SECTOR as u32, 1 << 20).next_power_of_two(),
         fd,
@@ -257,6 +262,12 @@ fn punches(fd: &OwnedFd, is_block_device: bool, size: u64, device: u64) -> bool 
             Err(_) => return false,
         }
     }
+}
+
+/// Whether the file's file system is memory, so that nothing in it waits for a device: tmpfs (also what a memfd lives in).
+fn is_memory(fd: &OwnedFd) -> bool {
+    const TMPFS_MAGIC: u32 = 0x0102_1994; // linux/magic.h
+    fstatfs(fd).is_ok_and(|status| status.f_type as u32 == TMPFS_MAGIC)
 }
 
 /// A number from a block device's queue directory; a partition uses its disk's.

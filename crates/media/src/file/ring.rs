@@ -1,5 +1,9 @@
-//! One io_uring and the memory that the kernel reads and writes on its behalf: the only unsafe
-//! code of this crate.
+//! The rings of a channel and the memory that the kernel reads and writes on its behalf: the only
+//! unsafe code of this crate.
+//!
+//! There is one io_uring; a second one for what the first cannot do where that asks the device for
+//! completions; and none for a file that is memory, whose operations are system calls of their own
+//! ([`Ring::perform`]): they never wait, and a ring would hand each to a thread of the kernel.
 //!
 //! A [`Ring`] has `depth` slots, each with room for one command's segments and one bounce buffer,
 //! all made at the start. A slot has at most one operation in the kernel at a time. What makes
@@ -24,12 +28,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use io_uring::{Builder, IoUring, opcode, squeue, types};
+use io_uring::{opcode, squeue, types};
 use libc::iovec;
 use memory::{DmaView, EventFd, PinId, Segment, ViewPins, full_fence};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 
 use super::direct::{Alignment, MAX_MEMORY_ALIGN};
+use super::uring::{Looks, Uring};
 
 /// Segments of one command, as many as a controller makes of one.
 pub(super) const MAX_SEGMENTS: usize = controller::prp::MAX_SEGMENTS;
@@ -45,9 +50,8 @@ pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
 pub(super) const ZEROS_BYTES: u32 = 256 << 10;
 /// The registered file's index.
 const FILE: types::Fixed = types::Fixed(0);
-/// How often, and for how long each time, a dropped ring waits for what the kernel still has.
+/// How often a dropped ring waits for what the kernel still has, a tenth of a second each time.
 const DROP_WAITS: u32 = 50;
-const DROP_WAIT: types::Timespec = types::Timespec::new().nsec(100_000_000);
 
 /// What the kernel is asked to do for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,14 +86,21 @@ pub(super) enum Buffer {
     Zeros(u32),
 }
 
-/// A ring with its slots. Belongs to the thread that first submits.
+/// How operations reach the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Each by a call of its own that ends with it.
+    Calls,
+    /// By rings.
+    Rings(Looks),
+}
+
+/// Rings with their slots. Belongs to the thread that first submits.
 pub(super) struct Ring {
-    uring: ManuallyDrop<IoUring>,
+    /// None, one, or one that asks the device and one for all that such a ring does not take.
+    rings: ManuallyDrop<Vec<Uring>>,
     memory: ManuallyDrop<Memory>,
     slots: Box<[Slot]>,
-    /// Slots whose operation is in the submission ring or in the kernel.
-    in_kernel: u32,
-    enabled: bool,
     /// Readable after a completion that came while `armed`. (A poll of the ring's own descriptor
     /// is no substitute: with `DEFER_TASKRUN` it can sleep through a completion.)
     wake: EventFd,
@@ -119,28 +130,27 @@ struct Slot {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring for `file` with `depth` slots.
+    /// Rings for `file` with `depth` slots.
     ///
     /// # Errors
     /// The kernel's, where io_uring is missing or forbidden.
-    pub(super) fn new(file: BorrowedFd<'_>, depth: u16) -> io::Result<Ring> {
-        let uring = match best().build(depth.into()) {
-            // Linux 6.1 knows all it is asked for; an older one refuses what it does not know.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                plain().build(depth.into())?
+    pub(super) fn new(file: BorrowedFd<'_>, depth: u16, way: Way) -> io::Result<Ring> {
+        let wake = EventFd::new()?;
+        let mut rings = Vec::new();
+        if let Way::Rings(looks) = way {
+            rings.push(Uring::new(looks, file, &wake, depth)?);
+            if looks.at_device {
+                let second = Looks {
+                    at_device: false,
+                    ..looks
+                };
+                rings.push(Uring::new(second, file, &wake, depth)?);
             }
-            other => other?,
-        };
-        Ring::over(uring, file, depth)
+        }
+        Ok(Ring::over(rings, wake, depth))
     }
 
-    fn over(mut uring: IoUring, file: BorrowedFd<'_>, depth: u16) -> io::Result<Ring> {
-        uring.submitter().register_files(&[file.as_raw_fd()])?;
-        let wake = EventFd::new()?;
-        uring
-            .submitter()
-            .register_eventfd(wake.as_fd().as_raw_fd())?;
-        uring.completion().disable_eventfd();
+    fn over(rings: Vec<Uring>, wake: EventFd, depth: u16) -> Ring {
         let slots = usize::from(depth);
         let memory = Memory {
             bounce: Pages::uninit(slots * BOUNCE_BYTES as usize),
@@ -148,15 +158,18 @@ impl Ring {
             iovecs: Box::new_uninit_slice(slots * STRIDE),
             pins: ViewPins::new(),
         };
-        Ok(Ring {
-            uring: ManuallyDrop::new(uring),
+        Ring {
+            rings: ManuallyDrop::new(rings),
             memory: ManuallyDrop::new(memory),
             slots: (0..slots).map(|_| Slot::default()).collect(),
-            in_kernel: 0,
-            enabled: false,
             wake,
             armed: false,
-        })
+        }
+    }
+
+    /// Whether operations are [`Ring::perform`]ed and not [`Ring::queue`]d.
+    pub(super) fn calls(&self) -> bool {
+        self.rings.is_empty()
     }
 
     /// Readable when something came after [`Ring::arm`].
@@ -171,7 +184,9 @@ impl Ring {
             return;
         }
         self.armed = true;
-        self.uring.completion().enable_eventfd();
+        for ring in self.rings.iter_mut() {
+            ring.set_wakes(true);
+        }
         // Our store of "enabled" before our look at the rings. The kernel stores what it has for
         // us and then looks at "enabled": one of the two sees the other's.
         full_fence();
@@ -181,7 +196,9 @@ impl Ring {
     pub(super) fn disarm(&mut self) {
         if self.armed {
             self.armed = false;
-            self.uring.completion().disable_eventfd();
+            for ring in self.rings.iter_mut() {
+                ring.set_wakes(false);
+            }
             self.wake.drain();
         }
     }
@@ -321,12 +338,63 @@ impl Ring {
             "one operation a slot"
         );
         let entry = self.entry(slot, io).user_data(u64::from(slot));
+        let second = self.rings[0].looks_at_device() && !io.is_polled_for();
+        let uring = &mut self.rings[usize::from(second)];
         // SAFETY: what the entry points to stays where it is until its completion: segments by
         // the slot's pin, the rest as part of `memory`; the asserts on `in_kernel` see to both.
-        let pushed = unsafe { self.uring.submission().push(&entry) };
+        let pushed = unsafe { uring.ring.submission().push(&entry) };
         pushed.expect("there are as many entries as slots, and one operation a slot");
+        uring.pushed();
         self.slots[usize::from(slot)].in_kernel = true;
-        self.in_kernel += 1;
+    }
+
+    /// Does an operation on `file` at once; the kernel's result, as from [`Ring::next`].
+    pub(super) fn perform(&mut self, slot: u16, io: Io, file: BorrowedFd<'_>) -> i32 {
+        let fd = file.as_raw_fd();
+        let moved = match io {
+            Io::Read { into, offset } => {
+                let offset = offset.cast_signed();
+                match self.memory_of(slot, into) {
+                    // SAFETY: the memory is valid and may be written, as for `queue`, and the call ends before it can
+                    // be given up.
+                    Pointed::Bytes(at, len) => unsafe {
+                        libc::pread(fd, at.cast(), len as usize, offset)
+                    },
+                    // SAFETY: as above.
+                    Pointed::Iovecs(at, n) => unsafe { libc::preadv(fd, at, n as i32, offset) },
+                }
+            }
+            Io::Write {
+                from,
+                offset,
+                durable,
+            } => {
+                let flags = if durable { libc::RWF_DSYNC } else { 0 };
+                let one;
+                let (at, n) = match self.memory_of(slot, from) {
+                    Pointed::Iovecs(at, n) => (at, n as i32),
+                    Pointed::Bytes(at, len) => {
+                        one = iovec {
+                            iov_base: at.cast(),
+                            iov_len: len as usize,
+                        };
+                        (&raw const one, 1)
+                    }
+                };
+                // SAFETY: as above; the iovecs are the slot's own or `one`.
+                unsafe { libc::pwritev2(fd, at, n, offset.cast_signed(), flags) }
+            }
+            Io::Fallocate { mode, offset, len } => {
+                return result_of(fallocate(file, mode, offset, len));
+            }
+            Io::Sync => return result_of(fdatasync(file)),
+        };
+        match i32::try_from(moved) {
+            Ok(moved) if moved >= 0 => moved,
+            _ => -io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+        }
     }
 
     fn entry(&self, slot: u16, io: Io) -> squeue::Entry {
@@ -384,108 +452,69 @@ impl Ring {
         }
     }
 
-    /// Hands the kernel what is queued, in one system call; none where nothing is. What it does
-    /// not take for want of resources stays for the next call.
+    /// Hands the kernel what is queued, in one system call a ring; none where nothing is.
     ///
     /// # Errors
-    /// The ring cannot be used, now or later (a call from another thread than the first, say).
+    /// As [`Uring::submit`].
     pub(super) fn submit(&mut self) -> io::Result<()> {
-        if self.uring.submission().is_empty() {
-            return Ok(());
-        }
-        if !self.enabled {
-            // From here on the ring is this thread's.
-            self.uring.submitter().register_enable_rings()?;
-            self.enabled = true;
-        }
-        loop {
-            match self.uring.submit() {
-                Ok(0) => return Ok(()),
-                Ok(_) if self.uring.submission().is_empty() => return Ok(()),
-                Ok(_) => {}
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    Some(libc::EAGAIN | libc::EBUSY) => return Ok(()),
-                    _ => return Err(error),
-                },
-            }
-        }
+        self.rings.iter_mut().try_for_each(Uring::submit)
     }
 
-    /// Lets the kernel finish completions that wait for this thread, where it says there are
-    /// some, and takes up what an earlier submission left. No system call otherwise.
+    /// Makes completions show that only show when they are asked for.
     ///
     /// # Errors
-    /// As [`Ring::submit`].
+    /// As [`Uring::submit`].
     pub(super) fn run_completions(&mut self) -> io::Result<()> {
-        let submission = self.uring.submission();
-        let (waiting, left) = (
-            submission.taskrun() || submission.cq_overflow(),
-            !submission.is_empty(),
-        );
-        drop(submission);
-        if left {
-            return self.submit();
-        }
-        if !waiting {
-            return Ok(());
-        }
-        match self.uring.submit() {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
-                _ => Err(error),
-            },
-        }
+        self.rings.iter_mut().try_for_each(Uring::run_completions)
     }
 
     /// Whether there is something to reap, or to submit again, right now.
     pub(super) fn is_due(&mut self) -> bool {
-        if self.in_kernel == 0 {
-            return false;
-        }
-        let submission = self.uring.submission();
-        let due = submission.taskrun() || submission.cq_overflow() || !submission.is_empty();
-        drop(submission);
-        due || !self.uring.completion().is_empty()
+        self.rings.iter_mut().any(Uring::is_due)
     }
 
     /// The next slot whose operation has ended, with the kernel's result: bytes, or -errno.
     pub(super) fn next(&mut self) -> Option<(u16, i32)> {
-        let entry = self.uring.completion().next()?;
-        let slot = entry.user_data() as u16;
+        let (slot, result) = self.rings.iter_mut().find_map(Uring::next)?;
+        let slot = slot as u16;
         let state = &mut self.slots[usize::from(slot)];
         assert!(state.in_kernel, "the kernel answers once");
         state.in_kernel = false;
-        self.in_kernel -= 1;
-        Some((slot, entry.result()))
+        Some((slot, result))
     }
 
     /// Operations that the kernel has taken and not answered.
     fn taken(&mut self) -> u32 {
-        self.in_kernel - self.uring.submission().len() as u32
+        self.rings.iter_mut().map(Uring::taken).sum()
     }
 
     /// True when the kernel has nothing of ours any more; waits for it, but not for ever.
     fn settle(&mut self) -> bool {
         for _ in 0..DROP_WAITS {
             while self.next().is_some() {}
-            if self.taken() == 0 {
+            let mut rings = self.rings.iter_mut();
+            let Some(uring) = rings.find_map(|uring| (uring.taken() > 0).then_some(uring)) else {
                 return true;
-            }
-            let wait = types::SubmitArgs::new().timespec(&DROP_WAIT);
-            match self.uring.submitter().submit_with_args(1, &wait) {
-                Ok(_) => {}
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
-                    // Another thread than the ring's: nothing to be had from it here.
-                    _ => break,
-                },
+            };
+            if uring.wait().is_err() {
+                // Another thread than the ring's: nothing to be had from it here.
+                break;
             }
         }
         while self.next().is_some() {}
         self.taken() == 0
     }
+}
+
+impl Io {
+    /// Rings that ask the device for completions take it.
+    fn is_polled_for(self) -> bool {
+        matches!(self, Io::Read { .. } | Io::Write { durable: false, .. })
+    }
+}
+
+fn result_of(result: rustix::io::Result<()>) -> i32 {
+    result.err().map_or(0, |errno| -errno.raw_os_error())
 }
 
 /// Where an operation's bytes are.
@@ -503,12 +532,12 @@ impl Drop for Ring {
             );
             return;
         }
-        // Gives the file back now and not when the kernel gets round to taking the ring down;
-        // a failure (another thread drops the ring) leaves it to that.
-        let _ = self.uring.submitter().unregister_files();
+        for uring in self.rings.iter_mut() {
+            uring.release_file();
+        }
         // SAFETY: neither is used again, and the kernel has nothing that points into `memory`.
         unsafe {
-            ManuallyDrop::drop(&mut self.uring);
+            ManuallyDrop::drop(&mut self.rings);
             ManuallyDrop::drop(&mut self.memory);
         }
     }
@@ -518,26 +547,8 @@ impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring")
             .field("slots", &self.slots.len())
-            .field("in_kernel", &self.in_kernel)
             .finish_non_exhaustive()
     }
-}
-
-/// A ring that any kernel makes. It is disabled at first: see [`best`].
-fn plain() -> Builder {
-    let mut builder = IoUring::builder();
-    builder.setup_r_disabled().dontfork();
-    builder
-}
-
-/// A ring whose completions run when its thread asks for them, and not as interruptions. With
-/// `SINGLE_ISSUER` the thread that enables a ring is the only one that may use it, and that is
-/// not the one that makes it.
-fn best() -> Builder {
-    let mut builder = plain();
-    builder.setup_submit_all().setup_single_issuer();
-    builder.setup_defer_taskrun().setup_taskrun_flag();
-    builder
 }
 
 /// Page-aligned memory of a fixed size.

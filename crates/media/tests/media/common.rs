@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use controller::port::{Added, Channel as _, Done, Outcome, Request};
 use controller::ticket::Ticket;
-use media::{Channel, Direct, Medium, MediumKind, MediumSpec};
+use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
 use memory::{Access, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Need, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -204,6 +204,7 @@ pub(crate) fn file_spec(path: &Path, size: Option<u64>, direct: Direct) -> Mediu
             path: path.into(),
             size,
             direct,
+            io: FileIo::default(),
         },
     }
 }

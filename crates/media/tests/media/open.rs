@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{file_spec, in_memory, is_open_direct, on_disk, open_file};
-use media::{Direct, Medium, MediumError, MediumKind, MediumSpec};
+use media::{Direct, FileIo, Medium, MediumError, MediumKind, MediumSpec};
 use nix::fcntl::{FcntlArg, fcntl};
 
 const MIB: u64 = 1 << 20;
@@ -94,6 +94,7 @@ fn sizes_that_are_no_sectors_say_what_to_do() {
                 path: path.clone(),
                 size: Some(size),
                 direct: Direct::Auto,
+                io: FileIo::default(),
             },
         ];
         for kind in kinds {

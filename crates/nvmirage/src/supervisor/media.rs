@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use controller::subsystem::Allocated;
-use media::{Direct, Medium, MediumKind as Backing, MediumSpec};
+use media::{Direct, FileIo, Medium, MediumKind as Backing, MediumSpec};
 
 use super::{OpenMedium, State, operate::label, subsystems::medium_basis};
 use crate::{
@@ -272,6 +272,7 @@ fn spec_of(config: &config::Medium) -> MediumSpec {
                 config::Direct::On => Direct::On,
                 config::Direct::Off => Direct::Off,
             },
+            io: FileIo::default(),
         },
     };
     MediumSpec { kind }

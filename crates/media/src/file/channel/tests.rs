@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FallocateFlags;
 
 use super::*;
-use crate::medium::Direct;
+use crate::medium::{Direct, FileIo};
 
 mod fused;
 
@@ -25,7 +25,10 @@ impl Fixture {
     fn new(is_block_device: bool) -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk.img");
-        let mut medium = FileMedium::open(&path, Some(SIZE), Direct::Off).unwrap();
+        let mut medium =
+            FileMedium::open(&path, Some(SIZE), Direct::Off, FileIo::default()).unwrap();
+        // also where the folder is in memory
+        medium.opened.is_memory = false;
         medium.opened.is_block_device = is_block_device;
         let channel = Arc::new(medium).channel(4).unwrap();
         Fixture {

@@ -8,6 +8,7 @@ use memory::{Access, ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::super::uring::{best, plain};
 use super::*;
 
 /// `enum io_uring_op` and flags of linux/io_uring.h and linux/fs.h, as numbers.
@@ -59,7 +60,7 @@ fn file() -> File {
 }
 
 fn ring(depth: u16) -> Ring {
-    Ring::new(file().as_fd(), depth).unwrap()
+    Ring::new(file().as_fd(), depth, Way::Rings(Looks::default())).unwrap()
 }
 
 #[test]
@@ -191,13 +192,12 @@ fn bounce_buffers_are_aligned_and_apart() {
 fn run(ring: &mut Ring, slot: u16, io: Io) -> i32 {
     ring.queue(slot, io);
     ring.submit().unwrap();
-    let wait = types::SubmitArgs::new().timespec(&DROP_WAIT);
     for _ in 0..100 {
         if let Some((ended, result)) = ring.next() {
             assert_eq!(ended, slot);
             return result;
         }
-        let _ = ring.uring.submitter().submit_with_args(1, &wait);
+        ring.rings[0].wait().unwrap();
     }
     panic!("the kernel does not answer");
 }
@@ -207,11 +207,11 @@ fn nothing_queued_is_no_system_call() {
     let mut ring = ring(1);
     ring.submit().unwrap();
     // The first call to the kernel would have enabled the ring.
-    assert!(!ring.enabled);
+    assert!(!ring.rings[0].is_enabled());
     assert!(!ring.is_due());
     ring.run_completions().unwrap();
     assert_eq!(run(&mut ring, 0, Io::Sync), 0);
-    assert!(ring.enabled);
+    assert!(ring.rings[0].is_enabled());
 }
 
 #[test]
@@ -224,9 +224,21 @@ fn a_sleeper_is_woken_by_every_kind_of_ring_and_only_when_armed() {
         let mut fds = [PollFd::from_borrowed_fd(ring.wait_fd(), PollFlags::IN)];
         poll(&mut fds, Some(wait)).unwrap() == 1
     };
-    for builder in [best(), plain()] {
+    let threaded = Looks {
+        kernel_thread: true,
+        at_device: false,
+    };
+    let none = Looks::default();
+    for (looks, builder) in [
+        (none, best(none)),
+        (none, plain(none)),
+        (threaded, best(threaded)),
+        (threaded, plain(threaded)),
+    ] {
         let file = file();
-        let mut ring = Ring::over(builder.build(2).unwrap(), file.as_fd(), 2).unwrap();
+        let wake = EventFd::new().unwrap();
+        let uring = Uring::over(builder.build(2).unwrap(), looks, file.as_fd(), &wake).unwrap();
+        let mut ring = Ring::over(vec![uring], wake, 2);
         for _ in 0..100 {
             assert_eq!(run(&mut ring, 0, Io::Sync), 0);
             assert!(!readable(&ring, &Timespec::default()), "nobody asked");
@@ -237,7 +249,7 @@ fn a_sleeper_is_woken_by_every_kind_of_ring_and_only_when_armed() {
                 assert!(readable(&ring, &bound), "slept through it");
             }
             ring.disarm();
-            while ring.in_kernel > 0 {
+            while ring.taken() > 0 {
                 ring.run_completions().unwrap();
                 ring.next();
             }
@@ -250,7 +262,7 @@ fn zeros_are_zeros() {
     use std::os::unix::fs::FileExt;
     let file = file();
     file.write_all_at(&[7; 8192], 0).unwrap();
-    let mut ring = Ring::new(file.as_fd(), 1).unwrap();
+    let mut ring = Ring::new(file.as_fd(), 1, Way::Rings(Looks::default())).unwrap();
     let written = run(
         &mut ring,
         0,
