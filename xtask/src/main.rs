@@ -3,6 +3,7 @@
 mod bench;
 mod counts;
 mod fuzz;
+mod instructions;
 mod mutants;
 mod process;
 mod record;
@@ -21,6 +22,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
+use crate::instructions::InstructionsArgs;
 use crate::mutants::MutantsArgs;
 use crate::process::Interrupt;
 use crate::record::RecordArgs;
@@ -54,6 +56,8 @@ enum Task {
     Vm(VmArgs),
     /// Measure the program on this machine
     Bench(BenchArgs),
+    /// Count the instructions of the command path, and compare with the baseline
+    Instructions(InstructionsArgs),
     /// Record a session of QEMU with the server, as a fixture for the protocol tests
     Record(RecordArgs),
     /// Break each guard once, in a copy of the tree, and see the test that notices it fail
@@ -112,6 +116,7 @@ fn run(cli: &Cli) -> Result<bool> {
             bench::run(&workspace, args)?;
             Ok(true)
         }
+        Task::Instructions(args) => instructions::run(&workspace, args),
         Task::Record(args) => {
             record::run(args)?;
             Ok(true)

@@ -13,7 +13,7 @@ use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line};
 use crate::workspace::Workspace;
-use crate::{fuzz, setup, tidy};
+use crate::{fuzz, instructions, setup, tidy};
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
 /// how it is run.
@@ -66,6 +66,12 @@ const STAGES: &[Stage] = &[
         about: "unit, property and documentation tests",
         minutes: 20,
         run: unit,
+    },
+    Stage {
+        name: "counts",
+        about: "instructions of the command path",
+        minutes: 10,
+        run: instructions::stage,
     },
     Stage {
         name: "loom",

