@@ -71,6 +71,14 @@ pub enum MediumError {
         /// Why not.
         reason: String,
     },
+    /// `poll_completions` was asked for and cannot be had.
+    #[error("'{}' takes no polled I/O ({reason}): leave poll_completions out", path.display())]
+    PollRefused {
+        /// The file or device.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// The system refused an operation.
     #[error("cannot {what} '{}': {source}", path.display())]
     Io {

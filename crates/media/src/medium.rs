@@ -55,14 +55,27 @@ pub enum MediumKind {
 
 /// How a file's operations reach the kernel and come back. Of no meaning for a file in memory (tmpfs), whose operations
 /// are done at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIo {
     /// A thread of the kernel looks for submissions (`IORING_SETUP_SQPOLL`): no system calls, but a thread that spins
     /// while there is work.
     pub poll_submissions: bool,
     /// The device is asked for completions instead of interrupting (`IORING_SETUP_IOPOLL`). Needs direct I/O and a
-    /// device with polled queues.
+    /// device with polled queues, or else the file is not opened.
     pub poll_completions: bool,
+    /// Hosts' memory is registered with the kernel once it has been in use for a while, as far as the process may lock
+    /// memory (`RLIMIT_MEMLOCK`). Registered memory is all allocated, and stays where it is.
+    pub register_memory: bool,
+}
+
+impl Default for FileIo {
+    fn default() -> Self {
+        FileIo {
+            poll_submissions: false,
+            poll_completions: false,
+            register_memory: true,
+        }
+    }
 }
 
 /// Whether a file is accessed past the page cache (`O_DIRECT`).

@@ -86,11 +86,18 @@ impl FileMedium {
         io: FileIo,
     ) -> Result<FileMedium, MediumError> {
         let opened = open::open(path, size, direct)?;
+        let looks = Looks {
+            kernel_thread: io.poll_submissions,
+            at_device: io.poll_completions,
+        };
+        if io.poll_completions {
+            try_polled(&opened, looks).map_err(|reason| MediumError::PollRefused {
+                path: path.into(),
+                reason,
+            })?;
+        }
         Ok(FileMedium {
-            looks: Looks {
-                kernel_thread: io.poll_submissions,
-                at_device: io.poll_completions,
-            },
+            looks,
             no_punch: AtomicBool::new(!opened.punches),
             no_zero_range: AtomicBool::new(false),
             health: Health::default(),
@@ -132,8 +139,16 @@ impl FileMedium {
             }
             Access::Buffered(why) => format!("buffered I/O: {why}"),
         };
+        let submissions = match self.looks.kernel_thread {
+            true => ", submissions polled for by the kernel",
+            false => "",
+        };
+        let completions = match self.looks.at_device {
+            true => ", completions polled for",
+            false => "",
+        };
         format!(
-            "{kind} '{}', {}, {access}",
+            "{kind} '{}', {}, {access}{submissions}{completions}",
             self.opened.path.display(),
             Bytes(self.opened.size)
         )
@@ -206,6 +221,24 @@ impl FileMedium {
             Clear::ZeroRange => self.no_zero_range.store(true, Relaxed),
         }
     }
+}
+
+/// Reads a little, to see whether the device behind a file can be asked for completions; the error says why not.
+fn try_polled(opened: &Opened, looks: Looks) -> Result<(), String> {
+    let alignment = match &opened.access {
+        Access::Direct(alignment) if !opened.is_memory => alignment,
+        Access::Direct(_) => return Err("it is in memory".to_owned()),
+        Access::Buffered(why) => return Err(format!("it needs direct I/O; {why}")),
+    };
+    // Kernels before 6.12 take the request and let the device interrupt all the same.
+    if open::queue_limit(opened.device, "io_poll") == Some(0) {
+        return Err(
+            "its device has no polled queues; for an NVMe drive, load the driver nvme with poll_queues=N"
+                .to_owned(),
+        );
+    }
+    ring::try_read(opened.fd.as_fd(), looks, alignment.offset as u32)
+        .map_err(|error| error.to_string())
 }
 
 impl Drop for FileMedium {

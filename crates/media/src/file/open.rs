@@ -35,6 +35,8 @@ pub(super) struct Opened {
     pub(super) is_block_device: bool,
     /// It is nowhere but in memory.
     pub(super) is_memory: bool,
+    /// The block device that it is, or that its file system lies on where that is one.
+    pub(super) device: u64,
     pub(super) access: Access,
     /// Whether ranges can be given back to the file system or device.
     pub(super) punches: bool,
@@ -71,6 +73,10 @@ pub(super) fn open(path: &Path, size: Option<u64>, direct: Direct) -> Result<Ope
         size: actual,
         is_block_device,
         is_memory: !is_block_device && is_memory(&fd),
+        device: match is_block_device {
+            true => status.st_rdev,
+            false => status.st_dev,
+        },
         access,
         optimal_bytes: preferred.clamp(SECTOR as u32, 1 << 20).next_power_of_two(),
         fd,
@@ -271,7 +277,7 @@ fn is_memory(fd: &OwnedFd) -> bool {
 }
 
 /// A number from a block device's queue directory; a partition uses its disk's.
-fn queue_limit(device: u64, name: &str) -> Option<u64> {
+pub(super) fn queue_limit(device: u64, name: &str) -> Option<u64> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let base = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     let text = std::fs::read_to_string(base.join("queue").join(name))

@@ -506,6 +506,31 @@ impl Ring {
     }
 }
 
+/// Reads the first `len` bytes of a file, to see whether rings that look like that can.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn try_read(file: BorrowedFd<'_>, looks: Looks, len: u32) -> io::Result<()> {
+    let mut ring = Ring::new(file, 1, Way::Rings(looks))?;
+    let io = Io::Read {
+        into: Buffer::Bounce(len),
+        offset: 0,
+    };
+    ring.queue(0, io);
+    ring.submit()?;
+    for _ in 0..DROP_WAITS {
+        ring.run_completions()?;
+        if let Some((_, result)) = ring.next() {
+            return match result {
+                0.. => Ok(()),
+                error => Err(io::Error::from_raw_os_error(-error)),
+            };
+        }
+        ring.rings[0].wait()?;
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
 impl Io {
     /// Rings that ask the device for completions take it.
     fn is_polled_for(self) -> bool {

@@ -378,3 +378,24 @@ fn kinds_say_what_they_are() {
     assert!(file.traits().volatile_cache && file.traits().deallocated_reads_zero);
     assert!(file.traits().optimal_bytes.is_power_of_two());
 }
+
+#[test]
+fn polled_completions_are_refused_where_nothing_can_be_polled() {
+    let refusal = |directory: &tempfile::TempDir, direct| {
+        let mut spec = file_spec(&directory.path().join("disk.img"), Some(MIB), direct);
+        let MediumKind::File { io, .. } = &mut spec.kind else {
+            unreachable!()
+        };
+        io.poll_completions = true;
+        let error = Medium::open(&spec).expect_err("refused");
+        assert!(
+            matches!(error, MediumError::PollRefused { .. }),
+            "{error:?}"
+        );
+        error
+    };
+    let error = refusal(&in_memory(), Direct::Auto);
+    assert_says(&error, &["disk.img", "in memory", "poll_completions"]);
+    let error = refusal(&on_disk(), Direct::Off);
+    assert_says(&error, &["direct I/O"]);
+}

@@ -62,6 +62,18 @@ struct MediumArgs {
     #[arg(long, value_parser = parse::word::<Direct>(&["auto", "on", "off"]))]
     direct: Option<Direct>,
 
+    /// Whether a thread of the kernel looks for submissions to a file
+    #[arg(long, value_name = "BOOL")]
+    poll_submissions: Option<bool>,
+
+    /// Whether a file's device is asked for completions, and does not interrupt
+    #[arg(long, value_name = "BOOL")]
+    poll_completions: Option<bool>,
+
+    /// Whether hosts' memory is registered with the kernel for a file
+    #[arg(long, value_name = "BOOL")]
+    register_memory: Option<bool>,
+
     #[command(flatten)]
     control: Control,
 }
@@ -206,6 +218,9 @@ impl MediumArgs {
             path: self.path.map(parse::absolute).transpose()?,
             size: self.size,
             direct: self.direct,
+            poll_submissions: self.poll_submissions,
+            poll_completions: self.poll_completions,
+            register_memory: self.register_memory,
         };
         control::client::create(&self.control.socket(), "media", &medium)
     }

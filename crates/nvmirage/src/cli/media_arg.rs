@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::config::{Direct, MediumKind, Size};
+use crate::config::{self, Direct, MediumKind, Size};
 
 /// What one `--media` says: a medium, and the block size of the namespace on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,10 +12,21 @@ pub(super) struct MediaArg {
     pub(super) path: Option<std::path::PathBuf>,
     pub(super) direct: Option<Direct>,
     pub(super) lba_size: Option<u32>,
+    poll_submissions: Option<bool>,
+    poll_completions: Option<bool>,
+    register_memory: Option<bool>,
 }
 
 /// The keys of `--media`.
-const KEYS: [&str; 4] = ["size", "path", "direct", "lba_size"];
+const KEYS: [&str; 7] = [
+    "size",
+    "path",
+    "direct",
+    "lba_size",
+    "poll_submissions",
+    "poll_completions",
+    "register_memory",
+];
 
 impl FromStr for MediaArg {
     type Err = String;
@@ -38,6 +49,9 @@ impl FromStr for MediaArg {
             path: None,
             direct: None,
             lba_size: None,
+            poll_submissions: None,
+            poll_completions: None,
+            register_memory: None,
         };
         let mut seen = Vec::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
@@ -55,6 +69,19 @@ impl FromStr for MediaArg {
 }
 
 impl MediaArg {
+    /// The medium, called `name`.
+    pub(super) fn medium(&self, name: String) -> config::Medium {
+        config::Medium {
+            path: self.path.clone(),
+            size: self.size,
+            direct: self.direct,
+            poll_submissions: self.poll_submissions,
+            poll_completions: self.poll_completions,
+            register_memory: self.register_memory,
+            ..config::Medium::new(name, self.kind)
+        }
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         match key {
             "size" => self.size = Some(value.parse()?),
@@ -71,10 +98,18 @@ impl MediaArg {
                     _ => return Err(format!("direct={value}: write auto, on or off")),
                 });
             }
+            "poll_submissions" => self.poll_submissions = Some(yes_or_no(key, value)?),
+            "poll_completions" => self.poll_completions = Some(yes_or_no(key, value)?),
+            "register_memory" => self.register_memory = Some(yes_or_no(key, value)?),
             _ => return Err(unknown(key)),
         }
         Ok(())
     }
+}
+
+fn yes_or_no(key: &str, value: &str) -> Result<bool, String> {
+    let wrong = |_| format!("{key}={value}: write true or false");
+    value.parse().map_err(wrong)
 }
 
 fn unknown(key: &str) -> String {
@@ -111,6 +146,13 @@ mod tests {
         assert_eq!(file.size, Some(Size(1 << 30)));
         assert_eq!(file.direct, Some(Direct::Off));
         assert_eq!(file.lba_size, Some(512));
+        let polled = parse("file:path=a,poll_submissions=true,poll_completions=false");
+        let medium = polled.medium("d".to_owned());
+        let io = (medium.poll_submissions, medium.poll_completions);
+        assert_eq!(
+            (io, medium.register_memory),
+            ((Some(true), Some(false)), None)
+        );
     }
 
     #[test]
@@ -122,6 +164,7 @@ mod tests {
         assert!(error("file:path=a,b").contains("`b` is no key=value"));
         assert!(error("ram:size=1GiB,size=2GiB").contains("twice"));
         assert!(error("file:direct=maybe").contains("auto, on or off"));
+        assert!(error("file:poll_completions=1").contains("true or false"));
         assert!(error("ram:lba_size=x").contains("512 or 4096"));
     }
 }

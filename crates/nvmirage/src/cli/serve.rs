@@ -47,7 +47,8 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
     config: Option<PathBuf>,
 
-    /// What a drive is made of: null, ram or file, with size=, path=, lba_size=, direct=
+    /// What a drive is made of: null, ram or file, with size=, path=, lba_size=, direct=, poll_submissions=,
+    /// poll_completions=, register_memory=
     #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
     media: Vec<MediaArg>,
 
@@ -121,13 +122,7 @@ impl Serve {
             };
             let namespace = format!("ns{}", index + 1);
             controller.namespaces.push(namespace.clone());
-            config.media.push(config::Medium {
-                name: medium.clone(),
-                kind: arg.kind,
-                path: arg.path.clone(),
-                size: arg.size,
-                direct: arg.direct,
-            });
+            config.media.push(arg.medium(medium.clone()));
             config.namespace.push(config::Namespace {
                 name: namespace,
                 media: medium,

@@ -140,6 +140,31 @@ pub(crate) struct Medium {
     /// How a file is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) direct: Option<Direct>,
+    /// A thread of the kernel looks for submissions; only for `kind = "file"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) poll_submissions: Option<bool>,
+    /// The device is asked for completions and does not interrupt; only for `kind = "file"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) poll_completions: Option<bool>,
+    /// Hosts' memory is registered with the kernel, as far as the limit of locked memory allows; only for `kind = "file"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) register_memory: Option<bool>,
+}
+
+impl Medium {
+    /// A medium with everything else at its default.
+    pub(crate) fn new(name: String, kind: MediumKind) -> Self {
+        Medium {
+            name,
+            kind,
+            path: None,
+            size: None,
+            direct: None,
+            poll_submissions: None,
+            poll_completions: None,
+            register_memory: None,
+        }
+    }
 }
 
 /// A part of a medium, as a host sees it.
@@ -366,6 +391,9 @@ impl Config {
         for medium in &mut full.media {
             if medium.kind == MediumKind::File {
                 medium.direct.get_or_insert_default();
+                medium.poll_submissions.get_or_insert(false);
+                medium.poll_completions.get_or_insert(false);
+                medium.register_memory.get_or_insert(true);
             }
         }
         toml::to_string(&full).expect("every value of a configuration has a TOML form")

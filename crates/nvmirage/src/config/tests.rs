@@ -52,6 +52,9 @@ fn the_example_is_right_and_its_defaults_read_back() {
         "intx = false",
         "max_transfer = \"1MiB\"",
         "direct = \"auto\"",
+        "poll_submissions = false",
+        "poll_completions = false",
+        "register_memory = true",
         "spin = \"50us\"",
     ] {
         assert!(full.contains(line), "{line} in\n{full}");
@@ -87,6 +90,16 @@ fn each_wrong_field_is_refused_with_what_to_write() {
             "size = \"1GiB\"",
             "size = \"1GiB\"\ndirect = \"on\"",
             "only kind = \"file\"",
+        ),
+        (
+            "size = \"1GiB\"",
+            "size = \"1GiB\"\npoll_completions = false",
+            "only kind = \"file\" has `poll_completions`",
+        ),
+        (
+            "path = \"disk.img\"",
+            "path = \"disk.img\"\ndirect = \"off\"\npoll_completions = true",
+            "needs direct I/O",
         ),
         ("name = \"scratch\"", "name = \"disk\"", "used twice"),
         ("name = \"disk\"", "name = \"a b\"", "letters, digits"),

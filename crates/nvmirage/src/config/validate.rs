@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    Config, Controller, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Medium, MediumKind, Namespace, Size,
+    Config, Controller, Direct, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Medium, MediumKind, Namespace,
+    Size,
 };
 
 /// Smallest medium: room for at least a partition table and a file system's first blocks.
@@ -155,16 +156,31 @@ impl Medium {
             problems,
         };
         match self.kind {
-            MediumKind::File => place.require(self.path.is_some(), || {
-                "a file needs a path: write path = \"disk.img\"".into()
-            }),
+            MediumKind::File => {
+                place.require(self.path.is_some(), || {
+                    "a file needs a path: write path = \"disk.img\"".into()
+                });
+                let polls_cache =
+                    self.poll_completions == Some(true) && self.direct == Some(Direct::Off);
+                place.require(!polls_cache, || {
+                    "poll_completions needs direct I/O: remove direct = \"off\", or poll_completions"
+                        .into()
+                });
+            }
             MediumKind::Null | MediumKind::Ram => {
                 place.require(self.path.is_none(), || {
                     "only kind = \"file\" has a path: remove it or change the kind".into()
                 });
-                place.require(self.direct.is_none(), || {
-                    "only kind = \"file\" has `direct`: remove it".into()
-                });
+                for (key, is_there) in [
+                    ("direct", self.direct.is_some()),
+                    ("poll_submissions", self.poll_submissions.is_some()),
+                    ("poll_completions", self.poll_completions.is_some()),
+                    ("register_memory", self.register_memory.is_some()),
+                ] {
+                    place.require(!is_there, || {
+                        format!("only kind = \"file\" has `{key}`: remove it")
+                    });
+                }
                 place.require(self.size.is_some(), || {
                     "it needs a size: write size = \"8GiB\"".into()
                 });

@@ -298,11 +298,9 @@ fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
     ];
     for (name, kind, path, len) in media {
         config.media.push(config::Medium {
-            name: name.into(),
-            kind,
             path,
             size: Some(Size(len)),
-            direct: None,
+            ..config::Medium::new(name.into(), kind)
         });
         config.namespace.push(config::Namespace {
             name: name.into(),

@@ -272,7 +272,11 @@ fn spec_of(config: &config::Medium) -> MediumSpec {
                 config::Direct::On => Direct::On,
                 config::Direct::Off => Direct::Off,
             },
-            io: FileIo::default(),
+            io: FileIo {
+                poll_submissions: config.poll_submissions.unwrap_or(false),
+                poll_completions: config.poll_completions.unwrap_or(false),
+                register_memory: config.register_memory.unwrap_or(true),
+            },
         },
     };
     MediumSpec { kind }
