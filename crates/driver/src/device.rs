@@ -206,6 +206,13 @@ impl<B: Bus> Device<B> {
             .map_or(0, |enabled| enabled.queues_max)
     }
 
+    /// I/O queue pairs that there are.
+    #[must_use]
+    pub fn queues_in_use(&self) -> u16 {
+        let queues = self.enabled.as_ref().map_or(0, |e| e.queues.len());
+        u16::try_from(queues).expect("an identifier has 16 bits")
+    }
+
     /// The largest depth of a queue pair: a ring has one entry more.
     #[must_use]
     pub fn depth_max(&self) -> u16 {

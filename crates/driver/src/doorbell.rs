@@ -107,18 +107,23 @@ impl Doorbell {
         }
     }
 
-    /// Tells the controller the new value.
+    /// Where its register lies in BAR0.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Tells the controller the new value; whether that took a register write.
     ///
     /// # Errors
     /// Those of a register write, where one is needed.
     #[inline]
-    pub(crate) fn ring<B: Bus>(&mut self, bus: &B, value: u32) -> Result<(), DriverError> {
+    pub(crate) fn ring<B: Bus>(&mut self, bus: &B, value: u32) -> Result<bool, DriverError> {
         let old = std::mem::replace(&mut self.last, value);
         match &self.way {
             Way::Mapped { pages, slot } => {
                 // Release: the entries are seen before the tail that covers them.
                 pages.store(*slot, value);
-                Ok(())
+                Ok(false)
             }
             Way::Shadow { buffers, at } => {
                 buffers.shadow.store_u32(*at, value);
@@ -126,13 +131,13 @@ impl Doorbell {
                 // sides may read the old value, and the controller sleeps on.
                 full_fence();
                 let event_idx = buffers.event_idx.load_u32(*at);
-                if passes(event_idx, old, value) {
-                    bus.ring(self.offset, value)
-                } else {
-                    Ok(())
+                let wanted = passes(event_idx, old, value);
+                if wanted {
+                    bus.ring(self.offset, value)?;
                 }
+                Ok(wanted)
             }
-            Way::Trapped => bus.ring(self.offset, value),
+            Way::Trapped => bus.ring(self.offset, value).map(|()| true),
         }
     }
 }

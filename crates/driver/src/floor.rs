@@ -3,12 +3,17 @@
 //! A command to a drive on another core moves a cache line there and one back,
 //! and a read copies its data. Measured here, between two threads that the
 //! caller starts and pins: the round trip of a line, and of a queue entry with
-//! its doorbell and completion, with no controller between; and on one thread
+//! its doorbell and completion, with no controller between; the time until a
+//! thread that sleeps on an eventfd has woken and said so; and on one thread
 //! the copy of 4 KiB from memory at random. No result depends on the drive.
 
-use memory::{Buffer, HostCq, HostMemory, HostSq};
+use std::time::Duration;
+
+use memory::{Buffer, EventFd, HostCq, HostMemory, HostSq};
 use nvme_spec::cqe::CQE_SIZE;
 use nvme_spec::sqe::SQE_SIZE;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::DriverError;
 use crate::workload::Clock;
@@ -265,6 +270,100 @@ impl EntryAnswerer {
     }
 }
 
+/// Wakes a [`Sleeper`]. Dropped, it has the sleeping thread return.
+pub struct Waker {
+    words: std::sync::Arc<Words>,
+    event: EventFd,
+    next: u32,
+}
+
+/// Sleeps, and answers a [`Waker`].
+pub struct Sleeper {
+    words: std::sync::Arc<Words>,
+    event: EventFd,
+}
+
+/// Both ends of a wake-up.
+///
+/// # Errors
+/// [`DriverError::NoMemory`], [`DriverError::System`] without descriptors.
+pub fn wake_up(memory: &HostMemory) -> Result<(Waker, Sleeper), DriverError> {
+    let system = |source| DriverError::System {
+        what: "make an eventfd",
+        source,
+    };
+    let buffer = memory
+        .alloc(2 * APART, APART)
+        .ok_or_else(|| no_memory(2 * APART))?;
+    let words = std::sync::Arc::new(Words(buffer));
+    let event = EventFd::new().map_err(system)?;
+    let sleeper = Sleeper {
+        words: words.clone(),
+        event: event.try_clone().map_err(system)?,
+    };
+    let waker = Waker {
+        words,
+        event,
+        next: 1,
+    };
+    Ok((waker, sleeper))
+}
+
+impl Waker {
+    /// Nanoseconds from just before the signal until the answer is seen, once:
+    /// after `idle` in which the other thread has gone to sleep.
+    ///
+    /// # Errors
+    /// [`DriverError::Timeout`] when nobody answers.
+    pub fn measure(&mut self, idle: Duration, clock: &impl Clock) -> Result<f64, DriverError> {
+        let idle_ns = u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX);
+        let begun = clock.now_ns();
+        while clock.now_ns() - begun < idle_ns {
+            std::hint::spin_loop();
+        }
+        let value = self.next;
+        self.next = following(value);
+        mean_ns(1, clock, || {
+            self.words.set_call(value);
+            self.signal();
+            await_answer(clock, || self.words.answer() == value)
+        })
+    }
+
+    fn signal(&self) {
+        // An eventfd of our own is there, and a full one is signalled.
+        let _ = self.event.signal();
+    }
+}
+
+impl Drop for Waker {
+    fn drop(&mut self) {
+        self.words.set_call(STOP);
+        self.signal();
+    }
+}
+
+impl Sleeper {
+    /// Answers until the other end is dropped.
+    pub fn serve(self) {
+        let bound = Timespec::try_from(Duration::from_nanos(PATIENCE_NS))
+            .expect("a few seconds fit in a timespec");
+        loop {
+            let mut fds = [PollFd::new(&self.event, PollFlags::IN)];
+            match poll(&mut fds, Some(&bound)) {
+                Ok(1..) | Err(Errno::INTR) => {}
+                Ok(0) | Err(_) => return,
+            }
+            self.event.drain();
+            let call = self.words.call();
+            if call == STOP {
+                return;
+            }
+            self.words.set_answer(call);
+        }
+    }
+}
+
 /// Memory at random to copy from.
 pub struct Copies {
     source: Buffer,
@@ -360,6 +459,19 @@ mod tests {
         // The completion carries the entry's first bytes: it was read.
         assert_eq!(caller.rings.cq.load(6)[0], 6);
         drop(caller);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_sleeper_wakes_and_returns() {
+        let memory = HostMemory::new(1 << 16).unwrap();
+        let (mut waker, sleeper) = wake_up(&memory).unwrap();
+        let thread = thread::spawn(move || sleeper.serve());
+        for idle in [Duration::ZERO, Duration::from_millis(1)] {
+            let ns = waker.measure(idle, &clock()).unwrap();
+            assert!(ns > 0.0 && ns < PATIENCE_NS as f64, "{ns}");
+        }
+        drop(waker);
         thread.join().unwrap();
     }
 

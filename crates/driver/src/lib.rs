@@ -29,4 +29,4 @@ pub mod workload;
 pub use device::{Device, Shutdown};
 pub use error::DriverError;
 pub use options::{Doorbells, Options};
-pub use queue::{Full, QueuePair};
+pub use queue::{Full, QueuePair, Rung};

@@ -35,6 +35,16 @@ const NAPS_PER_ALIVE_CHECK: u32 = 1 << 10;
 #[error("as many commands are in flight as the queue holds; poll for completions first")]
 pub struct Full;
 
+/// How often a queue pair has told its controller something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rung {
+    /// New commands: moves of the submission queue's tail.
+    pub submissions: u64,
+    /// Register writes among those, and among the moves of the completion
+    /// queue's head: what a guest exits for, and a server gets a message of.
+    pub messages: u64,
+}
+
 /// What a queue pair's rings and lists lie in. The device keeps it too, until
 /// the controller has forgotten the queue: it may write here as long.
 pub(crate) struct QueueMemory {
@@ -100,6 +110,8 @@ pub struct QueuePair<B: Bus> {
     in_flight: Vec<bool>,
     /// Looks in vain since the last completion.
     empty: u32,
+    submitted: u64,
+    rung: Rung,
 }
 
 impl<B: Bus> QueuePair<B> {
@@ -138,6 +150,8 @@ impl<B: Bus> QueuePair<B> {
             free: (0..depth).rev().collect(),
             in_flight: vec![false; usize::from(depth)],
             empty: 0,
+            submitted: 0,
+            rung: Rung::default(),
         }
     }
 
@@ -164,6 +178,25 @@ impl<B: Bus> QueuePair<B> {
     #[must_use]
     pub fn transfer_len(&self) -> u32 {
         self.transfer_len
+    }
+
+    /// Commands submitted so far.
+    #[must_use]
+    pub fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    /// How often it has rung its doorbells.
+    #[must_use]
+    pub fn rung(&self) -> Rung {
+        self.rung
+    }
+
+    /// Where the registers of its doorbells lie in BAR0: of the submission
+    /// queue's tail, and of the completion queue's head.
+    #[must_use]
+    pub fn doorbell_offsets(&self) -> [u64; 2] {
+        [self.sq_tail.offset(), self.cq_head.offset()]
     }
 
     /// The bus that this queue pair uses.
@@ -235,6 +268,22 @@ impl<B: Bus> QueuePair<B> {
         len: usize,
     ) -> Result<Prps, DriverError> {
         assert!(cid < self.depth, "slot {cid} of {}", self.depth);
+        let slot = self.memory.list_pages * nvme_spec::prp::PAGE_SIZE * u64::from(cid);
+        let slot = usize::try_from(slot).expect("an offset in a buffer");
+        let lists = self.memory.lists.as_ref().map(|lists| (lists, slot));
+        self.prps_in(lists, buffer, at, len)
+    }
+
+    /// As [`Self::prps`], with the list at an offset of memory that the caller
+    /// keeps: it has room for the command, and where it is shorter than a page,
+    /// crosses the end of none.
+    pub(crate) fn prps_in(
+        &self,
+        list: Option<(&Buffer, usize)>,
+        buffer: &Buffer,
+        at: usize,
+        len: usize,
+    ) -> Result<Prps, DriverError> {
         assert!(
             at.checked_add(len).is_some_and(|end| end <= buffer.len()),
             "{len} bytes at {at} of a buffer of {}",
@@ -248,16 +297,13 @@ impl<B: Bus> QueuePair<B> {
             )));
         }
         let iova = self.iova(buffer).0 + wide(at);
-        let pages = self.memory.list_pages;
-        let slot = pages * nvme_spec::prp::PAGE_SIZE * u64::from(cid);
-        let lists = self.memory.lists.as_ref();
-        let list = lists.map_or(0, |lists| self.iova(lists).0 + slot);
+        let list_at = list.map_or(0, |(lists, at)| self.iova(lists).0 + wide(at));
         let put = |at: u64, entry: u64| {
-            let lists = lists.expect("a queue without lists has no pages for them");
-            let at = usize::try_from(slot + at).expect("an offset in a buffer");
-            lists.write_from(at, &entry.to_le_bytes());
+            let (lists, slot) = list.expect("a queue without lists has no pages for them");
+            let at = usize::try_from(at).expect("an offset in a buffer");
+            lists.write_from(slot + at, &entry.to_le_bytes());
         };
-        prp::build(iova, wide(len), list, pages, put).map_err(|error| {
+        prp::build(iova, wide(len), list_at, self.memory.list_pages, put).map_err(|error| {
             DriverError::Unsupported(match error {
                 PrpError::Misaligned => format!("data at {iova:#x} is not aligned to four bytes"),
                 PrpError::TooLong | PrpError::Wraps => {
@@ -290,6 +336,7 @@ impl<B: Bus> QueuePair<B> {
         self.memory.sq.store(self.tail, words);
         self.tail = self.after(self.tail);
         self.tail_moved = true;
+        self.submitted += 1;
         Ok(cid)
     }
 
@@ -306,7 +353,9 @@ impl<B: Bus> QueuePair<B> {
         if self.tail_moved {
             self.check_current()?;
             self.tail_moved = false;
-            self.sq_tail.ring(&*self.bus, self.tail)?;
+            self.rung.submissions += 1;
+            let message = self.sq_tail.ring(&*self.bus, self.tail)?;
+            self.rung.messages += u64::from(message);
         }
         Ok(())
     }
@@ -316,7 +365,8 @@ impl<B: Bus> QueuePair<B> {
         if self.head_moved {
             self.check_current()?;
             self.head_moved = false;
-            self.cq_head.ring(&*self.bus, self.head)?;
+            let message = self.cq_head.ring(&*self.bus, self.head)?;
+            self.rung.messages += u64::from(message);
         }
         Ok(())
     }

@@ -1,15 +1,22 @@
-//! A load generator on one queue pair: busy polling, seeded, and able to check
+//! A load generator on queue pairs: busy polling, seeded, and able to check
 //! every byte it wrote.
 //!
-//! Each slot of the queue has its own buffer, and an entry whose data pointers
-//! are made once: per command only the opcode and the first block change.
-//! Nothing is allocated and no call of the system made for a command, and the
-//! clock is read once per batch of completions.
+//! Each slot of a queue has its own places for data, and data pointers are made
+//! once: per command an entry is put together from what is there. Nothing is
+//! allocated and no call of the system made for a command, and the clock is
+//! read once per batch of completions.
+//!
+//! Time in which this thread did not run, as its own looks at the clock show, is
+//! left out and counted: neither that time, nor what completed in it, nor the
+//! latency of a command that was in flight in it is in the result. A job that
+//! verifies is not looked at so: checking data takes time, too.
 //!
 //! It does not pin its thread and owns no clock: both are the caller's. The
 //! same seed gives the same sequence of commands.
 
+pub mod beside;
 mod drive;
+mod places;
 pub(crate) mod random;
 mod traffic;
 mod verify;
@@ -24,7 +31,8 @@ use nvme_spec::Status;
 
 use crate::bus::Bus;
 use crate::io::Namespace;
-use crate::{DriverError, QueuePair};
+use crate::{DriverError, QueuePair, Rung};
+use beside::Beside;
 use drive::{Drive, Record};
 use traffic::{Plain, Sequence, Verified};
 use verify::Ledger;
@@ -97,6 +105,29 @@ pub struct Job {
     pub seed: u64,
     /// Bytes used, from the namespace's start; `None` for all of them.
     pub span: Option<u64>,
+    /// Bytes of host memory whose places commands use in turn; `None` for one
+    /// place for each command in flight.
+    pub buffers: Option<u64>,
+    /// How long to do nothing whenever everything submitted is done.
+    pub pause: Duration,
+}
+
+impl Default for Job {
+    /// Random reads of 4 KiB, one at a time, for a second.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            rw: Rw::RandRead,
+            block_size: 4096,
+            queue_depth: 1,
+            runtime: Duration::from_secs(1),
+            verify: false,
+            seed: 1,
+            span: None,
+            buffers: None,
+            pause: Duration::ZERO,
+        }
+    }
 }
 
 /// Latencies of commands, in nanoseconds.
@@ -142,8 +173,16 @@ pub struct JobResult {
     pub commands: u64,
     /// Logical blocks whose every byte was checked.
     pub blocks_verified: u64,
-    /// The measured time, in nanoseconds.
+    /// The measured time, in nanoseconds, without stalls.
     pub elapsed_ns: u64,
+    /// How often this thread did not run for longer than a turn takes.
+    pub stalls: u64,
+    /// How long that was, in nanoseconds.
+    pub stalled_ns: u64,
+    /// Commands of all phases for each move of a submission queue's tail.
+    pub batch: f64,
+    /// Doorbells rung by a register write, for each of those commands.
+    pub messages_per_command: f64,
 }
 
 /// How far a job has come.
@@ -180,6 +219,20 @@ impl<F: Fn() -> u64> Clock for F {
     }
 }
 
+/// What a job works with.
+pub struct Setting<'a, B: Bus, K, W> {
+    /// What it reads and writes.
+    pub namespace: &'a Namespace,
+    /// Idle queue pairs; each has the job's queue depth.
+    pub queues: &'a mut [QueuePair<B>],
+    /// Where buffers come from.
+    pub memory: &'a HostMemory,
+    /// The time.
+    pub clock: &'a K,
+    /// What is done beside it.
+    pub beside: &'a mut W,
+}
+
 /// Does `job` on `queue`, which must be idle, with buffers from `memory`. It
 /// tells `progress` about ten times a second how far it is, and ends early, with
 /// the result so far, when that says so.
@@ -198,14 +251,42 @@ pub fn run<B: Bus>(
     clock: &impl Clock,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<JobResult, DriverError> {
-    let units = check(job, namespace, queue.depth())?;
-    let mut drive = Drive::new(job, namespace, queue, memory, clock, progress)?;
+    let setting = Setting {
+        namespace,
+        queues: std::slice::from_mut(queue),
+        memory,
+        clock,
+        beside: &mut (),
+    };
+    run_in(job, setting, progress)
+}
+
+/// As [`run`], on several queue pairs, with something else beside it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_in<B: Bus, K: Clock, W: Beside>(
+    job: &Job,
+    setting: Setting<'_, B, K, W>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<JobResult, DriverError> {
+    let Setting {
+        namespace,
+        queues,
+        memory,
+        clock,
+        beside,
+    } = setting;
+    let depth = queues.iter().map(QueuePair::depth).min().unwrap_or(0);
+    let units = check(job, namespace, depth, queues.len())?;
+    let rung_before = rung(queues);
+    let mut drive = Drive::new(job, namespace, queues, memory, clock, beside, progress)?;
     let runtime_ns = u64::try_from(job.runtime.as_nanos()).unwrap_or(u64::MAX);
     let mut measured = Record::new();
     let mut plain = Plain::new(job.rw, units, job.seed);
     if !job.verify {
         drive.run(&mut plain, Phase::Measure, Some(runtime_ns), &mut measured)?;
-        return Ok(result(job, &measured, None));
+        return Ok(result(job, &measured, None).with_rung(rung_before, rung(queues)));
     }
     let mut ledger = Ledger::new(job, namespace, units);
     let mut unmeasured = Record::new();
@@ -225,12 +306,49 @@ pub fn run<B: Bus>(
         drive.run(&mut back, Phase::Verify, None, &mut unmeasured)?;
     }
     measured.add_errors(&unmeasured);
-    Ok(result(job, &measured, Some(&ledger)))
+    Ok(result(job, &measured, Some(&ledger)).with_rung(rung_before, rung(queues)))
+}
+
+/// How often queue pairs have rung so far, and how many commands that was for.
+#[derive(Clone, Copy)]
+struct RungSoFar {
+    submitted: u64,
+    rung: Rung,
+}
+
+fn rung<B: Bus>(queues: &[QueuePair<B>]) -> RungSoFar {
+    let mut sum = RungSoFar {
+        submitted: 0,
+        rung: Rung::default(),
+    };
+    for queue in queues {
+        sum.submitted += queue.submitted();
+        sum.rung.submissions += queue.rung().submissions;
+        sum.rung.messages += queue.rung().messages;
+    }
+    sum
+}
+
+impl JobResult {
+    #[expect(clippy::cast_precision_loss, reason = "means of counts")]
+    fn with_rung(self, before: RungSoFar, after: RungSoFar) -> Self {
+        let commands = (after.submitted - before.submitted) as f64;
+        let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let doorbells = (after.rung.submissions - before.rung.submissions) as f64;
+        let messages = (after.rung.messages - before.rung.messages) as f64;
+        Self {
+            batch: ratio(commands, doorbells),
+            messages_per_command: ratio(messages, commands),
+            ..self
+        }
+    }
 }
 
 /// Units of the job's block size that it works on.
-fn check(job: &Job, namespace: &Namespace, depth: u16) -> Result<u64, DriverError> {
+fn check(job: &Job, namespace: &Namespace, depth: u16, queues: usize) -> Result<u64, DriverError> {
     let unsupported = |why: String| Err(DriverError::Unsupported(why));
+    let in_flight = u64::from(job.queue_depth)
+        .saturating_mul(u64::try_from(queues).expect("usize fits in 64 bits"));
     let (block_size, block_len) = (job.block_size, namespace.block_len);
     if block_size == 0 || !block_size.is_multiple_of(block_len) || block_size / block_len > 65536 {
         return unsupported(format!(
@@ -255,10 +373,17 @@ fn check(job: &Job, namespace: &Namespace, depth: u16) -> Result<u64, DriverErro
             "verification keeps track of {VERIFIED_UNITS_MAX} blocks at most, not {units}: use a smaller span or larger blocks"
         ));
     }
-    if job.verify && units < u64::from(job.queue_depth) {
+    if job.verify && units < in_flight {
         return unsupported(format!(
-            "verification never has two commands in one block: {units} blocks are too few for a queue depth of {}",
-            job.queue_depth
+            "verification never has two commands in one block: {units} blocks are too few for {in_flight} commands in flight"
+        ));
+    }
+    let needed = in_flight.saturating_mul(job.block_size.into());
+    if let Some(buffers) = job.buffers
+        && buffers < needed
+    {
+        return unsupported(format!(
+            "{buffers} bytes of buffers are too few: {in_flight} commands in flight need {needed}"
         ));
     }
     Ok(units)
@@ -286,6 +411,10 @@ fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
         commands: record.commands,
         blocks_verified: ledger.map_or(0, Ledger::checked),
         elapsed_ns: record.elapsed_ns,
+        stalls: record.stalls,
+        stalled_ns: record.stalled_ns,
+        batch: 0.0,
+        messages_per_command: 0.0,
     }
 }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use controller::config::DoorbellMode;
 use controller::port::Cause;
-use driver::workload::{Job, JobResult, Phase, Rw, run};
+use driver::workload::beside::{Cold, Stores, Storm};
+use driver::workload::{Job, JobResult, Phase, Rw, Setting, run, run_in};
 use driver::{DriverError, Options};
 use rig::{Manner, RamDevice, open, options, with_ram};
 
@@ -31,7 +32,7 @@ fn job(rw: Rw) -> Job {
         runtime: Duration::from_millis(2),
         verify: false,
         seed: 42,
-        span: None,
+        ..Job::default()
     }
 }
 
@@ -325,5 +326,178 @@ fn jobs_that_do_not_fit_are_refused() {
             matches!(result, Err(DriverError::Unsupported(_))),
             "{bad:?}"
         );
+    }
+}
+
+#[test]
+fn every_place_of_larger_buffers_holds_its_own_data() {
+    for block_size in [512, 1536, 8192, 64 << 10] {
+        let mut device = device();
+        let job = Job {
+            verify: true,
+            block_size,
+            span: Some(4 << 20),
+            buffers: Some(4 << 20),
+            runtime: Duration::from_millis(5),
+            ..job(Rw::RandRw)
+        };
+        let result = run_on(&mut device, &job).unwrap();
+        assert_eq!(
+            result.errors, 0,
+            "{block_size}: {:?}",
+            result.first_mismatch
+        );
+        assert!(result.blocks_verified > 100, "{block_size}");
+    }
+    let too_few = Job {
+        buffers: Some(8 * 4096 - 1),
+        ..job(Rw::RandRead)
+    };
+    let error = run_on(&mut device(), &too_few).unwrap_err();
+    assert!(error.to_string().contains("need 32768"), "{error}");
+}
+
+#[test]
+fn several_queues_share_a_job() {
+    let mut device = device();
+    let namespace = device.namespace(1).unwrap();
+    let mut queues: Vec<_> = (0..3)
+        .map(|_| device.create_queue_pair(8, false).unwrap())
+        .collect();
+    let now = Cell::new(0);
+    let clock = || {
+        now.set(now.get() + 1000);
+        now.get()
+    };
+    let job = Job {
+        verify: true,
+        span: Some(64 * 4096),
+        ..job(Rw::RandRw)
+    };
+    let setting = Setting {
+        namespace: &namespace,
+        queues: &mut queues,
+        memory: device.memory(),
+        clock: &clock,
+        beside: &mut (),
+    };
+    let result = run_in(&job, setting, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(result.errors, 0, "{:?}", result.first_mismatch);
+    assert!(queues.iter().all(|queue| queue.submitted() > 100));
+    assert!(
+        result.batch >= 1.0 && result.batch <= 8.0,
+        "{}",
+        result.batch
+    );
+    assert_eq!(result.messages_per_command, 0.0, "they are mapped");
+}
+
+#[test]
+fn time_in_which_the_host_did_not_run_is_left_out_and_counted() {
+    let mut device = device();
+    let namespace = device.namespace(1).unwrap();
+    let mut queue = device.create_queue_pair(8, false).unwrap();
+    // A microsecond for each look, but five milliseconds for every hundredth.
+    let (now, looks) = (Cell::new(0u64), Cell::new(0u64));
+    let clock = || {
+        looks.set(looks.get() + 1);
+        let step = if looks.get().is_multiple_of(100) {
+            5_000_000
+        } else {
+            1000
+        };
+        now.set(now.get() + step);
+        now.get()
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let job = Job {
+        runtime: Duration::from_millis(30),
+        ..job(Rw::RandRead)
+    };
+    let result = run(&job, &namespace, &mut queue, device.memory(), &clock, go_on).unwrap();
+    assert_eq!(result.stalls, 6);
+    assert_eq!(result.stalled_ns, 30_000_000);
+    assert!(result.latency_ns.max < 100_000, "{:?}", result.latency_ns);
+    assert!(result.elapsed_ns < 1_000_000, "{}", result.elapsed_ns);
+    let [reads, ..] = with_ram(&device, |ram| ram.count);
+    assert!(result.commands < reads, "{} of {reads}", result.commands);
+}
+
+#[test]
+fn a_pause_follows_whenever_everything_is_done() {
+    let mut device = device();
+    let job = Job {
+        pause: Duration::from_micros(100),
+        ..job(Rw::RandRead)
+    };
+    let result = run_on(&mut device, &job).unwrap();
+    // eight at once, then a pause: twenty times in two milliseconds
+    assert!(
+        (100..=168).contains(&result.commands),
+        "{}",
+        result.commands
+    );
+    assert!(result.latency_ns.max < 100_000, "{:?}", result.latency_ns);
+}
+
+#[test]
+fn a_cold_queue_is_measured_beside_a_busy_one() {
+    let mut device = device();
+    let namespace = device.namespace(1).unwrap();
+    let mut busy = [device.create_queue_pair(8, false).unwrap()];
+    let mut cold = device.create_queue_pair(1, false).unwrap();
+    let now = Cell::new(0);
+    let clock = || {
+        now.set(now.get() + 1000);
+        now.get()
+    };
+    let memory = device.memory();
+    let mut beside = Cold::new(&namespace, &mut cold, memory, &clock, 100_000).unwrap();
+    let setting = Setting {
+        namespace: &namespace,
+        queues: &mut busy,
+        memory,
+        clock: &clock,
+        beside: &mut beside,
+    };
+    run_in(&job(Rw::RandRead), setting, &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let (latency, count, errors) = beside.result();
+    assert!(
+        (10..=20).contains(&count),
+        "one each 0.1 ms of 2 ms: {count}"
+    );
+    assert_eq!(errors, 0);
+    assert!(latency.max < 100_000, "{latency:?}");
+}
+
+#[test]
+fn a_storm_of_stores_harms_nobody_else() {
+    for stores in [Stores::Wild, Stores::Valid] {
+        let mut stormy = device();
+        let queues = [stormy.create_queue_pair(8, false).unwrap()];
+        let mut storm = Storm::new(stormy.bus(), &queues, stores);
+        let mut device = device();
+        let namespace = device.namespace(1).unwrap();
+        let mut busy = [device.create_queue_pair(8, false).unwrap()];
+        let now = Cell::new(0);
+        let clock = || {
+            now.set(now.get() + 1000);
+            now.get()
+        };
+        let setting = Setting {
+            namespace: &namespace,
+            queues: &mut busy,
+            memory: device.memory(),
+            clock: &clock,
+            beside: &mut storm,
+        };
+        let result = run_in(&job(Rw::RandRead), setting, &mut |_| {
+            ControlFlow::Continue(())
+        });
+        assert_eq!(result.unwrap().errors, 0);
+        assert!(storm.count > 100, "{}", storm.count);
     }
 }

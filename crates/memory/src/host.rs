@@ -16,7 +16,11 @@ use std::{
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::{address::Iova, map::OwnMap};
+use crate::{
+    address::Iova,
+    huge::{HUGE_PAGE_LEN, HugePages},
+    map::OwnMap,
+};
 
 /// The smallest piece that is handed out, and the least alignment of one.
 const GRAIN: usize = 64;
@@ -87,11 +91,23 @@ impl HostMemory {
         rustix::fs::ftruncate(&fd, len as u64)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
         let map = OwnMap::shared(&fd, len)?;
-        Ok(HostMemory(Arc::new(Shared {
-            fd,
-            map,
-            free: FreeList(vec![(0, len)]).into(),
-        })))
+        Ok(Self::of(fd, map))
+    }
+
+    /// As [`Self::new`], on huge pages, a whole number of them; and where they come from. All of it is taken from the
+    /// system at once.
+    ///
+    /// # Errors
+    /// What the system says, mostly that it has no huge pages to give.
+    pub fn on_huge_pages(len: usize) -> io::Result<(Self, HugePages)> {
+        let len = len.max(1).next_multiple_of(HUGE_PAGE_LEN);
+        let (fd, map, pages) = crate::huge::memfd("nvmirage-host", len)?;
+        Ok((Self::of(fd, map), pages))
+    }
+
+    fn of(fd: OwnedFd, map: OwnMap) -> Self {
+        let free = FreeList(vec![(0, map.len())]).into();
+        HostMemory(Arc::new(Shared { fd, map, free }))
     }
 
     /// The memfd, to be sent to a controller.

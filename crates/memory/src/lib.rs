@@ -22,6 +22,7 @@ pub mod counters;
 pub mod dma;
 pub mod doorbell;
 pub mod host;
+pub mod huge;
 pub mod lost;
 pub mod mailbox;
 mod map;
@@ -42,6 +43,7 @@ pub use dma::{
 };
 pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence};
 pub use host::{Buffer, HostCq, HostMemory, HostSq};
+pub use huge::{HUGE_PAGE_LEN, HugePages};
 pub use lost::{LostFlag, install_sigbus_handler};
 pub use mapping::{ClientMappings, MapError, Mapping};
 pub use ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};

@@ -46,6 +46,38 @@ impl OwnMap {
         Ok(Self::of(base, len))
     }
 
+    /// As [`OwnMap::shared`], at an address that is a multiple of `align`, a power of two of whole pages.
+    pub(crate) fn shared_aligned(fd: impl AsFd, len: usize, align: usize) -> io::Result<Self> {
+        // Addresses to choose from. They are let go again with the value, but for those that the memfd then lies at.
+        let room = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
+        let start = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            rustix::mm::mmap_anonymous(ptr::null_mut(), room, ProtFlags::empty(), flags)?
+        };
+        let reserved = Self::of(start, room);
+        let skipped = start.addr().next_multiple_of(align) - start.addr();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: the range lies inside the addresses reserved above, which nobody uses.
+        let base = unsafe {
+            let at = reserved.at(skipped, len).cast();
+            rustix::mm::mmap(at, len, protection, flags, fd, 0)?
+        };
+        std::mem::forget(reserved);
+        // What lies before and behind it goes. Errors change nothing.
+        // SAFETY: both ranges were reserved above and have never been used.
+        unsafe {
+            if skipped > 0 {
+                let _ = rustix::mm::munmap(start, skipped);
+            }
+            if skipped < align {
+                let _ = rustix::mm::munmap(base.byte_add(len), align - skipped);
+            }
+        }
+        Ok(Self::of(base, len))
+    }
+
     fn of(base: *mut c_void, len: usize) -> Self {
         OwnMap {
             base: NonNull::new(base.cast()).expect("mmap does not return a null pointer"),
@@ -79,9 +111,20 @@ impl OwnMap {
         self.advise(at, len, Advice::LinuxRemove)
     }
 
-    fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
+    /// Has the kernel put all its pages together into huge ones; their bytes stay.
+    pub(crate) fn collapse(&self) -> io::Result<()> {
+        // SAFETY: the range is our mapping, and the advice changes no bytes.
+        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_COLLAPSE) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Gives the system advice about whole pages.
+    pub(crate) fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
         let address = self.at(at, len).cast();
-        // SAFETY: the range lies inside our mapping; its pages become zeros, which every user of this memory allows.
+        // SAFETY: the range lies inside our mapping; at most its pages become zeros, which every user of this memory
+        // that asks for such advice allows.
         unsafe { Ok(rustix::mm::madvise(address, len, advice)?) }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{fs, io};
 
+use anyhow::Context;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that the calling thread may run on, ascending.
@@ -26,15 +27,36 @@ pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// As [`pin`], with an error that names the CPUs that may be used.
+pub(crate) fn pin_or_say(cpu: u32) -> anyhow::Result<()> {
+    pin(cpu).with_context(|| {
+        let usable = match usable() {
+            Ok(cpus) => cpus
+                .iter()
+                .map(u32::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+            Err(error) => format!("those the system does not tell ({error})"),
+        };
+        format!("cannot run on CPU {cpu}; this process may use {usable}")
+    })
+}
+
 /// Two usable CPUs for two busy threads: of different cores where there are any. `None` where only one is usable.
 pub(crate) fn pair() -> io::Result<Option<(u32, u32)>> {
-    let cpus = usable()?;
-    let Some((&first, others)) = cpus.split_first() else {
-        return Ok(None);
-    };
-    let siblings = siblings(first);
-    let apart = others.iter().find(|cpu| !siblings.contains(cpu));
-    Ok(apart.or(others.first()).map(|&second| (first, second)))
+    match usable()?.first() {
+        Some(&first) => Ok(apart(first)?.map(|second| (first, second))),
+        None => Ok(None),
+    }
+}
+
+/// A usable CPU beside `cpu`: of another core where there is any.
+pub(crate) fn apart(cpu: u32) -> io::Result<Option<u32>> {
+    let mut others = usable()?;
+    others.retain(|other| *other != cpu);
+    let siblings = siblings(cpu);
+    let apart = others.iter().find(|other| !siblings.contains(other));
+    Ok(apart.or(others.first()).copied())
 }
 
 /// The CPUs that share a core with `cpu`; empty where the system does not say.

@@ -1,6 +1,8 @@
 //! A host that loads a drive: the driver's workloads with this program's clock, and the reactor's own figures where the
 //! drive is one of ours.
 
+pub(crate) mod idle;
+
 use std::{ops::ControlFlow, path::Path};
 
 use anyhow::{Context, bail, ensure};
@@ -9,7 +11,7 @@ use driver::{
     Device, Doorbells, DriverError, Options, QueuePair, Shutdown,
     bus::vfio_user::VfioUser,
     io::Namespace,
-    workload::{self, Job, Progress},
+    workload::{self, Job, Progress, Setting, beside::Beside},
 };
 use vfio_user::ClientError;
 use zerocopy::{FromBytes, IntoBytes};
@@ -24,19 +26,41 @@ pub(crate) const MAX_BLOCK_SIZE: u64 = 32 << 20;
 /// The largest of what several jobs need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
-    /// Commands in flight.
+    /// Commands in flight in each queue pair.
     pub(crate) queue_depth: u16,
     /// Bytes of a command.
     pub(crate) block_size: u32,
+    /// Queue pairs that work.
+    pub(crate) queues: u16,
+    /// Bytes of buffers, where commands use more than one each.
+    pub(crate) buffers: u64,
+    /// Queue pairs that do not work, each of [`idle::depth`] commands.
+    pub(crate) idle: u32,
 }
 
 impl Needs {
-    /// Bytes of memory: a buffer, a list of pages, and entries of both queues for each command.
+    /// What one queue pair needs.
+    pub(crate) const fn of(queue_depth: u16, block_size: u32) -> Self {
+        Needs {
+            queue_depth,
+            block_size,
+            queues: 1,
+            buffers: 0,
+            idle: 0,
+        }
+    }
+
+    /// Bytes of memory: a buffer, two lists of pages (the queue's and the buffer's), and entries of both queues for each
+    /// command.
     fn memory_len(self) -> anyhow::Result<usize> {
         let block = u64::from(self.block_size).next_multiple_of(4096);
         // a page of a PRP list describes 511 pages of data and the next page of the list
         let lists = (block / 4096).div_ceil(511) * 4096;
-        let len = (block + lists + 128) * u64::from(self.queue_depth) + SPARE_LEN;
+        let commands = u64::from(self.queue_depth) * u64::from(self.queues);
+        // the lists of buffers take less than a hundredth of them
+        let buffers = self.buffers + self.buffers / 64;
+        let idle = u64::from(self.idle) * idle::queue_len(self.block_size);
+        let len = (block + 2 * lists + 128) * commands + buffers + idle + SPARE_LEN;
         usize::try_from(len).context("so much memory has no address")
     }
 }
@@ -91,7 +115,17 @@ impl Host {
         &mut self.device
     }
 
-    /// Does a job; ends it early when `progress` says so.
+    /// Whether the controller has queue pairs left.
+    pub(crate) fn has_room(&self) -> bool {
+        self.device.queues_in_use() < self.device.queues_max()
+    }
+
+    /// The clock that jobs are measured by.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    /// Does a job on one queue pair; ends it early when `progress` says so.
     pub(crate) fn measure(
         &mut self,
         queue: &mut Queue,
@@ -99,10 +133,28 @@ impl Host {
         job: &Job,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> anyhow::Result<JobReport> {
+        let queues = std::slice::from_mut(queue);
+        self.measure_on(queues, namespace, job, &mut (), progress)
+    }
+
+    /// As [`Host::measure`], on several queue pairs, and with something else done in between.
+    pub(crate) fn measure_on(
+        &mut self,
+        queues: &mut [Queue],
+        namespace: &Namespace,
+        job: &Job,
+        beside: &mut impl Beside,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> anyhow::Result<JobReport> {
         let before = self.reactor()?;
-        let clock = || self.clock.now().0;
-        let memory = self.device.memory();
-        let result = workload::run(job, namespace, queue, memory, &clock, progress)
+        let setting = Setting {
+            namespace,
+            queues,
+            memory: self.device.memory(),
+            clock: &|| self.clock.now().0,
+            beside,
+        };
+        let result = workload::run_in(job, setting, progress)
             .with_context(|| format!("the job {} cannot be done", job.name))?;
         let after = self.reactor()?;
         let busy = before.zip(after).and_then(|(a, b)| busy_ns(&a, &b));
@@ -209,17 +261,25 @@ mod tests {
 
     #[test]
     fn memory_covers_buffers_and_lists() {
-        let needs = |queue_depth, block_size| {
-            Needs {
-                queue_depth,
-                block_size,
-            }
-            .memory_len()
-            .unwrap()
-        };
-        assert!(needs(1, 512) >= 4096 + 4096);
+        let needs = |queue_depth, block_size| Needs::of(queue_depth, block_size);
+        let len = |needs: Needs| needs.memory_len().unwrap();
+        assert!(len(needs(1, 512)) >= 4096 + 4096);
         // 4 MiB are 1024 pages: three pages of list
-        assert!(needs(32, 4 << 20) >= 32 * ((4 << 20) + 3 * 4096));
+        let large = needs(32, 4 << 20);
+        assert!(len(large) >= 32 * ((4 << 20) + 3 * 4096));
+        let more = Needs { queues: 4, ..large };
+        assert!(len(more) >= 4 * 32 * ((4 << 20) + 3 * 4096));
+        // every other page in a list of its own: 16 bytes for 8 KiB
+        let turns = Needs {
+            buffers: 1 << 30,
+            ..needs(32, 8192)
+        };
+        assert!(len(turns) >= (1 << 30) + (1 << 21));
+        let idle = Needs {
+            idle: 60,
+            ..needs(1, 4096)
+        };
+        assert!(len(idle) >= len(needs(1, 4096)) + 60 * 8192);
     }
 
     #[test]

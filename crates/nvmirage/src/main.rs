@@ -14,6 +14,7 @@ mod identity;
 mod interrupt;
 mod keep;
 mod load;
+mod placement;
 mod qemu;
 mod reactor;
 mod report;

@@ -3,11 +3,13 @@
 use std::ops::ControlFlow;
 
 use hdrhistogram::Histogram;
-use memory::{Buffer, HostMemory};
+use memory::HostMemory;
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::registers::{CSTS, Csts};
 use nvme_spec::{Cqe, Status};
 
+use super::beside::Beside;
+use super::places::Places;
 use super::traffic::{Op, Traffic};
 use super::{Clock, Job, Phase, Progress};
 use crate::bus::Bus;
@@ -24,11 +26,17 @@ const LOOKS_BEFORE_YIELD: u32 = 1 << 14;
 /// Time between two reports of progress.
 const TICK_NS: u64 = 100_000_000;
 /// Longest latency told apart, in nanoseconds: a minute.
-const LATENCY_MAX_NS: u64 = 60_000_000_000;
+pub(super) const LATENCY_MAX_NS: u64 = 60_000_000_000;
+/// A turn takes microseconds, and the clock is read every few of them: where
+/// two looks at it lie further apart, the machine has not let this thread run.
+/// Nothing of that time says anything of the drive.
+const STALL_NS: u64 = 200_000;
 
-/// The little-endian word of an entry that holds its opcode, and the one that
-/// holds its first block.
+/// The little-endian words of an entry that hold its opcode, its data pointers
+/// and its first block.
 const OPCODE_WORD: usize = 0;
+const PRP1_WORD: usize = 3;
+const PRP2_WORD: usize = 4;
 const SLBA_WORD: usize = 5;
 
 /// What one phase of a job measured.
@@ -37,7 +45,10 @@ pub(super) struct Record {
     pub(super) commands: u64,
     pub(super) errors: u64,
     pub(super) first_error: Option<Status>,
+    /// Without stalls.
     pub(super) elapsed_ns: u64,
+    pub(super) stalls: u64,
+    pub(super) stalled_ns: u64,
 }
 
 impl Record {
@@ -49,6 +60,8 @@ impl Record {
             errors: 0,
             first_error: None,
             elapsed_ns: 0,
+            stalls: 0,
+            stalled_ns: 0,
         }
     }
 
@@ -60,36 +73,247 @@ impl Record {
 
 /// What belongs to one command in flight.
 struct Slot {
-    /// Its entry, without opcode and first block.
+    /// Its entry, without opcode, data pointers and first block.
     words: [u64; 8],
-    /// Where its data lies in the buffer.
-    at: usize,
+    /// Which place its data has.
+    place: usize,
     op: Op,
     submitted_ns: u64,
 }
 
-/// A queue pair with a buffer for each slot.
-pub(super) struct Drive<'a, B: Bus, K> {
+/// A queue pair with places for the data of its slots.
+struct Line<'a, B: Bus> {
     queue: &'a mut QueuePair<B>,
-    clock: &'a K,
-    progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-    buffer: Buffer,
+    places: Places,
     slots: Vec<Slot>,
-    blocks_per_unit: u64,
+}
+
+/// Time as the loop sees it.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    started: u64,
+    now: u64,
+    /// When the last stall ended.
+    stall_end: u64,
     /// When something completed last, or the phase began.
-    last_taken_ns: u64,
+    last_taken: u64,
+    /// Nothing is submitted before.
+    resume: u64,
+}
+
+/// Queue pairs that do one job.
+pub(super) struct Drive<'a, B: Bus, K, W> {
+    lines: Vec<Line<'a, B>>,
+    clock: &'a K,
+    beside: &'a mut W,
+    progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    blocks_per_unit: u64,
+    pause_ns: u64,
+    /// Whether a stall is left out of what is measured. Checking data takes time, too.
+    notes_stalls: bool,
+    times: Times,
     /// The caller wants no more.
     stopped: bool,
 }
 
-impl<'a, B: Bus, K: Clock> Drive<'a, B, K> {
+impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
     pub(super) fn new(
         job: &Job,
         namespace: &Namespace,
-        queue: &'a mut QueuePair<B>,
+        queues: &'a mut [QueuePair<B>],
         memory: &HostMemory,
         clock: &'a K,
+        beside: &'a mut W,
         progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Self, DriverError> {
+        let nlb = Blocks::new(job.block_size / namespace.block_len).ok_or_else(|| {
+            DriverError::Unsupported(format!("{} bytes are no number of blocks", job.block_size))
+        })?;
+        let number = u64::try_from(queues.len()).expect("usize fits in 64 bits");
+        let share = job.buffers.map(|total| total / number.max(1));
+        // Flush's opcode is 0: the command's own is put over it.
+        let words = namespace
+            .transfer(NvmOpcode::FLUSH, 0, nlb, false)
+            .to_words();
+        let lines = queues
+            .iter_mut()
+            .map(|queue| Line::new(job, queue, memory, words, share))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            lines,
+            clock,
+            beside,
+            progress,
+            blocks_per_unit: u64::from(nlb.get()),
+            pause_ns: u64::try_from(job.pause.as_nanos()).unwrap_or(u64::MAX),
+            notes_stalls: !job.verify,
+            times: Times::default(),
+            stopped: false,
+        })
+    }
+
+    fn in_flight(&self) -> bool {
+        self.lines.iter().any(|line| line.queue.in_flight() > 0)
+    }
+
+    /// Issues `traffic` until it ends, `runtime_ns` have passed, or the caller
+    /// wants no more; then waits for what is in flight.
+    pub(super) fn run(
+        &mut self,
+        traffic: &mut impl Traffic,
+        phase: Phase,
+        runtime_ns: Option<u64>,
+        record: &mut Record,
+    ) -> Result<(), DriverError> {
+        let mut cqes = [Cqe::default(); BATCH];
+        let started = self.clock.now_ns();
+        let end = runtime_ns.map_or(u64::MAX, |runtime| started.saturating_add(runtime));
+        let mut tick = started + TICK_NS;
+        self.times = Times {
+            started,
+            now: started,
+            last_taken: started,
+            ..Times::default()
+        };
+        let mut going = !self.stopped;
+        loop {
+            let submitted = going && self.submit(traffic);
+            let busy = self.in_flight();
+            let pausing = going && self.times.now < self.times.resume;
+            going &= submitted || busy || pausing;
+            if !busy && !pausing {
+                break;
+            }
+            self.turn(traffic, &mut cqes, record)?;
+            self.beside.turn(self.times.now)?;
+            let now = self.times.now;
+            if now >= end {
+                going = false;
+            }
+            if now >= tick {
+                self.stopped |= (self.progress)(Progress {
+                    phase,
+                    commands: record.commands,
+                    elapsed_ns: now - started,
+                })
+                .is_break();
+                going &= !self.stopped;
+                // What showing it took is no stall.
+                self.times.now = self.clock.now_ns();
+                tick = self.times.now + TICK_NS;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the queues; whether anything was submitted.
+    #[inline]
+    fn submit(&mut self, traffic: &mut impl Traffic) -> bool {
+        let now = self.times.now;
+        if now < self.times.resume {
+            return false;
+        }
+        let mut any = false;
+        for line in &mut self.lines {
+            any |= line.submit(traffic, now, self.blocks_per_unit);
+        }
+        any
+    }
+
+    /// Rings, and takes what has completed.
+    #[inline]
+    fn turn(
+        &mut self,
+        traffic: &mut impl Traffic,
+        cqes: &mut [Cqe],
+        record: &mut Record,
+    ) -> Result<(), DriverError> {
+        let mut any = false;
+        for at in 0..self.lines.len() {
+            let queue = &mut *self.lines[at].queue;
+            queue.ring()?;
+            let taken = queue.poll(cqes)?;
+            if taken == 0 {
+                continue;
+            }
+            any = true;
+            let stalled = self.look(record);
+            let times = self.times;
+            let line = &mut self.lines[at];
+            for cqe in &cqes[..taken] {
+                line.complete(traffic, cqe, &times, stalled, record);
+            }
+            self.times.last_taken = times.now;
+            record.elapsed_ns = times.now - times.started - record.stalled_ns;
+        }
+        if !any {
+            self.idle(record)?;
+        } else if self.pause_ns > 0 && !self.in_flight() {
+            self.times.resume = self.times.now.saturating_add(self.pause_ns);
+        }
+        Ok(())
+    }
+
+    /// Looks at the clock; whether the thread has not run since the last look.
+    #[inline]
+    fn look(&mut self, record: &mut Record) -> bool {
+        let now = self.clock.now_ns();
+        let since = now - self.times.now;
+        self.times.now = now;
+        let stalled = since > STALL_NS && self.notes_stalls;
+        if stalled {
+            record.stalls += 1;
+            record.stalled_ns += since;
+            self.times.stall_end = now;
+        }
+        stalled
+    }
+
+    /// Nothing has completed. Looks at the clock now and then, and gives up on
+    /// a drive that does nothing for the queue's timeout.
+    fn idle(&mut self, record: &mut Record) -> Result<(), DriverError> {
+        let Some(line) = self.lines.first() else {
+            return Ok(());
+        };
+        if !self.in_flight() {
+            // Pausing: nobody rings or completes anything.
+            self.look(record);
+            self.times.last_taken = self.times.now;
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let looks = line.queue.empty_looks();
+        if looks > LOOKS_BEFORE_YIELD {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+        if !looks.is_multiple_of(LOOKS_PER_CLOCK) {
+            return Ok(());
+        }
+        let timeout = line.queue.timeout();
+        self.look(record);
+        if u128::from(self.times.now - self.times.last_taken) > timeout.as_nanos() {
+            let csts = self.lines[0].queue.bus().read32(CSTS)?;
+            if Csts::from(csts).cfs() || csts == u32::MAX {
+                return Err(DriverError::ControllerFatal { csts });
+            }
+            return Err(DriverError::Timeout {
+                what: "an I/O command",
+                after: timeout,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl<'a, B: Bus> Line<'a, B> {
+    fn new(
+        job: &Job,
+        queue: &'a mut QueuePair<B>,
+        memory: &HostMemory,
+        words: [u64; 8],
+        buffers: Option<u64>,
     ) -> Result<Self, DriverError> {
         if queue.in_flight() != 0 {
             return Err(DriverError::Unsupported(format!(
@@ -106,95 +330,24 @@ impl<'a, B: Bus, K: Clock> Drive<'a, B, K> {
         }
         queue.order_slots();
         let len = usize::try_from(job.block_size).expect("u32 fits in usize");
-        let stride = len.next_multiple_of(4096);
-        let wanted = stride * usize::from(job.queue_depth);
-        let buffer = memory
-            .alloc(wanted, 4096)
-            .ok_or(DriverError::NoMemory { wanted })?;
-        let nlb = Blocks::new(job.block_size / namespace.block_len).ok_or_else(|| {
-            DriverError::Unsupported(format!("{len} bytes are no number of blocks"))
-        })?;
-        let slots = (0..job.queue_depth).map(|cid| {
-            let at = stride * usize::from(cid);
-            // Flush's opcode is 0: the command's own is put over it.
-            let mut sqe = namespace.transfer(NvmOpcode::FLUSH, 0, nlb, false);
-            let prps = queue.prps(cid, &buffer, at, len)?;
-            (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
-            Ok(Slot {
-                words: sqe.to_words(),
-                at,
-                op: Op::default(),
-                submitted_ns: 0,
-            })
-        });
-        let slots = slots.collect::<Result<Vec<_>, DriverError>>()?;
+        let slots = usize::from(job.queue_depth);
+        let total = buffers.map(|total| usize::try_from(total).unwrap_or(usize::MAX));
+        let places = Places::new(queue, memory, len, slots, total)?;
+        let slot = |place| Slot {
+            words,
+            place,
+            op: Op::default(),
+            submitted_ns: 0,
+        };
         Ok(Self {
             queue,
-            clock,
-            progress,
-            buffer,
-            slots,
-            blocks_per_unit: u64::from(nlb.get()),
-            last_taken_ns: 0,
-            stopped: false,
+            places,
+            slots: (0..slots).map(slot).collect(),
         })
     }
 
-    /// Issues `traffic` until it ends, `runtime_ns` have passed, or the caller
-    /// wants no more; then waits for what is in flight.
-    pub(super) fn run(
-        &mut self,
-        traffic: &mut impl Traffic,
-        phase: Phase,
-        runtime_ns: Option<u64>,
-        record: &mut Record,
-    ) -> Result<(), DriverError> {
-        let mut cqes = [Cqe::default(); BATCH];
-        let started = self.clock.now_ns();
-        let end = runtime_ns.map_or(u64::MAX, |runtime| started.saturating_add(runtime));
-        let mut now = started;
-        let mut tick = started + TICK_NS;
-        self.last_taken_ns = started;
-        let mut going = !self.stopped;
-        loop {
-            if going {
-                going = self.submit(traffic, now) || self.queue.in_flight() > 0;
-            }
-            self.queue.ring()?;
-            if self.queue.in_flight() == 0 {
-                break;
-            }
-            let taken = self.queue.poll(&mut cqes)?;
-            if taken == 0 {
-                now = self.idle(now)?;
-            } else {
-                now = self.clock.now_ns();
-                for cqe in &cqes[..taken] {
-                    self.complete(traffic, cqe, now, record);
-                }
-                record.elapsed_ns = now - started;
-                self.last_taken_ns = now;
-            }
-            if now >= end {
-                going = false;
-            }
-            if now >= tick {
-                tick = now + TICK_NS;
-                self.stopped |= (self.progress)(Progress {
-                    phase,
-                    commands: record.commands,
-                    elapsed_ns: now - started,
-                })
-                .is_break();
-                going &= !self.stopped;
-            }
-        }
-        Ok(())
-    }
-
-    /// Fills the queue; whether anything was submitted.
     #[inline]
-    fn submit(&mut self, traffic: &mut impl Traffic, now: u64) -> bool {
+    fn submit(&mut self, traffic: &mut impl Traffic, now: u64, blocks_per_unit: u64) -> bool {
         let mut any = false;
         while let Some(slot) = self
             .queue
@@ -202,7 +355,9 @@ impl<'a, B: Bus, K: Clock> Drive<'a, B, K> {
             .and_then(|cid| self.slots.get_mut(usize::from(cid)))
         {
             let Some(op) = traffic.next() else { break };
-            traffic.start(op, &self.buffer, slot.at);
+            slot.place = self.places.after(slot.place);
+            let place = self.places.get(slot.place);
+            traffic.start(op, &self.places.buffer, place.at);
             let opcode = if op.write {
                 NvmOpcode::WRITE
             } else {
@@ -212,7 +367,9 @@ impl<'a, B: Bus, K: Clock> Drive<'a, B, K> {
             // whole would wait for the stores.
             let mut words = slot.words;
             words[OPCODE_WORD] |= u64::from(opcode.0);
-            words[SLBA_WORD] = op.unit * self.blocks_per_unit;
+            words[PRP1_WORD] = place.prps.prp1;
+            words[PRP2_WORD] = place.prps.prp2;
+            words[SLBA_WORD] = op.unit * blocks_per_unit;
             slot.op = op;
             slot.submitted_ns = now;
             self.queue
@@ -224,43 +381,29 @@ impl<'a, B: Bus, K: Clock> Drive<'a, B, K> {
     }
 
     #[inline]
-    fn complete(&mut self, traffic: &mut impl Traffic, cqe: &Cqe, now: u64, record: &mut Record) {
+    fn complete(
+        &mut self,
+        traffic: &mut impl Traffic,
+        cqe: &Cqe,
+        times: &Times,
+        stalled: bool,
+        record: &mut Record,
+    ) {
         // The queue lets no identifier through that it did not give.
         let slot = &self.slots[usize::from(cqe.cid)];
         let status = cqe.status.status();
-        record.commands += 1;
-        record.latency.saturating_record(now - slot.submitted_ns);
+        // What completed while this thread did not run belongs to that time.
+        record.commands += u64::from(!stalled);
+        if slot.submitted_ns >= times.stall_end {
+            record
+                .latency
+                .saturating_record(times.now - slot.submitted_ns);
+        }
         if !status.is_success() {
             record.errors += 1;
             record.first_error.get_or_insert(status);
         }
-        traffic.finish(slot.op, status.is_success(), &self.buffer, slot.at);
-    }
-
-    /// Nothing has completed. Looks at the clock now and then, and gives up on
-    /// a drive that does nothing for the queue's timeout.
-    fn idle(&mut self, now: u64) -> Result<u64, DriverError> {
-        let looks = self.queue.empty_looks();
-        if looks > LOOKS_BEFORE_YIELD {
-            std::thread::yield_now();
-        } else {
-            std::hint::spin_loop();
-        }
-        if !looks.is_multiple_of(LOOKS_PER_CLOCK) {
-            return Ok(now);
-        }
-        let now = self.clock.now_ns();
-        let timeout = self.queue.timeout();
-        if u128::from(now - self.last_taken_ns) > timeout.as_nanos() {
-            let csts = self.queue.bus().read32(CSTS)?;
-            if Csts::from(csts).cfs() || csts == u32::MAX {
-                return Err(DriverError::ControllerFatal { csts });
-            }
-            return Err(DriverError::Timeout {
-                what: "an I/O command",
-                after: timeout,
-            });
-        }
-        Ok(now)
+        let at = self.places.get(slot.place).at;
+        traffic.finish(slot.op, status.is_success(), &self.places.buffer, at);
     }
 }

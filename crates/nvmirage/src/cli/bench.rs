@@ -1,11 +1,14 @@
 //! `nvmirage bench`: loads a drive over vfio-user and measures it.
 
-use std::{ops::ControlFlow, path::PathBuf};
+mod beside;
+
+use std::{ops::ControlFlow, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::{
     Doorbells,
+    io::Namespace,
     workload::{Job, Rw},
 };
 use serde::Serialize;
@@ -15,9 +18,11 @@ use crate::{
     config::{Size, Span},
     cpu,
     interrupt::Interrupt,
-    load::{self, Host, Needs},
+    load::{self, Host, Needs, Queue},
+    placement::Pair,
     report::{self, job::JobReport, progress},
 };
+use beside::{BesideArgs, Besides, cold_report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +32,8 @@ Examples:
       Four jobs, one after the other, on CPU 1
   nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randrw --qd 32 --verify --json
       Check every byte, and print JSON
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --idle-queues 60 --cold-every 10ms --qd 32
+      With queue pairs that nobody uses, and one that is used now and then
   nvmirage bench floor
       What the machine itself allows, to compare with
 
@@ -58,6 +65,18 @@ pub(super) struct Bench {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
     qd: Vec<u16>,
 
+    /// Queue pairs that do each job, --qd commands in flight in each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    queues: u16,
+
+    /// Buffers of so many bytes, used in turn; default: one for each command in flight
+    #[arg(long, value_name = "SIZE")]
+    buffers: Option<Size>,
+
+    /// Do nothing for so long whenever everything submitted is done
+    #[arg(long, value_name = "TIME")]
+    pause: Option<Span>,
+
     /// How long each job measures; verification comes on top
     #[arg(long, value_name = "TIME", default_value = "5s")]
     time: Span,
@@ -65,6 +84,10 @@ pub(super) struct Bench {
     /// The CPU to run on; default: any
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
+
+    /// The CPU that the server polls on, to look at the placement; default: one of another core than --cpu
+    #[arg(long, value_name = "N")]
+    server_cpu: Option<u32>,
 
     /// How to ring: auto takes the fastest that the drive has
     #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
@@ -89,6 +112,9 @@ pub(super) struct Bench {
     /// Use only so much of the namespace, from its start; default: all
     #[arg(long, value_name = "SIZE")]
     span: Option<Size>,
+
+    #[command(flatten)]
+    beside: BesideArgs,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -121,6 +147,8 @@ struct Output {
     nsid: u32,
     /// How commands were rung.
     doorbells: &'static str,
+    /// Queue pairs that nobody uses.
+    idle_queues: u32,
     jobs: Vec<JobReport>,
 }
 
@@ -136,14 +164,15 @@ impl Bench {
         let target = self.target.as_ref().context("--target is missing")?;
         let jobs = self.jobs()?;
         if let Some(cpu) = self.cpu {
-            cpu::pin(cpu).with_context(|| {
-                format!("cannot run on CPU {cpu}; this process may use {}", usable())
-            })?;
+            cpu::pin_or_say(cpu)?;
         }
         let interrupt = Interrupt::install()?;
         let needs = Needs {
             queue_depth: jobs.iter().map(|j| j.queue_depth).max().unwrap_or(1),
             block_size: jobs.iter().map(|j| j.block_size).max().unwrap_or(4096),
+            queues: self.queues,
+            buffers: self.buffers.map_or(0, |size| size.0),
+            idle: self.beside.idle_queues.min(load::idle::MAX_QUEUES),
         };
         let mut host = Host::connect(target, self.doorbells, needs)?;
         let mut output = Output {
@@ -153,6 +182,7 @@ impl Bench {
                 .device()
                 .doorbells()
                 .map_or("none", load::doorbells_name),
+            idle_queues: self.beside.idle_queues,
             jobs: Vec::new(),
         };
         let done = self.measure(&mut host, needs, &jobs, &interrupt, &mut output.jobs);
@@ -167,7 +197,7 @@ impl Bench {
         verdict(&output.jobs)
     }
 
-    /// Does the jobs one after the other, on one queue pair.
+    /// Does the jobs one after the other, on the same queue pairs.
     fn measure(
         &self,
         host: &mut Host,
@@ -177,29 +207,33 @@ impl Bench {
         reports: &mut Vec<JobReport>,
     ) -> anyhow::Result<()> {
         let namespace = host.device().namespace(self.nsid)?;
-        let mut queue = host.device().create_queue_pair(needs.queue_depth, false)?;
+        let pair = Pair::new(self.cpu, self.server_cpu)?;
+        let mut queues: Vec<Queue> = (0..needs.queues)
+            .map(|_| host.device().create_queue_pair(needs.queue_depth, false))
+            .collect::<Result<_, _>>()?;
         if self.verify {
-            host.refuse_forgetful(&mut queue, &namespace)?;
+            host.refuse_forgetful(&mut queues[0], &namespace)?;
         }
+        let mut besides = self.beside.open(host, self.doorbells)?;
         for job in jobs {
-            let title = report::job::title(job.rw.name(), job.block_size, job.queue_depth);
-            let line = progress::Line::new(&title, job.runtime);
-            let report = host.measure(&mut queue, &namespace, job, &mut |now| {
-                line.update(now);
-                if interrupt.is_set() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            });
-            line.clear();
-            reports.push(report?);
+            let report = one(
+                host,
+                &mut queues,
+                &namespace,
+                job,
+                &pair,
+                &mut besides,
+                interrupt,
+            )?;
+            reports.push(report);
             if interrupt.is_set() {
                 bail!("interrupted: the last job's figures are of the time until then");
             }
         }
-        host.device().delete_queue_pair(queue)?;
-        Ok(())
+        for queue in queues {
+            host.device().delete_queue_pair(queue)?;
+        }
+        besides.leave()
     }
 
     pub(super) fn jobs(&self) -> anyhow::Result<Vec<Job>> {
@@ -217,6 +251,8 @@ impl Bench {
                     verify: self.verify,
                     seed: self.seed,
                     span: self.span.map(|span| span.0),
+                    buffers: self.buffers.map(|size| size.0),
+                    pause: self.pause.map_or(Duration::ZERO, |span| span.0),
                 });
             }
         }
@@ -224,15 +260,38 @@ impl Bench {
     }
 }
 
-/// The CPUs that may be used, in words.
-pub(super) fn usable() -> String {
-    match cpu::usable() {
-        Ok(cpus) => {
-            let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
-            cpus.join(", ")
+/// Does one job, with a line that moves, and a look at the placement before and after.
+fn one(
+    host: &mut Host,
+    queues: &mut [Queue],
+    namespace: &Namespace,
+    job: &Job,
+    pair: &Pair,
+    besides: &mut Besides,
+    interrupt: &Interrupt,
+) -> anyhow::Result<JobReport> {
+    let title = report::job::title(job.rw.name(), job.block_size, job.queue_depth);
+    let before = pair.look();
+    let line = progress::Line::new(&title, job.runtime);
+    let clock = host.clock();
+    let now = || clock.now().0;
+    let mut beside = besides.of_job(host, namespace, &now)?;
+    let report = host.measure_on(queues, namespace, job, &mut beside, &mut |now| {
+        line.update(now);
+        if interrupt.is_set() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
-        Err(error) => format!("those the system does not tell ({error})"),
-    }
+    });
+    line.clear();
+    let report = report?;
+    Ok(JobReport {
+        queues: u16::try_from(queues.len())?,
+        placement: Some(before.and(pair.look())),
+        cold: beside.0.as_ref().and_then(cold_report),
+        ..report
+    })
 }
 
 /// Errors in any job are the command's failure.

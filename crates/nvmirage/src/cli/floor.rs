@@ -1,16 +1,16 @@
 //! `nvmirage bench floor`: what the machine itself allows.
 
-use std::{sync::mpsc, thread};
+use std::{thread, time::Duration};
 
 use anyhow::{Context, bail};
-use driver::{DriverError, floor};
+use driver::floor;
 use memory::HostMemory;
 use serde::Serialize;
 
-use super::bench::usable;
 use crate::{
     clock::Clock,
     cpu,
+    placement::{Placement, between, fastest},
     report::{
         self,
         table::{Align, Table},
@@ -28,16 +28,18 @@ Examples:
 A command to a drive on another core moves a cache line there and one back, and a read copies its data: no drive is
 faster than these.";
 
-/// A round trip of a cache line below this is one between cores that share a cache or lie on one die.
-const NEAR_NS: f64 = 250.0;
 /// Round trips, or copies, between two looks at the clock: short, so that some run undisturbed by other threads.
 const ROUNDS: u32 = 4096;
 /// How long each figure is measured; the fastest of its runs counts, as what disturbs only adds.
 const TIME_NS: u64 = 300_000_000;
 /// What is copied from: much more than caches hold.
 const COPY_MEMORY_LEN: usize = 256 << 20;
-/// Memory of rings and words.
-const RING_MEMORY_LEN: usize = 1 << 20;
+/// Memory of rings and words, and of what an allocator needs beside a buffer.
+const SMALL_MEMORY_LEN: usize = 1 << 20;
+/// How often a thread is woken: the median counts, as waking takes different ways.
+const WAKE_UPS: usize = 51;
+/// How long the other thread has had to fall asleep.
+const IDLE: Duration = Duration::from_millis(4);
 
 /// Measure the machine: what no drive can be faster than
 #[derive(Debug, clap::Args)]
@@ -57,15 +59,28 @@ pub(super) struct Floor {
 struct Figures {
     /// The CPU that calls, and copies; the one that answers.
     cpus: [u32; 2],
-    /// `near` or `far`, by the round trip of a cache line.
-    placement: &'static str,
-    /// There and back.
-    cache_line_round_trip_ns: f64,
+    /// By the round trip of a cache line.
+    placement: Placement,
+    /// A cache line there and back.
+    round_trip_ns: f64,
     /// A submission entry and its doorbell there, a completion back.
-    queue_entry_round_trip_ns: f64,
-    /// From memory at random, with the next copies' memory prefetched, and without.
-    copy_4k_prefetched_ns: f64,
-    copy_4k_ns: f64,
+    sqe_to_cqe_ns: f64,
+    copy_4k_ns: Copies,
+    /// From the signal of an eventfd until a thread that slept on it has said that it runs.
+    eventfd_wake_ns: f64,
+}
+
+/// Copies of 4 KiB from memory at random.
+#[derive(Debug, Serialize)]
+struct Copies {
+    plain: f64,
+    /// With the memory of later copies prefetched.
+    prefetch: f64,
+    /// As that, from memory on huge pages; `None` where the system gives none.
+    huge: Option<f64>,
+    /// Why there is no such figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    huge_missing: Option<String>,
 }
 
 impl Floor {
@@ -103,26 +118,31 @@ fn shown(figures: &Figures) -> String {
         ("", Align::Left),
     ]);
     let [a, b] = figures.cpus;
+    let copies = &figures.copy_4k_ns;
+    let missing = copies.huge_missing.as_deref().unwrap_or_default();
     let rows = [
         (
             "cache line, there and back",
-            figures.cache_line_round_trip_ns,
-            figures.placement,
+            Some(figures.round_trip_ns),
+            figures.placement.name(),
         ),
         (
             "queue entry and doorbell there, completion back",
-            figures.queue_entry_round_trip_ns,
+            Some(figures.sqe_to_cqe_ns),
             "",
         ),
         (
-            "copy of 4 KiB from random memory, prefetched",
-            figures.copy_4k_prefetched_ns,
+            "thread on an eventfd, woken and heard of",
+            Some(figures.eventfd_wake_ns),
             "",
         ),
-        ("copy of 4 KiB from random memory", figures.copy_4k_ns, ""),
+        ("copy of 4 KiB from random memory", Some(copies.plain), ""),
+        ("  prefetched", Some(copies.prefetch), ""),
+        ("  prefetched, on huge pages", copies.huge, missing),
     ];
     for (what, ns, note) in rows {
-        table.row(vec![what.into(), units::nanoseconds(ns), note.into()]);
+        let time = ns.map_or("-".to_owned(), units::nanoseconds);
+        table.row(vec![what.into(), time, note.into()]);
     }
     format!("between CPU {a} and CPU {b}, the fastest of many short runs\n{table}")
 }
@@ -130,85 +150,69 @@ fn shown(figures: &Figures) -> String {
 /// Measures everything; the calling thread stays on the first CPU.
 fn measure(cpus: [u32; 2]) -> anyhow::Result<Figures> {
     let [caller, answerer] = cpus;
-    pin(caller)?;
+    cpu::pin_or_say(caller)?;
     let clock = Clock::new();
     let now = || clock.now().0;
-    let rings = HostMemory::new(RING_MEMORY_LEN).context("cannot make memory")?;
+    let rings = HostMemory::new(SMALL_MEMORY_LEN).context("cannot make memory")?;
 
     let (line, other) = floor::cache_line(&rings)?;
-    let line_ns = between(
+    let round_trip_ns = between(
         answerer,
-        &clock,
         || other.serve(),
         line,
-        |line| line.measure(ROUNDS, &now),
+        |line| fastest(&clock, TIME_NS, || line.measure(ROUNDS, &now)),
     )?;
     let (entry, other) = floor::queue_entry(&rings)?;
-    let entry_ns = between(
+    let sqe_to_cqe_ns = between(
         answerer,
-        &clock,
         || other.serve(),
         entry,
-        |entry| entry.measure(ROUNDS, &now),
+        |entry| fastest(&clock, TIME_NS, || entry.measure(ROUNDS, &now)),
     )?;
-
-    let memory = HostMemory::new(COPY_MEMORY_LEN + (1 << 20)).context("cannot make memory")?;
-    let mut copies = floor::Copies::new(&memory, COPY_MEMORY_LEN)?;
-    let prefetched_ns = fastest(&clock, || copies.measure(ROUNDS, true, &now))?;
-    let copy_ns = fastest(&clock, || copies.measure(ROUNDS, false, &now))?;
+    let (waker, other) = floor::wake_up(&rings)?;
+    let eventfd_wake_ns = between(
+        answerer,
+        || other.serve(),
+        waker,
+        |waker| {
+            let mut all = Vec::with_capacity(WAKE_UPS);
+            for _ in 0..WAKE_UPS {
+                all.push(waker.measure(IDLE, &now)?);
+            }
+            all.sort_by(f64::total_cmp);
+            Ok(all[WAKE_UPS / 2])
+        },
+    )?;
     Ok(Figures {
         cpus,
-        placement: if line_ns < NEAR_NS { "near" } else { "far" },
-        cache_line_round_trip_ns: line_ns,
-        queue_entry_round_trip_ns: entry_ns,
-        copy_4k_prefetched_ns: prefetched_ns,
-        copy_4k_ns: copy_ns,
+        placement: Placement::of(round_trip_ns),
+        round_trip_ns,
+        sqe_to_cqe_ns,
+        copy_4k_ns: copies(&clock)?,
+        eventfd_wake_ns,
     })
 }
 
-/// The fastest run between this thread and one on `cpu`, which answers until the caller's end is dropped.
-fn between<C>(
-    cpu: u32,
-    clock: &Clock,
-    answer: impl FnOnce() + Send,
-    mut caller: C,
-    mut measure: impl FnMut(&mut C) -> Result<f64, DriverError>,
-) -> anyhow::Result<f64> {
-    thread::scope(|scope| {
-        let (pinned, is_pinned) = mpsc::sync_channel(1);
-        scope.spawn(move || {
-            let result = pin(cpu);
-            let works = result.is_ok();
-            // the receiver waits for exactly this message
-            let _ = pinned.send(result);
-            if works {
-                answer();
-            }
-        });
-        is_pinned.recv().context("the answering thread ended")??;
-        let result = fastest(clock, || measure(&mut caller));
-        // it returns when the other end is gone
-        drop(caller);
-        result
+fn copies(clock: &Clock) -> anyhow::Result<Copies> {
+    let now = || clock.now().0;
+    let copy = |memory: &HostMemory, prefetch| {
+        let mut copies = floor::Copies::new(memory, COPY_MEMORY_LEN)?;
+        fastest(clock, TIME_NS, || copies.measure(ROUNDS, prefetch, &now))
+    };
+    let len = COPY_MEMORY_LEN + SMALL_MEMORY_LEN;
+    let memory = HostMemory::new(len).context("cannot make memory")?;
+    let (plain, prefetch) = (copy(&memory, false)?, copy(&memory, true)?);
+    drop(memory);
+    let (huge, huge_missing) = match HostMemory::on_huge_pages(len) {
+        Ok((memory, _)) => (Some(copy(&memory, true)?), None),
+        Err(error) => (None, Some(format!("the system gives none: {error}"))),
+    };
+    Ok(Copies {
+        plain,
+        prefetch,
+        huge,
+        huge_missing,
     })
-}
-
-/// The fastest of the runs that [`TIME_NS`] has room for.
-fn fastest(
-    clock: &Clock,
-    mut measure: impl FnMut() -> Result<f64, DriverError>,
-) -> anyhow::Result<f64> {
-    let mut lowest = measure()?;
-    let begun = clock.now();
-    while clock.now().since(begun) < TIME_NS {
-        lowest = lowest.min(measure()?);
-    }
-    Ok(lowest)
-}
-
-fn pin(cpu: u32) -> anyhow::Result<()> {
-    cpu::pin(cpu)
-        .with_context(|| format!("cannot run on CPU {cpu}; this process may use {}", usable()))
 }
 
 #[cfg(test)]
@@ -232,15 +236,55 @@ mod tests {
 
     #[test]
     fn figures_are_in_the_table() {
-        let text = shown(&Figures {
+        let mut figures = Figures {
             cpus: [0, 1],
-            placement: "near",
-            cache_line_round_trip_ns: 130.0,
-            queue_entry_round_trip_ns: 210.0,
-            copy_4k_prefetched_ns: 90.0,
-            copy_4k_ns: 250.0,
-        });
+            placement: Placement::Near,
+            round_trip_ns: 130.0,
+            sqe_to_cqe_ns: 210.0,
+            copy_4k_ns: Copies {
+                plain: 640.0,
+                prefetch: 460.0,
+                huge: Some(360.0),
+                huge_missing: None,
+            },
+            eventfd_wake_ns: 9_000.0,
+        };
+        let text = shown(&figures);
         assert!(text.contains("between CPU 0 and CPU 1"), "{text}");
         assert!(text.contains("130 ns  near"), "{text}");
+        assert!(
+            text.contains("on huge pages") && text.contains("360 ns"),
+            "{text}"
+        );
+        figures.copy_4k_ns.huge = None;
+        figures.copy_4k_ns.huge_missing = Some("no memory".into());
+        assert!(shown(&figures).contains("-  no memory"));
+    }
+
+    #[test]
+    fn json_has_the_documented_keys() {
+        let figures = Figures {
+            cpus: [0, 1],
+            placement: Placement::Far,
+            round_trip_ns: 450.0,
+            sqe_to_cqe_ns: 550.0,
+            copy_4k_ns: Copies {
+                plain: 640.0,
+                prefetch: 460.0,
+                huge: None,
+                huge_missing: Some("why".into()),
+            },
+            eventfd_wake_ns: 9_000.0,
+        };
+        let json = serde_json::to_value(figures).unwrap();
+        assert_eq!(json["placement"], "far");
+        assert_eq!(json["round_trip_ns"], 450.0);
+        assert_eq!(json["sqe_to_cqe_ns"], 550.0);
+        let copies = &json["copy_4k_ns"];
+        assert_eq!(
+            (&copies["plain"], &copies["prefetch"]),
+            (&640.0.into(), &460.0.into())
+        );
+        assert!(copies["huge"].is_null() && copies["huge_missing"] == "why");
     }
 }

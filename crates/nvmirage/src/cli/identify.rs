@@ -32,11 +32,7 @@ pub(super) struct Identify {
 
 impl Identify {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let needs = Needs {
-            queue_depth: 1,
-            block_size: 4096,
-        };
-        let mut host = Host::connect(&self.target, Doorbells::Auto, needs)?;
+        let mut host = Host::connect(&self.target, Doorbells::Auto, Needs::of(1, 4096))?;
         let identity = Identity::ask(&mut host)?;
         host.leave()?;
         if self.json {

@@ -36,10 +36,7 @@ const DRIVE_LEN: u64 = 256 << 20;
 /// What the file system keeps free beside the file.
 const SPARE_LEN: u64 = 64 << 20;
 /// The most that jobs need.
-const NEEDS: Needs = Needs {
-    queue_depth: 32,
-    block_size: 128 << 10,
-};
+const NEEDS: Needs = Needs::of(32, 128 << 10);
 /// What is measured on each drive.
 const JOBS: [(Rw, u32, u16); 6] = [
     (Rw::RandRead, 4 << 10, 1),
@@ -220,8 +217,7 @@ impl Run<'_> {
             queue_depth,
             runtime: self.runtime(),
             verify,
-            seed: 1,
-            span: None,
+            ..Job::default()
         };
         self.jobs_left = self.jobs_left.saturating_sub(1);
         let line = progress::Line::new(&format!("{drive}: {}", job.name), job.runtime);

@@ -1,12 +1,13 @@
 //! What a job measured, for people and for machines.
 
-use driver::workload::JobResult;
+use driver::workload::{JobResult, Latency};
 use serde::Serialize;
 
 use super::{
     table::{Align, Table},
     units,
 };
+use crate::placement::Placement;
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -18,6 +19,26 @@ pub(crate) struct LatencyReport {
     pub(crate) max: u64,
 }
 
+impl LatencyReport {
+    pub(crate) fn new(latency: &Latency) -> Self {
+        LatencyReport {
+            mean: rounded(latency.mean),
+            p50: latency.p50,
+            p99: latency.p99,
+            p999: latency.p999,
+            max: latency.max,
+        }
+    }
+}
+
+/// First commands on a queue that was cold, beside the job.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct ColdReport {
+    pub(crate) commands: u64,
+    pub(crate) errors: u64,
+    pub(crate) latency_ns: LatencyReport,
+}
+
 /// A job's figures, as `--json` prints them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobReport {
@@ -26,6 +47,11 @@ pub(crate) struct JobReport {
     /// Bytes.
     pub(crate) block_size: u32,
     pub(crate) queue_depth: u16,
+    /// Queue pairs, each of that depth.
+    pub(crate) queues: u16,
+    /// Of the CPUs, looked at before and after; only where somebody did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) placement: Option<Placement>,
     pub(crate) iops: f64,
     pub(crate) mib_s: f64,
     pub(crate) latency_ns: LatencyReport,
@@ -36,12 +62,22 @@ pub(crate) struct JobReport {
     pub(crate) first_error: Option<String>,
     /// Commands completed in the measured time.
     pub(crate) commands: u64,
+    /// The measured time, without stalls.
     pub(crate) elapsed_ns: u64,
+    /// How often the machine did not let the host run, and for how long: nothing of that time counts.
+    pub(crate) stalls: u64,
+    pub(crate) stalled_ns: u64,
+    /// Submission queue entries for each doorbell.
+    pub(crate) batch: f64,
+    /// Register writes for each command: what a server gets messages of.
+    pub(crate) doorbell_messages_per_command: f64,
     /// Logical blocks whose every byte was checked.
     pub(crate) blocks_verified: u64,
     /// Only for our own server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reactor_busy_ns_per_command: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cold: Option<ColdReport>,
 }
 
 /// To a thousandth: what lies behind is noise.
@@ -53,28 +89,28 @@ impl JobReport {
     pub(crate) fn new(result: &JobResult, reactor_busy_ns_per_command: Option<f64>) -> Self {
         let status = result.first_error.map(|s| format!("a command failed: {s}"));
         let mismatch = result.first_mismatch.map(|m| m.to_string());
-        let latency = &result.latency_ns;
         JobReport {
             name: result.name.clone(),
             rw: result.rw.name(),
             block_size: result.block_size,
             queue_depth: result.queue_depth,
+            queues: 1,
+            placement: None,
             iops: rounded(result.iops),
             mib_s: rounded(result.mib_s),
-            latency_ns: LatencyReport {
-                mean: rounded(latency.mean),
-                p50: latency.p50,
-                p99: latency.p99,
-                p999: latency.p999,
-                max: latency.max,
-            },
+            latency_ns: LatencyReport::new(&result.latency_ns),
             errors: result.errors,
             // wrong bytes are worse than a command that says it failed
             first_error: mismatch.or(status),
             commands: result.commands,
             elapsed_ns: result.elapsed_ns,
+            stalls: result.stalls,
+            stalled_ns: result.stalled_ns,
+            batch: rounded(result.batch),
+            doorbell_messages_per_command: rounded(result.messages_per_command),
             blocks_verified: result.blocks_verified,
             reactor_busy_ns_per_command: reactor_busy_ns_per_command.map(rounded),
+            cold: None,
         }
     }
 
@@ -122,6 +158,8 @@ pub(crate) fn table(jobs: &[JobReport]) -> Table {
         ("max", Align::Right),
         ("errors", Align::Right),
         ("reactor/cmd", Align::Right),
+        ("batch", Align::Right),
+        ("placement", Align::Left),
     ]);
     let mut table = Table::new(&columns);
     for job in jobs {
@@ -132,6 +170,8 @@ pub(crate) fn table(jobs: &[JobReport]) -> Table {
         cells.push(job.errors.to_string());
         let busy = job.reactor_busy_ns_per_command;
         cells.push(busy.map_or("-".to_owned(), units::nanoseconds));
+        cells.push(format!("{:.1}", job.batch));
+        cells.push(job.placement.map_or("-", Placement::name).to_owned());
         table.row(cells);
     }
     table
@@ -166,6 +206,10 @@ mod tests {
             commands: 1_234_567,
             blocks_verified: 0,
             elapsed_ns: u64::try_from(Duration::from_secs(1).as_nanos()).unwrap(),
+            stalls: 0,
+            stalled_ns: 0,
+            batch: 3.5,
+            messages_per_command: 0.0625,
         }
     }
 
@@ -180,6 +224,9 @@ mod tests {
             "iops",
             "mib_s",
             "errors",
+            "queues",
+            "stalls",
+            "stalled_ns",
         ] {
             assert!(value.get(key).is_some(), "{key}");
         }
@@ -187,6 +234,8 @@ mod tests {
             assert!(value["latency_ns"].get(key).is_some(), "{key}");
         }
         assert_eq!(value["reactor_busy_ns_per_command"], 123.457);
+        assert_eq!(value["batch"], 3.5);
+        assert_eq!(value["doorbell_messages_per_command"], 0.063);
         let other = serde_json::to_value(JobReport::new(&result(), None)).unwrap();
         assert!(other.get("reactor_busy_ns_per_command").is_none());
     }
@@ -213,6 +262,8 @@ mod tests {
                 "90.0 us",
                 "1.50 ms",
                 "0",
+                "-",
+                "3.5",
                 "-"
             ]
         );

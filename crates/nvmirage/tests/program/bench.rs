@@ -167,6 +167,119 @@ fn what_cannot_be_done_is_said_before_anything_is_written() {
 }
 
 #[test]
+fn a_job_says_where_it_ran_and_how_it_rang() {
+    let world = World::new();
+    let target = world.vfio_user("nvme.sock");
+    let args = [
+        "--media",
+        "ram:size=32MiB",
+        "--listen",
+        &target,
+        "--doorbells",
+        "unmapped",
+    ];
+    let server = world.serve(&args);
+    let bench = |how| {
+        world.json(&[
+            "bench",
+            "--target",
+            &target,
+            "--time",
+            "100ms",
+            "--qd",
+            "8",
+            "--queues",
+            "2",
+            "--buffers",
+            "8MiB",
+            "--doorbells",
+            how,
+            "--json",
+        ])
+    };
+    let (trapped, shadow) = (bench("trapped"), bench("shadow"));
+    for output in [&trapped, &shadow] {
+        let job = &output["jobs"][0];
+        assert_eq!((&job["errors"], &job["queues"]), (&0.into(), &2.into()));
+        let placements = ["near", "far", "mixed", "unknown"];
+        assert!(
+            placements.contains(&job["placement"].as_str().unwrap()),
+            "{job:#}"
+        );
+        let batch = job["batch"].as_f64().unwrap();
+        assert!((1.0..=8.0).contains(&batch), "{job:#}");
+    }
+    let messages = |output: &serde_json::Value| {
+        let per_command = &output["jobs"][0]["doorbell_messages_per_command"];
+        per_command.as_f64().unwrap()
+    };
+    // a register write for each tail, and another for most heads
+    let batch = trapped["jobs"][0]["batch"].as_f64().unwrap();
+    assert!(messages(&trapped) >= 0.99 / batch, "{trapped:#}");
+    assert!(messages(&shadow) < messages(&trapped), "{shadow:#}");
+    server.stop();
+}
+
+#[test]
+fn queue_pairs_that_nobody_uses_stand_beside_the_busy_one() {
+    let world = World::new();
+    let sockets: Vec<_> = ["a", "b", "c"].map(|name| world.vfio_user(name)).into();
+    let controllers: String = sockets
+        .iter()
+        .enumerate()
+        .map(|(n, listen)| {
+            format!(
+                "[[media]]\nname = \"m{n}\"\nkind = \"ram\"\nsize = \"16MiB\"\n\
+                 [[namespace]]\nname = \"n{n}\"\nmedia = \"m{n}\"\n\
+                 [[controller]]\nname = \"c{n}\"\nnamespaces = [\"n{n}\"]\nlisten = \"{listen}\"\nqueues = 8\n"
+            )
+        })
+        .collect();
+    let file = world.write("config.toml", &controllers);
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    let bench = |more: &[&str]| {
+        let mut args = vec![
+            "bench",
+            "--target",
+            &sockets[0],
+            "--time",
+            "200ms",
+            "--json",
+        ];
+        args.extend(more);
+        world.run(&args)
+    };
+    let output = |ran: &crate::world::Ran| -> serde_json::Value {
+        assert_eq!(ran.status.code(), Some(0), "{}", ran.err);
+        serde_json::from_str(&ran.out).unwrap()
+    };
+    // one is busy, seven are left
+    assert_eq!(output(&bench(&["--idle-queues", "7"]))["idle_queues"], 7);
+    let ran = bench(&["--idle-queues", "8"]);
+    assert!(ran.err.contains("more than the 7"), "{}", ran.err);
+    let two = format!("{},{}", sockets[1], sockets[2]);
+    // of 24, one is busy and one is cold
+    let three = |idle| {
+        let more = [
+            "--idle-queues",
+            idle,
+            "--idle-at",
+            &two,
+            "--cold-every",
+            "10ms",
+        ];
+        bench(&more)
+    };
+    assert!(three("23").err.contains("more than the 22"));
+    assert_eq!(output(&three("22"))["jobs"][0]["errors"], 0);
+    let cold = output(&bench(&["--cold-every", "10ms", "--storm-at", &sockets[1]]));
+    let cold = &cold["jobs"][0]["cold"];
+    assert!(cold["commands"].as_u64().unwrap() >= 2, "{cold:#}");
+    assert_eq!(cold["errors"], 0);
+    server.stop();
+}
+
+#[test]
 fn nobody_at_the_socket() {
     let world = World::new();
     let target = world.vfio_user("nobody.sock");

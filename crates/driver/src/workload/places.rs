@@ -1,0 +1,122 @@
+//! Where the data of commands lies: pieces of one buffer, each with its data
+//! pointers made before the first command.
+//!
+//! A slot of the queue has as many places as any other and uses them in turn,
+//! so a place is never in two commands at once.
+
+use memory::{Buffer, HostMemory};
+use nvme_spec::prp::{ENTRY_SIZE, PAGE_SIZE};
+
+use crate::bus::Bus;
+use crate::prp::{self, Prps};
+use crate::{DriverError, QueuePair};
+
+const PAGE: usize = 4096;
+const _: () = assert!(PAGE as u64 == PAGE_SIZE);
+
+/// One piece of the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// Where it begins in the buffer.
+    pub(super) at: usize,
+    pub(super) prps: Prps,
+}
+
+/// The pieces of a buffer.
+pub(super) struct Places {
+    pub(super) buffer: Buffer,
+    /// Slot `s` has those at `s`, `s + slots`, and so on.
+    all: Vec<Place>,
+    slots: usize,
+    /// What data pointers point to has to stay.
+    _lists: Option<Buffer>,
+}
+
+impl Places {
+    /// Places of `len` bytes for `slots` slots: one page-aligned piece each, or
+    /// as many as `total` bytes hold, one behind the other.
+    pub(super) fn new<B: Bus>(
+        queue: &QueuePair<B>,
+        memory: &HostMemory,
+        len: usize,
+        slots: usize,
+        total: Option<usize>,
+    ) -> Result<Self, DriverError> {
+        let (stride, rounds) = match total {
+            None => (len.next_multiple_of(PAGE), 1),
+            Some(total) => (len, (total / len / slots).max(1)),
+        };
+        let count = slots * rounds;
+        let alloc = |wanted: usize| {
+            let buffer = memory.alloc(wanted, PAGE);
+            buffer.ok_or(DriverError::NoMemory { wanted })
+        };
+        let buffer = alloc(stride * count)?;
+        let list_len = list_len(len);
+        let lists = match list_len {
+            0 => None,
+            _ => Some(alloc(list_len * count)?),
+        };
+        let place = |index: usize| {
+            let at = stride * index;
+            let list = lists.as_ref().map(|lists| (lists, list_len * index));
+            let prps = queue.prps_in(list, &buffer, at, len)?;
+            Ok(Place { at, prps })
+        };
+        let all = (0..count).map(place).collect::<Result<_, DriverError>>()?;
+        Ok(Self {
+            buffer,
+            all,
+            slots,
+            _lists: lists,
+        })
+    }
+
+    /// The place at `index`.
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> Place {
+        self.all[index]
+    }
+
+    /// The next place of the slot that had the one at `index`.
+    #[inline]
+    pub(super) fn after(&self, index: usize) -> usize {
+        let next = index + self.slots;
+        if next < self.all.len() {
+            next
+        } else {
+            index % self.slots
+        }
+    }
+}
+
+/// Bytes of a list for `len` bytes of data at any offset in a page. Lists of at
+/// most a page are a power of two long, so that none crosses the end of a page
+/// where they lie one behind the other.
+pub(super) fn list_len(len: usize) -> usize {
+    let wide = u64::try_from(len).expect("usize fits in 64 bits");
+    // One entry for each page beyond the first; an offset adds one.
+    let entries = wide.div_ceil(PAGE_SIZE);
+    let bytes = match entries {
+        0 | 1 => 0,
+        _ if entries * ENTRY_SIZE <= PAGE_SIZE => (entries * ENTRY_SIZE).next_power_of_two(),
+        _ => prp::list_pages(wide) * PAGE_SIZE,
+    };
+    usize::try_from(bytes).expect("less than the data that it describes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_lists_cross_no_page_and_long_ones_are_whole_pages() {
+        assert_eq!(list_len(512), 0);
+        assert_eq!(list_len(4096), 0, "two pages at most: no list");
+        assert_eq!(list_len(8192), 16);
+        assert_eq!(list_len(5 * 4096), 64);
+        assert_eq!(list_len(512 * 4096), 4096);
+        assert_eq!(list_len(513 * 4096), 2 * 4096);
+        assert_eq!(list_len(4 << 20), 3 * 4096);
+    }
+}

@@ -1,0 +1,158 @@
+//! What `nvmirage bench` does beside its jobs: idle queue pairs, a cold one, a neighbour that stores into its doorbells.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use driver::{
+    Doorbells,
+    bus::vfio_user::VfioUser,
+    io::Namespace,
+    workload::{
+        Clock,
+        beside::{Cold, Stores, Storm},
+    },
+};
+
+use crate::{
+    cli::parse,
+    config::Span,
+    load::{
+        Host, Needs, Queue,
+        idle::{DEPTH, DEPTH_MAX, Idle, Kept},
+    },
+    report::{
+        job::{ColdReport, LatencyReport},
+        progress,
+    },
+};
+
+/// Queue pairs whose doorbells a neighbour stores into, and commands of each.
+const STORM_QUEUES: u16 = 8;
+const STORM_DEPTH: u16 = 31;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Beside the jobs")]
+pub(super) struct BesideArgs {
+    /// Open so many queue pairs that nobody uses
+    ///
+    /// On the target's controller, as many as it has left beside those that work; the rest on those of --idle-at, in turn.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(super) idle_queues: u32,
+
+    /// Attach to these controllers, too, and open idle queue pairs there; several with commas
+    #[arg(long, value_name = "vfio-user:PATH", value_delimiter = ',', value_parser = parse::vfio_user)]
+    idle_at: Vec<PathBuf>,
+
+    /// Commands that an idle queue pair holds
+    #[arg(long, value_name = "N", default_value_t = DEPTH, value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)))]
+    idle_qd: u16,
+
+    /// Read a block on a queue pair of its own, so long after the last such read: the first command on a cold queue
+    #[arg(long, value_name = "TIME")]
+    cold_every: Option<Span>,
+
+    /// Attach to this controller, too, and store into doorbells there all the time, on the same thread
+    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
+    storm_at: Option<PathBuf>,
+
+    /// What is stored there: any value, or only the one that is there
+    #[arg(long, value_name = "WHAT", value_parser = stores(), default_value = "wild")]
+    storm: Stores,
+}
+
+fn stores() -> impl TypedValueParser<Value = Stores> {
+    PossibleValuesParser::new(["wild", "valid"]).map(|word| match word.as_str() {
+        "valid" => Stores::Valid,
+        _ => Stores::Wild,
+    })
+}
+
+/// What stands beside the jobs.
+pub(super) struct Besides {
+    idle: Kept,
+    cold: Option<Queue>,
+    cold_every_ns: u64,
+    storm: Option<(Host, Vec<Queue>)>,
+    stores: Stores,
+}
+
+/// One job's.
+pub(super) type Beside<'a, K> = (Option<Cold<'a, VfioUser, K>>, Option<Storm<'a, VfioUser>>);
+
+impl BesideArgs {
+    /// Opens all of it.
+    pub(super) fn open(&self, host: &mut Host, doorbells: Doorbells) -> anyhow::Result<Besides> {
+        let cold = match self.cold_every {
+            Some(_) => Some(host.device().create_queue_pair(1, false)?),
+            None => None,
+        };
+        let idle = Idle {
+            queues: self.idle_queues,
+            depth: self.idle_qd,
+        };
+        let all = self.idle_at.len();
+        let idle = idle.open(host, &self.idle_at, doorbells, &mut |done| {
+            if done % 25 == 0 {
+                progress::note(&format!("attached to {done} of {all} idle controllers"));
+            }
+        })?;
+        let storm = match &self.storm_at {
+            Some(path) => {
+                let mut stormy = Host::connect(path, doorbells, Needs::of(STORM_DEPTH, 4096))?;
+                let number = STORM_QUEUES.min(stormy.device().queues_max());
+                let queues =
+                    (0..number).map(|_| stormy.device().create_queue_pair(STORM_DEPTH, false));
+                let queues = queues.collect::<Result<_, _>>()?;
+                Some((stormy, queues))
+            }
+            None => None,
+        };
+        let every = self.cold_every.map_or(0, |span| span.0.as_nanos());
+        Ok(Besides {
+            idle,
+            cold,
+            cold_every_ns: u64::try_from(every).unwrap_or(u64::MAX),
+            storm,
+            stores: self.storm,
+        })
+    }
+}
+
+impl Besides {
+    /// What is done beside one job.
+    pub(super) fn of_job<'a, K: Clock>(
+        &'a mut self,
+        host: &mut Host,
+        namespace: &Namespace,
+        clock: &'a K,
+    ) -> anyhow::Result<Beside<'a, K>> {
+        let memory = host.device().memory();
+        let every = self.cold_every_ns;
+        let cold = self
+            .cold
+            .as_mut()
+            .map(|queue| Cold::new(namespace, queue, memory, clock, every))
+            .transpose()?;
+        let stores = self.stores;
+        let storm = self
+            .storm
+            .as_mut()
+            .map(|(host, queues)| Storm::new(host.device().bus(), queues, stores));
+        Ok((cold, storm))
+    }
+
+    /// Lets go of other controllers. One that had wild values stored into its doorbells is left as it is.
+    pub(super) fn leave(self) -> anyhow::Result<()> {
+        self.idle.leave()
+    }
+}
+
+/// What a cold queue showed, where it was used.
+pub(super) fn cold_report<K: Clock>(cold: &Cold<'_, VfioUser, K>) -> Option<ColdReport> {
+    let (latency, commands, errors) = cold.result();
+    (commands > 0).then(|| ColdReport {
+        commands,
+        errors,
+        latency_ns: LatencyReport::new(&latency),
+    })
+}

@@ -1,0 +1,101 @@
+//! Queue pairs that a host has and does not use: on its own controller, and on others of the same server.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use driver::{Doorbells, prp};
+
+use super::{Host, Needs, Queue};
+
+/// Commands that an idle queue pair holds: the size of a ring matters to nobody who does not use it, but for the memory
+/// that a server keeps for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Idle {
+    /// How many queue pairs, over all controllers.
+    pub(crate) queues: u32,
+    /// Commands that each holds.
+    pub(crate) depth: u16,
+}
+
+/// What is given to a queue pair where nobody says: a ring of a page.
+pub(crate) const DEPTH: u16 = 63;
+/// The most commands of an idle queue pair that [`queue_len`] counts on.
+pub(crate) const DEPTH_MAX: u16 = 1023;
+
+/// The most idle queue pairs of a controller that memory is set aside for.
+pub(crate) const MAX_QUEUES: u32 = 256;
+
+/// Bytes of memory for the rings and lists of an idle queue pair, on a host with commands of `block_size` bytes.
+pub(super) fn queue_len(block_size: u32) -> u64 {
+    let entries = u64::from(DEPTH_MAX) + 1;
+    let rings = (entries * 64).next_multiple_of(4096) + (entries * 16).next_multiple_of(4096);
+    rings + prp::list_pages(u64::from(block_size).max(4096)) * 4096 * entries
+}
+
+/// Idle queue pairs, kept for as long as this lives.
+pub(crate) struct Kept {
+    hosts: Vec<Host>,
+    _queues: Vec<Queue>,
+}
+
+impl Idle {
+    /// Opens them: one after the other on `host`, which keeps those it has, and on the controllers at `others`, for as
+    /// long as a controller has more.
+    pub(crate) fn open(
+        self,
+        host: &mut Host,
+        others: &[PathBuf],
+        doorbells: Doorbells,
+        note: &mut dyn FnMut(usize),
+    ) -> anyhow::Result<Kept> {
+        let needs = Needs {
+            idle: self.queues.min(MAX_QUEUES),
+            ..Needs::of(1, 4096)
+        };
+        let mut hosts = Vec::new();
+        for path in others {
+            hosts.push(Host::connect(path, doorbells, needs)?);
+            note(hosts.len());
+        }
+        let mut queues: Vec<Queue> = Vec::new();
+        let wanted = usize::try_from(self.queues)?;
+        while queues.len() < wanted {
+            let before = queues.len();
+            for host in std::iter::once(&mut *host).chain(&mut hosts) {
+                if queues.len() < wanted && host.has_room() {
+                    let queue = host.device().create_queue_pair(self.depth, false);
+                    queues.push(queue.context("an idle queue pair cannot be made")?);
+                }
+            }
+            if queues.len() == before {
+                bail!(
+                    "{wanted} idle queue pairs are more than the {before} that the controllers have left: name more of them with --idle-at"
+                );
+            }
+        }
+        Ok(Kept {
+            hosts,
+            _queues: queues,
+        })
+    }
+}
+
+impl Kept {
+    /// Lets go of the controllers.
+    pub(crate) fn leave(self) -> anyhow::Result<()> {
+        self.hosts.into_iter().try_for_each(Host::leave)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_and_lists_of_an_idle_queue_have_room() {
+        // 1024 entries of 64 and of 16 bytes
+        assert_eq!(queue_len(4096), 65_536 + 16_384);
+        // and a page of list for each command
+        assert_eq!(queue_len(8192), 65_536 + 16_384 + 1024 * 4096);
+    }
+}

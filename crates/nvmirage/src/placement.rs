@@ -1,0 +1,176 @@
+//! How near two CPUs are: near ones share a cache or lie on one die. On a virtual machine the same two can be either, and
+//! change within seconds, so that it is measured around everything that depends on it.
+
+use std::{sync::mpsc, thread};
+
+use anyhow::Context;
+use driver::{DriverError, floor};
+use memory::HostMemory;
+use serde::Serialize;
+
+use crate::{clock::Clock, cpu};
+
+/// A round trip of a cache line below this is one between CPUs that are near each other.
+pub(crate) const NEAR_NS: f64 = 250.0;
+/// Round trips between two looks at the clock: short, so that some run undisturbed by other threads.
+const ROUNDS: u32 = 512;
+/// How long one look at the placement takes: a server that polls on the other CPU has it for a few milliseconds at a
+/// time.
+const LOOK_NS: u64 = 30_000_000;
+/// Memory of two words.
+const MEMORY_LEN: usize = 1 << 16;
+
+/// How near two CPUs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Placement {
+    Near,
+    Far,
+    /// Near before and far after, or the other way around.
+    Mixed,
+    /// There is only one CPU, or it cannot be measured.
+    Unknown,
+}
+
+impl Placement {
+    /// What a cache line's round trip says.
+    pub(crate) fn of(round_trip_ns: f64) -> Self {
+        if round_trip_ns < NEAR_NS {
+            Placement::Near
+        } else {
+            Placement::Far
+        }
+    }
+
+    /// What two looks say, before and after.
+    pub(crate) fn and(self, after: Self) -> Self {
+        match (self, after) {
+            (Placement::Unknown, _) | (_, Placement::Unknown) => Placement::Unknown,
+            (before, after) if before == after => before,
+            _ => Placement::Mixed,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Placement::Near => "near",
+            Placement::Far => "far",
+            Placement::Mixed => "mixed",
+            Placement::Unknown => "unknown",
+        }
+    }
+}
+
+/// Two CPUs whose placement is looked at now and then.
+pub(crate) struct Pair(Option<[u32; 2]>);
+
+impl Pair {
+    /// The host's CPU and the server's. Where the host has none of its own, or the server's is not known, it is the first
+    /// that is of another core.
+    pub(crate) fn new(host: Option<u32>, server: Option<u32>) -> anyhow::Result<Self> {
+        let cpus = match (host, server) {
+            (Some(host), Some(server)) => (host != server).then_some([host, server]),
+            (Some(host), None) => cpu::apart(host)?.map(|server| [host, server]),
+            (None, Some(server)) => cpu::apart(server)?.map(|host| [host, server]),
+            (None, None) => cpu::pair()?.map(|(a, b)| [a, b]),
+        };
+        Ok(Pair(cpus))
+    }
+
+    /// Looks. What cannot be measured is unknown: a job's own figures are worth more than that.
+    pub(crate) fn look(&self) -> Placement {
+        let Some([host, server]) = self.0 else {
+            return Placement::Unknown;
+        };
+        // on a thread of its own: the caller's may be pinned to another CPU, or to none
+        let looked = thread::scope(|scope| {
+            let look = scope.spawn(move || round_trip_ns(host, server));
+            look.join()
+        });
+        match looked {
+            Ok(Ok(ns)) => Placement::of(ns),
+            _ => Placement::Unknown,
+        }
+    }
+}
+
+/// The fastest round trip of a cache line between two CPUs; the calling thread stays on the first.
+fn round_trip_ns(host: u32, server: u32) -> anyhow::Result<f64> {
+    cpu::pin_or_say(host)?;
+    let clock = Clock::new();
+    let now = || clock.now().0;
+    let memory = HostMemory::new(MEMORY_LEN).context("cannot make memory")?;
+    let (line, other) = floor::cache_line(&memory)?;
+    between(
+        server,
+        || other.serve(),
+        line,
+        |line| fastest(&clock, LOOK_NS, || line.measure(ROUNDS, &now)),
+    )
+}
+
+/// Has a thread on `cpu` answer while `measure` runs: it returns when the caller's end is dropped.
+pub(crate) fn between<C, R>(
+    cpu: u32,
+    answer: impl FnOnce() + Send,
+    mut caller: C,
+    measure: impl FnOnce(&mut C) -> anyhow::Result<R>,
+) -> anyhow::Result<R> {
+    thread::scope(|scope| {
+        let (pinned, is_pinned) = mpsc::sync_channel(1);
+        scope.spawn(move || {
+            let result = cpu::pin_or_say(cpu);
+            let works = result.is_ok();
+            // the receiver waits for exactly this message
+            let _ = pinned.send(result);
+            if works {
+                answer();
+            }
+        });
+        is_pinned.recv().context("the answering thread ended")??;
+        let result = measure(&mut caller);
+        drop(caller);
+        result
+    })
+}
+
+/// The fastest of the runs that `time_ns` has room for: what disturbs only adds.
+pub(crate) fn fastest(
+    clock: &Clock,
+    time_ns: u64,
+    mut measure: impl FnMut() -> Result<f64, DriverError>,
+) -> anyhow::Result<f64> {
+    let mut lowest = measure()?;
+    let begun = clock.now();
+    while clock.now().since(begun) < time_ns {
+        lowest = lowest.min(measure()?);
+    }
+    Ok(lowest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_looks_that_differ_are_mixed() {
+        use Placement::{Far, Mixed, Near, Unknown};
+        assert_eq!(Placement::of(110.0), Near);
+        assert_eq!(Placement::of(250.0), Far);
+        assert_eq!(Near.and(Near), Near);
+        assert_eq!(Near.and(Far), Mixed);
+        assert_eq!(Far.and(Near), Mixed);
+        assert_eq!(Far.and(Unknown), Unknown);
+        assert_eq!(serde_json::to_value(Mixed).unwrap(), "mixed");
+    }
+
+    #[test]
+    fn one_cpu_alone_has_no_placement() {
+        assert_eq!(
+            Pair::new(Some(0), Some(0)).unwrap().look(),
+            Placement::Unknown
+        );
+        let pair = Pair::new(Some(0), Some(u32::MAX)).unwrap();
+        assert_eq!(pair.look(), Placement::Unknown, "there is no such CPU");
+    }
+}
