@@ -163,6 +163,8 @@ impl Bench {
     fn load(self) -> anyhow::Result<()> {
         let target = self.target.as_ref().context("--target is missing")?;
         let jobs = self.jobs()?;
+        // before this thread stays on one: afterwards that is all it may use
+        let pair = Pair::new(self.cpu, self.server_cpu)?;
         if let Some(cpu) = self.cpu {
             cpu::pin_or_say(cpu)?;
         }
@@ -185,7 +187,7 @@ impl Bench {
             idle_queues: self.beside.idle_queues,
             jobs: Vec::new(),
         };
-        let done = self.measure(&mut host, needs, &jobs, &interrupt, &mut output.jobs);
+        let done = self.measure(&mut host, needs, &jobs, &pair, &interrupt, &mut output.jobs);
         // what was measured before something failed is worth showing
         match (output.jobs.is_empty(), self.json) {
             (true, _) => {}
@@ -203,11 +205,11 @@ impl Bench {
         host: &mut Host,
         needs: Needs,
         jobs: &[Job],
+        pair: &Pair,
         interrupt: &Interrupt,
         reports: &mut Vec<JobReport>,
     ) -> anyhow::Result<()> {
         let namespace = host.device().namespace(self.nsid)?;
-        let pair = Pair::new(self.cpu, self.server_cpu)?;
         let mut queues: Vec<Queue> = (0..needs.queues)
             .map(|_| host.device().create_queue_pair(needs.queue_depth, false))
             .collect::<Result<_, _>>()?;
@@ -221,7 +223,7 @@ impl Bench {
                 &mut queues,
                 &namespace,
                 job,
-                &pair,
+                pair,
                 &mut besides,
                 interrupt,
             )?;
