@@ -12,6 +12,7 @@
 //! What it does NOT do: an unmap does not wait for I/O. Readers with an older view go on reaching the old bytes, safely;
 //! the session counts them out by epoch before it answers its client. Bus addresses of physical drives are not kept yet.
 
+mod lent;
 mod pins;
 mod scratch;
 mod segment;
@@ -20,6 +21,7 @@ mod tree;
 
 use std::{ptr, sync::Arc};
 
+pub use lent::Lent;
 pub use pins::{PinId, ViewPins};
 pub use scratch::Scratch;
 pub use segment::Segment;
@@ -73,10 +75,12 @@ pub struct Region {
     /// The first byte in our address space; null when the region came without a descriptor.
     base: *mut u8,
     /// Keeps `base` valid, except that of the sink, which always is.
-    mapping: Option<Arc<Mapping>>,
+    lent: Option<Arc<Lent>>,
+    /// The number of `lent`, or 0.
+    id: u64,
 }
 
-// SAFETY: `base` points into `mapping`, which is Send and Sync and outlives it, or to the sink, which is Sync and static;
+// SAFETY: `base` points into the mapping of `lent`, which is Send and Sync and outlives it, or to the sink, which is Sync and static;
 // the rest is plain data.
 unsafe impl Send for Region {}
 // SAFETY: as above.
@@ -104,7 +108,7 @@ impl Region {
 
     /// Whether a descriptor came with the region, so that we can reach its bytes.
     pub fn is_reachable(&self) -> bool {
-        self.mapping.is_some()
+        self.lent.is_some()
     }
 
     /// The last address.
@@ -311,7 +315,8 @@ impl Region {
                 len,
                 access,
                 base: ptr::null_mut(),
-                mapping: None,
+                lent: None,
+                id: 0,
             });
         };
         let Some(base) = mapping.at(offset, len) else {
@@ -321,12 +326,14 @@ impl Region {
         if access.write && !mapping.is_writable() {
             return Err(DmaError::NotWritable);
         }
+        let lent = Lent::new(mapping, base.as_ptr(), len, access.write);
         Ok(Region {
             iova,
             len,
             access,
             base: base.as_ptr(),
-            mapping: Some(mapping),
+            id: lent.id(),
+            lent: Some(Arc::new(lent)),
         })
     }
 }
@@ -353,6 +360,11 @@ impl DmaView {
     /// A view of nothing, epoch 0.
     pub fn empty() -> Arc<DmaView> {
         Arc::default()
+    }
+
+    /// The memory of every region that has some.
+    pub fn lent(&self) -> impl Iterator<Item = &Arc<Lent>> {
+        self.tree.iter().filter_map(|region| region.lent.as_ref())
     }
 
     /// The number of changes before this view.

@@ -38,7 +38,7 @@ pub mod wake;
 pub use address::{Iova, PAGE};
 pub use counters::{Counter, Histogram};
 pub use dma::{
-    Access, DmaError, DmaMap, DmaView, Hint, MAX_DMA_REGIONS, Need, PinId, Region, Scratch,
+    Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Need, PinId, Region, Scratch,
     Segment, TranslateError, ViewPins,
 };
 pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence};

@@ -56,6 +56,12 @@ impl<'v> Segment<'v> {
         self.len == 0
     }
 
+    /// The number of the memory it lies in ([`crate::Lent::id`]); 0 for the sink.
+    #[inline]
+    pub fn lent_id(&self) -> u64 {
+        self.region.id
+    }
+
     /// The host's address of the first byte.
     #[inline]
     pub fn iova(&self) -> Iova {

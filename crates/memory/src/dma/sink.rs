@@ -31,7 +31,8 @@ static REGION: Region = Region {
         write: true,
     },
     base: SINK.0.get().cast(),
-    mapping: None,
+    lent: None,
+    id: 0,
 };
 
 impl Segment<'static> {

@@ -5,6 +5,7 @@
 
 mod client;
 mod doorbells;
+mod lent;
 mod lost;
 mod map;
 mod mappings;

@@ -14,7 +14,8 @@ fn region(page: u64, pages: u64) -> Region {
         len: pages * PAGE,
         access: Access::READ,
         base: ptr::null_mut(),
-        mapping: None,
+        lent: None,
+        id: 0,
     }
 }
 

@@ -1,0 +1,88 @@
+//! What a host lends: the memory of one region, from its map to its unmap.
+//!
+//! Whoever prepares something for I/O into a region (registers its pages with the kernel, say) must not go on using that
+//! for the next region at the same address: the host may have given the pages away in between, and the file has others
+//! there now. So each map makes a [`Lent`] with a number of its own, every segment tells that number, and a `Lent` that
+//! nobody holds any more (`Weak::strong_count` is 0) is one that no view and no command can still reach.
+//!
+//! What it does NOT do: it reads and writes nothing.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustix::mm::Advice;
+
+use crate::mapping::Mapping;
+
+/// The memory of a region.
+#[derive(Debug)]
+pub struct Lent {
+    id: u64,
+    base: *mut u8,
+    len: u64,
+    is_writable: bool,
+    /// Keeps `base` valid.
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: `base` points into the mapping, which is Send and Sync and outlives it; the rest is plain data.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+impl Lent {
+    /// `base` is the address of the `len` bytes in `mapping`.
+    pub(super) fn new(mapping: Arc<Mapping>, base: *mut u8, len: u64, is_writable: bool) -> Self {
+        // never given twice, so that a number stands for one region for ever; 0 is none
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Lent {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            base,
+            len,
+            is_writable,
+            _mapping: mapping,
+        }
+    }
+
+    /// Its number: never 0, and never that of another region.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The address of its first byte, valid while this value is, and its bytes.
+    #[must_use]
+    pub fn as_raw(&self) -> (*mut u8, u64) {
+        (self.base, self.len)
+    }
+
+    /// Whether a device may write to it.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// Has the system allocate `len` bytes from `offset` on, whole pages, without changing what is in them.
+    ///
+    /// # Errors
+    /// The system's: there is no memory, the file has been cut short, the bytes may not be written, or the kernel is older
+    /// than 5.14.
+    pub fn populate(&self, offset: u64, len: u64) -> io::Result<()> {
+        let end = offset.checked_add(len);
+        if end.is_none_or(|end| end > self.len) || !self.is_writable {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let fits = |bytes| usize::try_from(bytes).expect("a mapping's lengths fit a usize");
+        // SAFETY: the range lies in the mapping that this value holds; the advice changes no bytes.
+        unsafe {
+            let start = self.base.add(fits(offset));
+            rustix::mm::madvise(start.cast(), fits(len), Advice::LinuxPopulateWrite)?;
+        }
+        Ok(())
+    }
+}
