@@ -121,6 +121,42 @@ pub enum Command {
     Hint,
 }
 
+/// A read or a write that asks for nothing else: what nearly every command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// It writes.
+    pub writes: bool,
+    /// Its namespace.
+    pub nsid: u32,
+    /// Where.
+    pub blocks: Blocks,
+    /// Where its data is: the two PRP entries.
+    pub prp: [u64; 2],
+}
+
+/// A command as [`parse`] would find it, where it is a plain one: not fused, with PRPs, and with none of the bits of Dword 12
+/// that stand beside the number of blocks. `None` says nothing of it.
+#[inline]
+#[must_use]
+pub fn plain(words: &[u64; 8]) -> Option<Plain> {
+    // Opcode, FUSE and PSDT.
+    let kind = words[0] as u16;
+    let writes = kind == NvmOpcode::WRITE.0 as u16;
+    let cdw12 = words[6] as u32;
+    if !(writes || kind == NvmOpcode::READ.0 as u16) || cdw12 > u32::from(u16::MAX) {
+        return None;
+    }
+    Some(Plain {
+        writes,
+        nsid: (words[0] >> 32) as u32,
+        blocks: Blocks {
+            slba: words[5],
+            count: cdw12 + 1,
+        },
+        prp: [words[3], words[4]],
+    })
+}
+
 /// Parses a command of the NVM command set.
 ///
 /// # Errors

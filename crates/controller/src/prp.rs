@@ -10,7 +10,7 @@
 //! It does NOT check the length against MDTS (the caller does), and it moves no data.
 
 use arrayvec::ArrayVec;
-use memory::{DmaView, Hint, Iova, Need, Segment};
+use memory::{DmaView, Hint, Iova, Near, Need, Segment};
 use nvme_spec::Status;
 use nvme_spec::prp::{
     LIST_ALIGNMENT_MASK, OFFSET_ALIGNMENT_MASK, PAGE_SIZE, list_entries, page_offset,
@@ -76,6 +76,24 @@ pub fn walk<'v>(
     }
     let run = walk.page(run, prp2, rest)?;
     walk.push(run)
+}
+
+/// Finds the same bytes where they are one run within the region that was `near` the last time: in one page, or in two
+/// that follow each other. `None` says nothing of them: [`walk`] does.
+#[inline]
+#[must_use]
+pub fn straight<'v>(
+    near: &Near<'v>,
+    [prp1, prp2]: [u64; 2],
+    len: u32,
+    need: Need,
+) -> Option<Segment<'v>> {
+    let first = PAGE - page_offset(prp1) as u32;
+    let follows = len <= first || len <= first + PAGE && prp1.wrapping_add(first.into()) == prp2;
+    if prp1 & OFFSET_ALIGNMENT_MASK != 0 || !follows {
+        return None;
+    }
+    near.translate(Iova(prp1), len, need)
 }
 
 /// Consecutive bytes of the host's address space that are not translated yet.

@@ -61,9 +61,9 @@ impl Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The device reads the host's memory: a write command's data, submission queues, PRP lists.
-    DeviceReads,
+    DeviceReads = 0,
     /// The device writes the host's memory: a read command's data, completion queues.
-    DeviceWrites,
+    DeviceWrites = 1,
 }
 
 /// A range of the host's addresses that the client mapped at one time.
@@ -74,6 +74,8 @@ pub struct Region {
     access: Access,
     /// The first byte in our address space; null when the region came without a descriptor.
     base: *mut u8,
+    /// A bit for each [`Need`] that its bytes can be reached for.
+    open: u8,
     /// Keeps `base` valid, except that of the sink, which always is.
     lent: Option<Arc<Lent>>,
     /// The number of `lent`, or 0.
@@ -111,19 +113,35 @@ impl Region {
         self.lent.is_some()
     }
 
+    /// With `open` as its access and its memory have it.
+    const fn opened(mut self) -> Self {
+        if !self.base.is_null() {
+            self.open = (self.allows(Need::DeviceReads) as u8) << Need::DeviceReads as u8
+                | (self.allows(Need::DeviceWrites) as u8) << Need::DeviceWrites as u8;
+        }
+        self
+    }
+
+    /// The segment of `len` bytes at `at`, where all of them lie inside and can be reached for that.
+    #[inline]
+    fn whole(&self, at: Iova, len: u32, need: Need) -> Option<Segment<'_>> {
+        // Below the region's start the difference wraps to more than any length.
+        let offset = at.0.wrapping_sub(self.iova.0);
+        let fits = offset < self.len && u64::from(len) <= self.len - offset;
+        (fits && self.open >> need as u8 & 1 != 0).then(|| Segment::new(self, offset, len, need))
+    }
+
     /// The last address.
     fn last(&self) -> Iova {
         Iova(self.iova.0 + (self.len - 1))
     }
 
-    #[inline]
     fn contains(&self, at: Iova) -> bool {
         // Below the region's start the difference wraps to more than any length.
         at.0.wrapping_sub(self.iova.0) < self.len
     }
 
-    #[inline]
-    fn allows(&self, need: Need) -> bool {
+    const fn allows(&self, need: Need) -> bool {
         match need {
             Need::DeviceReads => self.access.read,
             Need::DeviceWrites => self.access.write,
@@ -315,6 +333,7 @@ impl Region {
                 len,
                 access,
                 base: ptr::null_mut(),
+                open: 0,
                 lent: None,
                 id: 0,
             });
@@ -332,9 +351,11 @@ impl Region {
             len,
             access,
             base: base.as_ptr(),
+            open: 0,
             id: lent.id(),
             lent: Some(Arc::new(lent)),
-        })
+        }
+        .opened())
     }
 }
 
@@ -387,13 +408,27 @@ impl DmaView {
         len: u32,
         need: Need,
     ) -> Result<Segment<'v>, TranslateError> {
+        if let Some(region) = self.tree.get(hint.0)
+            && let Some(segment) = region.whole(at, len, need)
+        {
+            return Ok(segment);
+        }
+        self.translate_other(hint, at, len, need)
+    }
+
+    /// What does not lie wholly where the last one did, or cannot be reached.
+    #[inline(never)]
+    fn translate_other<'v>(
+        &'v self,
+        hint: &mut Hint,
+        at: Iova,
+        len: u32,
+        need: Need,
+    ) -> Result<Segment<'v>, TranslateError> {
         if at.0.checked_add(u64::from(len.saturating_sub(1))).is_none() {
             return Err(TranslateError::Wraps);
         }
-        let region = match self.tree.get(hint.0) {
-            Some(region) if region.contains(at) => region,
-            _ => self.look_up(hint, at)?,
-        };
+        let region = self.look_up(hint, at)?;
         if !region.allows(need) {
             return Err(TranslateError::Denied);
         }
@@ -403,8 +438,6 @@ impl DmaView {
         Ok(Segment::new(region, at.0 - region.iova.0, len, need))
     }
 
-    /// The search for a hint that missed.
-    #[inline(never)]
     fn look_up(&self, hint: &mut Hint, at: Iova) -> Result<&Region, TranslateError> {
         match self.tree.at_or_before(at) {
             Some((place, region)) if region.contains(at) => {
@@ -413,6 +446,42 @@ impl DmaView {
             }
             _ => Err(TranslateError::Unmapped),
         }
+    }
+}
+
+/// The region where the last address was found, for those that come next: mostly they lie in it, too.
+#[derive(Clone, Copy, Debug)]
+pub struct Near<'v>(&'v Region);
+
+/// A region without addresses.
+static NOWHERE: Region = Region {
+    iova: Iova(0),
+    len: 0,
+    access: Access {
+        read: false,
+        write: false,
+    },
+    base: ptr::null_mut(),
+    open: 0,
+    lent: None,
+    id: 0,
+};
+
+impl DmaView {
+    /// The region that `hint` names.
+    #[must_use]
+    pub fn near(&self, hint: &Hint) -> Near<'_> {
+        Near(self.tree.get(hint.0).unwrap_or(&NOWHERE))
+    }
+}
+
+impl<'v> Near<'v> {
+    /// The `len` bytes from `at` on, where all of them lie in this region and can be reached so. `None` says nothing of
+    /// them: [`DmaView::translate`] does.
+    #[inline]
+    #[must_use]
+    pub fn translate(&self, at: Iova, len: u32, need: Need) -> Option<Segment<'v>> {
+        self.0.whole(at, len, need)
     }
 }
 

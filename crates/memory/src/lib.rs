@@ -38,8 +38,8 @@ pub mod wake;
 pub use address::{Iova, PAGE};
 pub use counters::{Counter, Histogram};
 pub use dma::{
-    Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Need, PinId, Region, Scratch,
-    Segment, TranslateError, ViewPins,
+    Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Near, Need, PinId, Region,
+    Scratch, Segment, TranslateError, ViewPins,
 };
 pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence};
 pub use host::{Buffer, HostCq, HostMemory, HostSq};

@@ -3,7 +3,9 @@
 use nvme_spec::copy::CopyDescriptorFormat;
 use nvme_spec::{Sqe, Status};
 
-use super::{Blocks, Command, CopyRanges, DeallocateRanges, first_block, parse};
+use proptest::prelude::*;
+
+use super::{Blocks, Command, CopyRanges, DeallocateRanges, first_block, parse, plain};
 
 fn sqe(opcode: u8) -> Sqe {
     Sqe {
@@ -29,6 +31,33 @@ fn numbers_of_blocks_are_zero_based() {
             panic!("a read")
         };
         assert_eq!((blocks.slba, blocks.count), (BLOCKS.slba, nlb + 1));
+    }
+}
+
+proptest! {
+    /// Bits are drawn sparsely, or no command would be a plain one.
+    #[test]
+    fn a_plain_command_is_what_is_parsed(
+        words: [u64; 8],
+        opcode in 0..3u16,
+        high in prop_oneof![4 => Just(0u32), 1 => any::<u32>()],
+        flags in prop_oneof![4 => Just(0u16), 1 => any::<u16>()],
+    ) {
+        let mut words = words;
+        words[0] = words[0] & !0xFFFF | u64::from(opcode | flags << 8);
+        words[6] = words[6] & !0xFFFF_0000 | u64::from(high & 0xFFFF_0000);
+        let sqe = Sqe::from_words(words);
+        let unusual = opcode == 0 || flags & 0xFF != 0 || high >> 16 != 0;
+        prop_assert_eq!(plain(&words).is_none(), unusual);
+        if let Some(plain) = plain(&words) {
+            prop_assert_eq!((plain.nsid, plain.prp), (sqe.nsid, [sqe.prp1, sqe.prp2]));
+            let (blocks, fua) = (plain.blocks, false);
+            let command = match plain.writes {
+                false => Command::Read { blocks, fua },
+                true => Command::Write { blocks, fua },
+            };
+            prop_assert_eq!(parse(&sqe), Ok(command));
+        }
     }
 }
 

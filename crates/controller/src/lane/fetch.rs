@@ -3,9 +3,10 @@
 use nvme_spec::Sqe;
 
 use super::LaneTurn;
-use super::issue::{Issued, Issuer};
+use super::issue::{Asked, Issued, Issuer};
 use super::message::{QueueName, Quota};
 use super::queues::Queues;
+use super::straight::Met;
 use crate::port::Channel;
 use crate::queue::{Bells, RingAbsent};
 use crate::state::{ordered, slot_state};
@@ -15,7 +16,7 @@ use crate::state::{ordered, slot_state};
 pub const BATCH: u32 = 32;
 
 /// How many entries ahead of the one being fetched are asked for from memory.
-const PREFETCH: u32 = 4;
+pub(super) const PREFETCH: u32 = 4;
 
 /// What became of a command that was issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub(super) enum Went {
 }
 
 /// A slot that is not counted in [`super::epochs`].
-const NOT_COUNTED: u8 = u8::MAX;
+pub(crate) const NOT_COUNTED: u8 = u8::MAX;
 /// A slot that is counted among those in flight only: the subsystem has its command, which may be what waits for
 /// everything issued before.
 const FORWARDED: u8 = u8::MAX - 1;
@@ -180,28 +181,34 @@ impl Queues {
             }
         }
         let mut left = count;
-        while left > 0 {
-            let Some((index, sqe)) = self.fetch_one(position, left > PREFETCH) else {
-                return Went::NoPlace;
+        loop {
+            let went = match self.go_straight(position, &mut left, issuer) {
+                Met::End => return Went::On,
+                Met::Other(index) => {
+                    let sqe = Sqe::from_words(self.slots.get(index).sqe);
+                    self.issue(index, position, &sqe, issuer)
+                }
+                Met::Asked(index, asked) => self.asked(index, position, asked),
+                Met::RingLost(queue) => {
+                    self.ring_lost(queue);
+                    Went::NoPlace
+                }
             };
-            left -= 1;
-            match self.issue(index, position, &sqe, issuer) {
+            match went {
+                // Its completion may have found the ring gone.
+                _ if !self.serving => return Went::NoPlace,
                 Went::On => {}
                 Went::Two => left = left.min(self.available(position)).min(self.room(position)),
                 wait => return wait,
             }
         }
-        Went::On
     }
 
-    /// Copies the next entry into a slot: the slot and the command, as what was stored a moment ago is slow to load in
-    /// other pieces. The order of the stores is that of [`crate::state`].
-    // Always: the other caller is rare, and would cost every command a call.
-    #[inline(always)]
-    pub(super) fn fetch_one(&mut self, position: usize, more: bool) -> Option<(u16, Sqe)> {
+    /// Copies the next entry into a slot: the slot and the command. The order of the stores is that of [`crate::state`].
+    pub(super) fn fetch_one(&mut self, position: usize) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
         let index = self.slots.take()?;
-        let (sqe, number) = match member.sq.fetch() {
+        let (words, number) = match member.sq.fetch() {
             Ok(entry) => entry,
             Err(RingAbsent) => {
                 let queue = QueueName::Submission(member.sq.id());
@@ -210,34 +217,19 @@ impl Queues {
                 return None;
             }
         };
-        if more {
-            member.sq.prefetch(PREFETCH - 1);
-        }
         member.outstanding += 1;
-        let (sqid, progress) = (member.sq.id(), member.sq.progress());
         let (queue, slot) = self.slots.parts(index);
-        slot.sqe = sqe;
-        slot.number = number;
-        slot.sqid = sqid;
-        slot.cid = (sqe[0] >> 16) as u16;
-        slot.epoch_index = NOT_COUNTED;
-        slot.outstanding = 0;
-        slot.error = 0;
-        slot.reached = 0;
-        slot.clears = 0;
-        slot.bytes = 0;
-        slot.result = 0;
+        slot.hold(words, number, member.sq.id());
         ordered();
         slot.state = slot_state::FETCHED;
         ordered();
-        queue.sqs[position].fetched = progress;
+        queue.sqs[position].fetched = member.sq.progress();
         self.cq.reserve();
         self.share.take(position);
-        Some((index, Sqe::from_words(sqe)))
+        Some((index, Sqe::from_words(words)))
     }
 
     /// Issues the command in a slot, for the first time or again.
-    #[inline]
     pub(super) fn issue<C: Channel>(
         &mut self,
         index: u16,
@@ -246,28 +238,39 @@ impl Queues {
         issuer: &mut Issuer<'_, C>,
     ) -> Went {
         let slot = self.slots.slot(index);
-        match issuer.issue(index, slot, sqe) {
-            Issued::Ended(status) => {
-                self.finish(index, status, slot_state::FREE);
-                Went::On
-            }
-            Issued::Pending => {
-                slot.state = slot_state::IN_FLIGHT;
-                self.count_issued(index);
-                Went::On
-            }
+        let asked = match issuer.issue(index, slot, sqe) {
+            Issued::Ended(status) => Asked::Done(status),
+            Issued::Pending => Asked::Pending,
+            Issued::Full => Asked::Full,
             Issued::Forwarded => {
                 slot.state = slot_state::IN_FLIGHT;
                 self.count_forwarded(index);
-                Went::On
+                return Went::On;
             }
             Issued::InSteps => {
                 self.begin_steps(index);
+                return Went::On;
+            }
+            Issued::Fused => return self.issue_fused(index, position, sqe, issuer),
+        };
+        self.asked(index, position, asked)
+    }
+
+    /// The command in a slot was handed to a medium.
+    #[inline]
+    fn asked(&mut self, index: u16, position: usize, asked: Asked) -> Went {
+        match asked {
+            Asked::Done(status) => {
+                self.finish(index, status, slot_state::FREE);
                 Went::On
             }
-            Issued::Fused => self.issue_fused(index, position, sqe, issuer),
-            Issued::Full => {
-                if slot.outstanding > 0 {
+            Asked::Pending => {
+                self.slots.slot(index).state = slot_state::IN_FLIGHT;
+                self.count_issued(index);
+                Went::On
+            }
+            Asked::Full => {
+                if self.slots.get(index).outstanding > 0 {
                     self.count_issued(index);
                 }
                 if let Some(member) = self.member(position) {

@@ -63,7 +63,7 @@ impl Queues {
             self.blocked = true;
             return Went::NoPlace;
         }
-        let Some((second, sqe)) = self.fetch_one(position, false) else {
+        let Some((second, sqe)) = self.fetch_one(position) else {
             // The ring is lost: the controller stops the lane.
             self.wait(index, position);
             return Went::NoPlace;

@@ -6,14 +6,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use memory::{DmaView, Hint, Need, Segment};
+use memory::{DmaView, Hint, Near, Need, Segment};
 use nvme_spec::command::DsmRange;
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
 use super::forward::{self, Forward};
 use super::message::Copying;
-use crate::command::{self, Blocks, Command, DeallocateRanges};
+use crate::command::{self, Blocks, Command, DeallocateRanges, Plain};
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
 use crate::prp::{self, Segments};
@@ -55,6 +55,8 @@ pub(super) struct Issuer<'t, C> {
     pub(super) namespaces: &'t NamespaceTable,
     pub(super) channels: &'t mut Channels<C>,
     pub(super) hint: &'t mut Hint,
+    /// Where the data of the last plain command was.
+    pub(super) near: Near<'t>,
     pub(super) segments: Segments<'t>,
     pub(super) ranges: &'t mut Vec<ByteRange>,
     pub(super) forwards: &'t mut VecDeque<Forward>,
@@ -65,7 +67,6 @@ pub(super) struct Issuer<'t, C> {
 
 impl<'t, C: Channel> Issuer<'t, C> {
     /// Issues `sqe`, the command in `slot`, which has the number `index`.
-    #[inline]
     pub(super) fn issue(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Issued {
         match self.dispatch(index, slot, sqe) {
             Ok(issued) => issued,
@@ -73,7 +74,50 @@ impl<'t, C: Channel> Issuer<'t, C> {
         }
     }
 
-    #[inline]
+    /// Issues a plain command where all about it is as usual. `None`: nothing was done, and whatever is the matter with
+    /// it, [`Issuer::issue`] finds out.
+    #[inline(always)]
+    pub(super) fn issue_plain(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        plain: &Plain,
+    ) -> Option<Asked> {
+        let namespace = self.namespaces.get(plain.nsid)?;
+        if namespace.restrictions.is_some() || plain.writes && self.write_through {
+            return None;
+        }
+        let ByteRange { offset, len } = self.transfer(namespace, plain.blocks).ok()?;
+        let len = len as u32;
+        let (request, need) = match plain.writes {
+            false => (Request::Read { offset, len }, Need::DeviceWrites),
+            true => {
+                let fua = false;
+                (Request::Write { offset, len, fua }, Need::DeviceReads)
+            }
+        };
+        let channel = self.channels.get_mut(namespace.channel)?;
+        slot.bytes = len;
+        if let Some(segment) = prp::straight(&self.near, plain.prp, len, need) {
+            let memory = (std::slice::from_ref(&segment), self.view);
+            return Some(ask(self.key, index, slot, channel, &request, memory));
+        }
+        let [prp1, prp2] = plain.prp;
+        prp::walk(
+            self.view,
+            self.hint,
+            prp1,
+            prp2,
+            len,
+            need,
+            &mut self.segments,
+        )
+        .ok()?;
+        self.near = self.view.near(self.hint);
+        let memory = (&self.segments[..], self.view);
+        Some(ask(self.key, index, slot, channel, &request, memory))
+    }
+
     fn dispatch(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Result<Issued, Status> {
         let command = match command::parse(sqe) {
             Ok(command) => command,

@@ -34,6 +34,7 @@ mod queues;
 mod share;
 mod slots;
 mod steps;
+mod straight;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -238,6 +239,7 @@ impl Lane {
             view,
             namespaces,
             channels,
+            near: view.near(hint),
             hint,
             segments: Segments::new(),
             ranges,

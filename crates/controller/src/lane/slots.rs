@@ -2,6 +2,7 @@
 
 use memory::Area;
 
+use super::fetch::NOT_COUNTED;
 use crate::queue::QueueError;
 use crate::state::{QueueState, SlotState, slot_state, slots_for};
 
@@ -40,9 +41,7 @@ impl Slots {
     /// Gives a slot back for another command; tickets of this one are recognised as late from now on.
     #[inline]
     pub(super) fn put_back(&mut self, index: u16) {
-        let slot = &mut self.area.parts().1[usize::from(index)];
-        slot.state = slot_state::FREE;
-        slot.generation = slot.generation.wrapping_add(1);
+        self.area.parts().1[usize::from(index)].release();
         self.free.push(index);
     }
 
@@ -51,6 +50,13 @@ impl Slots {
     pub(super) fn parts(&mut self, index: u16) -> (&mut QueueState, &mut SlotState) {
         let (queue, slots) = self.area.parts();
         (queue, &mut slots[usize::from(index)])
+    }
+
+    /// The queues' saved positions, every slot, and the free ones, of which the last is used next.
+    #[inline]
+    pub(super) fn split(&mut self) -> (&mut QueueState, &mut [SlotState], &mut Vec<u16>) {
+        let (queue, slots) = self.area.parts();
+        (queue, slots, &mut self.free)
     }
 
     /// The slot.
@@ -104,5 +110,30 @@ impl Slots {
             .iter()
             .filter(has_place)
             .map(|slot| slot.sqid)
+    }
+}
+
+impl SlotState {
+    /// Takes what was fetched as command `number` of its queue. It becomes valid with the state that is stored behind it.
+    #[inline(always)]
+    pub(super) fn hold(&mut self, words: [u64; 8], number: u32, sqid: u16) {
+        self.sqe = words;
+        self.number = number;
+        self.sqid = sqid;
+        self.cid = (words[0] >> 16) as u16;
+        self.epoch_index = NOT_COUNTED;
+        self.outstanding = 0;
+        self.error = 0;
+        self.reached = 0;
+        self.clears = 0;
+        self.bytes = 0;
+        self.result = 0;
+    }
+
+    /// Is free for another command; tickets of this one are recognised as late from now on.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        self.state = slot_state::FREE;
+        self.generation = self.generation.wrapping_add(1);
     }
 }

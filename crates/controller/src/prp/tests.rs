@@ -7,7 +7,7 @@ use memory::{Access, Hint, Iova, Need};
 use nvme_spec::Status;
 use proptest::prelude::*;
 
-use super::{MAX_TRANSFER, Segments, walk};
+use super::{MAX_TRANSFER, Segments, straight, walk};
 use crate::testing::{Host, PAGE};
 
 /// (first address, bytes) of every segment.
@@ -20,8 +20,40 @@ fn walked(
 ) -> Result<Vec<(u64, u32)>, Status> {
     let view = host.view();
     let mut out = Segments::new();
-    walk(&view, &mut Hint::default(), prp1, prp2, len, need, &mut out)?;
+    let mut hint = Hint::default();
+    let walked = walk(&view, &mut hint, prp1, prp2, len, need, &mut out);
+    // Whatever is near, the short way finds what the long one does, or nothing.
+    for near in [view.near(&hint), view.near(&Hint::default())] {
+        if let Some(segment) = straight(&near, [prp1, prp2], len, need) {
+            let [whole] = &out[..] else {
+                panic!("{walked:?} {out:?}")
+            };
+            assert_eq!(walked, Ok(()));
+            assert_eq!(segment.as_raw(), whole.as_raw());
+            assert_eq!(segment.iova(), whole.iova());
+        }
+    }
+    walked?;
     Ok(out.iter().map(|s| (s.iova().0, s.len())).collect())
+}
+
+#[test]
+fn one_page_or_two_that_follow_go_straight() {
+    let host = Host::new(8);
+    let view = host.view();
+    let near = view.near(&Hint::default());
+    let page = |n| host.page(n).0;
+    let goes = |prp1, prp2, len| straight(&near, [prp1, prp2], len, Need::DeviceWrites).is_some();
+    assert!(goes(page(1), u64::MAX, 4096));
+    assert!(goes(page(1) + 512, 0, 3584));
+    assert!(goes(page(1), page(2), 8192));
+    assert!(goes(page(1) + 512, page(2), 4096));
+    // Not two that do not follow, nor a list, nor an address that is no multiple of 4, nor what is not mapped.
+    assert!(!goes(page(1), page(3), 8192));
+    assert!(!goes(page(1), page(2), 8196));
+    assert!(!goes(page(1) + 2, 0, 512));
+    assert!(!goes(page(8), 0, 512));
+    assert!(!goes(page(7), page(8), 8192));
 }
 
 fn read(host: &Host, prp1: u64, prp2: u64, len: u32) -> Result<Vec<(u64, u32)>, Status> {

@@ -83,6 +83,14 @@ impl Cq {
         self.tail << 1 | u32::from(self.phase)
     }
 
+    /// The same, when one more is posted.
+    #[inline]
+    #[must_use]
+    pub fn tail_and_phase_after(&self) -> u32 {
+        let tail = next(self.tail, self.entries);
+        tail << 1 | u32::from(self.phase ^ (tail == 0))
+    }
+
     /// Entries posted and not consumed, as far as the doorbell was looked at.
     #[must_use]
     pub fn posted(&self) -> u32 {
@@ -116,10 +124,11 @@ impl Cq {
     /// The entry's page is not mapped: the completion is lost, and the place remains taken.
     #[inline]
     pub fn post(&mut self, mut cqe: Cqe) -> Result<(), RingAbsent> {
-        cqe.status.set_phase(self.phase);
-        let there = self.ring.store(self.tail, cqe.to_words());
-        self.tail = next(self.tail, self.entries);
-        self.phase ^= self.tail == 0;
+        let (tail, phase) = (self.tail, self.phase);
+        cqe.status.set_phase(phase);
+        self.tail = next(tail, self.entries);
+        self.phase = phase ^ (self.tail == 0);
+        let there = self.ring.store(tail, cqe.to_words());
         if there { Ok(()) } else { Err(RingAbsent) }
     }
 

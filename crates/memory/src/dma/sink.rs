@@ -31,9 +31,11 @@ static REGION: Region = Region {
         write: true,
     },
     base: SINK.0.get().cast(),
+    open: 0,
     lent: None,
     id: 0,
-};
+}
+.opened();
 
 impl Segment<'static> {
     /// At most `len` bytes that are discarded when they are written. The caller asks again for the rest.

@@ -129,6 +129,50 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "restrictions-straight",
+        guard: "a plain command looks at restrictions as any other does",
+        file: "crates/controller/src/lane/issue.rs",
+        from: "if namespace.restrictions.is_some() || plain.writes && self.write_through {",
+        to: "if plain.writes && self.write_through {",
+        test: unit(
+            "controller",
+            "controller::tests::uncorrectable::marked_blocks_read_as_errors_and_others_do_not",
+        ),
+    },
+    Mutation {
+        name: "write-through-straight",
+        guard: "a plain write is durable without the volatile write cache, too",
+        file: "crates/controller/src/lane/issue.rs",
+        from: "if namespace.restrictions.is_some() || plain.writes && self.write_through {",
+        to: "if namespace.restrictions.is_some() {",
+        test: unit(
+            "controller",
+            "controller::tests::features::turning_the_write_cache_off_takes_effect",
+        ),
+    },
+    Mutation {
+        name: "straight-pages",
+        guard: "two pages are one run only where the second follows the first",
+        file: "crates/controller/src/prp.rs",
+        from: "len <= first + PAGE && prp1.wrapping_add(first.into()) == prp2;",
+        to: "len <= first + PAGE;",
+        test: unit(
+            "controller",
+            "prp::tests::quirk_the_first_entry_has_an_offset",
+        ),
+    },
+    Mutation {
+        name: "straight-flags",
+        guard: "a command with Force Unit Access or a directive is no plain one",
+        file: "crates/controller/src/command.rs",
+        from: "|| cdw12 > u32::from(u16::MAX) {",
+        to: "{",
+        test: unit(
+            "controller",
+            "command::tests::a_plain_command_is_what_is_parsed",
+        ),
+    },
+    Mutation {
         name: "fused-half",
         guard: "half of a fused pair is not done",
         file: "crates/controller/src/lane/fused.rs",

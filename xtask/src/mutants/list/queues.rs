@@ -84,8 +84,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "phase-bit",
         guard: "an entry has the phase of its round",
         file: "crates/controller/src/queue/cq.rs",
-        from: "        self.phase ^= self.tail == 0;\n",
-        to: "",
+        from: "self.phase = phase ^ (self.tail == 0);",
+        to: "self.phase = phase;",
         test: unit(
             "controller",
             "lane::tests::doorbells::quirk_a_completion_queue_of_two_entries_serves",

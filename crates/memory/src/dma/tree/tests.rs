@@ -14,6 +14,7 @@ fn region(page: u64, pages: u64) -> Region {
         len: pages * PAGE,
         access: Access::READ,
         base: ptr::null_mut(),
+        open: 0,
         lent: None,
         id: 0,
     }
