@@ -28,4 +28,6 @@ mod ram;
 mod size;
 
 pub use self::error::MediumError;
-pub use self::medium::{Channel, Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec};
+pub use self::medium::{
+    Channel, Direct, FileIo, IoCounts, MAX_DEPTH, Medium, MediumKind, MediumSpec,
+};

@@ -255,6 +255,35 @@ impl Channel {
     }
 }
 
+impl Channel {
+    /// What has to be done now and then, on the reactor's thread, whether or not anything is in flight: a file's channel
+    /// takes up registered memory of hosts, and gives up what they have unmapped. Cheap where there is nothing to do.
+    #[inline]
+    pub fn tend(&mut self) {
+        if let Kind::File(file) = &mut self.0 {
+            file.tend();
+        }
+    }
+
+    /// How many commands used registered memory of their host. All 0 where none is to be registered.
+    #[must_use]
+    pub fn io_counts(&self) -> IoCounts {
+        match &self.0 {
+            Kind::Null(_) | Kind::Ram(_) => IoCounts::default(),
+            Kind::File(file) => file.io_counts(),
+        }
+    }
+}
+
+/// Commands of a channel that moved bytes, by what the kernel had to do for their memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounts {
+    /// It was registered.
+    pub registered: u64,
+    /// It was not: every page is looked up and held for each command.
+    pub plain: u64,
+}
+
 impl Port for Channel {
     #[inline]
     fn add(

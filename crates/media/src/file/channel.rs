@@ -21,15 +21,21 @@ use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 
 use super::direct::{Access, Alignment};
-use super::op::{Fused, Kind, Op};
+use super::op::{Buffer, Fused, Io, Kind, Op};
 use super::overlap::{Overlaps, Ranges, Touched};
-use super::ring::{BOUNCE_BYTES, Buffer, Io, MAX_SEGMENTS, Ring, Way, ZEROS_BYTES};
+use super::ring::{BOUNCE_BYTES, MAX_SEGMENTS, Ring, Way, ZEROS_BYTES};
 use super::{Clear, FileMedium};
+use crate::medium::IoCounts;
 
 /// Ranges of one Deallocate (NVM Command Set: NR is eight bits, 0's based).
 const MAX_RANGES: usize = 256;
 /// How often one operation is repeated when the kernel says to try again.
 const MAX_REPEATS: u8 = 100;
+/// Of a large batch the kernel gets a first handful, then twice as many, and so on. It collects all that it gets in one
+/// call before it tells the device, which would stand idle while a whole batch is made ready; two or less it passes on at
+/// once. The largest is what it collects at most.
+const FIRST_HANDFUL: u32 = 2;
+const LARGEST_HANDFUL: u32 = 32;
 /// Where operations are calls that end at once: the bytes after which the rest waits for the next turn, so that others
 /// have theirs.
 const TURN_BYTES: u64 = 256 << 10;
@@ -71,7 +77,8 @@ impl FileChannel {
             true => Way::Calls,
             false => Way::Rings(medium.looks),
         };
-        let ring = Ring::new(medium.opened.fd.as_fd(), depth, way).map_err(|error| {
+        let registers = medium.register_memory;
+        let ring = Ring::new(medium.opened.fd.as_fd(), depth, way, registers).map_err(|error| {
             let advice = "a file needs Linux 5.15, kernel.io_uring_disabled = 0, and a container that lets io_uring through";
             io::Error::new(error.kind(), format!("cannot make an io_uring ({error}): {advice}"))
         })?;
@@ -101,6 +108,17 @@ impl FileChannel {
 
     pub(crate) fn wait_fd(&self) -> BorrowedFd<'_> {
         self.ring.wait_fd()
+    }
+
+    /// See [`crate::Channel::tend`].
+    #[inline]
+    pub(crate) fn tend(&mut self) {
+        self.ring.tend();
+    }
+
+    pub(crate) fn io_counts(&self) -> IoCounts {
+        let [registered, plain] = self.ring.counts();
+        IoCounts { registered, plain }
     }
 
     pub(crate) fn is_due(&mut self) -> bool {
@@ -477,6 +495,13 @@ impl FileChannel {
         }
     }
 
+    /// Hands the kernel what is queued.
+    fn hand_over(&mut self) {
+        if let Err(error) = self.ring.submit() {
+            self.break_down(&error);
+        }
+    }
+
     /// Does what is ready by calls that end at once, up to a turn's bytes.
     fn perform_ready(&mut self) {
         let mut left = TURN_BYTES;
@@ -590,6 +615,7 @@ impl Channel for FileChannel {
             self.perform_ready();
             return;
         }
+        let (mut queued, mut handful) = (0, FIRST_HANDFUL);
         while let Some(slot) = self.ready.pop_front() {
             if shrank {
                 self.ended.push((slot, failed(self.reads(slot), libc::EIO)));
@@ -597,10 +623,13 @@ impl Channel for FileChannel {
             }
             let io = self.operation(slot);
             self.ring.queue(slot, io);
+            queued += 1;
+            if queued == handful && !self.ready.is_empty() {
+                (queued, handful) = (0, LARGEST_HANDFUL.min(2 * handful));
+                self.hand_over();
+            }
         }
-        if let Err(error) = self.ring.submit() {
-            self.break_down(&error);
-        }
+        self.hand_over();
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {

@@ -20,10 +20,12 @@
 
 mod channel;
 mod direct;
+mod entry;
 mod health;
 mod op;
 mod open;
 mod overlap;
+mod registrar;
 #[allow(unsafe_code)] // the one place: see there
 mod ring;
 mod uring;
@@ -51,6 +53,7 @@ use crate::size::Bytes;
 pub(crate) struct FileMedium {
     opened: Opened,
     looks: Looks,
+    register_memory: bool,
     health: Health,
     /// Set when the first attempt found the operation unsupported; it is not tried again.
     no_punch: AtomicBool,
@@ -98,6 +101,7 @@ impl FileMedium {
         }
         Ok(FileMedium {
             looks,
+            register_memory: io.register_memory,
             no_punch: AtomicBool::new(!opened.punches),
             no_zero_range: AtomicBool::new(false),
             health: Health::default(),

@@ -1,4 +1,6 @@
-//! What a slot of a channel is doing.
+//! What a slot of a channel is doing, and what it asks of the kernel.
+
+use rustix::fs::FallocateFlags;
 
 use super::Clear;
 
@@ -84,5 +86,45 @@ impl Op {
             bounced: false,
             repeats: 0,
         }
+    }
+}
+
+/// What the kernel is asked to do for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Io {
+    Read {
+        into: Buffer,
+        offset: u64,
+    },
+    /// `durable`: ends only when the bytes, and what is needed to find them, are on the media.
+    Write {
+        from: Buffer,
+        offset: u64,
+        durable: bool,
+    },
+    Fallocate {
+        mode: FallocateFlags,
+        offset: u64,
+        len: u64,
+    },
+    /// All data written before, and what is needed to find it, onto the media.
+    Sync,
+}
+
+/// The memory that is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Buffer {
+    /// The slot's segments from its cursor on, as many as the kernel takes at once.
+    Segments,
+    /// This many bytes of the slot's bounce buffer.
+    Bounce(u32),
+    /// This many zeros.
+    Zeros(u32),
+}
+
+impl Io {
+    /// Rings that ask the device for completions take it.
+    pub(super) fn is_polled_for(self) -> bool {
+        matches!(self, Io::Read { .. } | Io::Write { durable: false, .. })
     }
 }

@@ -28,12 +28,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use io_uring::{opcode, squeue, types};
+use io_uring::{IoUring, Probe, opcode, squeue, types};
 use libc::iovec;
 use memory::{DmaView, EventFd, PinId, Segment, ViewPins, full_fence};
-use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::fs::{fallocate, fdatasync};
 
 use super::direct::{Alignment, MAX_MEMORY_ALIGN};
+use super::entry::{FILE, Pointed, read, write};
+use super::op::{Buffer, Io};
+use super::registrar::Buffers;
 use super::uring::{Looks, Uring};
 
 /// Segments of one command, as many as a controller makes of one.
@@ -48,43 +51,8 @@ const _: () = assert!(STRIDE >= MAX_SEGMENTS && STRIDE % 8 == 4);
 pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
 /// Bytes of zeros to write from, shared by all slots.
 pub(super) const ZEROS_BYTES: u32 = 256 << 10;
-/// The registered file's index.
-const FILE: types::Fixed = types::Fixed(0);
 /// How often a dropped ring waits for what the kernel still has, a tenth of a second each time.
 const DROP_WAITS: u32 = 50;
-
-/// What the kernel is asked to do for a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Io {
-    Read {
-        into: Buffer,
-        offset: u64,
-    },
-    /// `durable`: ends only when the bytes, and what is needed to find them, are on the media.
-    Write {
-        from: Buffer,
-        offset: u64,
-        durable: bool,
-    },
-    Fallocate {
-        mode: FallocateFlags,
-        offset: u64,
-        len: u64,
-    },
-    /// All data written before, and what is needed to find it, onto the media.
-    Sync,
-}
-
-/// The memory that is read or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Buffer {
-    /// The slot's segments from its cursor on, at most [`MAX_IOVECS`] of them.
-    Segments,
-    /// This many bytes of the slot's bounce buffer.
-    Bounce(u32),
-    /// This many zeros.
-    Zeros(u32),
-}
 
 /// How operations reach the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +67,8 @@ pub(super) enum Way {
 pub(super) struct Ring {
     /// None, one, or one that asks the device and one for all that such a ring does not take.
     rings: ManuallyDrop<Vec<Uring>>,
+    /// Registered memory that the first ring has, where that is wanted and possible.
+    buffers: Option<Buffers>,
     memory: ManuallyDrop<Memory>,
     slots: Box<[Slot]>,
     /// Readable after a completion that came while `armed`. (A poll of the ring's own descriptor
@@ -120,6 +90,8 @@ struct Memory {
 struct Slot {
     in_kernel: bool,
     pin: Option<PinId>,
+    /// The registered buffer that holds all its segments.
+    registered: Option<u16>,
     /// The first iovec that is not used up, and the one past the last. Counted in the slot.
     first: usize,
     end: usize,
@@ -134,7 +106,12 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel's, where io_uring is missing or forbidden.
-    pub(super) fn new(file: BorrowedFd<'_>, depth: u16, way: Way) -> io::Result<Ring> {
+    pub(super) fn new(
+        file: BorrowedFd<'_>,
+        depth: u16,
+        way: Way,
+        registers: bool,
+    ) -> io::Result<Ring> {
         let wake = EventFd::new()?;
         let mut rings = Vec::new();
         if let Way::Rings(looks) = way {
@@ -147,7 +124,13 @@ impl Ring {
                 rings.push(Uring::new(second, file, &wake, depth)?);
             }
         }
-        Ok(Ring::over(rings, wake, depth))
+        let mut ring = Ring::over(rings, wake, depth);
+        if let Some(first) = ring.rings.first()
+            && registers
+        {
+            ring.buffers = Buffers::new(is_vectored(&first.ring));
+        }
+        Ok(ring)
     }
 
     fn over(rings: Vec<Uring>, wake: EventFd, depth: u16) -> Ring {
@@ -160,6 +143,7 @@ impl Ring {
         };
         Ring {
             rings: ManuallyDrop::new(rings),
+            buffers: None,
             memory: ManuallyDrop::new(memory),
             slots: (0..slots).map(|_| Slot::default()).collect(),
             wake,
@@ -170,6 +154,21 @@ impl Ring {
     /// Whether operations are [`Ring::perform`]ed and not [`Ring::queue`]d.
     pub(super) fn calls(&self) -> bool {
         self.rings.is_empty()
+    }
+
+    /// See [`Buffers::tend`].
+    #[inline]
+    pub(super) fn tend(&mut self) {
+        if let (Some(buffers), Some(first)) = (&mut self.buffers, self.rings.first())
+            && first.is_enabled()
+        {
+            buffers.tend(&first.ring);
+        }
+    }
+
+    /// Commands with registered memory, and without.
+    pub(super) fn counts(&self) -> [u64; 2] {
+        self.buffers.as_ref().map_or([0; 2], Buffers::counts)
     }
 
     /// Readable when something came after [`Ring::arm`].
@@ -220,6 +219,13 @@ impl Ring {
         );
         state.pin = Some(self.memory.pins.pin(view));
         (state.first, state.end) = (0, segments.len());
+        state.registered = self.buffers.as_mut().and_then(|buffers| {
+            let pieces = segments.iter().map(|segment| {
+                let (base, len) = segment.as_raw();
+                (segment.lent_id(), base.addr(), len)
+            });
+            buffers.of(pieces, view)
+        });
         let first = usize::from(slot) * STRIDE;
         let mut misaligned = 0;
         for (place, segment) in self.memory.iovecs[first..].iter_mut().zip(segments) {
@@ -337,11 +343,16 @@ impl Ring {
             !self.slots[usize::from(slot)].in_kernel,
             "one operation a slot"
         );
-        let entry = self.entry(slot, io).user_data(u64::from(slot));
         let second = self.rings[0].looks_at_device() && !io.is_polled_for();
+        let registered = match second {
+            true => None,
+            false => self.slots[usize::from(slot)].registered,
+        };
+        let entry = self.entry(slot, io, registered);
+        let entry = entry.user_data(u64::from(slot));
         let uring = &mut self.rings[usize::from(second)];
-        // SAFETY: what the entry points to stays where it is until its completion: segments by
-        // the slot's pin, the rest as part of `memory`; the asserts on `in_kernel` see to both.
+        // SAFETY: what the entry points to stays where it is until its completion: segments, and
+        // what is registered of them, by the slot's pin, the rest as part of `memory`; the asserts on `in_kernel` see to both.
         let pushed = unsafe { uring.ring.submission().push(&entry) };
         pushed.expect("there are as many entries as slots, and one operation a slot");
         uring.pushed();
@@ -397,28 +408,21 @@ impl Ring {
         }
     }
 
-    fn entry(&self, slot: u16, io: Io) -> squeue::Entry {
+    /// The entry for an operation; `registered`: the buffer that holds all its segments.
+    fn entry(&self, slot: u16, io: Io, registered: Option<u16>) -> squeue::Entry {
         match io {
-            Io::Read { into, offset } => match self.memory_of(slot, into) {
-                Pointed::Bytes(at, len) => opcode::Read::new(FILE, at, len).offset(offset).build(),
-                Pointed::Iovecs(at, n) => opcode::Readv::new(FILE, at, n).offset(offset).build(),
-            },
+            Io::Read { into, offset } => {
+                let registered = registered.filter(|_| into == Buffer::Segments);
+                read(self.memory_of(slot, into), registered, offset)
+            }
             Io::Write {
                 from,
                 offset,
                 durable,
             } => {
+                let registered = registered.filter(|_| from == Buffer::Segments);
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
-                match self.memory_of(slot, from) {
-                    Pointed::Bytes(at, len) => opcode::Write::new(FILE, at, len)
-                        .offset(offset)
-                        .rw_flags(flags)
-                        .build(),
-                    Pointed::Iovecs(at, n) => opcode::Writev::new(FILE, at, n)
-                        .offset(offset)
-                        .rw_flags(flags)
-                        .build(),
-                }
+                write(self.memory_of(slot, from), registered, offset, flags)
             }
             Io::Fallocate { mode, offset, len } => opcode::Fallocate::new(FILE, len)
                 .offset(offset)
@@ -511,7 +515,7 @@ impl Ring {
 /// # Errors
 /// The kernel's.
 pub(super) fn try_read(file: BorrowedFd<'_>, looks: Looks, len: u32) -> io::Result<()> {
-    let mut ring = Ring::new(file, 1, Way::Rings(looks))?;
+    let mut ring = Ring::new(file, 1, Way::Rings(looks), false)?;
     let io = Io::Read {
         into: Buffer::Bounce(len),
         offset: 0,
@@ -531,21 +535,35 @@ pub(super) fn try_read(file: BorrowedFd<'_>, looks: Looks, len: u32) -> io::Resu
     Err(io::ErrorKind::TimedOut.into())
 }
 
-impl Io {
-    /// Rings that ask the device for completions take it.
-    fn is_polled_for(self) -> bool {
-        matches!(self, Io::Read { .. } | Io::Write { durable: false, .. })
-    }
+/// Makes `len` bytes from `base` on the buffer `index` of a ring, in the place of what that was; none with null and 0.
+///
+/// # Errors
+/// The kernel's: the memory may not be written, or not be held.
+pub(super) fn register_buffer(
+    ring: &IoUring,
+    index: u16,
+    base: *mut u8,
+    len: usize,
+) -> io::Result<()> {
+    let piece = iovec {
+        iov_base: base.cast(),
+        iov_len: len,
+    };
+    let submitter = ring.submitter();
+    // SAFETY: the kernel looks at the addresses during the call alone, and fails where nothing is mapped there; what it
+    // holds from then on are pages, which are its own to keep.
+    unsafe { submitter.register_buffers_update(index.into(), &[piece], None) }
+}
+
+/// Whether the kernel takes registered memory in several pieces.
+fn is_vectored(ring: &IoUring) -> bool {
+    let mut probe = Probe::new();
+    let asked = ring.submitter().register_probe(&mut probe);
+    asked.is_ok() && probe.is_supported(opcode::ReadvFixed::CODE)
 }
 
 fn result_of(result: rustix::io::Result<()>) -> i32 {
     result.err().map_or(0, |errno| -errno.raw_os_error())
-}
-
-/// Where an operation's bytes are.
-enum Pointed {
-    Bytes(*mut u8, u32),
-    Iovecs(*const iovec, u32),
 }
 
 impl Drop for Ring {
@@ -558,6 +576,13 @@ impl Drop for Ring {
             return;
         }
         for uring in self.rings.iter_mut() {
+            if uring.has_kernel_thread() {
+                // SAFETY: the entry points nowhere.
+                let _ = unsafe { uring.ring.submission().push(&opcode::Nop::new().build()) };
+                uring.pushed();
+                // It lets go of what it has done before it does this.
+                let _ = uring.submit().and_then(|()| uring.wait());
+            }
             uring.release_file();
         }
         // SAFETY: neither is used again, and the kernel has nothing that points into `memory`.

@@ -76,7 +76,6 @@ impl Uring {
         })
     }
 
-    #[cfg(test)]
     pub(super) fn is_enabled(&self) -> bool {
         self.enabled
     }
@@ -84,6 +83,11 @@ impl Uring {
     /// Whether the device is asked for completions, so that only reads and writes may go in.
     pub(super) fn looks_at_device(&self) -> bool {
         self.looks.at_device
+    }
+
+    /// Whether a thread of the kernel submits and completes.
+    pub(super) fn has_kernel_thread(&self) -> bool {
+        self.looks.kernel_thread && self.enabled
     }
 
     /// Counts an entry that was pushed.

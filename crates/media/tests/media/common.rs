@@ -7,8 +7,11 @@ use std::sync::Arc;
 use controller::port::{Added, Channel as _, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
-use memory::{Access, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Need, Segment};
+use memory::{
+    Access, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Mapping, Need, Segment,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FallocateFlags;
 
 /// In the place of an offset in the host's memory: what a read finds is discarded.
 pub(crate) const DISCARDED: usize = usize::MAX;
@@ -16,11 +19,15 @@ pub(crate) const DISCARDED: usize = usize::MAX;
 /// Where the host's memory is on its bus.
 pub(crate) const BASE: u64 = 0x1_0000_0000;
 
+/// Set to `poll_submissions` where files are opened so.
+pub(crate) const FILE_IO: &str = "MEDIA_TEST_FILE_IO";
+
 /// Memory of a host, all of it mapped for the device.
 pub(crate) struct Host {
     buffer: memory::Buffer,
-    _memory: HostMemory,
-    _map: DmaMap,
+    memory: HostMemory,
+    mapping: Arc<Mapping>,
+    map: DmaMap,
     pub(crate) view: Arc<DmaView>,
 }
 
@@ -33,21 +40,37 @@ impl Host {
             .try_clone_to_owned()
             .expect("a second descriptor");
         let mapping = mappings.map(fd).expect("mapped");
-        let mut map = DmaMap::new(memory::MAX_DMA_REGIONS);
-        let access = Access {
-            read: true,
-            write: true,
-        };
-        map.map(Iova(BASE), len as u64, access, Some((mapping, 0)))
-            .expect("a region");
-        let view = map.view();
         let buffer = memory.alloc(len, 4096).expect("all of it");
-        Host {
+        let mut host = Host {
             buffer,
-            _memory: memory,
-            _map: map,
-            view,
-        }
+            memory,
+            mapping,
+            map: DmaMap::new(memory::MAX_DMA_REGIONS),
+            view: DmaView::empty(),
+        };
+        host.map();
+        host
+    }
+
+    pub(crate) fn map(&mut self) {
+        let len = self.memory.len() as u64;
+        let backing = Some((self.mapping.clone(), 0));
+        self.map
+            .map(Iova(BASE), len, Access::READ_WRITE, backing)
+            .expect("a region");
+        self.view = self.map.view();
+    }
+
+    pub(crate) fn unmap(&mut self) {
+        self.map.unmap_all();
+        self.view = self.map.view();
+    }
+
+    /// Gives all pages back to the system; from then on there are others, of zeros.
+    pub(crate) fn punch(&self) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let len = self.memory.len() as u64;
+        rustix::fs::fallocate(self.memory.fd(), flags, 0, len).expect("punched");
     }
 
     /// Segments for (offset, length) in the host's memory.
@@ -135,6 +158,7 @@ impl Runner {
 
     /// Reaps what is there, without waiting.
     pub(crate) fn reap(&mut self) {
+        self.channel.tend();
         let held = self.channel.in_flight();
         self.channel.reap(&mut self.done);
         assert_eq!(
@@ -204,7 +228,10 @@ pub(crate) fn file_spec(path: &Path, size: Option<u64>, direct: Direct) -> Mediu
             path: path.into(),
             size,
             direct,
-            io: FileIo::default(),
+            io: FileIo {
+                poll_submissions: std::env::var_os(FILE_IO).is_some(),
+                ..FileIo::default()
+            },
         },
     }
 }

@@ -6,6 +6,8 @@ mod commands;
 mod common;
 mod lane;
 mod model;
+mod modes;
 mod no_allocation;
 mod open;
+mod registered;
 mod scattered;

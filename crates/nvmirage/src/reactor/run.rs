@@ -168,6 +168,9 @@ impl Reactor {
             worked = true;
         }
         worked |= self.subsystems.look(&mut self.engine);
+        for (_, channel) in self.engine.channels_mut().iter_mut() {
+            channel.tend();
+        }
         for index in 0..self.hosted.len() {
             let in_transition = matches!(&self.hosted[index], Some(h) if h.is_in_transition());
             if in_transition || self.ready.contains(&Source::Controller(index)) {

@@ -8,6 +8,8 @@ use memory::{Access, ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use rustix::fs::FallocateFlags;
+
 use super::super::uring::{best, plain};
 use super::*;
 
@@ -24,7 +26,7 @@ struct Sqe([u8; 64]);
 
 impl Sqe {
     fn of(ring: &Ring, slot: u16, io: Io) -> Sqe {
-        Sqe(sqe_bytes(&ring.entry(slot, io)))
+        Sqe(sqe_bytes(&ring.entry(slot, io, None)))
     }
     fn opcode(&self) -> u8 {
         self.0[0]
@@ -60,7 +62,7 @@ fn file() -> File {
 }
 
 fn ring(depth: u16) -> Ring {
-    Ring::new(file().as_fd(), depth, Way::Rings(Looks::default())).unwrap()
+    Ring::new(file().as_fd(), depth, Way::Rings(Looks::default()), false).unwrap()
 }
 
 #[test]
@@ -262,7 +264,7 @@ fn zeros_are_zeros() {
     use std::os::unix::fs::FileExt;
     let file = file();
     file.write_all_at(&[7; 8192], 0).unwrap();
-    let mut ring = Ring::new(file.as_fd(), 1, Way::Rings(Looks::default())).unwrap();
+    let mut ring = Ring::new(file.as_fd(), 1, Way::Rings(Looks::default()), false).unwrap();
     let written = run(
         &mut ring,
         0,
