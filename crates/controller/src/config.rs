@@ -29,6 +29,8 @@ pub enum DoorbellMode {
     Mapped,
     /// Every write is a message; Doorbell Buffer Config spares the host most of them.
     Unmapped,
+    /// Every write is a message, and Doorbell Buffer Config is not offered.
+    Trapped,
 }
 
 /// One controller, as the operator wants it.

@@ -33,7 +33,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
 const FILES: &[&str] = &["etc/mke2fs.conf"];
 
 /// Modules of the kernel; the NVMe driver and ext4 are built in.
-const MODULES: &[&str] = &["efivarfs", "qemu_fw_cfg"];
+const MODULES: &[&str] = &["efivarfs", "qemu_fw_cfg", "virtio_blk"];
 
 const INIT: &str = include_str!("../guest/init");
 const STEPS: &str = include_str!("../guest/steps.sh");

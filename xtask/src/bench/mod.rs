@@ -1,53 +1,77 @@
-//! `cargo xtask bench`: the program against itself, server and host each on a processor of its own,
-//! beside the floor of this machine.
+//! `cargo xtask bench`: the program beside the floor of this machine and beside others that do the
+//! same work, in one run.
 //!
-//! Rounds are interleaved over the media, and the table has medians: a machine that is shared is
-//! slower at one moment than at the next. Figures are reported and never judged.
+//! Rounds are interleaved over the subjects, and figures are medians of samples that had the same
+//! placement of the two processors: a machine that is shared is slower at one moment than at the
+//! next. What cannot be measured is said, and the rest goes on. Figures are reported and never judged.
 
+mod fio;
+mod guest;
+mod ours;
 mod plot;
+mod process;
+mod reach;
+mod report;
+mod sample;
+mod vhost;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
-use serde_json::{Value, json};
-use tests_vm::Server;
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use tests_vm::Rig;
 
+use self::ours::{Ours, Setup, output};
+use self::reach::ReachArgs;
+use self::sample::{Results, Sample, Subject};
 use crate::workspace::Workspace;
 
 /// Of each medium: much more than the caches hold, little enough to be written whole before it is measured.
 const SIZE: &str = "1GiB";
-/// How long a medium is written before it is measured, in seconds: what was never written is no data to read.
-const FILL_SECONDS: u32 = 8;
+const SIZE_MIB: u64 = 1024;
+/// Where files are memory.
+const MEMORY: &str = "/dev/shm";
+/// How many times the rounds there may be, so that there are enough of one placement.
+const MORE_ROUNDS: u32 = 2;
+
+/// What can be measured, in this order.
+const PARTS: [&str; 7] = [
+    "null",
+    "ram",
+    "file",
+    "fio",
+    "memory-file",
+    "vhost",
+    "guest",
+];
 
 /// What is measured.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
-    /// Media to measure
-    #[arg(long, value_delimiter = ',', default_value = "null,ram,file")]
-    media: Vec<String>,
+    #[command(subcommand)]
+    other: Option<Other>,
+    /// Only these: our drives of nothing, of memory and of a file on disk; fio on that file; our drive
+    /// of a file in memory, and qemu-storage-daemon's; the drives of one guest
+    #[arg(long, value_delimiter = ',', default_values = PARTS, value_parser = PARTS)]
+    only: Vec<String>,
     /// Kinds of access
     #[arg(long, value_delimiter = ',', default_value = "randread,randwrite")]
     rw: Vec<String>,
     /// Queue depths
-    #[arg(long, default_value = "1,32,128")]
-    qd: String,
+    #[arg(long, value_delimiter = ',', default_value = "1,32,128")]
+    qd: Vec<u64>,
     /// Seconds for each figure
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// How often everything is measured
+    /// How often everything is measured, at least; more often where placements differ
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// The processor of the server
-    #[arg(long, default_value_t = 0)]
-    server_cpu: u32,
-    /// The processor of the host
-    #[arg(long, default_value_t = 1)]
-    host_cpu: u32,
-    /// Where the plot is written, as SVG
+    #[command(flatten)]
+    cpus: Cpus,
+    /// Where the plot is written, as SVG; default: beside the logs of the tests
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print JSON instead of a table
@@ -55,279 +79,263 @@ pub(crate) struct BenchArgs {
     json: bool,
 }
 
-/// One job in one round.
-#[derive(Clone, Debug, PartialEq)]
-struct Figure {
-    iops: f64,
-    mean_us: f64,
-    p50_us: f64,
-    p99_us: f64,
-    p999_us: f64,
-    /// Reactor nanoseconds for each command.
-    busy_ns: f64,
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Measure what the program is meant to reach, a row each
+    Reach(ReachArgs),
 }
 
-/// One job in all rounds.
-#[derive(Clone, Debug, PartialEq)]
-struct Series {
-    media: String,
-    rw: String,
-    queue_depth: u64,
-    rounds: Vec<Figure>,
+/// Who runs where.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Cpus {
+    /// The processor of the server
+    #[arg(long, default_value_t = 0)]
+    server_cpu: u32,
+    /// The processor of the host
+    #[arg(long, default_value_t = 1)]
+    host_cpu: u32,
 }
 
-impl Series {
-    /// The median of something over the rounds.
-    fn median(&self, of: impl Fn(&Figure) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-    }
-
-    /// The least and the most commands a second of any round.
-    fn spread(&self) -> (f64, f64) {
-        let iops = self.rounds.iter().map(|figure| figure.iops);
-        (
-            iops.clone().fold(f64::INFINITY, f64::min),
-            iops.fold(0.0, f64::max),
-        )
+impl Cpus {
+    fn pair(self) -> (u32, u32) {
+        (self.server_cpu, self.host_cpu)
     }
 }
 
 /// Builds the program, and measures.
 ///
 /// # Errors
-/// It cannot be built or run.
+/// It cannot be built, or results cannot be written.
 pub(crate) fn run(workspace: &Workspace, args: &BenchArgs) -> Result<()> {
     let status = workspace
         .cargo(&["build", "--release", "-p", "nvmirage"])?
         .status()?;
     ensure!(status.success(), "the program cannot be built");
-    let mut floors = Vec::new();
-    let mut all: Vec<Series> = Vec::new();
-    for round in 1..=args.rounds {
-        floors.push(output(
-            workspace
-                .command(&workspace.program())?
-                .args(["bench", "floor", "--json"]),
-        )?);
-        for media in &args.media {
-            eprintln!("round {round} of {}: {media}", args.rounds);
-            measure(workspace, args, media, &mut all)
-                .with_context(|| format!("cannot measure {media}"))?;
-        }
+    if let Some(Other::Reach(args)) = &args.other {
+        return reach::run(workspace, args);
     }
-    if let Some(file) = &args.plot {
-        plot::write(file, &all)?;
-    }
-    if args.json {
-        let all: Vec<Value> = all.iter().map(in_json).collect();
-        println!("{:#}", json!({ "floor": floors, "jobs": all }));
-    } else {
-        for floor in &floors {
-            println!("floor: {floor}");
-        }
-        print!("{}", table(&all));
-    }
-    Ok(())
-}
-
-fn measure(
-    workspace: &Workspace,
-    args: &BenchArgs,
-    media: &str,
-    all: &mut Vec<Series>,
-) -> Result<()> {
-    fs::create_dir_all(&workspace.target)?;
+    fs::create_dir_all(workspace.logs())?;
     // Not in the system's folder of temporary files, which may live in memory.
-    let dir = tempfile::Builder::new()
+    let disk = tempfile::Builder::new()
         .prefix("bench-")
         .tempdir_in(&workspace.target)?;
-    let sockets = tempfile::Builder::new().prefix("nvmirage-").tempdir()?;
-    let listen = format!("vfio-user:{}", sockets.path().join("s").display());
-    let file = dir.path().join("config.toml");
-    fs::write(
-        &file,
-        configuration(media, &listen, args.server_cpu, &dir.path().join("disk")),
-    )?;
-    let server = Server::start(&["--config".as_ref(), file.as_os_str()])?;
-    if media != "null" {
-        let time = format!("{FILL_SECONDS}s");
-        let mut fill = workspace.command(&workspace.program())?;
-        fill.args([
-            "bench", "--target", &listen, "--rw", "write", "--bs", "128k",
-        ]);
-        fill.args(["--qd", "8", "--time", &time, "--json"]);
-        output(&mut fill)?;
-    }
-    for rw in &args.rw {
-        let time = format!("{}s", args.seconds);
-        let cpu = args.host_cpu.to_string();
-        let mut bench = workspace.command(&workspace.program())?;
-        bench.args([
-            "bench", "--target", &listen, "--rw", rw, "--bs", "4k", "--qd", &args.qd,
-        ]);
-        bench.args(["--time", &time, "--cpu", &cpu, "--json"]);
-        take(media, &output(&mut bench)?, all)?;
-    }
-    server.stop(Duration::from_secs(10))?;
-    Ok(())
-}
-
-fn configuration(media: &str, listen: &str, cpu: u32, path: &Path) -> String {
-    let path = if media == "file" {
-        format!("path = {:?}\n", path.display().to_string())
-    } else {
-        String::new()
+    let mut bench = Bench {
+        workspace,
+        args,
+        rig: Rig::prepare(&mut |text| eprintln!("{text}")),
+        disk: disk.path().join("disk"),
+        results: Results::default(),
+        floors: Vec::new(),
     };
-    format!(
-        "[[reactor]]\ncpu = {cpu}\nmode = \"poll\"\n\
-         [[media]]\nname = \"m\"\nkind = {media:?}\nsize = {SIZE:?}\n{path}\
-         [[namespace]]\nname = \"n\"\nmedia = \"m\"\nlba_size = 4096\n\
-         [[controller]]\nname = \"c\"\nnamespaces = [\"n\"]\nlisten = {listen:?}\n"
-    )
+    bench.rounds()?;
+    if args.only.iter().any(|part| part == "guest") {
+        bench.guest();
+    }
+    bench.report()
 }
 
-fn output(command: &mut Command) -> Result<Value> {
-    let output = command.output().context("cannot run nvmirage")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "nvmirage failed: {}", said.trim());
-    serde_json::from_slice(&output.stdout).context("nvmirage printed something else than JSON")
+/// A run.
+struct Bench<'a> {
+    workspace: &'a Workspace,
+    args: &'a BenchArgs,
+    /// What others' programs come from; where that cannot be had, those fail and ours do not.
+    rig: Result<Rig>,
+    disk: PathBuf,
+    results: Results,
+    floors: Vec<Value>,
 }
 
-/// Adds each job of the program's output to its series.
-fn take(media: &str, output: &Value, all: &mut Vec<Series>) -> Result<()> {
-    let jobs = output["jobs"]
-        .as_array()
-        .context("the output has no jobs")?;
-    for job in jobs {
-        let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN);
-        let latency = |name: &str| number(&job["latency_ns"][name]) / 1000.0;
-        let figure = Figure {
-            iops: number(&job["iops"]),
-            mean_us: latency("mean"),
-            p50_us: latency("p50"),
-            p99_us: latency("p99"),
-            p999_us: latency("p999"),
-            busy_ns: number(&job["reactor_busy_ns_per_command"]),
+impl Bench<'_> {
+    fn rounds(&mut self) -> Result<()> {
+        let wanted = usize::try_from(self.args.rounds)?;
+        let parts: Vec<&str> = self.args.only.iter().map(String::as_str).collect();
+        for round in 1..=self.args.rounds * MORE_ROUNDS {
+            let mut floor = self.workspace.command(&self.workspace.program())?;
+            self.floors
+                .push(output(floor.args(["bench", "floor", "--json"]))?);
+            for &part in parts.iter().filter(|part| **part != "guest") {
+                if self.results.failures.contains_key(part) {
+                    continue;
+                }
+                eprintln!("round {round} of {}: {part}", self.args.rounds);
+                if let Err(error) = self.part(part, round == 1) {
+                    eprintln!("{part}: {error:#}");
+                    self.results
+                        .failures
+                        .insert(part.to_owned(), format!("{error:#}"));
+                }
+            }
+            let placement = self.results.usual_placement();
+            if round >= self.args.rounds && self.results.enough(placement, wanted) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures one part once.
+    fn part(&mut self, part: &str, first: bool) -> Result<()> {
+        let file = |path: &Path| Setup {
+            path: Some(path.to_owned()),
+            ..Setup::new("file", SIZE)
         };
-        let rw = job["rw"]
-            .as_str()
-            .context("a job does not say what it did")?;
-        let depth = job["queue_depth"].as_u64().context("a job has no depth")?;
-        let same = |s: &&mut Series| s.media == media && s.rw == rw && s.queue_depth == depth;
-        match all.iter_mut().find(same) {
-            Some(series) => series.rounds.push(figure),
-            None => all.push(Series {
-                media: media.to_owned(),
-                rw: rw.to_owned(),
-                queue_depth: depth,
-                rounds: vec![figure],
-            }),
+        match part {
+            "null" => self.ours("nvmirage null", &Setup::new("null", SIZE), false),
+            "ram" => self.ours("nvmirage ram", &Setup::new("ram", SIZE), true),
+            "file" => self.ours("nvmirage file", &file(&self.disk.clone()), first),
+            "fio" => self.fio(),
+            "memory-file" => {
+                let dir = memory_dir()?;
+                // As the daemon that it is compared with, it sleeps where it can.
+                let setup = Setup {
+                    mode: "adaptive",
+                    ..file(&dir.path().join("file"))
+                };
+                self.ours("nvmirage file in memory", &setup, true)
+            }
+            "vhost" => self.vhost(),
+            other => anyhow::bail!("there is no part {other}"),
         }
     }
-    Ok(())
-}
 
-fn in_json(series: &Series) -> Value {
-    let (least, most) = series.spread();
-    json!({
-        "media": series.media,
-        "rw": series.rw,
-        "block_size": 4096,
-        "queue_depth": series.queue_depth,
-        "rounds": series.rounds.len(),
-        "iops": series.median(|f| f.iops),
-        "iops_min": least,
-        "iops_max": most,
-        "latency_us": {
-            "mean": series.median(|f| f.mean_us),
-            "p50": series.median(|f| f.p50_us),
-            "p99": series.median(|f| f.p99_us),
-            "p999": series.median(|f| f.p999_us),
-        },
-        "reactor_busy_ns_per_command": series.median(|f| f.busy_ns),
-    })
-}
-
-/// Medians, a row for each series.
-fn table(all: &[Series]) -> String {
-    let mut table = format!(
-        "{:<6} {:<10} {:>4} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9} {:>7}\n",
-        "media", "4 KiB", "qd", "iops", "least", "most", "mean us", "p50 us", "p99 us", "ns/cmd"
-    );
-    for series in all {
-        let (least, most) = series.spread();
-        table += &format!(
-            "{:<6} {:<10} {:>4} {:>10.0} {least:>10.0} {most:>10.0} {:>9.2} {:>9.2} {:>9.2} {:>7.0}\n",
-            series.media,
-            series.rw,
-            series.queue_depth,
-            series.median(|f| f.iops),
-            series.median(|f| f.mean_us),
-            series.median(|f| f.p50_us),
-            series.median(|f| f.p99_us),
-            series.median(|f| f.busy_ns),
-        );
+    fn cases(&self) -> Vec<(String, u64)> {
+        let depths = |rw: &String| {
+            let of = |depth: &u64| (rw.clone(), *depth);
+            self.args.qd.iter().map(of).collect::<Vec<_>>()
+        };
+        self.args.rw.iter().flat_map(depths).collect()
     }
-    table
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn ours(&mut self, name: &str, setup: &Setup, fill: bool) -> Result<()> {
+        let ours = Ours::start(self.workspace, setup, self.args.cpus.pair())?;
+        if fill {
+            ours.fill(SIZE_MIB)?;
+        }
+        for (rw, depth) in self.cases() {
+            let seconds = self.args.seconds;
+            let args = format!("--rw {rw} --qd {depth} --time {seconds}s");
+            let sample = ours.sample(&args)?;
+            self.results.add(Subject::new(name, &rw, depth), sample);
+        }
+        ours.stop()
+    }
 
-    fn job(iops: f64) -> Value {
-        json!({
-            "jobs": [{
-                "name": "a", "rw": "randread", "block_size": 4096, "queue_depth": 32, "iops": iops,
-                "latency_ns": {"mean": 1500.0, "p50": 1000, "p99": 2000, "p999": 3000, "max": 4000},
-                "reactor_busy_ns_per_command": 250.4,
-            }],
+    fn rig(&self) -> Result<Rig> {
+        match &self.rig {
+            Ok(rig) => Ok(rig.clone()),
+            Err(error) => anyhow::bail!("its program cannot be had: {error:#}"),
+        }
+    }
+
+    /// fio on the file that our drive is, so after it.
+    fn fio(&mut self) -> Result<()> {
+        let rig = self.rig()?;
+        ensure!(
+            self.disk.is_file(),
+            "there is no file: it is made by our own drive, which was left out or failed"
+        );
+        for (rw, depth) in self.cases() {
+            let sample = self.placed(|bench| {
+                let (seconds, cpu) = (bench.args.seconds, bench.args.cpus.host_cpu);
+                fio::measure(&rig, &bench.disk, &rw, depth, seconds, cpu)
+            })?;
+            let subject = Subject::new("fio io_uring on the file", &rw, depth);
+            self.results.add(subject, sample);
+        }
+        Ok(())
+    }
+
+    fn vhost(&mut self) -> Result<()> {
+        let rig = self.rig()?;
+        let dir = memory_dir()?;
+        let file = dir.path().join("file");
+        write_file(&file, SIZE_MIB)?;
+        let export = vhost::Export::start(&rig, &file, dir.path(), self.args.cpus.pair())?;
+        for (rw, depth) in self.cases() {
+            let sample = self.placed(|bench| export.measure(&rw, depth, bench.args.seconds))?;
+            let subject = Subject::new("vhost-user-blk in memory", &rw, depth);
+            self.results.add(subject, sample);
+        }
+        Ok(())
+    }
+
+    /// A measurement with a look at the placement before and after.
+    fn placed(&self, measure: impl FnOnce(&Self) -> Result<Sample>) -> Result<Sample> {
+        let before = self.placement()?;
+        let sample = measure(self)?;
+        let after = self.placement()?;
+        let placement = if before == after {
+            before
+        } else {
+            "mixed".into()
+        };
+        Ok(Sample {
+            placement,
+            ..sample
         })
     }
 
-    #[test]
-    fn a_row_has_the_medians_of_its_rounds() {
-        let mut all = Vec::new();
-        for iops in [30.0, 1_000_000.0, 20.0, 40.0, 10.0] {
-            take("null", &job(iops), &mut all).unwrap();
+    fn placement(&self) -> Result<String> {
+        let (server, host) = self.args.cpus.pair();
+        let mut command = self.workspace.command(&self.workspace.program())?;
+        command.args(["bench", "floor", "--brief", "--json"]);
+        let cpus = format!("{host},{server}");
+        let looked = output(command.args(["--cpus", &cpus]))?;
+        let placement = looked["placement"].as_str();
+        Ok(placement.context("the floor has no placement")?.to_owned())
+    }
+
+    fn guest(&mut self) {
+        let rounds = (self.args.rounds, self.args.seconds);
+        let done = self
+            .rig()
+            .and_then(|rig| guest::measure(&rig, Path::new(MEMORY), rounds, &mut self.results));
+        if let Err(error) = done {
+            eprintln!("guest: {error:#}");
+            self.results
+                .failures
+                .insert("guest".into(), format!("{error:#}"));
         }
-        let table = table(&all);
-        let words: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(
-            words,
-            [
-                "null", "randread", "32", "30", "10", "1000000", "1.50", "1.00", "2.00", "250"
-            ]
-        );
-        assert!(take("null", &json!({}), &mut all).is_err());
     }
 
-    #[test]
-    fn the_plot_shows_every_medium() {
-        let mut all = Vec::new();
-        take("null", &job(3e6), &mut all).unwrap();
-        take("ram", &job(1e6), &mut all).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("plot.svg");
-        plot::write(&file, &all).unwrap();
-        let svg = fs::read_to_string(&file).unwrap();
-        assert!(
-            svg.starts_with("<svg") && svg.contains("ram randread"),
-            "{svg}"
-        );
+    fn report(&self) -> Result<()> {
+        let placement = self.results.usual_placement();
+        let json = report::in_json(&self.results, &self.floors, placement);
+        let file = self.workspace.logs().join("bench.json");
+        fs::write(&file, format!("{json:#}\n"))?;
+        let plot = self.workspace.logs().join("bench.svg");
+        let plot = self.args.plot.as_ref().unwrap_or(&plot);
+        plot::write(plot, &self.results, placement, &self.args.rw[0])?;
+        if self.args.json {
+            println!("{json:#}");
+        } else {
+            for floor in &self.floors {
+                println!("floor: {floor}");
+            }
+            print!("{}", report::table(&self.results, placement));
+            println!("{} and {} have all of it", file.display(), plot.display());
+        }
+        Ok(())
     }
+}
 
-    #[test]
-    fn only_a_file_has_a_path() {
-        let file = configuration("file", "vfio-user:/run/s", 3, Path::new("/d/disk"));
-        assert!(
-            file.contains("path = \"/d/disk\"\n") && file.contains("cpu = 3\n"),
-            "{file}"
-        );
-        assert!(
-            !configuration("ram", "vfio-user:/run/s", 0, Path::new("/d/disk")).contains("path")
-        );
+/// A folder whose files are memory.
+fn memory_dir() -> Result<tempfile::TempDir> {
+    tempfile::Builder::new()
+        .prefix("nvmirage-")
+        .tempdir_in(MEMORY)
+        .with_context(|| format!("cannot make files in {MEMORY}"))
+}
+
+/// A file without holes.
+fn write_file(path: &Path, mib: u64) -> Result<()> {
+    use std::io::Write as _;
+    let mut file = fs::File::create(path)?;
+    let part: Vec<u8> = (0..1usize << 20)
+        .map(|at| (at * 31 + at / 4096).to_le_bytes()[0])
+        .collect();
+    for _ in 0..mib {
+        file.write_all(&part)?;
     }
+    Ok(())
 }

@@ -153,7 +153,7 @@ struct ControllerArgs {
     max_transfer: Option<Size>,
 
     /// How doorbells reach the reactor
-    #[arg(long, value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped"]))]
+    #[arg(long, value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped", "trapped"]))]
     doorbells: Option<Doorbells>,
 
     /// With an interrupt pin (INTx), for guests that use no MSI-X

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     clock::Clock,
     cpu,
-    placement::{Placement, between, fastest},
+    placement::{Pair, Placement, between, fastest},
     report::{
         self,
         table::{Align, Table},
@@ -49,9 +49,20 @@ pub(super) struct Floor {
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
     cpus: Vec<u32>,
 
+    /// Only how near the CPUs are, which takes a moment
+    #[arg(long)]
+    brief: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What `--brief` measures.
+#[derive(Debug, Serialize)]
+struct Brief {
+    cpus: [u32; 2],
+    placement: Placement,
 }
 
 /// What was measured, in nanoseconds.
@@ -86,6 +97,13 @@ struct Copies {
 impl Floor {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let cpus = self.cpus()?;
+        if self.brief {
+            let placement = Pair::new(Some(cpus[0]), Some(cpus[1]))?.look();
+            if self.json {
+                return report::print_json(&Brief { cpus, placement });
+            }
+            return report::print(&format!("{}\n", placement.name()));
+        }
         let figures = thread::Builder::new()
             .name("floor".into())
             .spawn(move || measure(cpus))?
@@ -224,6 +242,7 @@ mod tests {
         let floor = |cpus: &[u32]| {
             Floor {
                 cpus: cpus.to_vec(),
+                brief: false,
                 json: false,
             }
             .cpus()

@@ -57,7 +57,7 @@ pub(super) struct Serve {
     listen: Option<PathBuf>,
 
     /// How doorbells reach the reactor: auto is mapped for one that polls, else unmapped
-    #[arg(long, value_name = "HOW", value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped"]))]
+    #[arg(long, value_name = "HOW", value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped", "trapped"]))]
     doorbells: Option<Doorbells>,
 
     /// Where it is steered: `nvmirage ls`, `create`, `delete`

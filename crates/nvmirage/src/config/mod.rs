@@ -200,6 +200,8 @@ pub(crate) enum Doorbells {
     Mapped,
     /// A write is a message, or a shadow doorbell where the host uses Doorbell Buffer Config.
     Unmapped,
+    /// Every write is a message: Doorbell Buffer Config is not offered. For measuring.
+    Trapped,
 }
 
 /// An NVMe controller.

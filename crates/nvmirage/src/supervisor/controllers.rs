@@ -77,10 +77,12 @@ impl State {
     ) -> anyhow::Result<NewController> {
         let listener = Listener::bind(config.listen.path())?;
         let Words { serial, subnqn } = self.words(&self.config.clone(), config.subsystem())?;
-        let mapped = match config.doorbells {
-            Doorbells::Mapped => true,
-            Doorbells::Unmapped => false,
-            Doorbells::Auto => self.reactors[reactor].mode() == Mode::Poll,
+        let doorbells = match config.doorbells {
+            Doorbells::Mapped => DoorbellMode::Mapped,
+            Doorbells::Unmapped => DoorbellMode::Unmapped,
+            Doorbells::Trapped => DoorbellMode::Trapped,
+            Doorbells::Auto if self.reactors[reactor].mode() == Mode::Poll => DoorbellMode::Mapped,
+            Doorbells::Auto => DoorbellMode::Unmapped,
         };
         let config = ControllerConfig {
             name: config.name.clone(),
@@ -97,11 +99,7 @@ impl State {
             queues: config.queues,
             queue_depth: config.queue_depth,
             max_transfer: u32::try_from(config.max_transfer.0).context("max_transfer")?,
-            doorbells: if mapped {
-                DoorbellMode::Mapped
-            } else {
-                DoorbellMode::Unmapped
-            },
+            doorbells,
             intx: config.intx,
         };
         Ok(NewController {

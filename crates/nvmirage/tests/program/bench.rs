@@ -100,6 +100,20 @@ fn doorbells_are_rung_as_asked_or_it_says_why_not() {
             how,
         ]
     };
+    let server = world.serve(&[
+        "--media",
+        "ram:size=32MiB",
+        "--listen",
+        &target,
+        "--doorbells",
+        "trapped",
+    ]);
+    let auto = world.json(&bench("auto"));
+    assert_eq!(
+        auto["doorbells"], "trapped",
+        "neither of the others is offered"
+    );
+    server.stop();
     let cases = [
         (
             "mapped",
