@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::common::{Host, Runner, file_spec, is_open_direct, on_disk, open_file, pattern};
 use controller::port::{ByteRange, Cause, Outcome, Request};
-use media::{Direct, Medium, MediumError};
+use media::{Direct, Medium, MediumError, MediumKind};
 
 const MIB: usize = 1 << 20;
 const SIZE: usize = 8 * MIB;
@@ -327,5 +327,19 @@ fn insisting_on_direct_io_costs_small_blocks() {
                 .cause,
             Cause::Unsupported
         );
+    });
+}
+
+#[test]
+fn a_device_without_polled_queues_is_told_so() {
+    on_a_device(512, |device| {
+        let mut spec = file_spec(&device.device, None, Direct::Auto);
+        let MediumKind::File { io, .. } = &mut spec.kind else {
+            unreachable!()
+        };
+        io.poll_completions = true;
+        let error = Medium::open(&spec).expect_err("refused").to_string();
+        assert!(error.contains("no polled queues"), "{error}");
+        assert!(error.contains("poll_queues=N"), "{error}");
     });
 }

@@ -311,3 +311,67 @@ fn what_was_queued_and_never_submitted_does_not_delay_the_drop() {
     assert_eq!(ring.taken(), 0);
     assert!(ring.settle());
 }
+
+#[test]
+fn what_is_not_polled_for_goes_to_the_second_ring_and_nobody_sleeps_on_what_is() {
+    let looks = Looks {
+        kernel_thread: false,
+        at_device: true,
+    };
+    let file = file();
+    let mut ring = Ring::new(file.as_fd(), 4, Way::Rings(looks), false).unwrap();
+    let write = |durable| Io::Write {
+        from: Buffer::Zeros(4096),
+        offset: 0,
+        durable,
+    };
+    let punch = Io::Fallocate {
+        mode: FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        offset: 0,
+        len: 4096,
+    };
+    // A ring that asks the device refuses these; and a durable write may need more than the device.
+    for (slot, io, result) in [(0, Io::Sync, 0), (1, write(true), 4096), (2, punch, 0)] {
+        ring.queue(slot, io);
+        let counts = ring.rings.iter_mut().map(Uring::taken);
+        assert_eq!(counts.collect::<Vec<_>>(), [0, 0], "only queued");
+        ring.submit().unwrap();
+        assert!(!ring.rings[0].is_due(), "nothing to ask the device for");
+        let mut waits = 0;
+        let ended = loop {
+            ring.run_completions().unwrap();
+            if let Some(ended) = ring.next() {
+                break ended;
+            }
+            waits += 1;
+            assert!(waits < 100, "the kernel does not answer");
+            ring.rings[1].wait().unwrap();
+        };
+        assert_eq!(ended, (slot, result));
+    }
+    for io in [
+        write(false),
+        Io::Read {
+            into: Buffer::Bounce(4096),
+            offset: 0,
+        },
+    ] {
+        ring.queue(3, io);
+        ring.submit().unwrap();
+        for _ in 0..3 {
+            ring.arm();
+            assert!(ring.is_due(), "nobody wakes a sleeper for it");
+            ring.disarm();
+        }
+        assert!(!ring.rings[1].is_due());
+        // The file is not opened for direct I/O, so it ends with an error: but it ends, and by asking alone.
+        let ended = loop {
+            ring.run_completions().unwrap();
+            if let Some(ended) = ring.next() {
+                break ended;
+            }
+        };
+        assert_eq!(ended.0, 3);
+        assert!(!ring.is_due());
+    }
+}
