@@ -134,6 +134,9 @@ pub struct Plain {
     pub prp: [u64; 2],
 }
 
+/// The words of an entry that [`plain`] looks at, but for those that say where the data is.
+pub(crate) const PLAIN_WORDS: [usize; 3] = [0, 5, 6];
+
 /// A command as [`parse`] would find it, where it is a plain one: not fused, with PRPs, and with none of the bits of Dword 12
 /// that stand beside the number of blocks. `None` says nothing of it.
 #[inline]

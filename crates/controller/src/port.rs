@@ -181,6 +181,17 @@ pub trait Channel {
 
     /// Tickets held.
     fn in_flight(&self) -> u32;
+
+    /// Whether it moves bytes by itself, on the processor that adds a request. Then it wants to know beforehand of those
+    /// that come next ([`Channel::expect`]), and of many bytes only a part is asked for in one turn.
+    #[inline]
+    fn copies(&self) -> bool {
+        false
+    }
+
+    /// These bytes may be asked for soon. Only a guess: nothing was checked, and nothing may come.
+    #[inline]
+    fn expect(&self, _offset: u64, _len: u64) {}
 }
 
 /// Where a channel stands in its reactor's [`Channels`].

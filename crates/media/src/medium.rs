@@ -171,7 +171,7 @@ impl Medium {
     pub fn describe(&self) -> String {
         match &self.backing {
             Backing::Null => format!("null, {}: writes are discarded", Bytes(self.size)),
-            Backing::Ram(_) => format!("ram, {}: gone when the program ends", Bytes(self.size)),
+            Backing::Ram(store) => ram::describe(store),
             Backing::File(file) => file.describe(),
         }
     }
@@ -324,6 +324,18 @@ impl Port for Channel {
             Kind::Null(channel) => channel.in_flight(),
             Kind::Ram(channel) => channel.in_flight(),
             Kind::File(channel) => channel.in_flight(),
+        }
+    }
+
+    #[inline]
+    fn copies(&self) -> bool {
+        matches!(self.0, Kind::Ram(_))
+    }
+
+    #[inline]
+    fn expect(&self, offset: u64, len: u64) {
+        if let Kind::Ram(channel) = &self.0 {
+            channel.expect(offset, len);
         }
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, MediumTraits, Outcome, Request};
 use controller::ticket::Ticket;
-use memory::{DmaView, Segment, Store};
+use memory::{DmaView, Segment, Store, StorePages};
+
+use crate::size::Bytes;
 
 pub(crate) const TRAITS: MediumTraits = MediumTraits {
     deallocate: true,
@@ -16,6 +18,19 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     volatile_cache: false,
     optimal_bytes: 4096,
 };
+
+/// One line for the log.
+pub(crate) fn describe(store: &Store) -> String {
+    let pages = match store.pages() {
+        StorePages::Reserved => "on huge pages that were reserved",
+        StorePages::HugeAsWritten => "on huge pages as it is written",
+        StorePages::Usual => "on pages of the usual size",
+    };
+    format!(
+        "ram, {} {pages}: gone when the program ends",
+        Bytes(store.len())
+    )
+}
 
 /// A reactor's handle on the memory.
 #[derive(Debug)]
@@ -146,5 +161,15 @@ impl Channel for RamChannel {
 
     fn in_flight(&self) -> u32 {
         0
+    }
+
+    #[inline]
+    fn copies(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn expect(&self, offset: u64, len: u64) {
+        self.store.prefetch(offset, len);
     }
 }

@@ -14,7 +14,7 @@ use rustix::{
     mm::Advice,
 };
 
-use crate::map::OwnMap;
+use crate::{map::OwnMap, store::StorePages};
 
 /// Bytes of a huge page: what a page middle directory of x86-64, and of AArch64 with pages of 4 KiB, covers.
 pub const HUGE_PAGE_LEN: usize = 2 << 20;
@@ -51,6 +51,36 @@ fn sized_memfd(name: &str, len: usize, flags: MemfdFlags) -> io::Result<(OwnedFd
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
     let map = OwnMap::shared_aligned(&fd, len, HUGE_PAGE_LEN)?;
     Ok((fd, map))
+}
+
+/// Private memory of `len` bytes, all zero, on huge pages where there are some, and where `len` would fill one.
+///
+/// # Errors
+/// There is no room for so many addresses.
+pub(crate) fn private(len: usize) -> io::Result<(OwnMap, StorePages)> {
+    if len < HUGE_PAGE_LEN {
+        return Ok((OwnMap::anonymous(len)?, StorePages::Usual));
+    }
+    let whole = len
+        .checked_next_multiple_of(HUGE_PAGE_LEN)
+        .ok_or(io::ErrorKind::OutOfMemory)?;
+    if let Ok(map) = OwnMap::reserved_huge(whole) {
+        return Ok((map.shortened(len), StorePages::Reserved));
+    }
+    let map = OwnMap::anonymous_aligned(whole, HUGE_PAGE_LEN)?;
+    // An error is a kernel without huge pages.
+    let asked = map.advise(0, whole, Advice::LinuxHugepage).is_ok();
+    let pages = match asked && gives_where_asked() {
+        true => StorePages::HugeAsWritten,
+        false => StorePages::Usual,
+    };
+    Ok((map.shortened(len), pages))
+}
+
+/// Whether the system gives huge pages to memory that asks for them (`transparent_hugepage=madvise`, or `always`).
+fn gives_where_asked() -> bool {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    setting.is_ok_and(|setting| !setting.contains("[never]"))
 }
 
 /// Has the kernel put the pages of `map` together, which starts at a multiple of [`HUGE_PAGE_LEN`] and has a whole number
@@ -96,6 +126,23 @@ mod tests {
                     .unwrap()
             })
             .sum()
+    }
+
+    #[test]
+    fn private_memory_lies_on_the_pages_that_it_says() {
+        let (map, pages) = private(2 * HUGE_PAGE_LEN - 1).unwrap();
+        assert_eq!(map.at(0, 1).addr() % HUGE_PAGE_LEN, 0);
+        // SAFETY: the byte lies inside the mapping, which is writable.
+        unsafe { map.at(HUGE_PAGE_LEN - 1, 1).write(1) };
+        let huge = huge_kib(&map);
+        match pages {
+            StorePages::Reserved => assert!(huge >= 2048, "{huge}"),
+            // A system that is short of memory gives usual ones.
+            StorePages::HugeAsWritten => assert!(huge == 0 || huge == 2048, "{huge}"),
+            StorePages::Usual => assert_eq!(huge, 0),
+        }
+        // What would not fill a huge page does not ask for one.
+        assert_eq!(private(4096).unwrap().1, StorePages::Usual);
     }
 
     #[test]

@@ -49,5 +49,5 @@ pub use mapping::{ClientMappings, MapError, Mapping};
 pub use ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
 pub use sleep::Bell;
 pub use state::{Area, StateError, StateFile};
-pub use store::Store;
+pub use store::{Store, StorePages};
 pub use wake::EventFd;

@@ -13,7 +13,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 #[derive(Debug)]
 pub(crate) struct OwnMap {
     base: NonNull<u8>,
+    /// Bytes that are used.
     len: usize,
+    /// Bytes that are mapped.
+    span: usize,
 }
 
 // SAFETY: the value is an address and a length; who uses the memory decides how threads share it.
@@ -48,23 +51,46 @@ impl OwnMap {
 
     /// As [`OwnMap::shared`], at an address that is a multiple of `align`, a power of two of whole pages.
     pub(crate) fn shared_aligned(fd: impl AsFd, len: usize, align: usize) -> io::Result<Self> {
-        // Addresses to choose from. They are let go again with the value, but for those that the memfd then lies at.
-        let room = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+        let room = Self::room(len, align)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: the range is that of `room`, which nobody uses.
+        let base =
+            unsafe { rustix::mm::mmap(room.at(0, len).cast(), len, protection, flags, fd, 0)? };
+        std::mem::forget(room);
+        Ok(Self::of(base, len))
+    }
+
+    /// As [`OwnMap::anonymous`], at such an address.
+    pub(crate) fn anonymous_aligned(len: usize, align: usize) -> io::Result<Self> {
+        let room = Self::room(len, align)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: as in `shared_aligned`.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(room.at(0, len).cast(), len, protection, flags)? };
+        std::mem::forget(room);
+        Ok(Self::of(base, len))
+    }
+
+    /// `len` bytes of zeros on huge pages that were set aside; all of them are taken now.
+    pub(crate) fn reserved_huge(len: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+        // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
+        let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len, protection, flags)? };
+        Ok(Self::of(base, len))
+    }
+
+    /// Addresses that nobody uses: `len` bytes from a multiple of `align` on.
+    fn room(len: usize, align: usize) -> io::Result<Self> {
+        let both = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
         let start = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            rustix::mm::mmap_anonymous(ptr::null_mut(), room, ProtFlags::empty(), flags)?
+            rustix::mm::mmap_anonymous(ptr::null_mut(), both, ProtFlags::empty(), flags)?
         };
-        let reserved = Self::of(start, room);
         let skipped = start.addr().next_multiple_of(align) - start.addr();
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: the range lies inside the addresses reserved above, which nobody uses.
-        let base = unsafe {
-            let at = reserved.at(skipped, len).cast();
-            rustix::mm::mmap(at, len, protection, flags, fd, 0)?
-        };
-        std::mem::forget(reserved);
         // What lies before and behind it goes. Errors change nothing.
         // SAFETY: both ranges were reserved above and have never been used.
         unsafe {
@@ -72,17 +98,25 @@ impl OwnMap {
                 let _ = rustix::mm::munmap(start, skipped);
             }
             if skipped < align {
-                let _ = rustix::mm::munmap(base.byte_add(len), align - skipped);
+                let _ = rustix::mm::munmap(start.byte_add(skipped + len), align - skipped);
             }
+            Ok(Self::of(start.byte_add(skipped), len))
         }
-        Ok(Self::of(base, len))
     }
 
     fn of(base: *mut c_void, len: usize) -> Self {
         OwnMap {
             base: NonNull::new(base.cast()).expect("mmap does not return a null pointer"),
             len,
+            span: len,
         }
+    }
+
+    /// Keeps no more than the first `len` bytes in use; the others stay mapped.
+    pub(crate) fn shortened(self, len: usize) -> Self {
+        let mut map = self;
+        map.len = map.len.min(len);
+        map
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -132,6 +166,6 @@ impl OwnMap {
 impl Drop for OwnMap {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nothing borrows from a value that is dropped. An error changes nothing.
-        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.span) };
     }
 }

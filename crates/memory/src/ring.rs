@@ -205,6 +205,16 @@ impl SqRing {
         }))
     }
 
+    /// One word of the entry at `index`, for a guess at what comes: whoever decides about the entry loads it anew, and
+    /// must not rely on anything that was seen here.
+    #[inline]
+    pub fn glance(&self, index: u32, word: usize) -> Option<u64> {
+        debug_assert!(word < 8);
+        let words = self.at(index)?.cast::<u64>();
+        // SAFETY: as in `load`, for one word of the entry.
+        Some(unsafe { order::load_sqe_word(words.add(word & 7)) })
+    }
+
     /// Asks for the entry at `index` to be brought near.
     #[inline]
     pub fn prefetch(&self, index: u32) {

@@ -1,22 +1,45 @@
 //! The bytes of the RAM medium.
 //!
-//! Sparse: a page exists once it is written. Several reactors copy at the same time; commands whose ranges overlap
+//! Sparse: a page exists once it is written. Pages are huge ones where the system has them, as a copy from a place at
+//! random otherwise spends much of its time finding addresses ([`StorePages`]). Several reactors copy at the same time; commands whose ranges overlap
 //! race as on any drive, and the host that sends them has to order them. Nothing here makes a reference to the bytes,
 //! so such a race ends in a mixture of old and new bytes and nothing else.
 
 use std::{io, ptr};
 
-use crate::{dma::Segment, map::OwnMap};
+use crate::{
+    dma::Segment,
+    huge::{self, HUGE_PAGE_LEN},
+    map::OwnMap,
+    order,
+};
 
-/// Bytes of a page, the unit in which memory is given back.
+/// Bytes of a usual page.
 const PAGE_LEN: usize = 4096;
 /// Bytes compared at once.
 const COMPARE_LEN: usize = 512;
+/// Bytes asked for beforehand of one range. What follows, the processor asks for by itself while the first are copied.
+const EXPECTED_LEN: u64 = 4096;
+/// Every eighth cache line is asked for: the processor brings the others of a page along. Asking for all of them
+/// takes longer than what it gains.
+const PREFETCH_STEP: usize = 512;
+
+/// What pages a store lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorePages {
+    /// Huge ones that an operator has set aside. All of them are taken at once.
+    Reserved,
+    /// Huge ones, as far as the system has some when they are first written.
+    HugeAsWritten,
+    /// Usual ones: the system gives no others to who does not ask for each.
+    Usual,
+}
 
 /// A run of bytes, all zero at first.
 #[derive(Debug)]
 pub struct Store {
     map: OwnMap,
+    pages: StorePages,
 }
 
 impl Store {
@@ -26,9 +49,23 @@ impl Store {
     /// What the system says: mostly that there is no room for so many addresses.
     pub fn new(len: u64) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        Ok(Store {
-            map: OwnMap::anonymous(len)?,
-        })
+        let (map, pages) = huge::private(len)?;
+        Ok(Store { map, pages })
+    }
+
+    /// What pages it lies on.
+    #[must_use]
+    pub fn pages(&self) -> StorePages {
+        self.pages
+    }
+
+    /// The unit in which memory is given back.
+    fn page_len(&self) -> usize {
+        match self.pages {
+            // The system cannot take back a part of such a page, and would say that it has.
+            StorePages::Reserved => HUGE_PAGE_LEN,
+            StorePages::HugeAsWritten | StorePages::Usual => PAGE_LEN,
+        }
     }
 
     /// Bytes it holds.
@@ -51,6 +88,20 @@ impl Store {
     fn at(&self, offset: u64, len: usize) -> *mut u8 {
         let offset = usize::try_from(offset).expect("an offset inside the store fits an address");
         self.map.at(offset, len)
+    }
+
+    /// Asks for bytes to be brought near, or for the first of them where they are many. A range that does not lie inside
+    /// is no error.
+    #[inline]
+    pub fn prefetch(&self, offset: u64, len: u64) {
+        let len = len.min(EXPECTED_LEN);
+        if offset >= self.len() || len > self.len() - offset {
+            return;
+        }
+        let first = self.at(offset, len as usize);
+        for at in (0..len as usize).step_by(PREFETCH_STEP) {
+            order::prefetch(first.wrapping_add(at));
+        }
     }
 
     /// Copies from the store into host memory.
@@ -106,7 +157,8 @@ impl Store {
         let start = usize::try_from(offset).expect("an offset inside the store fits an address");
         let first = self.at(offset, len);
         let end = start + len;
-        let pages = start.next_multiple_of(PAGE_LEN)..end / PAGE_LEN * PAGE_LEN;
+        let page = self.page_len();
+        let pages = start.next_multiple_of(page)..end / page * page;
         let given_back =
             deallocate && !pages.is_empty() && self.map.discard(pages.start, pages.len()).is_ok();
         if given_back {

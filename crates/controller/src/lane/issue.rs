@@ -17,6 +17,7 @@ use crate::command::{self, Blocks, Command, DeallocateRanges, Plain};
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
 use crate::prp::{self, Segments};
+use crate::queue::Sq;
 use crate::sgl;
 use crate::state::SlotState;
 use crate::status;
@@ -65,6 +66,42 @@ pub(super) struct Issuer<'t, C> {
     pub(super) copying: Copying,
 }
 
+/// The commands behind the one that is being issued.
+#[derive(Clone, Copy)]
+pub(super) struct Next<'q> {
+    pub(super) sq: &'q Sq,
+    /// Those that will be fetched in this turn.
+    pub(super) left: u32,
+    /// Nothing was told of them yet.
+    pub(super) first: bool,
+}
+
+/// How many commands ahead of the one being issued a channel that copies is told of: memory answers in the time of
+/// some copies of 4 KiB.
+const AHEAD: u32 = 4;
+
+impl Next<'_> {
+    /// Tells the channel what comes next for it, as far as a glance shows.
+    #[inline(never)]
+    fn tell<C: Channel>(self, namespace: &Namespace, channel: &C) {
+        let from = if self.first { 0 } else { AHEAD - 1 };
+        for ahead in from..AHEAD.min(self.left) {
+            let Some(words) = self.sq.glance(ahead, &command::PLAIN_WORDS) else {
+                return;
+            };
+            let Some(plain) = command::plain(&words) else {
+                continue;
+            };
+            let Blocks { slba, count } = plain.blocks;
+            if plain.nsid == namespace.nsid
+                && let Some(ByteRange { offset, len }) = namespace.bytes(slba, count.into())
+            {
+                channel.expect(offset, len);
+            }
+        }
+    }
+}
+
 impl<'t, C: Channel> Issuer<'t, C> {
     /// Issues `sqe`, the command in `slot`, which has the number `index`.
     pub(super) fn issue(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Issued {
@@ -82,6 +119,7 @@ impl<'t, C: Channel> Issuer<'t, C> {
         index: u16,
         slot: &mut SlotState,
         plain: &Plain,
+        next: Next<'_>,
     ) -> Option<Asked> {
         let namespace = self.namespaces.get(plain.nsid)?;
         if namespace.restrictions.is_some() || plain.writes && self.write_through {
@@ -98,6 +136,9 @@ impl<'t, C: Channel> Issuer<'t, C> {
         };
         let channel = self.channels.get_mut(namespace.channel)?;
         slot.bytes = len;
+        if channel.copies() {
+            next.tell(namespace, channel);
+        }
         if let Some(segment) = prp::straight(&self.near, plain.prp, len, need) {
             let memory = (std::slice::from_ref(&segment), self.view);
             return Some(ask(self.key, index, slot, channel, &request, memory));

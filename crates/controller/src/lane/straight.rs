@@ -11,7 +11,7 @@
 use nvme_spec::{Cqe, Status};
 
 use super::fetch::PREFETCH;
-use super::issue::{Asked, Issuer};
+use super::issue::{Asked, Issuer, Next};
 use super::message::QueueName;
 use super::queues::Queues;
 use crate::command;
@@ -69,6 +69,7 @@ impl Queues {
         let (queue, slots, free) = self.slots.split();
         let saved = &mut queue.sqs[position];
         let sqid = member.sq.id();
+        let mut first = true;
         while *left > 0 {
             let Some(&index) = free.last() else {
                 return Met::End;
@@ -93,7 +94,13 @@ impl Queues {
                 member.outstanding += 1;
                 return Met::Other(index);
             };
-            match issuer.issue_plain(index, slot, &plain) {
+            let next = Next {
+                sq: &member.sq,
+                left: *left,
+                first,
+            };
+            first = false;
+            match issuer.issue_plain(index, slot, &plain, next) {
                 Some(Asked::Done(Status::SUCCESSFUL_COMPLETION)) => {}
                 asked => {
                     free.pop();

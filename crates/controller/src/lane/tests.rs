@@ -13,6 +13,7 @@ mod saved;
 mod sgl;
 mod shadow;
 mod steps;
+mod straight;
 
 /// Lanes and what is said to them move between reactors.
 #[test]

@@ -122,13 +122,31 @@ impl Sq {
     /// Tells the processor to bring the entry `ahead` of the head.
     #[inline]
     pub fn prefetch(&self, ahead: u32) {
+        self.ring.prefetch(self.ahead(ahead));
+    }
+
+    /// Some words of the entry `ahead` of the head, which is [`Sq::available`]; the others are 0. For a guess only: what
+    /// is fetched later may be something else.
+    #[inline]
+    #[must_use]
+    pub fn glance(&self, ahead: u32, words: &[usize]) -> Option<[u64; 8]> {
+        debug_assert!(ahead < self.available());
+        let index = self.ahead(ahead);
+        let mut entry = [0; 8];
+        for &word in words {
+            entry[word] = self.ring.glance(index, word)?;
+        }
+        Some(entry)
+    }
+
+    #[inline]
+    fn ahead(&self, ahead: u32) -> u32 {
         let index = self.head + ahead;
-        let index = if index >= self.entries {
+        if index >= self.entries {
             index - self.entries
         } else {
             index
-        };
-        self.ring.prefetch(index);
+        }
     }
 
     /// Commands fetched since it was created, modulo 2^32, in the upper half; the head in the lower.
