@@ -265,6 +265,16 @@ impl Channel {
         }
     }
 
+    /// Whether commands are in flight whose completions show only in [`Port::reap`], and wake nobody: a reactor must not
+    /// sleep then.
+    #[must_use]
+    pub fn is_polled(&self) -> bool {
+        match &self.0 {
+            Kind::Null(_) | Kind::Ram(_) => false,
+            Kind::File(file) => file.is_polled(),
+        }
+    }
+
     /// How many commands used registered memory of their host. All 0 where none is to be registered.
     #[must_use]
     pub fn io_counts(&self) -> IoCounts {

@@ -116,6 +116,10 @@ impl FileChannel {
         self.ring.tend();
     }
 
+    pub(crate) fn is_polled(&self) -> bool {
+        self.ring.is_polled()
+    }
+
     pub(crate) fn io_counts(&self) -> IoCounts {
         let [registered, plain] = self.ring.counts();
         IoCounts { registered, plain }

@@ -166,6 +166,11 @@ impl Ring {
         }
     }
 
+    /// Whether the device is asked for something that is in flight.
+    pub(super) fn is_polled(&self) -> bool {
+        self.rings.first().is_some_and(Uring::is_polled)
+    }
+
     /// Commands with registered memory, and without.
     pub(super) fn counts(&self) -> [u64; 2] {
         self.buffers.as_ref().map_or([0; 2], Buffers::counts)
@@ -354,7 +359,7 @@ impl Ring {
         // SAFETY: what the entry points to stays where it is until its completion: segments, and
         // what is registered of them, by the slot's pin, the rest as part of `memory`; the asserts on `in_kernel` see to both.
         let pushed = unsafe { uring.ring.submission().push(&entry) };
-        pushed.expect("there are as many entries as slots, and one operation a slot");
+        pushed.expect("there are enough entries for every slot, and one operation a slot");
         uring.pushed();
         self.slots[usize::from(slot)].in_kernel = true;
     }

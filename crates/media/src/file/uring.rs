@@ -38,7 +38,7 @@ pub(super) struct Uring {
 }
 
 impl Uring {
-    /// A ring with `depth` entries for `file`, whose completions write to `wake` while that is switched on.
+    /// A ring for `depth` operations at a time on `file`, whose completions write to `wake` while that is switched on.
     ///
     /// # Errors
     /// The kernel's, where io_uring is missing or forbidden, or does not know what `looks` asks for.
@@ -48,10 +48,15 @@ impl Uring {
         wake: &EventFd,
         depth: u16,
     ) -> io::Result<Uring> {
-        let ring = match best(looks).build(depth.into()) {
+        let entries = match looks.kernel_thread {
+            // Operations end before the thread gives their entries back, and so the next ones meet them there.
+            true => 2 * u32::from(depth),
+            false => depth.into(),
+        };
+        let ring = match best(looks).build(entries) {
             // Linux 6.1 knows all it is asked for; an older one refuses what it does not know.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                plain(looks).build(depth.into())?
+                plain(looks).build(entries)?
             }
             other => other?,
         };
@@ -83,6 +88,11 @@ impl Uring {
     /// Whether the device is asked for completions, so that only reads and writes may go in.
     pub(super) fn looks_at_device(&self) -> bool {
         self.looks.at_device
+    }
+
+    /// Whether it has something in flight that the device is asked for: nobody wakes a sleeper for that.
+    pub(super) fn is_polled(&self) -> bool {
+        self.looks.at_device && self.in_kernel > 0
     }
 
     /// Whether a thread of the kernel submits and completes.
@@ -176,8 +186,7 @@ impl Uring {
         let left = !submission.is_empty() && !self.looks.kernel_thread;
         let due = left || submission.taskrun() || submission.cq_overflow();
         drop(submission);
-        // nobody wakes a sleeper for what a device is asked for
-        due || self.looks.at_device || !self.ring.completion().is_empty()
+        due || self.is_polled() || !self.ring.completion().is_empty()
     }
 
     /// The next operation that has ended: its number, and the kernel's result.

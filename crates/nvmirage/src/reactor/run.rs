@@ -122,6 +122,9 @@ impl Reactor {
 
     /// Publishes that it sleeps, arms, looks again, and only then waits.
     fn sleep(&mut self, at_most: Duration) {
+        if self.media_are_polled() {
+            return;
+        }
         self.bell.announce();
         let nothing_came = !self.media_are_due()
             && self.engine.arm()
@@ -135,6 +138,12 @@ impl Reactor {
         self.wait_for_events(wait);
         self.bell.awake();
         self.handle_ready();
+    }
+
+    /// Whether completions are on their way that show only to who asks for them.
+    fn media_are_polled(&mut self) -> bool {
+        let mut channels = self.engine.channels_mut().iter_mut();
+        channels.any(|(_, channel)| channel.is_polled())
     }
 
     /// Whether some medium has completions that its descriptor would not tell of.
