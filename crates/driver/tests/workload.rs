@@ -501,3 +501,35 @@ fn a_storm_of_stores_harms_nobody_else() {
         assert!(storm.count > 100, "{}", storm.count);
     }
 }
+
+#[test]
+fn a_read_on_a_cold_queue_that_the_machine_stalled_is_left_out() {
+    let mut device = device();
+    let namespace = device.namespace(1).unwrap();
+    let mut busy = [device.create_queue_pair(8, false).unwrap()];
+    let mut cold = device.create_queue_pair(1, false).unwrap();
+    let now = Cell::new(0);
+    // Each look finds that five milliseconds have passed: nothing can be measured so.
+    let clock = || {
+        now.set(now.get() + 5_000_000);
+        now.get()
+    };
+    let memory = device.memory();
+    let mut beside = Cold::new(&namespace, &mut cold, memory, &clock, 1000).unwrap();
+    let setting = Setting {
+        namespace: &namespace,
+        queues: &mut busy,
+        memory,
+        clock: &clock,
+        beside: &mut beside,
+    };
+    let job = Job {
+        runtime: Duration::from_millis(500),
+        ..job(Rw::RandRead)
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let result = run_in(&job, setting, go_on).unwrap();
+    assert_eq!(beside.result().1, 0, "{:?}", beside.result());
+    assert_eq!(result.commands, 0);
+    assert!(result.stalls >= 20, "{}", result.stalls);
+}

@@ -6,7 +6,7 @@ use memory::{Buffer, HostMemory};
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::{Cqe, Sqe};
 
-use super::drive::LATENCY_MAX_NS;
+use super::drive::{LATENCY_MAX_NS, STALL_NS};
 use super::random::Random;
 use super::{Clock, Latency, summary};
 use crate::bus::{Bus, MappedDoorbells};
@@ -55,6 +55,10 @@ pub struct Cold<'a, B: Bus, K> {
     every_ns: u64,
     due_ns: Option<u64>,
     submitted_ns: Option<u64>,
+    /// When it last looked for the completion.
+    looked_ns: u64,
+    /// This thread did not run for a while since then: the time that the read takes says nothing of the drive.
+    stalled: bool,
     latency: Histogram<u64>,
     errors: u64,
     _buffer: Buffer,
@@ -88,6 +92,8 @@ impl<'a, B: Bus, K: Clock> Cold<'a, B, K> {
             every_ns,
             due_ns: None,
             submitted_ns: None,
+            looked_ns: 0,
+            stalled: false,
             latency: Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
                 .expect("the bounds are in order and three digits are possible"),
             errors: 0,
@@ -110,7 +116,9 @@ impl<B: Bus, K: Clock> Beside for Cold<'_, B, K> {
                 .due_ns
                 .get_or_insert_with(|| now.saturating_add(self.every_ns));
             if now >= due {
-                self.submitted_ns = Some(self.clock.now_ns());
+                self.looked_ns = self.clock.now_ns();
+                self.stalled = false;
+                self.submitted_ns = Some(self.looked_ns);
                 self.queue
                     .submit(self.entry)
                     .expect("nothing is in flight, and a queue holds one command");
@@ -119,9 +127,14 @@ impl<B: Bus, K: Clock> Beside for Cold<'_, B, K> {
             return Ok(());
         };
         let mut cqe = [Cqe::default()];
-        if self.queue.poll(&mut cqe)? > 0 {
-            let now = self.clock.now_ns();
-            self.latency.saturating_record(now - submitted);
+        let taken = self.queue.poll(&mut cqe)?;
+        let now = self.clock.now_ns();
+        self.stalled |= now - self.looked_ns > STALL_NS;
+        self.looked_ns = now;
+        if taken > 0 {
+            if !self.stalled {
+                self.latency.saturating_record(now - submitted);
+            }
             self.errors += u64::from(!cqe[0].status.status().is_success());
             // The completion's entry is given back now: afterwards the queue is cold.
             self.queue.ring()?;

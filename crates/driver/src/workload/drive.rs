@@ -30,7 +30,7 @@ pub(super) const LATENCY_MAX_NS: u64 = 60_000_000_000;
 /// A turn takes microseconds, and the clock is read every few of them: where
 /// two looks at it lie further apart, the machine has not let this thread run.
 /// Nothing of that time says anything of the drive.
-const STALL_NS: u64 = 200_000;
+pub(super) const STALL_NS: u64 = 200_000;
 
 /// The little-endian words of an entry that hold its opcode, its data pointers
 /// and its first block.

@@ -223,14 +223,15 @@ fn a_job_says_where_it_ran_and_how_it_rang() {
         let batch = job["batch"].as_f64().unwrap();
         assert!((1.0..=8.0).contains(&batch), "{job:#}");
     }
-    let messages = |output: &serde_json::Value| {
-        let per_command = &output["jobs"][0]["doorbell_messages_per_command"];
-        per_command.as_f64().unwrap()
+    let messages_of_a_batch = |output: &serde_json::Value| {
+        let job = &output["jobs"][0];
+        let number = |name: &str| job[name].as_f64().unwrap();
+        number("doorbell_messages_per_command") * number("batch")
     };
-    // a register write for each tail, and another for most heads
-    let batch = trapped["jobs"][0]["batch"].as_f64().unwrap();
-    assert!(messages(&trapped) >= 0.99 / batch, "{trapped:#}");
-    assert!(messages(&shadow) < messages(&trapped), "{shadow:#}");
+    // a register write for each tail, and more for heads
+    assert!(messages_of_a_batch(&trapped) > 0.9, "{trapped:#}");
+    // a reactor that sleeps each time wants the tail rung; heads ring once in a round of the queue
+    assert!(messages_of_a_batch(&shadow) < 2.1, "{shadow:#}");
     server.stop();
 }
 
@@ -291,6 +292,35 @@ fn queue_pairs_that_nobody_uses_stand_beside_the_busy_one() {
     assert!(cold["commands"].as_u64().unwrap() >= 2, "{cold:#}");
     assert_eq!(cold["errors"], 0);
     server.stop();
+}
+
+#[test]
+fn the_floor_has_its_figures_or_says_that_one_cpu_has_none() {
+    let world = World::new();
+    let ran = world.run(&["bench", "floor", "--json"]);
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        assert!(
+            ran.err.contains("the floor lies between two"),
+            "{}",
+            ran.err
+        );
+        return;
+    }
+    let floor: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    for name in ["round_trip_ns", "sqe_to_cqe_ns", "eventfd_wake_ns"] {
+        assert!(floor[name].as_f64().unwrap() > 0.0, "{name}: {floor:#}");
+    }
+    let copies = &floor["copy_4k_ns"];
+    assert!(copies["plain"].as_f64().unwrap() > 0.0 && copies["prefetch"].as_f64().unwrap() > 0.0);
+    // huge pages are the system's to give: a figure, or a reason
+    assert_ne!(
+        copies["huge"].is_f64(),
+        copies["huge_missing"].is_string(),
+        "{floor:#}"
+    );
+    assert!(["near", "far"].contains(&floor["placement"].as_str().unwrap()));
+    let brief = world.json(&["bench", "floor", "--brief", "--json"]);
+    assert!(brief["placement"].is_string() && brief.get("copy_4k_ns").is_none());
 }
 
 #[test]

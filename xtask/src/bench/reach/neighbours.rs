@@ -23,19 +23,21 @@ fn others(ours: &Ours<'_>, controllers: usize) -> String {
     targets.join(",")
 }
 
-/// One at a time without and with idle queues.
+/// One at a time: beside idle queues, and on a server that has nothing else.
 fn idle(reach: &Reach<'_>, queues: u32, controllers: usize, bar: f64) -> Result<Vec<Row>> {
-    let ours = server(reach, controllers, 64)?;
-    let others = others(&ours, controllers);
     let time = reach.time();
     let compared = reach.compare(2, |case| {
-        ours.sample(&if case == 0 {
-            format!("--qd 1 --time {time} --idle-queues {queues} --idle-at {others}")
-        } else {
-            format!("--qd 1 --time {time}")
-        })
+        let controllers = if case == 0 { controllers } else { 1 };
+        let ours = server(reach, controllers, 64)?;
+        let mut args = format!("--qd 1 --time {time}");
+        if case == 0 {
+            let others = others(&ours, controllers);
+            args += &format!(" --idle-queues {queues} --idle-at {others}");
+        }
+        let sample = ours.sample(&args)?;
+        ours.stop()?;
+        Ok(sample)
     })?;
-    ours.stop()?;
     let ratio = compared.ratio(|s| Some(s.mean_us));
     Ok(vec![Row::new(
         &format!("{queues} idle queues of {controllers} controllers beside one busy: QD1 latency"),
