@@ -54,4 +54,10 @@ pub struct ReactorCounters {
     pub turns: Counter,
     /// Turns that found work.
     pub turns_with_work: Counter,
+    /// Nanoseconds of turns that found none.
+    pub spun_ns: Counter,
+    /// Nanoseconds asleep.
+    pub slept_ns: Counter,
+    /// Times that it went to sleep.
+    pub sleeps: Counter,
 }

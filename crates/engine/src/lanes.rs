@@ -1,12 +1,19 @@
 //! The reactor's lanes: where they are kept, and which of them are hot.
+//!
+//! A hot lane has a turn in every turn of the reactor; a cold one costs nothing. A lane that has found nothing to do for a
+//! while grows cold, after [`Lane::rest`] has made sure that it will be missed by nobody: a host with doorbell buffers is
+//! asked to ring, which is a message and heats the lane; so is every doorbell of a host without. Only doorbells that are
+//! mapped into a host are stored without telling: the engine watches their pages.
 
 use controller::{
-    lane::{Lane, LaneTable},
+    lane::{Lane, LaneCommand, LaneTable},
     ticket::OwnerKey,
+    time::Time,
 };
 
-/// Turns without work after which a lane is looked at only now and then.
-const HOT_TURNS: u16 = 256;
+/// How long a lane stays hot without work. Longer than the gaps of a host that goes on: a command to a cold queue costs a
+/// host with doorbell buffers an exit.
+const HOT_NS: u64 = 1_000_000;
 /// Bits of a key's number that name the slot; the bits above count how often the slot was used.
 const SLOT_BITS: u32 = 16;
 /// Mask of the generation: a key's number has 31 bits.
@@ -26,7 +33,8 @@ struct Slot {
     /// The controller it belongs to.
     controller: usize,
     hot: bool,
-    idle_turns: u16,
+    /// When it last found something to do.
+    worked: Time,
     /// Completions of the lane that were counted.
     completions: u64,
 }
@@ -37,8 +45,7 @@ pub(crate) struct Lanes {
     slots: Vec<Slot>,
     free: Vec<usize>,
     hot: Vec<usize>,
-    /// Where the next look at cold lanes starts.
-    cursor: usize,
+    now: Time,
 }
 
 impl Lanes {
@@ -56,7 +63,7 @@ impl Lanes {
                 generation: 0,
                 controller,
                 hot: false,
-                idle_turns: 0,
+                worked: Time(0),
                 completions: 0,
             });
             self.slots.len() - 1
@@ -101,27 +108,32 @@ impl Lanes {
     #[inline]
     fn heat(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        slot.idle_turns = 0;
+        slot.worked = self.now;
         if !slot.hot {
             slot.hot = true;
             self.hot.push(index);
         }
     }
 
-    /// Gives every hot lane a turn; one that found nothing for long becomes cold.
+    /// Gives every hot lane a turn at `now`; one that found nothing for long becomes cold.
     #[inline]
-    pub(crate) fn each_hot(&mut self, mut turn: impl FnMut(&mut Lane) -> bool) {
+    pub(crate) fn each_hot(&mut self, now: Time, mut turn: impl FnMut(&mut Lane) -> bool) {
+        self.now = now;
         let mut at = 0;
         while let Some(&index) = self.hot.get(at) {
             let slot = &mut self.slots[index];
-            let busy = slot.lane.as_mut().is_some_and(&mut turn);
-            slot.idle_turns = if busy { 0 } else { slot.idle_turns + 1 };
-            if slot.idle_turns > HOT_TURNS {
+            let Some(lane) = &mut slot.lane else {
+                self.hot.swap_remove(at);
+                continue;
+            };
+            if turn(lane) {
+                slot.worked = now;
+            } else if now.since(slot.worked) > HOT_NS && lane.rest() {
                 slot.hot = false;
                 self.hot.swap_remove(at);
-            } else {
-                at += 1;
+                continue;
             }
+            at += 1;
         }
     }
 
@@ -141,40 +153,24 @@ impl Lanes {
         completed
     }
 
-    /// Looks at up to `count` lanes in turn and heats the cold ones that have work.
-    pub(crate) fn look_at_cold(&mut self, count: usize) {
-        if self.hot.len() + self.free.len() == self.slots.len() {
-            return;
-        }
-        for _ in 0..count.min(self.slots.len()) {
-            self.cursor = (self.cursor + 1) % self.slots.len();
-            let slot = &self.slots[self.cursor];
-            if !slot.hot && slot.lane.as_ref().is_some_and(Lane::has_work) {
-                self.heat(self.cursor);
-            }
-        }
-    }
-
     /// Whether no lane is hot.
     pub(crate) fn all_cold(&self) -> bool {
         self.hot.is_empty()
     }
 
-    /// Every lane.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
-        self.slots.iter_mut().filter_map(|slot| slot.lane.as_mut())
-    }
-
-    /// The second look before sleeping: heats every lane with work, and says whether there was one.
-    pub(crate) fn second_look(&mut self) -> bool {
-        let mut found = false;
-        for index in 0..self.slots.len() {
-            if self.slots[index].lane.as_ref().is_some_and(Lane::has_work) {
-                self.heat(index);
-                found = true;
+    /// Arms every hot lane; the cold ones are armed.
+    pub(crate) fn arm_hot(&mut self) {
+        for &index in &self.hot {
+            if let Some(lane) = &mut self.slots[index].lane {
+                lane.arm();
             }
         }
-        found
+    }
+
+    /// The second look before sleeping: whether there is a hot lane with work.
+    pub(crate) fn second_look(&self) -> bool {
+        let mut hot = self.hot.iter();
+        hot.any(|index| self.slots[*index].lane.as_ref().is_some_and(Lane::has_work))
     }
 }
 
@@ -199,6 +195,11 @@ impl LaneTable for LanesOf<'_> {
 
     fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         self.lanes.get_mut(key)
+    }
+
+    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
+        let lane = self.lanes.warm(key);
+        lane.map(|lane| lane.command(command)).is_some()
     }
 
     fn remove(&mut self, key: OwnerKey) -> Option<Lane> {

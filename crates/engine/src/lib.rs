@@ -20,6 +20,7 @@
 )]
 
 mod lanes;
+mod members;
 mod turn;
 pub mod wait;
 

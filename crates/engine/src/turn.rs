@@ -11,16 +11,17 @@ use controller::{
 use crate::{
     Idle, Mode,
     lanes::{Lanes, LanesOf, number_of, slot_of},
+    members::{Member, Members},
     wait::Waiting,
 };
 
-/// Busy turns after which every controller is looked at: admin commands wait no longer than that.
-const CONTROLLER_LOOK_TURNS: u32 = 16;
+/// Busy turns after which every hot controller gets one: admin commands wait no longer than that.
+const CONTROLLER_TURNS: u32 = 16;
 /// No interrupt is withheld.
 const NEVER: Time = Time(u64::MAX);
-/// Cold lanes looked at in a turn while others are hot, and while none is.
-const COLD_LOOKS_BUSY: usize = 1;
-const COLD_LOOKS_IDLE: usize = 16;
+/// How often the doorbells of every controller are looked at, for what nobody tells of: a first command in a queue that
+/// was idle waits no longer than that beside busy ones.
+const BELL_ROUND_NS: u64 = 30_000;
 
 /// A controller's place in its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,13 +30,6 @@ pub struct ControllerSlot(pub usize);
 /// A subsystem's place in its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubsystemSlot(pub usize);
-
-/// A controller, and the subsystem it belongs to.
-#[derive(Debug)]
-struct Member {
-    controller: Controller,
-    subsystem: SubsystemSlot,
-}
 
 /// What a turn did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,15 +45,18 @@ pub struct Turn {
 /// The controllers, lanes and channels of one reactor.
 #[derive(Debug)]
 pub struct Engine<C> {
-    controllers: Vec<Option<Member>>,
-    subsystems: Vec<Option<Subsystem>>,
+    members: Members,
     /// Controllers and subsystems that were ever taken: a part of the next one's key.
     taken: u32,
     lanes: Lanes,
     channels: Channels<C>,
     done: Vec<Done>,
     waiting: Waiting,
+    /// Busy turns until controllers get theirs.
     turns_to_look: u32,
+    /// Whose doorbells are looked at next, and when.
+    bell_cursor: usize,
+    next_bells: Time,
     /// When the first interrupt that some controller withholds is due.
     interrupts_due: Time,
 }
@@ -69,14 +66,15 @@ impl<C: Channel> Engine<C> {
     #[must_use]
     pub fn new(mode: Mode, now: Time) -> Self {
         Engine {
-            controllers: Vec::new(),
-            subsystems: Vec::new(),
+            members: Members::default(),
             taken: 0,
             lanes: Lanes::default(),
             channels: Channels::new(),
             done: Vec::new(),
             waiting: Waiting::new(mode, now),
             turns_to_look: 0,
+            bell_cursor: 0,
+            next_bells: now,
             interrupts_due: NEVER,
         }
     }
@@ -102,28 +100,28 @@ impl<C: Channel> Engine<C> {
 
     /// Takes a subsystem.
     pub fn add_subsystem(&mut self, mut subsystem: Subsystem) -> SubsystemSlot {
-        let index = free_place(&mut self.subsystems);
+        let index = self.members.free_subsystem();
         self.taken = self.taken.wrapping_add(1);
         subsystem.set_key(OwnerKey::subsystem(number_of(index, self.taken)));
-        self.subsystems[index] = Some(subsystem);
+        self.members.add_subsystem(subsystem, index);
         SubsystemSlot(index)
     }
 
     /// A subsystem, for its operator. The next turn looks at it.
     pub fn subsystem_mut(&mut self, slot: SubsystemSlot) -> Option<&mut Subsystem> {
         self.turns_to_look = 0;
-        self.subsystems.get_mut(slot.0)?.as_mut()
+        self.members.heat_subsystem(slot.0);
+        self.members.subsystem_mut(slot)
     }
 
     /// Every subsystem, for whoever keeps their records.
     pub fn subsystems_mut(&mut self) -> impl Iterator<Item = (SubsystemSlot, &mut Subsystem)> {
-        let subsystems = self.subsystems.iter_mut().enumerate();
-        subsystems.filter_map(|(index, s)| Some((SubsystemSlot(index), s.as_mut()?)))
+        self.members.subsystems_mut()
     }
 
     /// Gives a subsystem back; its controllers are gone.
     pub fn remove_subsystem(&mut self, slot: SubsystemSlot) -> Option<Subsystem> {
-        self.subsystems.get_mut(slot.0)?.take()
+        self.members.take_subsystem(slot)
     }
 
     /// Takes a controller of that subsystem.
@@ -132,20 +130,18 @@ impl<C: Channel> Engine<C> {
         mut controller: Controller,
         subsystem: SubsystemSlot,
     ) -> ControllerSlot {
-        let index = free_place(&mut self.controllers);
+        let index = self.members.free_controller();
         self.taken = self.taken.wrapping_add(1);
         controller.set_key(OwnerKey::controller(number_of(index, self.taken)));
-        self.controllers[index] = Some(Member {
-            controller,
-            subsystem,
-        });
+        self.members.add_controller(controller, subsystem, index);
         ControllerSlot(index)
     }
 
     /// A controller, for its transport. The next turn looks at it.
     pub fn controller_mut(&mut self, slot: ControllerSlot) -> Option<&mut Controller> {
         self.turns_to_look = 0;
-        let controller = &mut self.controllers.get_mut(slot.0)?.as_mut()?.controller;
+        self.members.heat(slot.0);
+        let controller = self.members.get_mut(slot.0)?;
         let mut lanes = LanesOf {
             lanes: &mut self.lanes,
             controller: slot.0,
@@ -159,7 +155,8 @@ impl<C: Channel> Engine<C> {
         let Member {
             controller,
             subsystem,
-        } = self.controllers.get_mut(slot.0)?.take()?;
+            ..
+        } = self.members.take_controller(slot)?;
         if let Some(subsystem) = self.subsystem_mut(subsystem) {
             subsystem.leave(controller.id());
         }
@@ -170,19 +167,17 @@ impl<C: Channel> Engine<C> {
     /// completion queue that has posted.
     pub fn turn(&mut self, now: Time, mut raise: impl FnMut(ControllerSlot, Interrupt)) -> Turn {
         let mut turn = Turn::default();
-        if self.turns_to_look == 0 {
-            self.turns_to_look = CONTROLLER_LOOK_TURNS;
-            turn.worked |= self.look_at_controllers(now, &mut raise);
+        self.members.remember_cold(now);
+        if now >= self.next_bells || self.lanes.all_cold() {
+            self.look_at_bells(now);
         }
-        let cold_looks = if self.lanes.all_cold() {
-            COLD_LOOKS_IDLE
-        } else {
-            COLD_LOOKS_BUSY
-        };
-        self.lanes.look_at_cold(cold_looks);
+        if self.turns_to_look == 0 && !self.members.all_cold() {
+            self.turns_to_look = CONTROLLER_TURNS;
+            turn.worked |= self.turn_members(now, &mut raise);
+        }
         let channels = &mut self.channels;
         let mut worked = false;
-        self.lanes.each_hot(|lane| {
+        self.lanes.each_hot(now, |lane| {
             let done = lane.turn(channels);
             turn.commands += done.fetched;
             let busy = done.fetched > 0 || done.steps > 0;
@@ -191,15 +186,18 @@ impl<C: Channel> Engine<C> {
         });
         worked |= self.drive_channels();
         // also in a turn without work: what the controller gave up has posted, too
-        let (controllers, due) = (&mut self.controllers, &mut self.interrupts_due);
+        let (members, due) = (&mut self.members, &mut self.interrupts_due);
         turn.completions = self.lanes.hot_mut(|slot, lane| {
             if let Some(posted) = lane.take_posted()
-                && let Some(Some(Member { controller, .. })) = controllers.get_mut(slot)
+                && let Some(controller) = members.get_mut(slot)
             {
                 match controller.interrupt(posted, lane, now) {
                     Some(interrupt) => raise(ControllerSlot(slot), interrupt),
                     None => *due = (*due).min(controller.interrupts_due().unwrap_or(NEVER)),
                 }
+            }
+            if lane.has_news() || lane.is_allotted() {
+                members.heat(slot);
             }
         });
         if now >= self.interrupts_due {
@@ -208,64 +206,98 @@ impl<C: Channel> Engine<C> {
         turn.worked |= worked;
         if turn.worked {
             self.waiting.worked(now);
+            self.turns_to_look = self.turns_to_look.saturating_sub(1);
         } else {
-            // an idle reactor has time to look at everything in every turn
+            // an idle reactor has time to look at all that is hot in every turn
             self.turns_to_look = 0;
         }
-        self.turns_to_look = self.turns_to_look.saturating_sub(1);
         turn
     }
 
-    fn look_at_controllers(
+    /// Looks at doorbells that are stored without a message: of the next controllers that it is time for, or, where no
+    /// lane is hot and so nobody is kept waiting, of one in every turn.
+    fn look_at_bells(&mut self, now: Time) {
+        let count = self.members.places();
+        let interval = BELL_ROUND_NS / count.max(1) as u64;
+        // after a long turn, or a sleep, each once
+        let behind = now.since(self.next_bells) / interval.max(1);
+        let looks = usize::try_from(behind).unwrap_or(usize::MAX).min(count);
+        for _ in 0..looks.max(1) {
+            self.bell_cursor += 1;
+            if self.bell_cursor >= count {
+                self.bell_cursor = 0;
+            }
+            self.look_at_bells_of(self.bell_cursor);
+        }
+        self.next_bells = now + interval;
+    }
+
+    /// Makes hot what a changed doorbell of that controller belongs to.
+    #[inline]
+    fn look_at_bells_of(&mut self, index: usize) {
+        let Some(controller) = self.members.get_mut(index) else {
+            return;
+        };
+        let lanes = &mut self.lanes;
+        let admin = controller.look_at_doorbells(|key| {
+            lanes.warm(key);
+        });
+        if admin {
+            self.turns_to_look = 0;
+            self.members.heat(index);
+        }
+    }
+
+    /// Gives every hot subsystem and controller a turn.
+    fn turn_members(
         &mut self,
         now: Time,
         raise: &mut impl FnMut(ControllerSlot, Interrupt),
     ) -> bool {
-        let (mut worked, mut every_turn) = (false, false);
-        for subsystem in self.subsystems.iter_mut().flatten() {
-            worked |= subsystem.turn(now, &mut self.channels);
-        }
-        for (index, member) in self.controllers.iter_mut().enumerate() {
-            let Some(Member {
-                controller,
-                subsystem,
-            }) = member
-            else {
-                continue;
-            };
-            let Some(Some(subsystem)) = self.subsystems.get_mut(subsystem.0) else {
-                continue;
-            };
+        let Engine {
+            members,
+            lanes,
+            channels,
+            interrupts_due,
+            ..
+        } = self;
+        let mut worked = members.turn_subsystems(now, channels);
+        let mut every_turn = false;
+        worked |= members.turn_controllers(|index, controller, subsystem| {
             let mut lanes = LanesOf {
-                lanes: &mut self.lanes,
+                lanes,
                 controller: index,
             };
-            worked |= controller.turn(now, &mut self.channels, &mut lanes, subsystem);
-            every_turn |= controller.is_arbitrating();
+            let worked = controller.turn(now, channels, &mut lanes, subsystem);
             for key in controller.take_kicks() {
                 lanes.lanes.kick(key);
             }
-        }
+            let raise = |interrupt| raise(ControllerSlot(index), interrupt);
+            controller.take_interrupts(now, &mut lanes, raise);
+            let due = controller.interrupts_due().unwrap_or(NEVER);
+            *interrupts_due = (*interrupts_due).min(due);
+            every_turn |= controller.is_arbitrating();
+            (worked, controller.has_work())
+        });
         if every_turn {
             self.turns_to_look = 1;
         }
-        self.take_interrupts(now, raise);
         worked
     }
 
     /// Takes what every controller has to raise beside what its lanes have just posted.
     fn take_interrupts(&mut self, now: Time, raise: &mut impl FnMut(ControllerSlot, Interrupt)) {
         self.interrupts_due = NEVER;
-        for (index, member) in self.controllers.iter_mut().enumerate() {
-            let Some(Member { controller, .. }) = member else {
-                continue;
-            };
-            let mut lanes = LanesOf {
-                lanes: &mut self.lanes,
-                controller: index,
-            };
-            let raise = |interrupt| raise(ControllerSlot(index), interrupt);
-            controller.take_interrupts(now, &mut lanes, raise);
+        for (index, controller) in self.members.iter_mut() {
+            let due = controller.interrupts_due();
+            if due.is_some_and(|due| now >= due) {
+                let mut lanes = LanesOf {
+                    lanes: &mut self.lanes,
+                    controller: index,
+                };
+                let raise = |interrupt| raise(ControllerSlot(index), interrupt);
+                controller.take_interrupts(now, &mut lanes, raise);
+            }
             let due = controller.interrupts_due().unwrap_or(NEVER);
             self.interrupts_due = self.interrupts_due.min(due);
         }
@@ -289,16 +321,17 @@ impl<C: Channel> Engine<C> {
                     None => ticket.retire(),
                 }
             } else if owner.is_controller() {
-                let member = self.controllers.get_mut(slot_of(owner));
-                match member.and_then(Option::as_mut) {
-                    Some(member) if member.controller.key() == owner => {
-                        member.controller.complete(ticket, outcome);
+                self.members.heat(slot_of(owner));
+                match self.members.get_mut(slot_of(owner)) {
+                    Some(controller) if controller.key() == owner => {
+                        controller.complete(ticket, outcome);
                     }
                     _ => ticket.retire(),
                 }
             } else {
-                let subsystem = self.subsystems.get_mut(slot_of(owner));
-                match subsystem.and_then(Option::as_mut) {
+                let slot = SubsystemSlot(slot_of(owner));
+                self.members.heat_subsystem(slot.0);
+                match self.members.subsystem_mut(slot) {
                     Some(subsystem) if subsystem.key() == owner => {
                         subsystem.complete(ticket, outcome);
                     }
@@ -309,17 +342,25 @@ impl<C: Channel> Engine<C> {
         worked
     }
 
-    /// What to do after a turn at `now` that found nothing. `unwoken`: a doorbell page is mapped into some host.
+    /// Whether a turn at `now` that found nothing is to be followed by another one at once.
+    #[inline]
     #[must_use]
-    pub fn idle(&self, now: Time, unwoken: bool, other_deadline: Option<Time>) -> Idle {
-        let controllers = self.controllers.iter().flatten();
-        let subsystems = self.subsystems.iter().flatten();
-        let deadline = controllers
-            .filter_map(|member| member.controller.next_deadline())
-            .chain(subsystems.filter_map(Subsystem::next_deadline))
-            .chain(other_deadline)
-            .min();
-        self.waiting.idle(now, unwoken, deadline)
+    pub fn spins(&self, now: Time) -> bool {
+        self.waiting.spins(now)
+    }
+
+    /// Whether some subsystem may have a record or an answer to take since the last call.
+    pub fn take_subsystem_news(&mut self) -> bool {
+        self.members.take_news()
+    }
+
+    /// What to do after a turn at `now` that found nothing. `unwoken`: a doorbell page is mapped into some host.
+    pub fn idle(&mut self, now: Time, unwoken: bool, other_deadline: Option<Time>) -> Idle {
+        let controllers = self.members.iter().filter_map(Controller::next_deadline);
+        let subsystems = self.members.subsystems();
+        let subsystems = subsystems.filter_map(Subsystem::next_deadline);
+        let deadlines = controllers.chain(subsystems).chain(other_deadline);
+        self.waiting.idle(now, unwoken, deadlines.min())
     }
 
     /// The engine's part of going to sleep; the caller has published that it sleeps. Arms every event index (queue 0 has
@@ -330,28 +371,16 @@ impl<C: Channel> Engine<C> {
     /// host rings or we do not sleep (Base 2.1, Annex B.5).
     #[must_use]
     pub fn arm(&mut self) -> bool {
-        for lane in self.lanes.iter_mut() {
-            lane.arm();
-        }
+        self.lanes.arm_hot();
         memory::full_fence();
-        let mut found = self.lanes.second_look();
-        for member in self.controllers.iter().flatten() {
-            found |= member.controller.has_work();
+        for index in 0..self.members.places() {
+            self.look_at_bells_of(index);
         }
-        for subsystem in self.subsystems.iter().flatten() {
-            found |= subsystem.has_work();
-        }
-        if found {
+        let lanes = self.lanes.second_look();
+        let members = self.members.heat_busy();
+        if members {
             self.turns_to_look = 0;
         }
-        !found
+        !lanes && !members
     }
-}
-
-/// The index of an empty place, which is added where there is none.
-fn free_place<T>(places: &mut Vec<Option<T>>) -> usize {
-    places.iter().position(Option::is_none).unwrap_or_else(|| {
-        places.push(None);
-        places.len() - 1
-    })
 }

@@ -95,9 +95,14 @@ fn a_cold_lane_is_found_beside_a_busy_one() {
     let mut cold = rig.create_queue(&mut host, 2);
     rig.medium.let_go(true);
     rig.turns(2000);
+    host.reads(&mut busy, [0]);
+    host.ring(&busy);
+    rig.turns(2);
+    assert_eq!(host.completions(&mut busy), [0]);
     host.reads(&mut cold, [100]);
     host.ring(&cold);
-    for cid in 0..8 {
+    // A round of looks takes 30 us, and a turn of the rig 1 us.
+    for cid in 0..32 {
         host.reads(&mut busy, [cid]);
         host.ring(&busy);
         rig.turn();
@@ -130,14 +135,11 @@ fn a_trapped_doorbell_is_served_in_the_next_turn() {
     rig.medium.let_go(true);
     rig.turns(2000);
     host.reads(&mut queue, [9]);
-    let tail = queue.tail().to_le_bytes();
-    // SQ 3 tail: 1000h + 2 * 3 * 4 (PCIe transport 1.1, 3.1.2)
-    rig.controller(&host).bar_write(0, 0x1018, &tail);
+    rig.ring_by_message(&host, &queue);
     rig.turn();
     assert_eq!(host.completions(&mut queue), [9]);
 }
 
-/// Beside a busy lane one cold lane is looked at in a turn; a kick needs no look.
 #[test]
 fn a_trapped_doorbell_makes_its_lane_hot() {
     let mut rig = Rig::new();
@@ -147,22 +149,68 @@ fn a_trapped_doorbell_makes_its_lane_hot() {
     rig.medium.let_go(true);
     rig.turns(2000);
     host.reads(&mut busy, [0]);
-    host.ring(&busy);
+    rig.ring_by_message(&host, &busy);
     rig.turns(4);
     assert_eq!(host.completions(&mut busy), [0]);
-    // Whichever way the looks go round, these are not in their order.
     for at in [2, 1, 0] {
         let queue = &mut cold[at];
         host.reads(&mut busy, [1]);
         host.reads(queue, [9]);
-        host.ring(&busy);
-        let tail = queue.tail().to_le_bytes();
-        rig.controller(&host)
-            .bar_write(0, 0x1000 + 8 * (at as u64 + 2), &tail);
+        rig.ring_by_message(&host, &busy);
+        rig.ring_by_message(&host, queue);
         rig.turn();
         assert_eq!(host.completions(queue), [9], "queue {}", at + 2);
         assert_eq!(host.completions(&mut busy), [1]);
     }
+}
+
+/// A lane grows cold only after its host was asked to ring; until then it is looked at.
+#[test]
+fn a_host_with_doorbell_buffers_is_asked_to_ring_when_its_lane_grows_cold() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Unmapped);
+    let pages = rig.doorbell_buffers(&mut host);
+    let mut queue = rig.create_queue(&mut host, 1);
+    rig.medium.let_go(true);
+    let mut told = 0;
+    for cid in 0..100 {
+        host.reads(&mut queue, [cid]);
+        told += u32::from(host.ring_shadow(&pages, &queue));
+        // Ten turns, of a microsecond each, between two commands.
+        rig.turns(10);
+        assert_eq!(host.completions(&mut queue), [cid]);
+    }
+    // A ring has 16 entries, and EventIdx is still 0: nobody has asked.
+    assert_eq!(told, 7);
+    rig.turns(2000);
+    host.reads(&mut queue, [100]);
+    assert!(host.ring_shadow(&pages, &queue), "the lane is cold");
+    rig.turns(100);
+    assert_eq!(host.completions(&mut queue), [], "nobody looks at it");
+    rig.ring_by_message(&host, &queue);
+    rig.turn();
+    assert_eq!(host.completions(&mut queue), [100]);
+}
+
+/// Nobody tells that a host has fallen silent, and another one keeps the reactor busy.
+#[test]
+fn what_falls_due_for_a_cold_controller_is_late_by_little() {
+    let mut rig = Rig::new();
+    let (mut silent, mut busy) = (rig.host("a", Unmapped), rig.host("b", Mapped));
+    let mut queue = rig.create_queue(&mut busy, 1);
+    rig.medium.let_go(true);
+    // Keep Alive Timeout: 100 ms (Base 2.1, 5.1.25.1.9).
+    rig.set_feature(&mut silent, 0x0f, 100);
+    let armed = rig.now;
+    while rig.now.since(armed) < 110_000_000 {
+        busy.reads(&mut queue, [1]);
+        busy.ring(&queue);
+        // 100 us, as turns with work take at most.
+        rig.now.0 += 99_000;
+        rig.turn();
+        assert_eq!(busy.completions(&mut queue), [1]);
+    }
+    assert_eq!(rig.csts(&silent) & 2, 2, "CSTS.CFS");
 }
 
 #[test]
@@ -318,7 +366,7 @@ fn a_withheld_interrupt_wakes_a_reactor_that_sleeps() {
     rig.turns(2000);
     rig.raised.clear();
     host.reads(&mut queue, [1, 2]);
-    host.ring(&queue);
+    rig.ring_by_message(&host, &queue);
     let before = rig.now;
     while host.completions(&mut queue).is_empty() {
         rig.turn();
@@ -410,7 +458,7 @@ fn a_level_that_waits_for_its_handler_wakes_a_reactor_that_sleeps() {
     rig.turn();
     rig.raised.clear();
     host.reads(&mut queue, [1]);
-    host.ring(&queue);
+    rig.ring_by_message(&host, &queue);
     rig.turns(4);
     assert_eq!(rig.raised, [(host.slot, Pin(true))]);
     // An unmask, and nothing acknowledged.

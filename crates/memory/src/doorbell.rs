@@ -144,6 +144,19 @@ impl DoorbellPages {
         unsafe { order::load_doorbell(self.at(slot)) }
     }
 
+    /// What stands in both doorbells of queue pair `pair`, the tail in the lower half: to see whether one has changed since
+    /// the last time. Not ordered: [`DoorbellPages::load`] comes before anything is read because of it.
+    ///
+    /// # Panics
+    /// If there is no such pair.
+    #[inline]
+    pub fn load_pair(&self, pair: usize) -> u64 {
+        // the whole pair lies within the pages: they end with an odd slot
+        let word = self.at(pair * 2).cast::<u64>();
+        // SAFETY: `at` gives a word of a mapping that `self` holds; even slots are aligned to 8 bytes.
+        unsafe { order::load_doorbell_pair(word) }
+    }
+
     /// Rings `slot`. Release: entries stored before are seen by whoever sees the value.
     ///
     /// # Panics

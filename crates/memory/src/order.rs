@@ -68,6 +68,19 @@ pub(crate) unsafe fn load_doorbell(slot: *const u32) -> u32 {
     value
 }
 
+/// Loads the two doorbells of a queue pair at once, the submission queue's in the lower half.
+///
+/// The race: the host stores either half. Nothing is ordered: whoever finds that one has changed loads that doorbell by
+/// [`load_doorbell`] before it believes anything.
+///
+/// # Safety
+/// `pair` is aligned to 8 bytes and readable.
+#[inline]
+pub(crate) unsafe fn load_doorbell_pair(pair: *const u64) -> u64 {
+    // SAFETY: by the contract. The memory may be mapped read-only, which a Relaxed load of this size allows.
+    unsafe { AtomicU64::from_ptr(pair.cast_mut()) }.load(Ordering::Relaxed)
+}
+
 /// Stores a doorbell, or an EventIdx, for the other side to load.
 ///
 /// The race: of [`load_doorbell`], seen from the other end. What was written before (entries, or a host's reads of them)

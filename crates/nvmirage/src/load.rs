@@ -175,7 +175,7 @@ impl Host {
         }
         let log = ReactorLog::read_from_bytes(page.as_bytes()).expect("the sizes are equal");
         // or a page of their own: the number is any vendor's
-        Ok((log.version == 1 && log.reserved_40 == [0; 24]).then_some(log))
+        Ok((log.version == 2 && log.turns_with_work <= log.turns).then_some(log))
     }
 
     /// Refuses a drive that does not keep what is written, by writing its first block and reading that back.

@@ -56,7 +56,7 @@ pub const REACTOR_LOG: LogPageId = LogPageId(0xc1);
     zerocopy::KnownLayout,
 )]
 pub struct ReactorLog {
-    /// Revision of this layout: 1. A reader skips what it does not know.
+    /// Revision of this layout: 2. A reader skips what it does not know.
     pub version: u64,
     /// Nanoseconds of the turns that found work.
     pub busy_ns: u64,
@@ -66,8 +66,12 @@ pub struct ReactorLog {
     pub turns: u64,
     /// Turns that found work.
     pub turns_with_work: u64,
-    /// Zero.
-    pub reserved_40: [u8; 24],
+    /// Nanoseconds of the turns that found none.
+    pub spun_ns: u64,
+    /// Nanoseconds asleep.
+    pub slept_ns: u64,
+    /// Times that it went to sleep.
+    pub sleeps: u64,
 }
 
 const _: () = assert!(size_of::<ReactorLog>() == 64);
@@ -297,12 +301,15 @@ impl LogSources<'_> {
 
     fn reactor(&self) -> ReactorLog {
         let mut log = ReactorLog::new_zeroed();
-        log.version = 1;
+        log.version = 2;
         if let Some(counters) = self.reactor {
             log.busy_ns = counters.busy_ns.get();
             log.completions = counters.completions.get();
             log.turns = counters.turns.get();
             log.turns_with_work = counters.turns_with_work.get();
+            log.spun_ns = counters.spun_ns.get();
+            log.slept_ns = counters.slept_ns.get();
+            log.sleeps = counters.sleeps.get();
         }
         log
     }

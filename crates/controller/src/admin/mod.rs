@@ -415,13 +415,13 @@ impl Controller {
         let Some(key) = self.queues.lane_of_sq(sqid) else {
             return Ok(Reply::Done(abort_dw0(false)));
         };
-        let Some(lane) = lanes.get_mut(key) else {
+        if lanes.get_mut(key).is_none() {
             return Ok(Reply::Done(abort_dw0(false)));
-        };
+        }
         if self.pending.aborts() >= ABORT_LIMIT {
             return Err(Status::ABORT_COMMAND_LIMIT_EXCEEDED);
         }
-        lane.command(LaneCommand::Abort { sqid, cid });
+        lanes.command(key, LaneCommand::Abort { sqid, cid });
         self.pending
             .add(sqe.cid, Waiting::Abort { sqid, cid }, self.now);
         Ok(Reply::Waits)
@@ -456,11 +456,7 @@ impl Controller {
         memory::ShadowDoorbells::new(&self.view, spec.shadow, spec.event_idx)
             .map_err(|error| self.ring_status(error))?;
         self.shadow = Some(spec);
-        for key in self.queues.lanes() {
-            if let Some(lane) = lanes.get_mut(key) {
-                lane.command(LaneCommand::Shadow(Some(spec)));
-            }
-        }
+        self.tell_lanes(lanes, || LaneCommand::Shadow(Some(spec)));
         Ok(Reply::Done(0))
     }
 }

@@ -54,6 +54,8 @@ struct IoSq {
 pub(crate) struct IoQueues {
     cqs: [Option<IoCq>; IDS],
     sqs: [Option<IoSq>; IDS],
+    /// The highest identifier that a queue has had.
+    highest: u16,
 }
 
 impl IoQueues {
@@ -61,7 +63,13 @@ impl IoQueues {
         IoQueues {
             cqs: [const { None }; IDS],
             sqs: [None; IDS],
+            highest: 0,
         }
+    }
+
+    /// The highest identifier that a queue has had since the last reset.
+    pub(crate) fn highest(&self) -> u16 {
+        self.highest
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -78,7 +86,7 @@ impl IoQueues {
 
     /// The completion queues with their identifiers.
     pub(crate) fn cqs(&self) -> impl Iterator<Item = (u16, &IoCq)> {
-        (0..)
+        (0..=self.highest)
             .zip(&self.cqs)
             .filter_map(|(id, cq)| Some((id, cq.as_ref()?)))
     }
@@ -89,7 +97,7 @@ impl IoQueues {
 
     /// Keys of the lanes that live.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = OwnerKey> {
-        self.cqs.iter().flatten().filter_map(|cq| cq.lane)
+        self.cqs().filter_map(|(_, cq)| cq.lane)
     }
 
     /// The completion queue of a submission queue that exists.
@@ -112,7 +120,7 @@ impl IoQueues {
 
     /// The submission queues with their priorities and their lanes.
     pub(crate) fn priorities(&self) -> impl Iterator<Item = (u16, QueuePriority, OwnerKey)> {
-        let sqs = (0..)
+        let sqs = (0..=self.highest)
             .zip(&self.sqs)
             .filter_map(|(id, sq)| Some((id, sq.as_ref()?)));
         sqs.filter_map(|(id, sq)| Some((id, sq.priority, self.lane_of_cq(sq.cqid)?)))
@@ -226,6 +234,7 @@ impl Controller {
             counters: counters.clone(),
         };
         let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;
+        self.queues.highest = self.queues.highest.max(cqid);
         self.queues.cqs[usize::from(cqid)] = Some(IoCq {
             lane: Some(lanes.insert(lane)),
             counters,
@@ -259,8 +268,10 @@ impl Controller {
         let spec = SqSpec::new(&self.view, sqid, Iova(sqe.prp1), entries)
             .map_err(|error| self.lane_status(error))?;
         self.doorbells.store(sq_tail_slot(sqid), 0);
-        let lane = lanes.get_mut(key).ok_or(Status::INTERNAL_ERROR)?;
-        lane.command(LaneCommand::AddQueue(spec));
+        if !lanes.command(key, LaneCommand::AddQueue(spec)) {
+            return Err(Status::INTERNAL_ERROR);
+        }
+        self.queues.highest = self.queues.highest.max(sqid);
         self.queues.sqs[usize::from(sqid)] = Some(IoSq {
             cqid,
             priority: cdw11.qprio(),
@@ -285,16 +296,12 @@ impl Controller {
             .filter(|sq| !sq.deleting)
             .ok_or(Status::INVALID_QUEUE_IDENTIFIER)?;
         sq.deleting = true;
-        let lane = self
-            .queues
-            .lane_of_sq(sqid)
-            .and_then(|key| lanes.get_mut(key));
-        let Some(lane) = lane else {
+        let lane = self.queues.lane_of_sq(sqid);
+        if !lane.is_some_and(|key| lanes.command(key, LaneCommand::RemoveQueue { sqid })) {
             // The lane has stopped already.
             self.queues.remove_sq(sqid);
             return Ok(Reply::Done(0));
-        };
-        lane.command(LaneCommand::RemoveQueue { sqid });
+        }
         self.pending
             .add(sqe.cid, Waiting::DeleteSq { sqid }, self.now);
         Ok(Reply::Waits)
@@ -314,11 +321,11 @@ impl Controller {
             return Err(Status::INVALID_QUEUE_DELETION);
         }
         cq.deleting = true;
-        let Some(lane) = cq.lane.and_then(|key| lanes.get_mut(key)) else {
+        let lane = cq.lane;
+        if !lane.is_some_and(|key| lanes.command(key, LaneCommand::Stop)) {
             self.forget_cq(cqid);
             return Ok(Reply::Done(0));
-        };
-        lane.command(LaneCommand::Stop);
+        }
         self.pending
             .add(sqe.cid, Waiting::DeleteCq { cqid }, self.now);
         Ok(Reply::Waits)

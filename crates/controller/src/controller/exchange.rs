@@ -50,6 +50,7 @@ impl Controller {
         }
         self.acknowledge(lanes, subsystem);
         self.keep_health(subsystem);
+        self.rewatch();
         worked
     }
 
@@ -89,11 +90,10 @@ impl Controller {
         if subsystem.wants_abandon(self.id) {
             for (_, cq) in self.queues.cqs() {
                 let late = cq.namespaces_drained < self.table_generation;
-                let key = cq.lane.filter(|_| late);
-                if let Some(lane) = key.and_then(|key| lanes.get_mut(key)) {
+                if let Some(key) = cq.lane.filter(|_| late) {
                     // But for what is with the subsystem, which may be the command that waits.
                     let before_epoch = EPOCH_FORWARDED;
-                    lane.command(LaneCommand::Abandon { before_epoch });
+                    lanes.command(key, LaneCommand::Abandon { before_epoch });
                 }
             }
         }
@@ -144,11 +144,9 @@ impl Controller {
     }
 
     /// Sends a command to every lane that lives.
-    pub(super) fn tell_lanes(&self, lanes: &mut impl LaneTable, command: impl Fn() -> LaneCommand) {
+    pub(crate) fn tell_lanes(&self, lanes: &mut impl LaneTable, command: impl Fn() -> LaneCommand) {
         for key in self.queues.lanes() {
-            if let Some(lane) = lanes.get_mut(key) {
-                lane.command(command());
-            }
+            lanes.command(key, command());
         }
     }
 
@@ -187,7 +185,7 @@ impl Controller {
     /// Takes every event that lanes have.
     pub(super) fn take_events(&mut self, lanes: &mut impl LaneTable) -> bool {
         let mut worked = false;
-        for cqid in 1..=self.config.queues {
+        for cqid in 1..=self.queues.highest() {
             let Some(key) = self.queues.lane_of_cq(cqid) else {
                 continue;
             };
@@ -279,12 +277,8 @@ impl Controller {
                 .pending
                 .iter()
                 .any(|c| late(c.since) && waits(c.waiting));
-            let lane = self
-                .queues
-                .lane_of_cq(cqid)
-                .and_then(|key| lanes.get_mut(key));
-            if let Some(lane) = lane.filter(|_| is_late) {
-                lane.command(LaneCommand::AbandonAll);
+            if let Some(key) = self.queues.lane_of_cq(cqid).filter(|_| is_late) {
+                lanes.command(key, LaneCommand::AbandonAll);
             }
         }
     }

@@ -14,6 +14,7 @@ mod flush;
 mod interrupts;
 mod lifecycle;
 mod saved;
+mod watch;
 
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ use self::flush::Flush;
 use self::interrupts::Interrupts;
 use self::lifecycle::{Phase, Shutdown};
 use self::saved::Saved;
+use self::watch::Watch;
 
 /// How long a stage of a reset, shutdown or deletion waits for commands in flight before it gives them up.
 pub const DEADLINE_NS: u64 = 4_000_000_000;
@@ -64,6 +66,7 @@ pub struct Controller {
     bar0_size: u64,
     pub(crate) registers: Registers,
     pub(crate) doorbells: Arc<DoorbellPages>,
+    watch: Watch,
     /// Completion queues whose doorbells were written by messages, one bit each.
     kicks: u128,
     pub(crate) view: Arc<DmaView>,
@@ -178,6 +181,7 @@ impl Controller {
             msix: MsixTable::new(vectors),
             bar0_size,
             registers: Registers::new(&config),
+            watch: Watch::new(&doorbells, 1 + usize::from(config.queues)),
             doorbells,
             kicks: 0,
             view: DmaView::empty(),
@@ -434,6 +438,7 @@ impl Controller {
     pub fn set_doorbells(&mut self, doorbells: Arc<DoorbellPages>) -> Result<(), ConfigError> {
         assert!(self.is_quiet(), "queues still look at the old doorbells");
         check_doorbells(&self.config, &doorbells)?;
+        self.watch_pages(&doorbells);
         self.doorbells = doorbells;
         Ok(())
     }

@@ -251,6 +251,8 @@ pub trait LaneTable {
     fn insert(&mut self, lane: Lane) -> OwnerKey;
     /// The lane with this key.
     fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane>;
+    /// Gives a lane a command, and a turn after that, as it may find work now. Whether it is there.
+    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool;
     /// Takes a lane out. Completions that still come for it are dropped ([`crate::ticket::Ticket::retire`]).
     fn remove(&mut self, key: OwnerKey) -> Option<Lane>;
 }

@@ -318,6 +318,31 @@ impl Lane {
         }
     }
 
+    /// Lets it rest without turns, if that loses nothing: from now on the host rings where it registered doorbell
+    /// buffers. False where there is something to do, so that it needs another turn. Doorbells in pages that a host has
+    /// mapped are for others to watch ([`crate::Controller::look_at_doorbells`]).
+    pub fn rest(&mut self) -> bool {
+        if self.queues.shadow.is_some() {
+            self.arm();
+            memory::full_fence();
+        }
+        !self.has_work()
+    }
+
+    /// Whether it fetches as much as its controller has allotted, which then needs a turn before each of the lane's.
+    #[inline]
+    #[must_use]
+    pub fn is_allotted(&self) -> bool {
+        self.queues.quota == Quota::Allotted
+    }
+
+    /// True where there is an event or something for the subsystem to take.
+    #[inline]
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        !self.forwards.is_empty() || self.queues.has_event()
+    }
+
     /// True where a turn would find something to do, or there is an event or an interrupt to take. Commands that wait for a channel are
     /// no work until it was reaped; commands that wait for a place in the completion queue are none until the host has
     /// consumed some.

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::lane::{Lane, LaneTable};
+use controller::lane::{Lane, LaneCommand, LaneTable};
 use controller::port::{Channel, Channels, Done};
 use controller::subsystem::Subsystem;
 use controller::ticket::OwnerKey;
@@ -59,6 +59,12 @@ impl LaneTable for Lanes {
     fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         let found = self.table.iter_mut().find(|(other, _)| *other == key);
         found.map(|(_, lane)| lane)
+    }
+
+    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
+        // every lane has a turn in every turn
+        let lane = self.get_mut(key);
+        lane.map(|lane| lane.command(command)).is_some()
     }
 
     fn remove(&mut self, key: OwnerKey) -> Option<Lane> {

@@ -257,11 +257,18 @@ impl Rig {
         u32::from_le_bytes(csts)
     }
 
+    /// Writes the tail by a message: 1000h + 2y * 4 (PCIe Transport 1.1, 3.1.2).
+    pub(crate) fn ring_by_message(&mut self, host: &Host, queue: &Queue) {
+        let at = 0x1000 + 8 * u64::from(queue.id);
+        let tail = queue.tail.to_le_bytes();
+        self.controller(host).bar_write(0, at, &tail);
+    }
+
     /// Sends an admin command and waits for its completion.
     fn admin(&mut self, host: &mut Host, mut sqe: Sqe) -> Cqe {
         sqe.cid = 77;
         host.admin.push(sqe);
-        host.ring(&host.admin);
+        self.ring_by_message(host, &host.admin);
         for _ in 0..40 {
             self.turn();
             if let Some(cqe) = host.admin.pop() {
@@ -288,6 +295,21 @@ impl Rig {
             cqe.status.status(),
             nvme_spec::Status::SUCCESSFUL_COMPLETION
         );
+    }
+
+    /// Doorbell Buffer Config (Base 2.1, 5.2.5): the shadow page and the EventIdx page.
+    pub(crate) fn doorbell_buffers(&mut self, host: &mut Host) -> [Buffer; 2] {
+        let pages = [(); 2].map(|()| host.memory.alloc(4096, 4096).unwrap());
+        pages.iter().for_each(Buffer::zero);
+        let [prp1, prp2] = [0, 1].map(|at| pages[at].iova(Iova(0)).0);
+        let config = Sqe {
+            opcode: 0x7c,
+            prp1,
+            prp2,
+            ..Sqe::default()
+        };
+        assert!(self.admin(host, config).status.status().is_success());
+        pages
     }
 
     /// A queue pair; interrupts on vector `id`.
@@ -326,9 +348,20 @@ impl Rig {
 }
 
 impl Host {
-    /// Stores the tail as a mapped doorbell would.
+    /// Stores the tail as into a page that is mapped.
     pub(crate) fn ring(&self, queue: &Queue) {
         self.doorbells.store(2 * usize::from(queue.id), queue.tail);
+    }
+
+    /// Stores the tail into the shadow page, and tells whether the register is to be written for it (Base 2.1, Annex
+    /// B.5): whether EventIdx lies between the tail before and this one.
+    pub(crate) fn ring_shadow(&self, [shadow, event_idx]: &[Buffer; 2], queue: &Queue) -> bool {
+        let at = 8 * usize::from(queue.id);
+        let before = shadow.load_u32(at);
+        shadow.store_u32(at, queue.tail);
+        let passed = |from: u32, to: u32| (to as u16).wrapping_sub(from as u16);
+        let event = event_idx.load_u32(at);
+        passed(event + 1, queue.tail) < passed(before, queue.tail)
     }
 
     /// Puts reads of one block with the given identifiers, and does not ring.
@@ -356,10 +389,6 @@ impl Host {
 }
 
 impl Queue {
-    pub(crate) fn tail(&self) -> u32 {
-        self.tail
-    }
-
     fn push(&mut self, sqe: Sqe) {
         self.sq.store(self.tail, sqe.to_words());
         self.tail = (self.tail + 1) % self.entries;

@@ -40,12 +40,13 @@ impl Ls {
     }
 }
 
-/// The three tables; of what there is none of, one line says so.
+/// The tables; of what there is none of, one line says so.
 fn tables(inventory: &Inventory) -> String {
     let parts = [
         ("media", media(inventory)),
         ("namespaces", namespaces(inventory)),
         ("controllers", controllers(inventory)),
+        ("reactors", reactors(inventory)),
     ];
     let shown = parts.map(|(name, table)| {
         if table.is_empty() {
@@ -121,6 +122,37 @@ fn controllers(inventory: &Inventory) -> Table {
     table
 }
 
+/// What each has done with its time since it started.
+fn reactors(inventory: &Inventory) -> Table {
+    let mut table = Table::new(&[
+        ("reactor", Align::Left),
+        ("cpu", Align::Right),
+        ("mode", Align::Left),
+        ("working", Align::Right),
+        ("spinning", Align::Right),
+        ("asleep", Align::Right),
+        ("sleeps", Align::Right),
+        ("commands", Align::Right),
+    ]);
+    for (index, reactor) in inventory.reactors.iter().enumerate() {
+        let times = [reactor.busy_ns, reactor.spun_ns, reactor.slept_ns];
+        let total = times.into_iter().fold(0, u64::saturating_add).max(1);
+        let share = |ns: u64| format!("{:.1} %", ns as f64 * 100.0 / total as f64);
+        let cpu = reactor.config.cpu;
+        table.row(vec![
+            index.to_string(),
+            cpu.map_or("-".into(), |cpu| cpu.to_string()),
+            reactor.config.mode.name().into(),
+            share(reactor.busy_ns),
+            share(reactor.spun_ns),
+            share(reactor.slept_ns),
+            reactor.sleeps.to_string(),
+            reactor.commands.to_string(),
+        ]);
+    }
+    table
+}
+
 /// Names, or that there are none.
 fn listed(names: &[String]) -> String {
     match names {
@@ -136,7 +168,10 @@ mod tests {
     #[test]
     fn an_empty_server_says_so() {
         let text = tables(&Inventory::default());
-        assert_eq!(text, "no media\n\nno namespaces\n\nno controllers\n");
+        assert_eq!(
+            text,
+            "no media\n\nno namespaces\n\nno controllers\n\nno reactors\n"
+        );
     }
 
     #[test]
@@ -145,7 +180,9 @@ mod tests {
             r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","bytes":8589934592,"description":"ram, memory"}],
                 "namespaces":[{"name":"root","media":"disk","lba_size":4096,"blocks":2097152,"nsid":1,"subsystem":"vm1","controllers":["vm1","vm2"],"made_by_host":false},
                               {"name":"spare","media":"disk","lba_size":4096,"blocks":1,"controllers":[],"made_by_host":false}],
-                "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true}]}"#,
+                "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true}],
+                "reactors":[{"cpu":3,"mode":"adaptive","spin":"50us","budget":30,"commands":7,"turns":9,"turns_with_work":4,
+                             "busy_ns":250,"spun_ns":250,"slept_ns":1500,"sleeps":2}]}"#,
         )
         .unwrap();
         let text = tables(&inventory);
@@ -169,6 +206,12 @@ mod tests {
         assert_eq!(
             row("vm1"),
             ["vm1", "vm1", "root", "attached", "vfio-user:/a/b"]
+        );
+        assert_eq!(
+            row("0 "),
+            [
+                "0", "3", "adaptive", "12.5", "%", "12.5", "%", "75.0", "%", "2", "7"
+            ]
         );
     }
 }

@@ -73,6 +73,17 @@ pub(crate) enum Mode {
     Interrupt,
 }
 
+impl Mode {
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Poll => "poll",
+            Mode::Adaptive => "adaptive",
+            Mode::Interrupt => "interrupt",
+        }
+    }
+}
+
 /// One serving thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,9 +94,12 @@ pub(crate) struct Reactor {
     /// How it waits.
     #[serde(default)]
     pub(crate) mode: Mode,
-    /// How long an adaptive reactor looks for more work before it sleeps.
+    /// How long an adaptive reactor looks for more work before it sleeps, at most: it learns for how long that pays.
     #[serde(default = "default_spin")]
     pub(crate) spin: Span,
+    /// The share of its CPU that an adaptive reactor may spend on that, in per cent.
+    #[serde(default = "default_budget")]
+    pub(crate) budget: u32,
 }
 
 impl Default for Reactor {
@@ -94,6 +108,7 @@ impl Default for Reactor {
             cpu: None,
             mode: Mode::default(),
             spin: default_spin(),
+            budget: default_budget(),
         }
     }
 }
@@ -292,6 +307,10 @@ impl Controller {
 
 fn default_spin() -> Span {
     Span(std::time::Duration::from_micros(50))
+}
+
+fn default_budget() -> u32 {
+    100
 }
 
 fn default_lba_size() -> u32 {

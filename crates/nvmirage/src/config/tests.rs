@@ -56,6 +56,7 @@ fn the_example_is_right_and_its_defaults_read_back() {
         "poll_completions = false",
         "register_memory = true",
         "spin = \"50us\"",
+        "budget = 100",
     ] {
         assert!(full.contains(line), "{line} in\n{full}");
     }
@@ -76,6 +77,8 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ("cpu = 0", "cpu = 70000", "no such CPU"),
         ("\"adaptive\"", "\"pol\"", "did you mean `poll`?"),
         ("mode = \"adaptive\"", "spin = \"2s\"", "mode = \"poll\""),
+        ("cpu = 0", "budget = 0", "mode = \"interrupt\""),
+        ("cpu = 0", "budget = 101", "in per cent of a CPU"),
         ("path = \"disk.img\"", "", "write path ="),
         ("size = \"64GiB\"", "size = \"64\"", "has no unit"),
         ("size = \"64GiB\"", "size = \"1KiB\"", "at least 64KiB"),

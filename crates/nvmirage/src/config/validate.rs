@@ -105,6 +105,10 @@ impl Config {
             place.require(spin.0.as_secs() < 1, || {
                 format!("spin = \"{spin}\": write less than 1s; for a reactor that never sleeps write mode = \"poll\"")
             });
+            let budget = reactor.budget;
+            place.require((1..=100).contains(&budget), || {
+                format!("budget = {budget}: write 1 to 100, in per cent of a CPU; for a reactor that never spins write mode = \"interrupt\"")
+            });
         }
         names("media", self.media.iter().map(|m| &m.name), &mut problems);
         names(

@@ -18,12 +18,37 @@ pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
 /// What is served now.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Inventory {
+    /// Reactors, in the order of the configuration.
+    #[serde(default)]
+    pub(crate) reactors: Vec<ReactorStatus>,
     /// Media, in order of creation.
     pub(crate) media: Vec<MediumStatus>,
     /// Namespaces, in order of creation.
     pub(crate) namespaces: Vec<NamespaceStatus>,
     /// Controllers, in order of creation.
     pub(crate) controllers: Vec<ControllerStatus>,
+}
+
+/// A reactor, and what it has done since it started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ReactorStatus {
+    /// As configured.
+    #[serde(flatten)]
+    pub(crate) config: config::Reactor,
+    /// Commands completed.
+    pub(crate) commands: u64,
+    /// Looks for work.
+    pub(crate) turns: u64,
+    /// Those that found some.
+    pub(crate) turns_with_work: u64,
+    /// Nanoseconds of looks that found work, and of the work.
+    pub(crate) busy_ns: u64,
+    /// Nanoseconds of looks that found none.
+    pub(crate) spun_ns: u64,
+    /// Nanoseconds asleep.
+    pub(crate) slept_ns: u64,
+    /// Times that it went to sleep.
+    pub(crate) sleeps: u64,
 }
 
 /// A medium and what is known of it.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use controller::counters::ReactorCounters;
 use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
 use engine::{ControllerSlot, Mode, SubsystemSlot};
 use media::Medium;
@@ -132,6 +133,7 @@ impl Address {
 pub(crate) struct ReactorHandle {
     address: Address,
     mode: Mode,
+    counters: Arc<ReactorCounters>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -144,6 +146,8 @@ impl ReactorHandle {
         let (its_bell, its_wake) = (bell.clone(), wake.try_clone()?);
         let address = Address::new(sender, bell, wake);
         let its_address = address.clone();
+        let counters = Arc::<ReactorCounters>::default();
+        let its_counters = counters.clone();
         let (started, start) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new()
             .name(format!("reactor {index}"))
@@ -151,7 +155,8 @@ impl ReactorHandle {
                 // made on its own thread: what it polls with stays there
                 let made = cpu.map_or(Ok(()), cpu::pin).and_then(|()| {
                     let clock = Clock::new();
-                    Reactor::new(mode, clock, receiver, its_address, its_bell, its_wake)
+                    let (bell, wake) = (its_bell, its_wake);
+                    Reactor::new(mode, clock, receiver, its_address, bell, wake, its_counters)
                 });
                 match made {
                     Ok(mut reactor) => {
@@ -176,6 +181,7 @@ impl ReactorHandle {
         Ok(ReactorHandle {
             address,
             mode,
+            counters,
             thread: Some(thread),
         })
     }
@@ -183,6 +189,11 @@ impl ReactorHandle {
     /// How it waits for work.
     pub(crate) fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// What it has done so far.
+    pub(crate) fn counters(&self) -> &ReactorCounters {
+        &self.counters
     }
 
     fn send(&self, message: Message) -> anyhow::Result<()> {

@@ -17,9 +17,12 @@ use super::{
 };
 use crate::clock::Clock;
 
-/// Nanoseconds between looks at the sockets while lanes are busy, and while the reactor spins without work.
+/// Nanoseconds between looks at the sockets while there is work, and while the reactor spins without any. A look is a
+/// system call: a host that polls would wait for it.
 const SOCKET_LOOK_BUSY_NS: u64 = 20_000;
 const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
+/// How long after the last work there may be more soon.
+const RECENTLY_NS: u64 = 10_000;
 /// Commands that a channel holds at most.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
@@ -37,6 +40,8 @@ pub(super) struct Reactor {
     wake: EventFd,
     counters: Arc<ReactorCounters>,
     ready: Vec<Source>,
+    /// Controllers that must be looked at without being woken.
+    in_transition: Vec<usize>,
     stopped: bool,
 }
 
@@ -48,6 +53,7 @@ impl Reactor {
         address: Address,
         bell: Arc<Bell>,
         wake: EventFd,
+        counters: Arc<ReactorCounters>,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&wake, Source::Mailbox)?;
@@ -61,8 +67,9 @@ impl Reactor {
             mailbox,
             bell,
             wake,
-            counters: Arc::default(),
+            counters,
             ready: Vec::new(),
+            in_transition: Vec::new(),
             stopped: false,
         })
     }
@@ -71,6 +78,7 @@ impl Reactor {
     pub(super) fn run(&mut self) {
         let mut next_look = Time(0);
         let mut now = self.clock.now();
+        let mut last_work = now;
         while !self.stopped {
             let hosted = &mut self.hosted;
             let turn = self.engine.turn(now, |slot, interrupt| {
@@ -79,38 +87,49 @@ impl Reactor {
                 }
             });
             let mut worked = turn.worked;
+            if worked {
+                last_work = now;
+            }
             if now >= next_look {
                 worked |= self.look_around(Duration::ZERO);
-                next_look = Time(now.0.saturating_add(match turn.commands {
-                    0 => SOCKET_LOOK_IDLE_NS,
-                    _ => SOCKET_LOOK_BUSY_NS,
-                }));
+                next_look = now + self.look_interval_ns(now.since(last_work));
             }
+            let mut slept_ns = 0;
             if !worked && let Some(at_most) = self.may_sleep(now) {
-                self.sleep(at_most);
+                slept_ns = self.sleep(at_most);
                 next_look = Time(0);
             }
             let after = self.clock.now();
             self.counters.turns.add(1);
+            let awake_ns = after.since(now).saturating_sub(slept_ns);
             if turn.worked {
                 self.counters.turns_with_work.add(1);
                 self.counters.completions.add(turn.completions);
-                self.counters.busy_ns.add(after.since(now));
+                self.counters.busy_ns.add(awake_ns);
             } else {
+                self.counters.spun_ns.add(awake_ns);
                 std::hint::spin_loop();
             }
             now = after;
         }
     }
 
+    /// How long until the next look at the sockets.
+    fn look_interval_ns(&self, idle_ns: u64) -> u64 {
+        match idle_ns < RECENTLY_NS && self.in_transition.is_empty() {
+            true => SOCKET_LOOK_BUSY_NS,
+            false => SOCKET_LOOK_IDLE_NS,
+        }
+    }
+
     /// How long to sleep, when there is nothing to spin for.
-    fn may_sleep(&self, now: Time) -> Option<Duration> {
+    fn may_sleep(&mut self, now: Time) -> Option<Duration> {
+        if self.engine.spins(now) || !self.in_transition.is_empty() || self.media_are_polled() {
+            return None;
+        }
         let mut unwoken = false;
         let mut deadline: Option<Time> = None;
         for hosted in self.hosted.iter().flatten() {
-            if hosted.is_in_transition() {
-                return None;
-            }
             unwoken |= hosted.is_unwoken();
             deadline = deadline.into_iter().chain(hosted.next_deadline()).min();
         }
@@ -120,11 +139,8 @@ impl Reactor {
         }
     }
 
-    /// Publishes that it sleeps, arms, looks again, and only then waits.
-    fn sleep(&mut self, at_most: Duration) {
-        if self.media_are_polled() {
-            return;
-        }
+    /// Publishes that it sleeps, arms, looks again, and only then waits. For how many nanoseconds it did.
+    fn sleep(&mut self, at_most: Duration) -> u64 {
         self.bell.announce();
         let nothing_came = !self.media_are_due()
             && self.engine.arm()
@@ -135,9 +151,16 @@ impl Reactor {
         } else {
             Duration::ZERO
         };
+        let before = self.clock.now();
         self.wait_for_events(wait);
+        let slept_ns = self.clock.now().since(before);
         self.bell.awake();
+        if !wait.is_zero() {
+            self.counters.sleeps.add(1);
+            self.counters.slept_ns.add(slept_ns);
+        }
         self.handle_ready();
+        slept_ns
     }
 
     /// Whether completions are on their way that show only to who asks for them.
@@ -180,13 +203,23 @@ impl Reactor {
         for (_, channel) in self.engine.channels_mut().iter_mut() {
             channel.tend();
         }
-        for index in 0..self.hosted.len() {
-            let in_transition = matches!(&self.hosted[index], Some(h) if h.is_in_transition());
-            if in_transition || self.ready.contains(&Source::Controller(index)) {
+        for at in 0..self.ready.len() {
+            if let Source::Controller(index) = self.ready[at] {
                 worked |= self.poll_hosted(index, now);
             }
         }
+        for index in std::mem::take(&mut self.in_transition) {
+            worked |= self.poll_hosted(index, now);
+        }
         worked
+    }
+
+    /// Notes a controller that nobody will wake the reactor for.
+    fn note_transition(&mut self, index: usize) {
+        let is_in_transition = matches!(&self.hosted[index], Some(h) if h.is_in_transition());
+        if is_in_transition && !self.in_transition.contains(&index) {
+            self.in_transition.push(index);
+        }
     }
 
     fn poll_hosted(&mut self, index: usize, now: Time) -> bool {
@@ -204,6 +237,7 @@ impl Reactor {
                 hosted.finish();
             }
         }
+        self.note_transition(index);
         worked
     }
 
@@ -302,7 +336,10 @@ impl Reactor {
     fn remove_controller(&mut self, slot: ControllerSlot, answer: Answer<()>) {
         let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
         match (hosted, self.engine.controller_mut(slot)) {
-            (Some(hosted), Some(controller)) => hosted.remove(controller, &self.poller, answer),
+            (Some(hosted), Some(controller)) => {
+                hosted.remove(controller, &self.poller, answer);
+                self.note_transition(slot.0);
+            }
             _ => reply(&answer, ()),
         }
     }

@@ -49,6 +49,8 @@ struct Hosted {
 #[derive(Debug)]
 pub(super) struct Subsystems {
     hosted: Vec<Hosted>,
+    /// How many of them are to end.
+    ending: usize,
     /// Where the keeper tells that a record is kept.
     address: Address,
 }
@@ -57,6 +59,7 @@ impl Subsystems {
     pub(super) fn new(address: Address) -> Self {
         Subsystems {
             hosted: Vec::new(),
+            ending: 0,
             address,
         }
     }
@@ -142,9 +145,12 @@ impl Subsystems {
 
     /// Ends a subsystem without controllers, once what was changed is kept or cannot be.
     pub(super) fn end(&mut self, slot: SubsystemSlot, answer: Answer<bool>) {
-        match self.find(slot) {
+        let mut hosted = self.hosted.iter_mut();
+        match hosted.find(|hosted| hosted.slot == slot) {
             Some(hosted) => {
-                hosted.ending = Some(answer);
+                if hosted.ending.replace(answer).is_none() {
+                    self.ending += 1;
+                }
                 hosted.lost = false;
             }
             None => {
@@ -163,6 +169,9 @@ impl Subsystems {
 
     /// Passes on answers and records, and ends what is to end; whether it did anything.
     pub(super) fn look(&mut self, engine: &mut Engine<media::Channel>) -> bool {
+        if !engine.take_subsystem_news() && self.ending == 0 {
+            return false;
+        }
         let mut worked = false;
         let mut over = Vec::new();
         for (slot, subsystem) in engine.subsystems_mut() {
@@ -191,6 +200,7 @@ impl Subsystems {
                 continue;
             };
             if let Some(answer) = self.hosted.swap_remove(at).ending {
+                self.ending -= 1;
                 // who asked may have given up waiting
                 let _ = answer.try_send(is_kept);
             }

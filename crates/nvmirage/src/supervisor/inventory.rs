@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     config,
-    control::{ControllerStatus, Inventory, MediumStatus, NamespaceStatus},
+    control::{ControllerStatus, Inventory, MediumStatus, NamespaceStatus, ReactorStatus},
     reactor::subsystems::View,
 };
 
@@ -21,7 +21,23 @@ impl State {
             views.push((live, self.view(live)?));
         }
         let media = self.config.media.iter().zip(&self.media);
+        let reactors = self.config.reactor.iter().zip(&self.reactors);
         Ok(Inventory {
+            reactors: reactors
+                .map(|(config, handle)| {
+                    let counters = handle.counters();
+                    ReactorStatus {
+                        config: config.clone(),
+                        commands: counters.completions.get(),
+                        turns: counters.turns.get(),
+                        turns_with_work: counters.turns_with_work.get(),
+                        busy_ns: counters.busy_ns.get(),
+                        spun_ns: counters.spun_ns.get(),
+                        slept_ns: counters.slept_ns.get(),
+                        sleeps: counters.sleeps.get(),
+                    }
+                })
+                .collect(),
             media: media
                 .map(|(config, open)| MediumStatus {
                     config: config.clone(),

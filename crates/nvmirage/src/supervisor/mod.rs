@@ -240,6 +240,7 @@ fn mode_of(reactor: &config::Reactor) -> Mode {
         config::Mode::Interrupt => Mode::Interrupt,
         config::Mode::Adaptive => Mode::Adaptive {
             spin_ns: u64::try_from(reactor.spin.0.as_nanos()).unwrap_or(u64::MAX),
+            budget_percent: reactor.budget,
         },
     }
 }

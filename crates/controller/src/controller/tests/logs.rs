@@ -487,16 +487,19 @@ fn a_detached_namespace_takes_no_commands() {
 fn the_reactors_counters_are_page_c1() {
     let mut rig = Rig::enabled();
     let log = rig.log(0xc1, 0, 64).unwrap();
-    assert_eq!((u64_at(&log, 0), u64_at(&log, 8)), (1, 0));
+    assert_eq!((u64_at(&log, 0), u64_at(&log, 8)), (2, 0));
     let counters = Arc::new(ReactorCounters::default());
     counters.busy_ns.add(1234);
     counters.completions.add(5);
     counters.turns.add(600);
     counters.turns_with_work.add(70);
+    counters.spun_ns.add(8);
+    counters.slept_ns.add(90);
+    counters.sleeps.add(1);
     rig.controller.set_reactor_counters(counters);
     let log = rig.log(0xc1, 0, 64).unwrap();
     let words: Vec<u64> = (0..8).map(|n| u64_at(&log, n * 8)).collect();
-    assert_eq!(words, [1, 1234, 5, 600, 70, 0, 0, 0]);
+    assert_eq!(words, [2, 1234, 5, 600, 70, 8, 90, 1]);
 }
 
 #[test]

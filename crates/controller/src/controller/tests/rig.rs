@@ -7,7 +7,7 @@ use nvme_spec::{Cqe, Sqe};
 
 use crate::config::{ControllerConfig, DoorbellMode};
 use crate::controller::{Controller, Interrupt};
-use crate::lane::{Lane, LaneTable};
+use crate::lane::{Lane, LaneCommand, LaneTable};
 use crate::namespace::Namespace;
 use crate::port::{Channel, ChannelId, Channels, Done, MediumTraits};
 use crate::subsystem::{Subsystem, SubsystemConfig};
@@ -109,6 +109,11 @@ impl LaneTable for Lanes {
 
     fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         self.table.get_mut(key.number() as usize)?.as_mut()
+    }
+
+    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
+        let lane = self.get_mut(key);
+        lane.map(|lane| lane.command(command)).is_some()
     }
 
     fn remove(&mut self, key: OwnerKey) -> Option<Lane> {
