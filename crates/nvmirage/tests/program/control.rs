@@ -62,6 +62,12 @@ fn objects_come_and_go_while_it_runs() {
     assert_eq!(names("media"), ["disk", "scratch"]);
     assert_eq!(names("namespaces"), ["ns1", "half"]);
     assert_eq!(names("controllers"), ["nvme0", "vm2"]);
+    // the one reactor has worked, and has slept since
+    let reactor = &inventory["reactors"][0];
+    assert_eq!(reactor["mode"], "adaptive");
+    for key in ["commands", "turns", "turns_with_work", "busy_ns", "sleeps"] {
+        assert!(reactor[key].as_u64().unwrap() > 0, "{key}: {reactor}");
+    }
     let words = world.ok(&with(&["ls"]));
     for word in ["scratch", "half", "vm2", "nvme.sock", "32.0 MiB"] {
         assert!(words.contains(word), "{word} is missing in\n{words}");
@@ -92,7 +98,7 @@ fn what_cannot_be_created_says_why_and_changes_nothing() {
     let world = World::new();
     let server = world.serve_media("ram:size=16MiB");
     let control = world.unix("control");
-    let before = world.json(&["ls", "--json", "--control", &control]);
+    let before = world.inventory();
     let listen = world.vfio_user("nvme.sock");
     let other = world.vfio_user("other.sock");
     let cases: [(&[&str], &str); 8] = [
@@ -131,7 +137,7 @@ fn what_cannot_be_created_says_why_and_changes_nothing() {
         let error = world.fails(&args);
         assert!(error.contains(words), "{words} is missing in\n{error}");
     }
-    assert_eq!(world.json(&["ls", "--json", "--control", &control]), before);
+    assert_eq!(world.inventory(), before);
     server.stop();
 }
 

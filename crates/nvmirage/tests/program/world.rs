@@ -93,6 +93,13 @@ impl World {
         serde_json::from_str(&self.ok(args)).unwrap()
     }
 
+    /// What the server serves, without what its reactors count.
+    pub(crate) fn inventory(&self) -> Value {
+        let mut inventory = self.json(&self.steer(&["ls", "--json"]));
+        inventory["reactors"].take();
+        inventory
+    }
+
     /// Arguments of a command for the server's control socket.
     pub(crate) fn steer(&self, args: &[&str]) -> Vec<String> {
         let mut args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
