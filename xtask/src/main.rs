@@ -113,7 +113,7 @@ fn run(cli: &Cli) -> Result<bool> {
             Ok(true)
         }
         Task::Bench(args) => {
-            bench::run(&workspace, args)?;
+            bench::run(&workspace, &Interrupt::install()?, args)?;
             Ok(true)
         }
         Task::Instructions(args) => instructions::run(&workspace, args),

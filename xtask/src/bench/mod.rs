@@ -26,6 +26,7 @@ use tests_vm::Rig;
 use self::ours::{Ours, Setup, output};
 use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
+use crate::process::Interrupt;
 use crate::workspace::Workspace;
 
 /// Of each medium: much more than the caches hold, little enough to be written whole before it is measured.
@@ -105,14 +106,14 @@ impl Cpus {
 /// Builds the program, and measures.
 ///
 /// # Errors
-/// It cannot be built, or results cannot be written.
-pub(crate) fn run(workspace: &Workspace, args: &BenchArgs) -> Result<()> {
+/// It cannot be built, results cannot be written, or somebody interrupts us.
+pub(crate) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs) -> Result<()> {
     let status = workspace
         .cargo(&["build", "--release", "-p", "nvmirage"])?
         .status()?;
     ensure!(status.success(), "the program cannot be built");
     if let Some(Other::Reach(args)) = &args.other {
-        return reach::run(workspace, args);
+        return reach::run(workspace, interrupt, args);
     }
     fs::create_dir_all(workspace.logs())?;
     // Not in the system's folder of temporary files, which may live in memory.
@@ -121,6 +122,7 @@ pub(crate) fn run(workspace: &Workspace, args: &BenchArgs) -> Result<()> {
         .tempdir_in(&workspace.target)?;
     let mut bench = Bench {
         workspace,
+        interrupt,
         args,
         rig: Rig::prepare(&mut |text| eprintln!("{text}")),
         disk: disk.path().join("disk"),
@@ -137,6 +139,8 @@ pub(crate) fn run(workspace: &Workspace, args: &BenchArgs) -> Result<()> {
 /// A run.
 struct Bench<'a> {
     workspace: &'a Workspace,
+    /// Looked at between measurements, so that files in memory are removed.
+    interrupt: &'a Interrupt,
     args: &'a BenchArgs,
     /// What others' programs come from; where that cannot be had, those fail and ours do not.
     rig: Result<Rig>,
@@ -158,7 +162,10 @@ impl Bench<'_> {
                     continue;
                 }
                 eprintln!("round {round} of {}: {part}", self.args.rounds);
-                if let Err(error) = self.part(part, round == 1) {
+                let done = self.part(part, round == 1);
+                // whoever interrupts us has interrupted what we had started, too
+                ensure!(!self.interrupt.is_set(), "interrupted");
+                if let Err(error) = done {
                     eprintln!("{part}: {error:#}");
                     self.results
                         .failures

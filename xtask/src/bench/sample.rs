@@ -67,16 +67,16 @@ impl Results {
         }
     }
 
-    /// The placement that most samples have, of those that have one.
+    /// The placement that most samples have, of those that have one; `unknown` where none has.
     pub(crate) fn usual_placement(&self) -> &'static str {
         let count = |placement: &str| {
             let samples = self.series.iter().flat_map(|(_, samples)| samples);
             samples.filter(|s| s.placement == placement).count()
         };
-        if count("near") > count("far") {
-            "near"
-        } else {
-            "far"
+        match (count("near"), count("far")) {
+            (0, 0) => "unknown",
+            (near, far) if near > far => "near",
+            _ => "far",
         }
     }
 
@@ -233,6 +233,7 @@ mod tests {
         assert!(results.enough("far", 3));
         assert!(!results.enough("far", 4), "a has three");
         assert!(!results.enough("near", 1), "b has none");
+        assert_eq!(Results::default().usual_placement(), "unknown");
     }
 
     #[test]

@@ -81,13 +81,15 @@ impl Places {
     /// The next place of the slot that had the one at `index`.
     #[inline]
     pub(super) fn after(&self, index: usize) -> usize {
-        let next = index + self.slots;
-        if next < self.all.len() {
-            next
-        } else {
-            index % self.slots
-        }
+        after(index, self.slots, self.all.len())
     }
+}
+
+/// The place that follows the one at `index` of `count`, for the same one of `slots` slots.
+#[inline]
+fn after(index: usize, slots: usize, count: usize) -> usize {
+    let next = index + slots;
+    if next < count { next } else { index % slots }
 }
 
 /// Bytes of a list for `len` bytes of data at any offset in a page. Lists of at
@@ -108,6 +110,22 @@ pub(super) fn list_len(len: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_use_every_place_and_share_none() {
+        let (slots, count) = (3, 12);
+        let mut used = vec![0; count];
+        for slot in 0..slots {
+            let mut at = slot;
+            for _ in 0..count / slots {
+                used[at] += 1;
+                at = after(at, slots, count);
+            }
+            assert_eq!(at, slot, "around");
+        }
+        assert_eq!(used, vec![1; count]);
+        assert_eq!(after(1, 2, 2), 1, "one place for each slot");
+    }
 
     #[test]
     fn short_lists_cross_no_page_and_long_ones_are_whole_pages() {

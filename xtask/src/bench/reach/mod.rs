@@ -15,13 +15,14 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::Cpus;
 use super::ours::output;
 use super::sample::{Results, Sample, Subject, Summary, of_placement};
+use crate::process::Interrupt;
 use crate::workspace::Workspace;
 
 /// What is measured.
@@ -104,23 +105,30 @@ impl Row {
 /// A run.
 pub(super) struct Reach<'a> {
     workspace: &'a Workspace,
+    interrupt: &'a Interrupt,
     args: &'a ReachArgs,
 }
 
 /// Measures all rows that are asked for.
 ///
 /// # Errors
-/// Results cannot be written; what cannot be measured is in the table.
-pub(super) fn run(workspace: &Workspace, args: &ReachArgs) -> Result<()> {
+/// Results cannot be written, or somebody interrupts us; what cannot be measured is in the table.
+pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &ReachArgs) -> Result<()> {
     fs::create_dir_all(workspace.logs())?;
-    let reach = Reach { workspace, args };
+    let reach = Reach {
+        workspace,
+        interrupt,
+        args,
+    };
     let mut rows = Vec::new();
     for (number, (name, measure)) in GROUPS.iter().enumerate() {
         if !args.only.iter().any(|only| only == name) {
             continue;
         }
         eprintln!("{} of {}: {name}", number + 1, GROUPS.len());
-        match measure(&reach) {
+        let done = measure(&reach);
+        ensure!(!interrupt.is_set(), "interrupted");
+        match done {
             Ok(more) => {
                 more.iter()
                     .for_each(|row| eprintln!("  {}: {}", row.what, row.measured));
@@ -196,6 +204,7 @@ impl Reach<'_> {
         let mut results = Results::default();
         for round in 1..=wanted * MORE_ROUNDS {
             for case in 0..cases {
+                ensure!(!self.interrupt.is_set(), "interrupted");
                 let subject = Subject::new(&case.to_string(), "", 0);
                 results.add(subject, measure(case)?);
             }
