@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
 use std::time::Duration;
 
 use io_uring::IoUring;
@@ -259,7 +259,17 @@ impl State {
             return None;
         }
         let taken: usize = self.entries.iter().map(|entry| entry.slice.len).sum();
-        if (taken + len) as u64 > limit() {
+        let limit = limit();
+        if (taken + len) as u64 > limit {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| {
+                tracing::info!(
+                    bytes = len,
+                    registered = taken,
+                    limit,
+                    "a host's memory is not registered for files: it would exceed the limit of locked memory"
+                );
+            });
             return None;
         }
         let is_free = |index: &u16| self.entries.iter().all(|e| e.slice.index != *index);

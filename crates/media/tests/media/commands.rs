@@ -617,3 +617,37 @@ fn views_are_pinned_as_long_as_their_commands() {
         idle
     );
 }
+
+#[test]
+fn commands_on_a_file_in_memory_take_turns_with_what_else_a_reactor_does() {
+    let directory = in_memory();
+    let path = directory.path().join("disk.img");
+    let medium = open_file(&path, Some(2 * MIB as u64), Direct::Auto);
+    let host = Host::new(2 * MIB);
+    let mut runner = Runner::new(&medium, 16);
+    let data = pattern(9, 2 * MIB);
+    host.put(0, &data);
+    let piece = MIB / 8;
+    for n in 0..16 {
+        let at = n * piece;
+        runner.add(&host, &write(at as u64, piece), &[(at, piece)]);
+    }
+    let mut turns = 0;
+    while runner.channel.in_flight() > 0 {
+        let before = runner.channel.in_flight();
+        runner.channel.submit();
+        runner.reap();
+        turns += 1;
+        let ended = before - runner.channel.in_flight();
+        assert!((1..=4).contains(&ended), "{ended} of 128 KiB in one turn");
+        assert_eq!(runner.channel.is_due(), runner.channel.in_flight() > 0);
+    }
+    assert!(turns >= 4);
+    assert!(
+        runner
+            .drain()
+            .iter()
+            .all(|(_, outcome)| *outcome == Outcome::OK)
+    );
+    assert!(std::fs::read(&path).expect("read") == data);
+}
