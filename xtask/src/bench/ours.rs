@@ -31,10 +31,6 @@ pub(crate) struct Setup {
     pub(crate) controllers: usize,
     /// Queue pairs of each.
     pub(crate) queues: u16,
-    /// Lines for the reactor, as they stand in the configuration.
-    pub(crate) reactor: String,
-    /// Lines for the medium.
-    pub(crate) media: String,
 }
 
 impl Setup {
@@ -49,8 +45,6 @@ impl Setup {
             doorbells: "auto",
             controllers: 1,
             queues: 64,
-            reactor: String::new(),
-            media: String::new(),
         }
     }
 
@@ -62,18 +56,16 @@ impl Setup {
             mode,
             doorbells,
             queues,
-            reactor,
-            media,
             ..
         } = self;
-        let mut text = format!("[[reactor]]\ncpu = {cpu}\nmode = {mode:?}\n{reactor}");
+        let mut text = format!("[[reactor]]\ncpu = {cpu}\nmode = {mode:?}\n");
         for number in 0..self.controllers {
             let path = self.path.as_ref().map_or(String::new(), |path| {
                 format!("path = {:?}\n", path.display().to_string())
             });
             let listen = address(sockets, number);
             text += &format!(
-                "[[media]]\nname = \"m{number}\"\nkind = {kind:?}\nsize = {size:?}\n{path}{media}\
+                "[[media]]\nname = \"m{number}\"\nkind = {kind:?}\nsize = {size:?}\n{path}\
                  [[namespace]]\nname = \"n{number}\"\nmedia = \"m{number}\"\nlba_size = {lba_size}\n\
                  [[controller]]\nname = \"c{number}\"\nnamespaces = [\"n{number}\"]\nlisten = {listen:?}\n\
                  doorbells = {doorbells:?}\nqueues = {queues}\nmax_transfer = \"4MiB\"\n"
@@ -245,11 +237,10 @@ mod tests {
         let setup = Setup {
             controllers: 3,
             mode: "adaptive",
-            reactor: "spin = \"1ms\"\n".into(),
             ..Setup::new("ram", "64MiB")
         };
         let text = setup.configuration(Path::new("/run/s"), 3);
-        assert!(text.starts_with("[[reactor]]\ncpu = 3\nmode = \"adaptive\"\nspin = \"1ms\"\n[["));
+        assert!(text.starts_with("[[reactor]]\ncpu = 3\nmode = \"adaptive\"\n[["));
         assert_eq!(text.matches("[[controller]]").count(), 3);
         assert!(text.contains("listen = \"vfio-user:/run/s/2.sock\"") && !text.contains("path"));
         let file = Setup {

@@ -40,8 +40,22 @@ pub(super) fn footprint(reach: &Reach<'_>) -> Result<Vec<Row>> {
     )])
 }
 
-fn smaps(pid: u32) -> Result<String> {
+pub(super) fn smaps(pid: u32) -> Result<String> {
     fs::read_to_string(format!("/proc/{pid}/smaps")).context("the server has ended")
+}
+
+/// Kilobytes of a process's own memory on huge pages.
+pub(super) fn huge_kib(smaps: &str) -> u64 {
+    let names = ["AnonHugePages:", "Private_Hugetlb:", "Shared_Hugetlb:"];
+    let lines = smaps.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let kib = rest.trim().strip_suffix(" kB")?;
+        names
+            .iter()
+            .any(|name| line.starts_with(name))
+            .then(|| kib.parse::<u64>().ok())?
+    });
+    lines.sum()
 }
 
 /// Resident kilobytes of all mappings but those of hosts' memory (proc_pid_smaps(5)).
@@ -81,5 +95,11 @@ Rss:                   4 kB
 Pss:                   2 kB
 ";
         assert_eq!(resident_kib(smaps), 16);
+    }
+
+    #[test]
+    fn huge_pages_of_every_kind_count() {
+        let smaps = "AnonHugePages:      2048 kB\nShmemPmdMapped:    2048 kB\nPrivate_Hugetlb:    4096 kB\n";
+        assert_eq!(huge_kib(smaps), 6144);
     }
 }
