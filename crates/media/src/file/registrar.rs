@@ -134,6 +134,7 @@ impl Registrar {
         let ring = IoUring::builder().dontfork().build(1)?;
         ring.submitter()
             .register_buffers_sparse(MAX_SLICES.into())?;
+        try_handing_on(&ring)?;
         let state = State {
             ring,
             entries: Vec::new(),
@@ -299,7 +300,7 @@ pub(super) struct Buffers {
     version: u64,
     /// The ring takes commands of several pieces, too (Linux 6.15).
     vectored: bool,
-    /// The kernel does not hand on what another ring has (before Linux 6.13).
+    /// The kernel has refused to hand something on.
     refused: bool,
     /// Commands with registered memory, and without.
     counts: [u64; 2],
@@ -424,6 +425,15 @@ impl Buffers {
             Ordering::Relaxed,
         );
     }
+}
+
+/// Whether the kernel hands memory on from ring to ring, found with a page of our own: without that, nothing is to be held.
+fn try_handing_on(ring: &IoUring) -> io::Result<()> {
+    let page = [0u8; 4096];
+    register_buffer(ring, 0, page.as_ptr().cast_mut(), page.len())?;
+    let other = IoUring::builder().dontfork().build(1)?;
+    take_over(&other, ring, 0)?;
+    register_buffer(ring, 0, std::ptr::null_mut(), 0)
 }
 
 /// Takes over one buffer of another ring.

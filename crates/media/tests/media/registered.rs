@@ -138,7 +138,7 @@ fn moves(host: &Host, runner: &mut Runner, seed: u64) {
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..600 {
+    for _ in 0..200 {
         if holds() {
             return;
         }

@@ -1,6 +1,7 @@
 //! The mutations, by where they are in the life of a command.
 
 mod commands;
+mod files;
 mod interrupts;
 mod memory_map;
 mod queues;
@@ -13,6 +14,7 @@ const ALL: &[&[Mutation]] = &[
     queues::MUTATIONS,
     memory_map::MUTATIONS,
     commands::MUTATIONS,
+    files::MUTATIONS,
     interrupts::MUTATIONS,
     resets::MUTATIONS,
     subsystem::MUTATIONS,

@@ -4,22 +4,22 @@ step program named 1 program
 step disk named 2 disk
 tell polls attribute disk queue/io_poll
 copied() {
-    cat /dev/program >/root/nvmirage
-    chmod +x /root/nvmirage
-    /root/nvmirage --version
+    cat /dev/program >/run/nvmirage
+    chmod +x /run/nvmirage
+    /run/nvmirage --version
 }
 step copied copied
 
 serve() {
-    export XDG_STATE_HOME=/root/state
+    export XDG_STATE_HOME=/run/state
     disk=$(readlink -f /dev/disk)
-    /root/nvmirage serve --media "file:path=$disk,poll_completions=$1" --listen vfio-user:/root/$1.sock \
-        --control unix:/root/$1.ctl >/root/log.$1 2>&1 &
-    echo $! >/root/pid.$1
+    /run/nvmirage serve --media "file:path=$disk,poll_completions=$1" --listen vfio-user:/run/$1.sock \
+        --control unix:/run/$1.ctl >/run/log.$1 2>&1 &
+    echo $! >/run/pid.$1
     serve_left=300
-    until grep -q "ready: " /root/log.$1; do
-        [ $serve_left -gt 0 ] && kill -0 "$(cat /root/pid.$1)" || {
-            cat /root/log.$1
+    until grep -q "ready: " /run/log.$1; do
+        [ $serve_left -gt 0 ] && kill -0 "$(cat /run/pid.$1)" || {
+            cat /run/log.$1
             return 1
         }
         serve_left=$((serve_left - 1))
@@ -34,15 +34,15 @@ all_interrupts() {
 step serves serve true
 before=$(all_interrupts)
 bench() {
-    /root/nvmirage bench --target vfio-user:/root/true.sock --rw randrw --bs 4k,64k --qd 1,8 --time 500ms \
-        --verify --json >/root/bench.json
+    /run/nvmirage bench --target vfio-user:/run/true.sock --rw randrw --bs 4k,64k --qd 1,8 --time 500ms \
+        --verify --json >/run/bench.json
 }
 step bench bench
 tell interrupts sh -c "echo $(($(all_interrupts) - before))"
-tell log cat /root/log.true
-tell bench cat /root/bench.json
+tell log cat /run/log.true
+tell bench cat /run/bench.json
 stopped() {
-    kill "$(cat /root/pid.true)"
-    eventually grep -q stopping /root/log.true
+    kill "$(cat /run/pid.true)"
+    eventually grep -q stopping /run/log.true
 }
 step stopped stopped

@@ -1,0 +1,82 @@
+//! How commands on files reach the kernel: registered memory, two rings, and files in memory.
+
+use super::super::{Mutation, Test, integration, unit};
+
+/// Memory that is registered, given up, and another one at the same place.
+const REGISTERED: Test = integration(
+    "media",
+    &["--test", "media"],
+    "registered::memory_is_registered_given_up_and_never_another",
+);
+/// Two rings: one asks the device.
+const POLLED: Test = unit(
+    "media",
+    "file::ring::tests::what_is_not_polled_for_goes_to_the_second_ring_and_nobody_sleeps_on_what_is",
+);
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "registered-number",
+        guard: "registered memory is found by the number of its map, not by its address",
+        file: "crates/media/src/file/registrar.rs",
+        from: "self.id == id && offset <= self.len",
+        to: "id > 0 && offset <= self.len",
+        test: REGISTERED,
+    },
+    Mutation {
+        name: "registered-given-up",
+        guard: "memory that no view has any more is let go",
+        file: "crates/media/src/file/registrar.rs",
+        from: "entry.retired.is_none() && entry.lent.strong_count() == 0",
+        to: "entry.retired.is_none() && entry.lent.strong_count() > 9",
+        test: REGISTERED,
+    },
+    Mutation {
+        name: "registered-limit",
+        guard: "what is registered is within the limit of locked memory",
+        file: "crates/media/src/file/registrar.rs",
+        from: "if (taken + len) as u64 > limit {",
+        to: "if taken as u64 > limit {",
+        test: REGISTERED,
+    },
+    Mutation {
+        name: "lent-number",
+        guard: "what is lent has another number after each map",
+        file: "crates/memory/src/dma/lent.rs",
+        from: "id: NEXT.fetch_add(1, Ordering::Relaxed),",
+        to: "id: NEXT.load(Ordering::Relaxed),",
+        test: integration(
+            "memory",
+            &["--test", "client_memory"],
+            "lent::what_is_lent_ends_with_the_last_view_of_its_region_and_is_another_after_the_next_map",
+        ),
+    },
+    Mutation {
+        name: "second-ring",
+        guard: "flushes and durable writes do not go to a ring that asks the device",
+        file: "crates/media/src/file/ring.rs",
+        from: "let second = self.rings[0].looks_at_device() && !io.is_polled_for();",
+        to: "let second = self.rings[0].looks_at_device() && io.is_polled_for();",
+        test: POLLED,
+    },
+    Mutation {
+        name: "polled-sleep",
+        guard: "nobody sleeps on what a device is asked for",
+        file: "crates/media/src/file/uring.rs",
+        from: "self.looks.at_device && self.in_kernel > 0",
+        to: "self.looks.at_device && self.in_kernel > 1",
+        test: POLLED,
+    },
+    Mutation {
+        name: "memory-file-turns",
+        guard: "a file in memory leaves others their turn",
+        file: "crates/media/src/file/channel.rs",
+        from: "left = left.saturating_sub(moved);",
+        to: "left = left.saturating_sub(moved / 1024);",
+        test: integration(
+            "media",
+            &["--test", "media"],
+            "commands::commands_on_a_file_in_memory_take_turns_with_what_else_a_reactor_does",
+        ),
+    },
+];
