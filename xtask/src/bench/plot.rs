@@ -93,7 +93,7 @@ fn draw(file: &Path, lines: &[Named], words: &Words<'_>) -> Result<(), Box<dyn s
         .x_label_area_size(44)
         .y_label_area_size(80)
         .build_cartesian_2d(
-            (first * 0.8..last * 1.4).log_scale(),
+            (first * 0.8..last * 1.4).log_scale().base(2.0),
             (least.max(1.0) * 0.6..most * 2.5).log_scale(),
         )?;
     let short = |value: &f64| match *value {

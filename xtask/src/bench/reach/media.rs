@@ -41,8 +41,9 @@ pub(super) fn null(reach: &Reach<'_>) -> Result<Vec<Row>> {
             "null, random read, QD128: reactor time per command",
             "<= 90 ns near, <= 110 far",
             format!(
-                "{} {placement} (wall {wall:.0} ns)",
-                shown(deep.reactor_ns, 0, "ns")
+                "{} {placement} (wall {wall:.0} ns, on a processor {})",
+                shown(deep.reactor_ns, 0, "ns"),
+                shown(deep.server_ns, 0, "ns")
             ),
             deep.reactor_ns.map(|ns| ns / bar),
         ),
@@ -86,9 +87,10 @@ pub(super) fn ram(reach: &Reach<'_>) -> Result<Vec<Row>> {
         "ram, random read, QD32: reactor time per command",
         "<= 560 ns on 4 KiB pages, <= 450 on huge pages",
         format!(
-            "{} on {pages} {} ({:.2} M IOPS)",
+            "{} on {pages} {} (on a processor {}, {:.2} M IOPS)",
             shown(of.reactor_ns, 0, "ns"),
             compared.placement,
+            shown(of.server_ns, 0, "ns"),
             of.iops / 1e6
         ),
         of.reactor_ns.map(|ns| ns / bar),
