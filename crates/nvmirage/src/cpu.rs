@@ -66,7 +66,7 @@ fn siblings(cpu: u32) -> Vec<u32> {
 }
 
 /// A list of CPUs as the kernel writes it: `0-2,8`.
-fn list(text: &str) -> Vec<u32> {
+pub(crate) fn list(text: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

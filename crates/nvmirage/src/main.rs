@@ -10,6 +10,7 @@ mod config;
 mod control;
 mod cpu;
 mod demo;
+mod doctor;
 mod identity;
 mod interrupt;
 mod keep;

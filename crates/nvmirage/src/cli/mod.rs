@@ -11,6 +11,7 @@ mod conformance;
 mod create;
 mod delete;
 mod demo;
+mod doctor;
 mod error;
 mod floor;
 mod identify;
@@ -72,6 +73,7 @@ enum Command {
     Identify(identify::Identify),
     Conformance(conformance::Conformance),
     QemuArgs(qemu_args::QemuArgs),
+    Doctor(doctor::Doctor),
     Check(check::Check),
     Ls(ls::Ls),
     Create(create::Create),
@@ -112,6 +114,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Identify(identify) => identify.run(),
         Command::Conformance(conformance) => conformance.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Check(check) => check.run(),
         Command::Ls(ls) => ls.run(),
         Command::Create(create) => create.run(),

@@ -93,3 +93,38 @@ fn a_missing_one_and_no_toml() {
             .contains("a configuration has at most")
     );
 }
+
+/// On whatever machine the tests run.
+#[test]
+fn the_doctor_places_a_guest_on_this_machine() {
+    let world = World::new();
+    let report = world.json(&["doctor", "--vcpus", "2", "--json"]);
+    let cpus = report["topology"]["cpus"].as_array().unwrap();
+    let usable: Vec<_> = cpus.iter().filter(|cpu| cpu["usable"] == true).collect();
+    assert!(!usable.is_empty());
+    let is_usable = |id: &serde_json::Value| usable.iter().any(|cpu| cpu["id"] == *id);
+    let plan = &report["plan"];
+    for who in ["reactors", "vcpus", "emulator"] {
+        let cpus = plan[who].as_array().unwrap();
+        assert!(
+            !cpus.is_empty() && cpus.iter().all(is_usable),
+            "{who}: {plan}"
+        );
+    }
+    // What it writes for the configuration is one.
+    let file = world.write("doctor.toml", report["configuration"].as_str().unwrap());
+    world.ok(&["check", file.to_str().unwrap()]);
+    let words = world.ok(&["doctor"]);
+    for word in [
+        "kernel",
+        "locked memory",
+        "reactor 0",
+        "vcpu 1",
+        "<vcpupin vcpu='1'",
+        "nvme.poll_queues=2",
+    ] {
+        assert!(words.contains(word), "{word} is missing in\n{words}");
+    }
+    let refused = world.run(&["doctor", "--vcpus", "0"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
