@@ -249,7 +249,8 @@ impl Channel {
     #[must_use]
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {
-            Kind::Null(_) | Kind::Ram(_) => false,
+            Kind::Null(_) => false,
+            Kind::Ram(ram) => ram.in_flight() > 0,
             Kind::File(file) => file.is_due(),
         }
     }

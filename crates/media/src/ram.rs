@@ -1,7 +1,10 @@
 //! Memory: everything completes at once, nothing survives the program.
 //!
-//! Copies run on the reactor that adds them, each from start to end: commands of one reactor do not
-//! mix. Those of several would; but one reactor serves a namespace, and namespaces share no bytes.
+//! Copies run on the reactor that adds them, each from start to end, or, where it is a large one, in
+//! slices while nobody else touches the bytes (`slices`): commands of one reactor do not mix. Those of
+//! several would; but one reactor serves a namespace, and namespaces share no bytes.
+
+mod slices;
 
 use std::sync::Arc;
 
@@ -9,6 +12,7 @@ use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, MediumTraits, O
 use controller::ticket::Ticket;
 use memory::{DmaView, Segment, Store, StorePages};
 
+use self::slices::{Op, SLICE, Slices};
 use crate::size::Bytes;
 
 pub(crate) const TRAITS: MediumTraits = MediumTraits {
@@ -36,17 +40,29 @@ pub(crate) fn describe(store: &Store) -> String {
 #[derive(Debug)]
 pub(crate) struct RamChannel {
     store: Arc<Store>,
+    slices: Slices,
 }
 
 impl RamChannel {
     pub(crate) fn new(store: Arc<Store>) -> Self {
-        RamChannel { store }
+        RamChannel {
+            store,
+            slices: Slices::default(),
+        }
     }
 
     fn holds(&self, offset: u64, len: u64) -> bool {
         offset
             .checked_add(len)
             .is_some_and(|end| end <= self.store.len())
+    }
+
+    /// Whether the bytes lie in the store, and the segments have as many where some are moved. What does not is refused
+    /// as a small request is.
+    #[cold]
+    fn fits(&self, op: Op, offset: u64, len: u64, segments: &[Segment<'_>]) -> bool {
+        let total: u64 = segments.iter().map(|s| u64::from(s.len())).sum();
+        self.holds(offset, len) && (matches!(op, Op::Zero { .. }) || total == len)
     }
 
     /// Where the segments lie in the store; `None` where they do not fit.
@@ -143,6 +159,40 @@ impl RamChannel {
     }
 }
 
+/// What a request does in slices, where it is large enough for that: the bytes, and what is done to them.
+fn large(request: &Request<'_>) -> Option<((u64, u64), Op)> {
+    let (range, op) = match *request {
+        Request::Read { offset, len } => ((offset, len.into()), Op::Read),
+        Request::Write { offset, len, .. } => ((offset, len.into()), Op::Write),
+        Request::Compare { offset, len } => ((offset, len.into()), Op::Compare),
+        Request::WriteZeroes {
+            offset,
+            len,
+            deallocate,
+            ..
+        } => ((offset, len), Op::Zero { deallocate }),
+        _ => return None,
+    };
+    (range.1 > SLICE.into()).then_some((range, op))
+}
+
+impl RamChannel {
+    /// Whether the request shares bytes with one that is done in slices.
+    fn meets(&self, request: &Request<'_>) -> bool {
+        match *request {
+            Request::Read { offset, len }
+            | Request::Write { offset, len, .. }
+            | Request::Compare { offset, len }
+            | Request::CompareAndWrite { offset, len, .. } => self.slices.meets(offset, len.into()),
+            Request::WriteZeroes { offset, len, .. } => self.slices.meets(offset, len),
+            Request::Deallocate { ranges } => ranges
+                .iter()
+                .any(|range| self.slices.meets(range.offset, range.len)),
+            Request::Flush => false,
+        }
+    }
+}
+
 impl Channel for RamChannel {
     #[inline]
     fn add(
@@ -150,17 +200,34 @@ impl Channel for RamChannel {
         ticket: Ticket,
         request: &Request<'_>,
         segments: &[Segment<'_>],
-        _: &Arc<DmaView>,
+        view: &Arc<DmaView>,
     ) -> Added {
+        if self.slices.len() > 0 && self.meets(request) {
+            return Added::Full(ticket);
+        }
+        if let Some(((offset, len), op)) = large(request)
+            && self.fits(op, offset, len, segments)
+        {
+            return match self.slices.add(ticket, op, (offset, len), segments, view) {
+                Ok(()) => Added::Pending,
+                Err(ticket) => Added::Full(ticket),
+            };
+        }
         Added::Done(ticket, Outcome::of(self.run(request, segments)))
     }
 
     fn submit(&mut self) {}
 
-    fn reap(&mut self, _: &mut Vec<Done>) {}
+    #[inline]
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        if self.slices.len() > 0 {
+            self.slices.go_on(&self.store, done);
+        }
+    }
 
+    #[inline]
     fn in_flight(&self) -> u32 {
-        0
+        self.slices.len() as u32
     }
 
     #[inline]
@@ -173,3 +240,6 @@ impl Channel for RamChannel {
         self.store.prefetch(offset, len);
     }
 }
+
+#[cfg(test)]
+mod tests;

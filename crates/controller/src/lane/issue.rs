@@ -58,6 +58,8 @@ pub(super) struct Issuer<'t, C> {
     pub(super) hint: &'t mut Hint,
     /// Where the data of the last plain command was.
     pub(super) near: Near<'t>,
+    /// Bytes handed in this turn to channels that copy.
+    pub(super) copied: u64,
     pub(super) segments: Segments<'t>,
     pub(super) ranges: &'t mut Vec<ByteRange>,
     pub(super) forwards: &'t mut VecDeque<Forward>,
@@ -75,6 +77,10 @@ pub(super) struct Next<'q> {
     /// Nothing was told of them yet.
     pub(super) first: bool,
 }
+
+/// Bytes that are handed to channels that copy in one turn of a lane, and one command more: as many as a batch of small
+/// commands has, so that a lane with large ones holds up the others for no longer.
+pub(super) const COPIED_PER_TURN: u64 = 128 << 10;
 
 /// How many commands ahead of the one being issued a channel that copies is told of: memory answers in the time of
 /// some copies of 4 KiB.
@@ -137,6 +143,7 @@ impl<'t, C: Channel> Issuer<'t, C> {
         let channel = self.channels.get_mut(namespace.channel)?;
         slot.bytes = len;
         if channel.copies() {
+            self.copied += u64::from(len);
             next.tell(namespace, channel);
         }
         if let Some(segment) = prp::straight(&self.near, plain.prp, len, need) {
@@ -311,6 +318,13 @@ impl<'t, C: Channel> Issuer<'t, C> {
         let Some(channel) = self.channels.get_mut(channel) else {
             return Err(Status::NAMESPACE_NOT_READY);
         };
+        if channel.copies() {
+            self.copied += self
+                .segments
+                .iter()
+                .map(|s| u64::from(s.len()))
+                .sum::<u64>();
+        }
         let memory = (&self.segments[..], self.view);
         Ok(match ask(self.key, index, slot, channel, request, memory) {
             Asked::Done(status) => Issued::Ended(status),

@@ -240,6 +240,7 @@ impl Lane {
             namespaces,
             channels,
             near: view.near(hint),
+            copied: 0,
             hint,
             segments: Segments::new(),
             ranges,

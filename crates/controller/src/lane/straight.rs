@@ -11,7 +11,7 @@
 use nvme_spec::{Cqe, Status};
 
 use super::fetch::PREFETCH;
-use super::issue::{Asked, Issuer, Next};
+use super::issue::{Asked, COPIED_PER_TURN, Issuer, Next};
 use super::message::QueueName;
 use super::queues::Queues;
 use crate::command;
@@ -21,7 +21,7 @@ use crate::state::{ordered, slot_state};
 
 /// Why the straight way ended.
 pub(super) enum Met {
-    /// All that was to be fetched has gone it.
+    /// All that was to be fetched has gone it, or as many bytes were copied as may be in a turn.
     End,
     /// This command was fetched, and has to go the general way.
     Other(u16),
@@ -70,7 +70,7 @@ impl Queues {
         let saved = &mut queue.sqs[position];
         let sqid = member.sq.id();
         let mut first = true;
-        while *left > 0 {
+        while *left > 0 && issuer.copied < COPIED_PER_TURN {
             let Some(&index) = free.last() else {
                 return Met::End;
             };

@@ -16,7 +16,7 @@ const COMPARE_PIECE: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'v> {
     /// Its `base` is not null.
-    region: &'v Region,
+    pub(super) region: &'v Region,
     /// From the region's first byte; `offset + len <= region.len`.
     offset: u64,
     len: u32,

@@ -45,6 +45,14 @@ impl Segment<'static> {
     }
 }
 
+impl Segment<'_> {
+    /// Whether its bytes are discarded. Such a segment has no address in any view.
+    #[must_use]
+    pub fn is_sink(&self) -> bool {
+        std::ptr::eq(self.region, &REGION)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +61,7 @@ mod tests {
     fn what_is_written_is_taken() {
         let segment = Segment::sink(513);
         assert_eq!(segment.len(), 513);
+        assert!(segment.is_sink());
         segment.write_from(0, &[7; 513]);
         segment.write_from(512, &[7]);
         segment.zero();

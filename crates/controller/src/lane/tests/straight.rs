@@ -172,3 +172,15 @@ fn a_tail_is_not_looked_past() {
         ]
     );
 }
+
+#[test]
+fn a_turn_copies_no_more_than_a_batch_of_small_commands() {
+    let mut rig = Rig::new();
+    let commands: Vec<Sqe> = (0..40).map(|n| read(1, 100 * n, 16)).collect();
+    rig.submit(&commands);
+    // 128 KiB are 16 times 8 KiB.
+    for (fetched, pending) in [(16, 24), (16, 8), (8, 0)] {
+        let turn = rig.lane.turn(&mut rig.channels);
+        assert_eq!((turn.fetched, turn.pending), (fetched, pending));
+    }
+}
