@@ -42,6 +42,36 @@ fn a_batch_raises_one_interrupt_for_its_queue() {
     assert_eq!(rig.raised, [(host.slot, Vector(2))]);
 }
 
+/// Linux with nvme.poll_queues, and firmware, create queues with IEN = 0 (Base 2.1, 5.2.1).
+#[test]
+fn a_queue_whose_host_polls_raises_nothing() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut polled = rig.create_polled_queue(&mut host, 1);
+    let mut other = rig.create_queue(&mut host, 2);
+    rig.raised.clear();
+    for at_once in [false, true] {
+        rig.medium.let_go(at_once);
+        for _ in 0..50 {
+            host.reads(&mut polled, 0..10);
+            host.ring(&polled);
+            rig.turns(3);
+            rig.medium.let_go(true);
+            rig.turns(2);
+            assert_eq!(host.completions(&mut polled).len(), 10);
+            rig.medium.let_go(at_once);
+        }
+    }
+    rig.turns(40);
+    assert_eq!(rig.raised, []);
+    // The queue beside it does.
+    host.reads(&mut other, [1]);
+    host.ring(&other);
+    rig.medium.let_go(true);
+    rig.turns(3);
+    assert_eq!(rig.raised, [(host.slot, Vector(2))]);
+}
+
 #[test]
 fn a_ticket_of_a_lane_that_is_gone_completes_nothing() {
     let mut rig = Rig::new();

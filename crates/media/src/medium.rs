@@ -185,7 +185,7 @@ impl Medium {
         let depth = depth.clamp(1, MAX_DEPTH);
         Ok(Channel(match &self.backing {
             Backing::Null => Kind::Null(NullChannel),
-            Backing::Ram(store) => Kind::Ram(RamChannel::new(Arc::clone(store))),
+            Backing::Ram(store) => Kind::Ram(Box::new(RamChannel::new(Arc::clone(store)))),
             Backing::File(file) => Kind::File(Box::new(file.channel(depth)?)),
         }))
     }
@@ -225,7 +225,7 @@ pub struct Channel(Kind);
 #[derive(Debug)]
 enum Kind {
     Null(NullChannel),
-    Ram(RamChannel),
+    Ram(Box<RamChannel>),
     File(Box<FileChannel>),
 }
 

@@ -319,13 +319,28 @@ impl Rig {
 
     /// A queue pair whose submission queue has this priority (QPRIO).
     pub(crate) fn create_queue_of(&mut self, host: &mut Host, id: u16, priority: u32) -> Queue {
+        self.create_queue_with(host, id, priority, true)
+    }
+
+    /// A queue pair without interrupts: its host polls.
+    pub(crate) fn create_polled_queue(&mut self, host: &mut Host, id: u16) -> Queue {
+        self.create_queue_with(host, id, 0, false)
+    }
+
+    fn create_queue_with(
+        &mut self,
+        host: &mut Host,
+        id: u16,
+        priority: u32,
+        interrupts: bool,
+    ) -> Queue {
         let queue = queue(&host.memory, id, ENTRIES);
         let size_and_id = (ENTRIES - 1) << 16 | u32::from(id);
         let cq = Sqe {
             opcode: 5,
             prp1: queue.cq.buffer().iova(Iova(0)).0,
             cdw10: size_and_id,
-            cdw11: u32::from(id) << 16 | 3,
+            cdw11: u32::from(id) << 16 | u32::from(interrupts) << 1 | 1,
             ..Sqe::default()
         };
         let sq = Sqe {
