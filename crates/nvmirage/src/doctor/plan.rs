@@ -58,9 +58,8 @@ impl Plan {
         let shared = free.len() < wanted;
         if shared {
             notes.push(format!(
-                "{} reactors and {} processors want a CPU each, and this process may use {}: some share one, so let the reactors sleep (mode = \"adaptive\")",
-                guest.reactors,
-                guest.vcpus,
+                "reactors and processors want {} CPUs of their own, and this process may use {}: some share one, so let the reactors sleep (mode = \"adaptive\")",
+                guest.reactors + guest.vcpus,
                 all.len()
             ));
         }
@@ -78,7 +77,9 @@ impl Plan {
         let node_of = |cpu: u32| topology.cpu(cpu).map_or(0, |cpu| cpu.node);
         let node = node_of(reactors[0]);
         free.retain(|cpu| node_of(*cpu) == node);
-        let emulator = if free.is_empty() { vcpus.clone() } else { free };
+        let mut emulator = if free.is_empty() { vcpus.clone() } else { free };
+        emulator.sort_unstable();
+        emulator.dedup();
         let mut others: Vec<u32> = reactors
             .iter()
             .chain(&vcpus)
@@ -190,6 +191,7 @@ mod tests {
         let few = plan(&[0, 1], 1, 2);
         assert_eq!((&few.reactors[..], &few.vcpus[..]), (&[0][..], &[1, 1][..]));
         assert!(few.shared && few.notes[0].contains("may use 2"), "{few:?}");
+        assert_eq!(few.emulator, [1]);
         assert!(few.configuration().contains("adaptive"));
         let one = plan(&[3], 1, 1);
         assert_eq!((one.reactors[0], one.vcpus[0]), (3, 3));
