@@ -26,8 +26,9 @@ pub(crate) struct Member {
     heat: Heat,
 }
 
+/// A subsystem, where its controllers find it.
 #[derive(Debug)]
-struct House {
+struct Home {
     subsystem: Subsystem,
     heat: Heat,
 }
@@ -43,7 +44,7 @@ struct Heat {
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     controllers: Vec<Option<Member>>,
-    subsystems: Vec<Option<House>>,
+    subsystems: Vec<Option<Home>>,
     /// The hot ones.
     hot: Vec<usize>,
     hot_subsystems: Vec<usize>,
@@ -105,7 +106,7 @@ impl Members {
     }
 
     pub(crate) fn add_subsystem(&mut self, subsystem: Subsystem, index: usize) {
-        self.subsystems[index] = Some(House {
+        self.subsystems[index] = Some(Home {
             subsystem,
             heat: Heat::default(),
         });
@@ -129,8 +130,8 @@ impl Members {
 
     pub(crate) fn take_subsystem(&mut self, slot: SubsystemSlot) -> Option<Subsystem> {
         self.hot_subsystems.retain(|index| *index != slot.0);
-        let house = self.subsystems.get_mut(slot.0)?.take();
-        house.map(|house| house.subsystem)
+        let home = self.subsystems.get_mut(slot.0)?.take();
+        home.map(|home| home.subsystem)
     }
 
     /// A controller.
@@ -147,9 +148,9 @@ impl Members {
 
     /// A subsystem, for whoever may change it.
     pub(crate) fn subsystem_mut(&mut self, slot: SubsystemSlot) -> Option<&mut Subsystem> {
-        let house = self.subsystems.get_mut(slot.0)?.as_mut();
+        let home = self.subsystems.get_mut(slot.0)?.as_mut();
         self.news = true;
-        house.map(|house| &mut house.subsystem)
+        home.map(|home| &mut home.subsystem)
     }
 
     /// Every controller.
@@ -166,18 +167,17 @@ impl Members {
 
     /// Every subsystem.
     pub(crate) fn subsystems(&self) -> impl Iterator<Item = &Subsystem> {
-        let houses = self.subsystems.iter().flatten();
-        houses.map(|house| &house.subsystem)
+        let homes = self.subsystems.iter().flatten();
+        homes.map(|home| &home.subsystem)
     }
 
     /// Every subsystem, with its place.
     pub(crate) fn subsystems_mut(
         &mut self,
     ) -> impl Iterator<Item = (SubsystemSlot, &mut Subsystem)> {
-        let houses = self.subsystems.iter_mut().enumerate();
-        houses.filter_map(|(index, house)| {
-            Some((SubsystemSlot(index), &mut house.as_mut()?.subsystem))
-        })
+        let homes = self.subsystems.iter_mut().enumerate();
+        homes
+            .filter_map(|(index, home)| Some((SubsystemSlot(index), &mut home.as_mut()?.subsystem)))
     }
 
     /// Places for controllers, taken or not.
@@ -195,9 +195,9 @@ impl Members {
                 any = true;
             }
         }
-        for (index, house) in self.subsystems.iter_mut().enumerate() {
-            if let Some(house) = house.as_mut().filter(|h| h.subsystem.has_work()) {
-                heat(&mut house.heat, &mut self.hot_subsystems, index);
+        for (index, home) in self.subsystems.iter_mut().enumerate() {
+            if let Some(home) = home.as_mut().filter(|h| h.subsystem.has_work()) {
+                heat(&mut home.heat, &mut self.hot_subsystems, index);
                 any = true;
             }
         }
@@ -214,8 +214,8 @@ impl Members {
 
     /// A subsystem has a reason for a turn.
     pub(crate) fn heat_subsystem(&mut self, index: usize) {
-        if let Some(Some(house)) = self.subsystems.get_mut(index) {
-            heat(&mut house.heat, &mut self.hot_subsystems, index);
+        if let Some(Some(home)) = self.subsystems.get_mut(index) {
+            heat(&mut home.heat, &mut self.hot_subsystems, index);
         }
     }
 
@@ -251,22 +251,22 @@ impl Members {
     ) -> bool {
         for index in &self.hot {
             if let Some(Some(Member { subsystem, .. })) = self.controllers.get(*index)
-                && let Some(Some(house)) = self.subsystems.get_mut(subsystem.0)
+                && let Some(Some(home)) = self.subsystems.get_mut(subsystem.0)
             {
-                touch(&mut house.heat, &mut self.hot_subsystems, subsystem.0);
+                touch(&mut home.heat, &mut self.hot_subsystems, subsystem.0);
             }
         }
         let mut any = false;
         for at in 0..self.hot_subsystems.len() {
             let index = self.hot_subsystems[at];
-            let Some(Some(house)) = self.subsystems.get_mut(index) else {
+            let Some(Some(home)) = self.subsystems.get_mut(index) else {
                 continue;
             };
-            let before = house.subsystem.generation();
-            let mut worked = house.subsystem.turn(now, channels);
-            worked |= house.subsystem.generation() != before;
-            house.heat.turned(worked || house.subsystem.has_work());
-            self.news |= has_news(&house.subsystem);
+            let before = home.subsystem.generation();
+            let mut worked = home.subsystem.turn(now, channels);
+            worked |= home.subsystem.generation() != before;
+            home.heat.turned(worked || home.subsystem.has_work());
+            self.news |= has_news(&home.subsystem);
             any |= worked;
             if worked {
                 for (at, member) in self.controllers.iter_mut().enumerate() {
@@ -279,7 +279,7 @@ impl Members {
         let subsystems = &self.subsystems;
         keep_hot(
             &mut self.hot_subsystems,
-            |index| matches!(&subsystems[index], Some(house) if house.heat.hot),
+            |index| matches!(&subsystems[index], Some(home) if home.heat.hot),
         );
         any
     }
@@ -294,19 +294,15 @@ impl Members {
             let Some(Some(member)) = self.controllers.get_mut(index) else {
                 continue;
             };
-            let Some(Some(house)) = self.subsystems.get_mut(member.subsystem.0) else {
+            let Some(Some(home)) = self.subsystems.get_mut(member.subsystem.0) else {
                 continue;
             };
-            let (worked, stays) = turn(index, &mut member.controller, &mut house.subsystem);
+            let (worked, stays) = turn(index, &mut member.controller, &mut home.subsystem);
             any |= worked;
             member.heat.turned(worked || stays);
-            self.news |= has_news(&house.subsystem);
-            if house.subsystem.has_work() {
-                heat(
-                    &mut house.heat,
-                    &mut self.hot_subsystems,
-                    member.subsystem.0,
-                );
+            self.news |= has_news(&home.subsystem);
+            if home.subsystem.has_work() {
+                heat(&mut home.heat, &mut self.hot_subsystems, member.subsystem.0);
             }
         }
         let controllers = &self.controllers;
