@@ -122,13 +122,10 @@ impl Lanes {
         let mut at = 0;
         while let Some(&index) = self.hot.get(at) {
             let slot = &mut self.slots[index];
-            let Some(lane) = &mut slot.lane else {
-                self.hot.swap_remove(at);
-                continue;
-            };
-            if turn(lane) {
+            // Whoever takes a lane out takes it off the list.
+            if slot.lane.as_mut().is_some_and(&mut turn) {
                 slot.worked = now;
-            } else if now.since(slot.worked) > HOT_NS && lane.rest() {
+            } else if now.since(slot.worked) > HOT_NS && slot.lane.as_mut().is_none_or(Lane::rest) {
                 slot.hot = false;
                 self.hot.swap_remove(at);
                 continue;
