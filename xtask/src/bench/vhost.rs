@@ -4,6 +4,7 @@
 //! depth is depth over rate (Little's law). Alone in flight, requests of `qemu-io` tell their time one
 //! by one; those have percentiles.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -40,6 +41,11 @@ impl<'a> Export<'a> {
         (server_cpu, host_cpu): (u32, u32),
     ) -> Result<Self> {
         let socket = dir.join("vhost.sock");
+        // A daemon that was ended before has left its socket, where nobody listens.
+        match std::fs::remove_file(&socket) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
         let mut command = rig.qemu("qemu-storage-daemon").command();
         command
             .arg("--blockdev")
