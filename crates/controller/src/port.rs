@@ -182,6 +182,13 @@ pub trait Channel {
     /// Tickets held.
     fn in_flight(&self) -> u32;
 
+    /// Whether [`Channel::add`] would have no room for the request now. It is asked before the data of a large command is
+    /// looked for, so that one that waits costs its lane next to nothing in each turn. `add` decides.
+    #[inline]
+    fn is_full(&self, _request: &Request<'_>) -> bool {
+        false
+    }
+
     /// Whether it moves bytes by itself, on the processor that adds a request. Then it wants to know beforehand of those
     /// that come next ([`Channel::expect`]), and of many bytes only a part is asked for in one turn.
     #[inline]

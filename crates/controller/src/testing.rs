@@ -299,6 +299,10 @@ impl Channel for TestMedium {
     fn in_flight(&self) -> u32 {
         self.held.len() as u32
     }
+
+    fn is_full(&self, _request: &Request<'_>) -> bool {
+        self.held.len() >= self.capacity
+    }
 }
 
 /// What a test leaves in flight is nobody's loss.

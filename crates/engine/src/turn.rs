@@ -306,13 +306,16 @@ impl<C: Channel> Engine<C> {
     /// Submits and reaps every channel and completes what is done.
     #[inline]
     fn drive_channels(&mut self) -> bool {
+        let mut worked = false;
         for (_, channel) in self.channels.iter_mut() {
             if channel.in_flight() > 0 {
                 channel.submit();
                 channel.reap(&mut self.done);
+                // a slice of a large command, if not all of it
+                worked |= channel.copies();
             }
         }
-        let worked = !self.done.is_empty();
+        worked |= !self.done.is_empty();
         for Done { ticket, outcome } in self.done.drain(..) {
             let owner = ticket.owner();
             if owner.is_lane() {

@@ -339,6 +339,15 @@ impl Port for Channel {
     }
 
     #[inline]
+    fn is_full(&self, request: &Request<'_>) -> bool {
+        match &self.0 {
+            Kind::Null(channel) => channel.is_full(request),
+            Kind::Ram(channel) => channel.is_full(request),
+            Kind::File(channel) => channel.is_full(request),
+        }
+    }
+
+    #[inline]
     fn copies(&self) -> bool {
         matches!(self.0, Kind::Ram(_))
     }

@@ -231,6 +231,11 @@ impl Channel for RamChannel {
         self.slices.len() as u32
     }
 
+    fn is_full(&self, request: &Request<'_>) -> bool {
+        self.slices.len() > 0
+            && (self.meets(request) || large(request).is_some() && !self.slices.has_room())
+    }
+
     #[inline]
     fn copies(&self) -> bool {
         true

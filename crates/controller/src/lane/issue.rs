@@ -86,6 +86,9 @@ pub(super) const COPIED_PER_TURN: u64 = 128 << 10;
 /// some copies of 4 KiB.
 const AHEAD: u32 = 4;
 
+/// Bytes above which it takes longer to find a command's data than to ask a channel whether it has room.
+const LONG_WALK: u32 = 8 << 10;
+
 impl Next<'_> {
     /// Tells the channel what comes next for it, as far as a glance shows.
     #[inline(never)]
@@ -188,16 +191,15 @@ impl<'t, C: Channel> Issuer<'t, C> {
                 if fua && namespace.traits.volatile_cache {
                     return Ok(self.committed(index, slot, sqe, namespace, &request));
                 }
-                self.walk(sqe, len, Need::DeviceWrites)?;
-                self.add(index, slot, channel, &request)
+                self.move_data(index, slot, sqe, channel, &request)
             }
             Command::Write { blocks, fua } => {
                 let ByteRange { offset, len } = self.transfer(namespace, blocks)?;
                 let len = len as u32;
                 slot.bytes = len;
-                self.walk(sqe, len, Need::DeviceReads)?;
                 let fua = fua || self.write_through;
-                self.add(index, slot, channel, &Request::Write { offset, len, fua })
+                let request = Request::Write { offset, len, fua };
+                self.move_data(index, slot, sqe, channel, &request)
             }
             Command::Compare { blocks, fua } => {
                 let ByteRange { offset, len } = self.transfer(namespace, blocks)?;
@@ -207,8 +209,7 @@ impl<'t, C: Channel> Issuer<'t, C> {
                 if fua && namespace.traits.volatile_cache {
                     return Ok(self.committed(index, slot, sqe, namespace, &request));
                 }
-                self.walk(sqe, len, Need::DeviceReads)?;
-                self.add(index, slot, channel, &request)
+                self.move_data(index, slot, sqe, channel, &request)
             }
             Command::WriteZeroes {
                 blocks,
@@ -303,6 +304,31 @@ impl<'t, C: Channel> Issuer<'t, C> {
         });
         slot.outstanding += 1;
         Ok(Issued::Forwarded)
+    }
+
+    /// Finds the data of a command and hands its one request to a channel. A channel that is full is asked first where
+    /// there is much to find: a command that waits is tried again in every turn.
+    #[inline]
+    fn move_data(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        sqe: &Sqe,
+        channel: ChannelId,
+        request: &Request<'_>,
+    ) -> Result<Issued, Status> {
+        if slot.bytes > LONG_WALK
+            && let Some(channel) = self.channels.get(channel)
+            && channel.is_full(request)
+        {
+            return Ok(Issued::Full);
+        }
+        let need = match request {
+            Request::Read { .. } => Need::DeviceWrites,
+            _ => Need::DeviceReads,
+        };
+        self.walk(sqe, slot.bytes, need)?;
+        self.add(index, slot, channel, request)
     }
 
     /// Hands the one request of a command to a channel.

@@ -659,6 +659,10 @@ impl Channel for FileChannel {
         }
     }
 
+    fn is_full(&self, _request: &Request<'_>) -> bool {
+        self.free.is_empty()
+    }
+
     fn in_flight(&self) -> u32 {
         self.in_flight
     }

@@ -69,6 +69,11 @@ impl Slices {
         self.going.len()
     }
 
+    /// Whether one more may begin.
+    pub(super) fn has_room(&self) -> bool {
+        self.going.len() < MOST
+    }
+
     /// Whether a command that touches these bytes has to wait.
     #[inline]
     pub(super) fn meets(&self, offset: u64, len: u64) -> bool {
@@ -93,7 +98,7 @@ impl Slices {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Result<(), Ticket> {
-        if self.going.len() == MOST {
+        if !self.has_room() {
             return Err(ticket);
         }
         let mut pieces = self.spare.pop().unwrap_or_default();

@@ -55,7 +55,10 @@ impl Rig {
         };
         let segments: Vec<Segment<'_>> = pieces.iter().map(find).collect();
         let ticket = Ticket::from_bits(bits);
-        self.channel.add(ticket, request, &segments, &self.view)
+        let is_full = self.channel.is_full(request);
+        let added = self.channel.add(ticket, request, &segments, &self.view);
+        assert_eq!(is_full, matches!(added, Added::Full(_)));
+        added
     }
 
     /// Reaps until something is done: how often, and what it was.

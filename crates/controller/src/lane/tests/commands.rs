@@ -340,6 +340,24 @@ fn flush_of_all_namespaces_goes_on_where_a_channel_was_full() {
     }
 }
 
+/// Or a lane with large commands would go through their lists in every turn, and do little else.
+#[test]
+fn a_large_command_that_waits_is_not_looked_at_until_there_is_room() {
+    let mut rig = Rig::new(16, &[16], Manner::Hanging);
+    rig.medium().capacity = 0;
+    let sqe = transfer(&rig.host, 0x02, 0, 32, DATA + 1);
+    rig.submit(1, sqe);
+    assert_eq!(rig.turn().pending, 1);
+    // its list has become one that no command may have
+    rig.host.write_u64(Iova(sqe.prp2), 1);
+    assert_eq!(rig.turn().pending, 1);
+    assert_eq!(rig.completions(), []);
+    rig.medium().capacity = 1;
+    rig.turn();
+    let done = rig.completions();
+    assert_eq!(done[0].status.status(), Status::PRP_OFFSET_INVALID);
+}
+
 #[test]
 fn read_and_compare_with_fua_flush_a_volatile_cache() {
     for (opcode, manner) in [
