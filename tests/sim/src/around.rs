@@ -1,0 +1,93 @@
+//! What a host has around it in a step, and what a simulation counts.
+
+use std::fmt;
+
+use crate::ledger::Ledger;
+use crate::wire::Wire;
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How long things may take, in virtual nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// An I/O command.
+    pub io_ns: u64,
+    /// An admin command.
+    pub admin_ns: u64,
+    /// An unmap: a host waits for 5 s.
+    pub unmap_ns: u64,
+    /// A reset, a shutdown, or a new host's turn.
+    pub reset_ns: u64,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// I/O commands that completed.
+    pub commands: u64,
+    /// Of them, those with an error that they may have.
+    pub errors: u64,
+    /// I/O commands that ended with their queue or their controller's life.
+    pub dropped: u64,
+    /// Admin commands.
+    pub admin: u64,
+    /// Resets by CC.EN, of the function, and shutdowns.
+    pub resets: u64,
+    /// Queues that were deleted.
+    pub deletions: u64,
+    /// Regions that were unmapped, data or rings.
+    pub unmaps: u64,
+    /// Aborts.
+    pub aborts: u64,
+    /// Hosts that died.
+    pub deaths: u64,
+    /// Lanes that were asked to move.
+    pub moves: u64,
+    /// Changes of namespaces.
+    pub changes: u64,
+    /// Doorbells rung by messages.
+    pub rings: u64,
+    /// Interrupts taken.
+    pub interrupts: u64,
+    /// The longest that a command took.
+    pub longest_ns: u64,
+}
+
+/// Around a host.
+#[derive(Debug)]
+pub struct Around<'a> {
+    /// Virtual time.
+    pub now: u64,
+    /// To and from its controller.
+    pub wire: &'a mut Wire,
+    /// What blocks may hold.
+    pub ledger: &'a mut Ledger,
+    /// Bounds.
+    pub bounds: Bounds,
+    /// What happened.
+    pub tally: &'a mut Tally,
+    /// Nothing new is to begin: the end is near.
+    pub ending: bool,
+    /// Media fail now and then.
+    pub faults: bool,
+    /// Events are printed.
+    pub traced: bool,
+}
+
+impl Around<'_> {
+    /// Prints an event, where events are printed.
+    #[inline]
+    pub fn trace(&self, host: usize, text: impl FnOnce() -> String) {
+        if self.traced {
+            println!("{:>14} host {host}: {}", self.now, text());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Hosts, controllers, reactors and media in virtual time: a simulation that follows from one seed.
+//!
+//! The controllers and engines are the real ones. What is simulated is what they are called by: hosts, which create queues
+//! and submit at random depth, verify all data, and reset, delete, unmap, abort, sleep and die in between; the reactor's
+//! loop, cut into steps; the transport; and media with latencies. One thread takes the steps in the order of virtual
+//! time, so that a seed repeats a run exactly.
+//!
+//! - [`scenario`]: what a seed makes;
+//! - [`world`]: who acts next, and what must be true in the end;
+//! - [`host`]: hosts, and what they check;
+//! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds;
+//! - [`reactor`], [`seat`], [`wire`]: the program's loop and its transport, without threads and sockets;
+//! - [`medium`]: a medium that is slow, full, fails or hangs.
+//!
+//! It does NOT find races of loads and stores within a step: loom does, for the sequences that matter.
+
+#![forbid(unsafe_code)]
+
+pub mod around;
+pub mod host;
+pub mod ledger;
+pub mod medium;
+pub mod random;
+pub mod reactor;
+pub mod scenario;
+pub mod seat;
+pub mod stamp;
+pub mod wire;
+pub mod world;
+
+use std::fmt;
+
+use around::{Failure, Tally};
+
+/// Which simulation.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What it is made from.
+    pub seed: u64,
+    /// I/O commands until it ends.
+    pub commands: u64,
+    /// Events of hosts are printed from this step on.
+    pub trace_from: u64,
+}
+
+/// A simulation that went well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What happened.
+    pub tally: Tally,
+    /// Steps that it took.
+    pub steps: u64,
+    /// Virtual nanoseconds that it took.
+    pub virtual_ns: u64,
+    /// Sleeps of reactors.
+    pub sleeps: u64,
+    /// Second looks before a sleep that found something.
+    pub second_looks: u64,
+    /// Requests that hung.
+    pub hung: u64,
+}
+
+/// A simulation that found something.
+#[derive(Debug)]
+pub struct Found {
+    options: Options,
+    step: u64,
+    failure: Failure,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { seed, commands, .. } = self.options;
+        writeln!(f, "seed {seed}, step {}: {}", self.step, self.failure)?;
+        write!(
+            f,
+            "to repeat it: cargo xtask simulate --seed {seed} --commands {commands} --runs 1 --trace {}",
+            self.step.saturating_sub(10_000)
+        )
+    }
+}
+
+/// Runs a simulation.
+///
+/// # Errors
+/// What must not be has happened.
+pub fn simulate(options: Options) -> Result<Report, Found> {
+    let mut world = scenario::build(options.seed, options.trace_from);
+    let run = world.run(options.commands);
+    if let Err(failure) = run {
+        return Err(Found {
+            options,
+            step: world.steps,
+            failure,
+        });
+    }
+    let sum = |of: fn(&reactor::Counts) -> u64| world.reactors.iter().map(|r| of(&r.counts)).sum();
+    let disks = world.media.iter().filter_map(|medium| medium.disk.as_ref());
+    Ok(Report {
+        tally: world.tally,
+        steps: world.steps,
+        virtual_ns: world.now,
+        sleeps: sum(|counts| counts.sleeps),
+        second_looks: sum(|counts| counts.second_looks),
+        hung: disks.map(|disk| disk.borrow().hung).sum(),
+    })
+}

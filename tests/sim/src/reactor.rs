@@ -1,0 +1,224 @@
+//! A reactor without a thread: the loop of the program's, cut into steps between which hosts and other reactors act.
+//!
+//! A step is a turn with a look at the messages; or the second look before sleeping; or a wake-up. The order within them
+//! is the program's.
+
+use controller::port::Channel;
+use controller::{Interrupt, time::Time};
+use engine::{Engine, Idle};
+
+use crate::medium::Port;
+use crate::random::Random;
+use crate::seat::Seat;
+
+const LOOK_BUSY_NS: u64 = 20_000;
+const LOOK_IDLE_NS: u64 = 2_000;
+const RECENTLY_NS: u64 = 10_000;
+/// What a turn takes, and each command of it.
+const TURN_NS: u64 = 150;
+const COMMAND_NS: u64 = 40;
+/// Turns that find nothing come after longer and longer, up to this share of the time without work: nobody can tell.
+const IDLE_TURN_SHARE: u64 = 32;
+/// From what wakes a sleeper to its first turn.
+const WAKE_NS: (u64, u64) = (2_000, 40_000);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Awake,
+    /// It found nothing to do, and is about to look again and sleep.
+    Drowsy {
+        at_most_ns: u64,
+    },
+    Asleep,
+}
+
+/// What reactors did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Turns.
+    pub turns: u64,
+    /// Sleeps.
+    pub sleeps: u64,
+    /// Second looks that found something.
+    pub second_looks: u64,
+}
+
+/// A reactor.
+#[derive(Debug)]
+pub struct Reactor {
+    /// Its engine.
+    pub engine: Engine<Port>,
+    /// Its controllers.
+    pub seats: Vec<Seat>,
+    /// When its next step is.
+    pub due: u64,
+    /// What it did.
+    pub counts: Counts,
+    random: Random,
+    state: State,
+    next_look: u64,
+    last_work: u64,
+    idle_turn_ns: u64,
+    in_transition: bool,
+    /// Steps after which it is held up, as by the machine.
+    pauses: u64,
+}
+
+impl Reactor {
+    /// A reactor that is awake.
+    #[must_use]
+    pub fn new(engine: Engine<Port>, random: Random, pauses: u64) -> Self {
+        Reactor {
+            engine,
+            seats: Vec::new(),
+            due: 0,
+            counts: Counts::default(),
+            random,
+            state: State::Awake,
+            next_look: 0,
+            last_work: 0,
+            idle_turn_ns: TURN_NS,
+            in_transition: false,
+            pauses,
+        }
+    }
+
+    /// Whether it sleeps.
+    #[must_use]
+    pub fn is_asleep(&self) -> bool {
+        self.state == State::Asleep
+    }
+
+    /// Something became readable that it waits for while it sleeps.
+    pub fn wake(&mut self, now: u64) {
+        if self.state == State::Asleep {
+            let latency = self.random.between(WAKE_NS.0, WAKE_NS.1);
+            self.due = self.due.min(now + latency);
+        } else {
+            self.notice(now);
+        }
+    }
+
+    /// Something was stored that a turn finds. A sleeper does not.
+    pub fn notice(&mut self, now: u64) {
+        if self.state == State::Awake {
+            self.idle_turn_ns = TURN_NS;
+            self.due = self.due.min(now + TURN_NS + self.random.below(TURN_NS));
+        }
+    }
+
+    /// One step at `now`.
+    pub fn step(&mut self, now: u64) {
+        match self.state {
+            State::Awake => self.turn(now),
+            State::Drowsy { at_most_ns } => self.fall_asleep(now, at_most_ns),
+            State::Asleep => self.wake_up(now),
+        }
+    }
+
+    fn turn(&mut self, now: u64) {
+        let seats = &mut self.seats;
+        let turn = self.engine.turn(Time(now), |slot, interrupt| {
+            if let Interrupt::Vector(vector) = interrupt {
+                let mut seats = seats.iter_mut();
+                if let Some(seat) = seats.find(|seat| seat.slot == slot) {
+                    seat.wire.vectors |= 1 << vector;
+                }
+            }
+        });
+        self.counts.turns += 1;
+        let mut worked = turn.worked;
+        if worked {
+            self.last_work = now;
+        }
+        if now >= self.next_look {
+            worked |= self.look_around(now);
+            let busy = now - self.last_work < RECENTLY_NS && !self.in_transition;
+            self.next_look = now + if busy { LOOK_BUSY_NS } else { LOOK_IDLE_NS };
+        }
+        let at_most_ns = if worked { None } else { self.may_sleep(now) };
+        if let Some(at_most_ns) = at_most_ns {
+            self.state = State::Drowsy { at_most_ns };
+        }
+        let cost = TURN_NS + COMMAND_NS * (u64::from(turn.commands) + turn.completions);
+        self.due = now + cost + self.random.below(cost);
+        if worked || at_most_ns.is_some() {
+            self.idle_turn_ns = TURN_NS;
+        } else {
+            let idle_ns = now - self.last_work;
+            self.idle_turn_ns = (self.idle_turn_ns * 2).min(idle_ns / IDLE_TURN_SHARE);
+            self.due = self
+                .due
+                .max((now + self.idle_turn_ns).min(self.next_due(now)));
+        }
+        if self.pauses > 0 && self.random.once_in(self.pauses) {
+            self.due += self.random.spread(10_000, 3_000_000);
+        }
+    }
+
+    /// When the next request of a medium ends.
+    fn next_due(&mut self, now: u64) -> u64 {
+        let channels = self.engine.channels_mut().iter();
+        let due = channels.filter_map(|(_, channel)| match channel {
+            Port::Ram(channel) if channel.in_flight() > 0 => Some(now),
+            channel => channel.next_due(),
+        });
+        due.min().unwrap_or(u64::MAX)
+    }
+
+    fn may_sleep(&mut self, now: u64) -> Option<u64> {
+        let time = Time(now);
+        let channels = self.engine.channels_mut();
+        let polled = channels.iter().any(|(_, channel)| channel.is_polled());
+        if self.engine.spins(time) || self.in_transition || polled {
+            return None;
+        }
+        let unwoken = self.seats.iter().any(Seat::is_unwoken);
+        let deadline = self.seats.iter().filter_map(Seat::next_deadline).min();
+        match self.engine.idle(time, unwoken, deadline) {
+            Idle::Spin => None,
+            Idle::Sleep { at_most_ns } => Some(at_most_ns),
+        }
+    }
+
+    fn fall_asleep(&mut self, now: u64, at_most_ns: u64) {
+        let channels = self.engine.channels_mut();
+        let due = channels.iter_mut().any(|(_, channel)| channel.is_due(now));
+        let nothing_came = !due && self.engine.arm();
+        if nothing_came && !self.seats.iter().any(Seat::is_readable) {
+            self.counts.sleeps += 1;
+            self.state = State::Asleep;
+            let latency = self.random.between(WAKE_NS.0, WAKE_NS.1);
+            let woken = self.next_due(now).saturating_add(latency);
+            self.due = (now + at_most_ns).min(woken);
+        } else {
+            self.counts.second_looks += 1;
+            self.wake_up(now);
+        }
+    }
+
+    fn wake_up(&mut self, now: u64) {
+        self.state = State::Awake;
+        self.next_look = 0;
+        self.look_around(now);
+        self.due = now + TURN_NS + self.random.below(TURN_NS);
+    }
+
+    /// One look at messages; true when something was done.
+    fn look_around(&mut self, now: u64) -> bool {
+        let mut worked = false;
+        self.in_transition = false;
+        self.engine.take_subsystem_news();
+        for seat in &mut self.seats {
+            if !seat.is_readable() && !seat.is_in_transition() {
+                continue;
+            }
+            if let Some(controller) = self.engine.controller_mut(seat.slot) {
+                let most = self.random.between(1, 64) as usize;
+                worked |= seat.poll(controller, Time(now), most);
+            }
+            self.in_transition |= seat.is_in_transition();
+        }
+        worked
+    }
+}

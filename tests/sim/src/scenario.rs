@@ -1,0 +1,212 @@
+//! What a seed makes: reactors, subsystems, controllers, media, hosts.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use controller::{
+    Controller, ControllerConfig, DoorbellMode,
+    namespace::Namespace,
+    subsystem::{Subsystem, SubsystemConfig},
+    time::Time,
+};
+use engine::{Engine, Mode};
+use media::{MediumKind, MediumSpec};
+use memory::DoorbellPages;
+
+use crate::around::{Bounds, Tally};
+use crate::host::{Doorbells, Host, Manners, Space};
+use crate::ledger::Ledger;
+use crate::medium::{Clock, Disk, HANG_NS, Habits, Port, SimChannel, TRAITS};
+use crate::random::Random;
+use crate::reactor::Reactor;
+use crate::seat::Seat;
+use crate::world::{Attached, Medium, World};
+
+/// Commands that a channel holds at most.
+const DEPTH: u16 = 256;
+/// Bytes of each namespace at most.
+const SPACE_LEN: u64 = 1 << 20;
+/// Bytes that one command may move.
+const MAX_TRANSFER: u32 = 32 << 10;
+const MILLISECOND: u64 = 1_000_000;
+
+/// The world of a seed.
+#[must_use]
+pub fn build(seed: u64, trace_from: u64) -> World {
+    let mut random = Random::new(seed);
+    let hangs = random.once_in(3);
+    let faults = random.once_in(3);
+    let pauses = random.pick(&[0, 3_000, 30_000]);
+    let reactors = random.between(1, 3);
+    let reactors = (0..reactors).map(|_| {
+        let engine = Engine::new(mode(&mut random), Time(0));
+        Reactor::new(engine, random.fork(), pauses)
+    });
+    let reactors = reactors.collect();
+    let bounds = match hangs {
+        true => Bounds {
+            io_ns: 5 * HANG_NS,
+            admin_ns: 2 * HANG_NS,
+            unmap_ns: 4_700 * MILLISECOND,
+            reset_ns: 10 * HANG_NS,
+        },
+        false => Bounds {
+            io_ns: 100 * MILLISECOND,
+            admin_ns: 100 * MILLISECOND,
+            unmap_ns: 100 * MILLISECOND,
+            reset_ns: 300 * MILLISECOND,
+        },
+    };
+    let mut world = World {
+        hosts: Vec::new(),
+        reactors,
+        media: Vec::new(),
+        spaces: Vec::new(),
+        ledger: Ledger::default(),
+        clock: Rc::new(Clock::default()),
+        bounds,
+        faults,
+        tally: Tally::default(),
+        steps: 0,
+        trace_from,
+        now: 0,
+        ending: false,
+    };
+    let busy = random.spread(200, 20_000);
+    for _ in 0..random.between(1, 3) {
+        let habits = habits(&mut random, hangs, faults);
+        add_subsystem(&mut world, &mut random, habits, busy);
+    }
+    world
+}
+
+fn mode(random: &mut Random) -> Mode {
+    match random.below(5) {
+        0 => Mode::Poll,
+        1 | 2 => Mode::Interrupt,
+        _ => Mode::Adaptive {
+            spin_ns: random.spread(2_000, 100_000),
+            budget_percent: random.pick(&[5, 30, 100]),
+        },
+    }
+}
+
+fn habits(random: &mut Random, hangs: bool, faults: bool) -> Habits {
+    Habits {
+        at_once: random.pick(&[0, 1, 2, 4]),
+        usual_ns: random.spread(500, 20_000),
+        slow: random.pick(&[0, 50, 500]),
+        hangs: if hangs { 4_000 } else { 0 },
+        fails: if faults { 300 } else { 0 },
+        full: random.pick(&[0, 8, 100]),
+        depth: random.spread(2, DEPTH.into()) as usize,
+    }
+}
+
+fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u64) {
+    let reactor = random.index(world.reactors.len());
+    let shifts = [9, random.pick(&[9, 12])];
+    let blocks = shifts.map(|shift| random.spread(16, SPACE_LEN >> shift));
+    let lens = [0, 1].map(|at| blocks[at] << shifts[at]);
+    let len = (lens[0] + lens[1]) as usize;
+    let number = world.media.len();
+    let (port, disk, traits) = match random.once_in(4) {
+        true => {
+            let size = len as u64;
+            let kind = MediumKind::Ram { size };
+            let medium = media::Medium::open(&MediumSpec { kind }).expect("memory");
+            let channel = medium.channel(DEPTH).expect("a channel of memory");
+            (Port::Ram(channel), None, medium.traits())
+        }
+        false => {
+            let disk = Disk::new(len, habits, random.fork());
+            let channel = SimChannel::new(&disk, &world.clock);
+            (Port::Sim(channel), Some(disk), TRAITS)
+        }
+    };
+    let engine = &mut world.reactors[reactor].engine;
+    let added = engine.add_channel(port, DEPTH.into());
+    let channel = added.expect("there are few");
+    let spaces = [0, 1].map(|at| Space {
+        space: world.ledger.add_space(blocks[at]),
+        nsid: at as u32 + 1,
+        blocks: blocks[at],
+        shift: shifts[at],
+        medium: number,
+        start: if at == 0 { 0 } else { lens[0] },
+    });
+    let namespaces = spaces.map(|space| Namespace {
+        nsid: space.nsid,
+        channel,
+        start: space.start,
+        blocks: space.blocks,
+        lba_shift: space.shift,
+        nguid: [space.space as u8 + 1; 16],
+        eui64: [space.space as u8 + 1; 8],
+        traits,
+        restrictions: None,
+    });
+    world.spaces.extend(spaces);
+    world.media.push(Medium {
+        channels: vec![(reactor, channel)],
+        disk,
+    });
+    let config = SubsystemConfig::with_namespaces(8, namespaces);
+    let subsystem = Subsystem::new(config).expect("a subsystem");
+    let subsystem = world.reactors[reactor].engine.add_subsystem(subsystem);
+    for _ in 0..random.between(1, 3) {
+        let id = world.hosts.len();
+        let manners = manners(random, busy);
+        let Reactor { engine, seats, .. } = &mut world.reactors[reactor];
+        let config = controller_config(id, manners.doorbells);
+        let slots = config.doorbell_slots();
+        let pages = Arc::new(DoorbellPages::new(slots).expect("doorbells"));
+        let its = engine.subsystem_mut(subsystem).expect("it was just added");
+        let controller = Controller::new(config, pages, its).expect("a controller");
+        let slot = engine.add_controller(controller, subsystem);
+        let mapped = manners.doorbells == Doorbells::Mapped;
+        seats.push(Seat::new(slot, mapped));
+        world.hosts.push(Attached {
+            host: Host::new(id, manners, spaces.to_vec(), random.fork()),
+            reactor,
+            seat: seats.len() - 1,
+        });
+    }
+}
+
+fn manners(random: &mut Random, busy: u64) -> Manners {
+    Manners {
+        doorbells: random.pick(&[Doorbells::Mapped, Doorbells::Shadow, Doorbells::Trapped]),
+        cqs: random.between(1, 4) as usize,
+        sqs: random.between(1, 8) as usize,
+        think_ns: random.spread(100, busy),
+        event_ns: random.spread(10_000, MILLISECOND / 2),
+        // Aggregation Time in 100 us, Aggregation Threshold, 0's based.
+        coalescing: match random.once_in(4) {
+            true => 0x100 * random.between(1, 3) as u16 | random.between(1, 20) as u16,
+            false => 0,
+        },
+        large: random.pick(&[2, 8, 64]),
+    }
+}
+
+fn controller_config(id: usize, doorbells: Doorbells) -> ControllerConfig {
+    ControllerConfig {
+        name: format!("c{id}"),
+        vendor_id: 0x4e56,
+        device_id: 1,
+        serial: format!("S{id:04}"),
+        model_number: "simulated".into(),
+        firmware_revision: "1".into(),
+        subnqn: format!("nqn.2024-01.org.example:{id}"),
+        queues: 8,
+        queue_depth: 256,
+        max_transfer: MAX_TRANSFER,
+        doorbells: match doorbells {
+            Doorbells::Mapped => DoorbellMode::Mapped,
+            Doorbells::Shadow => DoorbellMode::Unmapped,
+            Doorbells::Trapped => DoorbellMode::Trapped,
+        },
+        intx: false,
+    }
+}
