@@ -33,6 +33,7 @@ pub mod sleep;
 pub mod state;
 pub mod store;
 mod sync;
+pub mod told;
 pub mod wake;
 
 pub use address::{Iova, PAGE};
@@ -50,4 +51,5 @@ pub use ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
 pub use sleep::Bell;
 pub use state::{Area, StateError, StateFile};
 pub use store::{Store, StorePages};
+pub use told::Told;
 pub use wake::EventFd;

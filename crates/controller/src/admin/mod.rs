@@ -34,7 +34,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
-use crate::lane::{LaneCommand, LaneTable, ShadowSpec};
+use crate::lane::{LaneCommand, LaneTable, Registration, ShadowSpec};
 use crate::queue::{BadDoorbell, Bells, Cq, QueueError, RingAbsent, Sq};
 use crate::status;
 use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
@@ -289,10 +289,7 @@ impl Controller {
                         self.errors.describe_last(information);
                     }
                 }
-                Requester::Io { ticket, .. } => match lanes.get_mut(ticket.owner()) {
-                    Some(lane) => lane.answer(ticket, result.map(|_| &*data)),
-                    None => ticket.retire(),
-                },
+                Requester::Io { ticket, .. } => lanes.answer(ticket, result.map(|_| &*data)),
                 Requester::Admin { .. } | Requester::Operator(_) | Requester::Nobody => (),
             }
         }
@@ -415,13 +412,12 @@ impl Controller {
         let Some(key) = self.queues.lane_of_sq(sqid) else {
             return Ok(Reply::Done(abort_dw0(false)));
         };
-        if lanes.get_mut(key).is_none() {
-            return Ok(Reply::Done(abort_dw0(false)));
-        }
         if self.pending.aborts() >= ABORT_LIMIT {
             return Err(Status::ABORT_COMMAND_LIMIT_EXCEEDED);
         }
-        lanes.command(key, LaneCommand::Abort { sqid, cid });
+        if !lanes.command(key, LaneCommand::Abort { sqid, cid }) {
+            return Ok(Reply::Done(abort_dw0(false)));
+        }
         self.pending
             .add(sqe.cid, Waiting::Abort { sqid, cid }, self.now);
         Ok(Reply::Waits)
@@ -453,10 +449,10 @@ impl Controller {
         if spec.shadow.page_offset() != 0 || spec.event_idx.page_offset() != 0 {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
-        memory::ShadowDoorbells::new(&self.view, spec.shadow, spec.event_idx)
-            .map_err(|error| self.ring_status(error))?;
+        let registration =
+            Registration::new(&self.view, spec).map_err(|error| self.lane_status(error))?;
         self.shadow = Some(spec);
-        self.tell_lanes(lanes, || LaneCommand::Shadow(Some(spec)));
+        self.tell_lanes(lanes, || LaneCommand::Shadow(Some(registration.clone())));
         Ok(Reply::Done(0))
     }
 }

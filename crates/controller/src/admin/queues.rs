@@ -32,6 +32,8 @@ const IDS: usize = MAX_IO_QUEUES as usize + 1;
 pub(crate) struct IoCq {
     /// Its lane; `None` once that has stopped, at a shutdown.
     pub(crate) lane: Option<OwnerKey>,
+    /// Its interrupt vector, where interrupts are enabled.
+    vector: Option<u16>,
     pub(crate) counters: Arc<LaneCounters>,
     /// Nothing issued before the view with this epoch is in flight.
     pub(crate) drained: u64,
@@ -103,6 +105,13 @@ impl IoQueues {
     /// The completion queue of a submission queue that exists.
     pub(crate) fn cqid_of_sq(&self, sqid: u16) -> Option<u16> {
         Some(self.sq(sqid)?.cqid)
+    }
+
+    /// The interrupt vector of a lane, where interrupts are enabled.
+    pub(crate) fn vector_of(&self, key: OwnerKey) -> Option<u16> {
+        let mut cqs = self.cqs();
+        let (_, cq) = cqs.find(|(_, cq)| cq.lane == Some(key))?;
+        cq.vector
     }
 
     pub(crate) fn has_lanes(&self) -> bool {
@@ -232,11 +241,13 @@ impl Controller {
             quota: self.quota(),
             copying: self.copying(),
             counters: counters.clone(),
+            told: self.told.clone(),
         };
         let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;
         self.queues.highest = self.queues.highest.max(cqid);
         self.queues.cqs[usize::from(cqid)] = Some(IoCq {
             lane: Some(lanes.insert(lane)),
+            vector: cdw11.ien().then_some(cdw11.iv()),
             counters,
             drained: self.view.epoch(),
             namespaces_drained: self.table_generation,
@@ -265,8 +276,12 @@ impl Controller {
         let key = cq
             .and_then(|cq| cq.lane)
             .ok_or(Status::COMPLETION_QUEUE_INVALID)?;
-        let spec = SqSpec::new(&self.view, sqid, Iova(sqe.prp1), entries)
-            .map_err(|error| self.lane_status(error))?;
+        let spec = SqSpec::new(&self.view, sqid, Iova(sqe.prp1), entries);
+        let spec = match self.shadow {
+            Some(shadow) => spec.and_then(|spec| spec.with_shadow(&self.view, shadow)),
+            None => spec,
+        };
+        let spec = spec.map_err(|error| self.lane_status(error))?;
         self.doorbells.store(sq_tail_slot(sqid), 0);
         if !lanes.command(key, LaneCommand::AddQueue(spec)) {
             return Err(Status::INTERNAL_ERROR);
@@ -332,7 +347,7 @@ impl Controller {
     }
 
     /// What a host is told when a lane or queue cannot be made; the log says what is our fault, or the operator's.
-    fn lane_status(&mut self, error: QueueError) -> Status {
+    pub(super) fn lane_status(&mut self, error: QueueError) -> Status {
         match error {
             QueueError::Identifier { .. } => Status::INVALID_QUEUE_IDENTIFIER,
             QueueError::Size { .. } => Status::INVALID_QUEUE_SIZE,

@@ -37,7 +37,7 @@ impl Controller {
         };
         let mut claims = ArrayVec::<Claim, MAX_SQS>::new();
         for (sqid, priority, key) in self.queues.priorities() {
-            let demand = lanes.get_mut(key).map(|lane| lane.demand(sqid));
+            let demand = lanes.local(key).map(|lane| lane.demand(sqid));
             let demand = demand.unwrap_or_default();
             claims.push(Claim {
                 priority,
@@ -48,7 +48,7 @@ impl Controller {
         }
         arbiter.grant(&mut claims);
         for ((sqid, _, key), claim) in self.queues.priorities().zip(&claims) {
-            if let Some(lane) = lanes.get_mut(key) {
+            if let Some(lane) = lanes.local(key) {
                 lane.allot(sqid, claim.granted);
             }
             if claim.granted > 0

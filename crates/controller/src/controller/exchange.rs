@@ -9,7 +9,7 @@ use crate::admin::events::Event;
 use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::admin::{Waiting, abort_dw0};
 use crate::lane::{
-    Copying, EPOCH_FORWARDED, FailedCommand, Lane, LaneCommand, LaneEvent, LaneFault, LaneTable,
+    Copying, EPOCH_FORWARDED, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
     QueueName,
 };
 use crate::port::{Channel, Channels};
@@ -67,6 +67,7 @@ impl Controller {
         self.table_generation = subsystem.generation();
         self.namespaces = subsystem.take_table(self.id);
         self.namespaces_changed = true;
+        self.told.add();
         let exists = |nsid| subsystem.directory().get(nsid).is_some();
         if self.features.forget_namespaces(exists) {
             self.keep_saved_features(subsystem);
@@ -135,7 +136,7 @@ impl Controller {
             let passed_ns = now.since(self.now);
             self.history.powered_ns += passed_ns;
             let mut keys = self.queues.lanes();
-            if keys.any(|key| lanes.get_mut(key).is_some_and(|lane| lane.in_flight() > 0)) {
+            if keys.any(|key| lanes.local(key).is_some_and(|lane| lane.in_flight() > 0)) {
                 self.history.busy_ns += passed_ns;
             }
         }
@@ -174,7 +175,7 @@ impl Controller {
     fn take_forwards(&mut self, lanes: &mut impl LaneTable, subsystem: &mut Subsystem) -> bool {
         let mut worked = false;
         for key in self.queues.lanes() {
-            while let Some(forward) = lanes.get_mut(key).and_then(Lane::take_forward) {
+            while let Some(forward) = lanes.take_forward(key) {
                 worked = true;
                 subsystem.forwarded(self.id, forward);
             }
@@ -189,7 +190,7 @@ impl Controller {
             let Some(key) = self.queues.lane_of_cq(cqid) else {
                 continue;
             };
-            while let Some(event) = lanes.get_mut(key).and_then(|lane| lane.take_event()) {
+            while let Some(event) = lanes.take_event(key) {
                 worked = true;
                 if event == LaneEvent::Stopped {
                     self.lane_stopped(cqid, key, lanes);
@@ -239,11 +240,7 @@ impl Controller {
     /// A lane has nothing in flight and does nothing more: it goes. Deletions of its submission queues were answered by
     /// what it told before.
     fn lane_stopped(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
-        let mut lane = lanes.remove(key);
-        // Given up before the subsystem had them.
-        while let Some(forward) = lane.as_mut().and_then(Lane::take_forward) {
-            forward.ticket.retire();
-        }
+        lanes.remove(key);
         if let Some(cq) = self.queues.cq_mut(cqid) {
             cq.lane = None;
         }
@@ -314,6 +311,7 @@ impl Controller {
                 self.tell_lanes(lanes, || LaneCommand::Quota(self.quota()));
             }
             FeatureId::HOST_BEHAVIOR_SUPPORT => {
+                self.told.add();
                 self.tell_lanes(lanes, || LaneCommand::Copying(self.copying()));
             }
             FeatureId::TEMPERATURE_THRESHOLD => self.check_health(),

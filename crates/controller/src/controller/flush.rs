@@ -118,6 +118,7 @@ impl Controller {
     /// writes when they are on non-volatile media, and the command completes when what was written before is there too.
     pub(crate) fn write_cache_changed(&mut self, cid: u16, lanes: &mut impl LaneTable) -> Reply {
         let enabled = self.features.write_cache_enabled();
+        self.told.add();
         self.tell_lanes(lanes, || LaneCommand::WriteThrough(!enabled));
         if enabled {
             return Reply::Done(0);

@@ -29,6 +29,7 @@ use crate::admin::AdminQueue;
 use crate::lane::{Lane, LaneTable, Posted};
 use crate::pci::Mechanism;
 use crate::queue::Bells;
+use crate::ticket::OwnerKey;
 use crate::time::Time;
 
 /// Aggregation Time is in units of 100 us.
@@ -180,6 +181,36 @@ impl Controller {
         self.delivery(lane)
     }
 
+    /// The same for a lane on another reactor, which has told what it has posted.
+    pub fn interrupt_for_visitor(&mut self, posted: Posted, now: Time) -> Option<Interrupt> {
+        if self.interrupts.plain {
+            return Some(Interrupt::Vector(posted.vector));
+        }
+        if self.withholds(posted, now) {
+            return None;
+        }
+        self.delivery_for_visitor(posted.vector)
+    }
+
+    /// Whether what is posted raises its vector of MSI-X and nothing else is to be thought of: then a lane on another
+    /// reactor may raise it there.
+    #[must_use]
+    pub fn interrupts_plainly(&self) -> bool {
+        self.interrupts.plain
+    }
+
+    /// Whether a lane may live on another reactor. By MSI and by the pin, interrupts follow from what hosts have
+    /// acknowledged in every queue, and weighted round robin from what all of them hold: those need the lanes at home.
+    #[must_use]
+    pub fn may_visit(&self, key: OwnerKey) -> bool {
+        let unheard = self.queues.vector_of(key).is_none();
+        let apart = matches!(
+            self.interrupts.mechanism,
+            Mechanism::Vectors | Mechanism::Silent
+        );
+        (unheard || apart) && self.arbiter.is_none()
+    }
+
     /// Everything else that there is to raise: for the admin queue, for what was withheld long enough, for what a mask
     /// held back, and all of the pin. Due after each turn of the controller, and at [`Controller::interrupts_due`].
     pub fn take_interrupts(
@@ -320,13 +351,15 @@ impl Controller {
             }
             *withheld = Withheld::default();
             for cqid in 1..=self.config.queues {
-                if let Some(key) = self.queues.lane_of_cq(cqid)
-                    && let Some(lane) = lanes.get_mut(key)
-                    && lane.vector() == Some(vector)
-                    && let Some(interrupt) = self.delivery(lane)
-                {
-                    raise(interrupt);
-                }
+                let of_vector = |key: &OwnerKey| self.queues.vector_of(*key) == Some(vector);
+                let Some(key) = self.queues.lane_of_cq(cqid).filter(of_vector) else {
+                    continue;
+                };
+                let interrupt = match lanes.local(key) {
+                    Some(lane) => self.delivery(lane),
+                    None => self.delivery_for_visitor(vector),
+                };
+                interrupt.into_iter().for_each(&mut raise);
             }
         }
     }
@@ -344,8 +377,10 @@ impl Controller {
         if matches!(self.interrupts.mechanism, Mechanism::Messages { .. }) {
             let keys = self.queues.lanes();
             let asking = keys.filter_map(|key| {
-                let lane = lanes.get_mut(key)?;
-                self.way(lane.vector()?, || lane.is_unacknowledged())
+                let lane = lanes.local(key);
+                // A visitor is about to come home; meanwhile one message too many does no harm.
+                let asks = || lane.is_none_or(|lane| lane.is_unacknowledged());
+                self.way(self.queues.vector_of(key)?, asks)
             });
             let admin = self.admin.as_ref().and_then(|admin| {
                 self.way(ADMIN_VECTOR, || admin.is_unacknowledged(&self.doorbells))
@@ -389,7 +424,7 @@ impl Controller {
     fn heads(&self, lanes: &mut impl LaneTable) -> u64 {
         let admin = self.doorbells.load(cq_head_slot(0));
         self.queues.lanes().fold(u64::from(admin), |sum, key| {
-            sum + lanes.get_mut(key).map_or(0, |lane| u64::from(lane.head()))
+            sum + lanes.local(key).map_or(0, |lane| u64::from(lane.head()))
         })
     }
 
@@ -403,6 +438,15 @@ impl Controller {
             return None;
         }
         self.way(vector, || lane.is_unacknowledged())
+    }
+
+    /// What a visitor's entries raise. How far its host has acknowledged them is not known here.
+    fn delivery_for_visitor(&mut self, vector: u16) -> Option<Interrupt> {
+        if self.interrupts.mechanism == Mechanism::Pin {
+            self.interrupts.recheck();
+            return None;
+        }
+        self.way(vector, || true)
     }
 
     /// What the admin queue's entries raise, now that there are more.
@@ -434,7 +478,7 @@ impl Controller {
         });
         // Each is looked at, as a look asks the host to ring.
         self.queues.lanes().fold(admin, |asserted, key| {
-            let of_lane = lanes.get_mut(key).is_some_and(|lane| {
+            let of_lane = lanes.local(key).is_some_and(|lane| {
                 let masked = lane.vector().is_some_and(|vector| self.is_masked(vector));
                 lane.asserts_pin() && !masked
             });

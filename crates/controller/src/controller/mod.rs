@@ -18,7 +18,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use memory::{DmaView, DoorbellPages, LostFlag, StateFile};
+use memory::{DmaView, DoorbellPages, LostFlag, StateFile, Told};
 use nvme_spec::registers::DOORBELLS;
 
 use crate::admin::events::{Event, Events};
@@ -116,6 +116,8 @@ pub struct Controller {
     pub(crate) history: HealthRecord,
     /// What the record says of whether it is in use, and when it was written.
     pub(crate) health_kept: (bool, Time),
+    /// How much there was to tell lanes that hosts may know of.
+    pub(crate) told: Arc<Told>,
     /// To be told to every lane in the next turn.
     view_changed: bool,
     namespaces_changed: bool,
@@ -217,6 +219,7 @@ impl Controller {
             saved,
             history: kept.health.powered_on(),
             health_kept: (kept.health.in_use, Time(0)),
+            told: Arc::default(),
             view_changed: false,
             namespaces_changed: false,
             abandon_before: None,
@@ -405,6 +408,7 @@ impl Controller {
         }
         self.lost = Some(lost);
         self.view_changed = true;
+        self.told.add();
     }
 
     /// Whether nothing that was issued before the view with this epoch is in flight.

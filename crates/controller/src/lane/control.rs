@@ -2,22 +2,15 @@
 
 use std::sync::Arc;
 
-use memory::{DmaView, ShadowDoorbells};
+use memory::DmaView;
 use nvme_spec::Status;
 
 use super::Lane;
 use super::fetch::BATCH;
-use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, ShadowSpec, SqSpec};
+use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
 use super::queues::{Member, Queues, Stop};
-use crate::queue::{Bells, QueueError, Sq};
+use crate::queue::{Bells, Sq};
 use crate::state::{SlotState, SqState, slot_state, sq_state};
-
-impl ShadowSpec {
-    /// Finds the two pages.
-    pub(super) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
-        Ok(ShadowDoorbells::new(view, self.shadow, self.event_idx)?)
-    }
-}
 
 impl Quota {
     /// What a submission queue may have fetched until somebody says otherwise.
@@ -48,9 +41,9 @@ impl Lane {
                 let done = LaneEvent::AbortDone { sqid, cid, aborted };
                 self.queues.events.push_back(done);
             }
-            LaneCommand::Shadow(None) => self.queues.register(None),
-            LaneCommand::Shadow(Some(spec)) => match spec.find(&self.view) {
-                Ok(shadow) => self.queues.register(Some(shadow)),
+            LaneCommand::Shadow(None) => self.queues.forget_shadow(),
+            LaneCommand::Shadow(Some(registration)) => match registration.spec.find(&self.view) {
+                Ok(shadow) => self.queues.register(shadow, &registration),
                 Err(_) => {
                     let queue = QueueName::Completion(self.cqid());
                     self.queues.ring_lost(queue);
@@ -62,6 +55,8 @@ impl Lane {
             LaneCommand::Stop => self.queues.stop(),
             LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
             LaneCommand::AbandonAll => self.queues.abandon(u64::MAX),
+            LaneCommand::Pause => self.queues.paused = true,
+            LaneCommand::Resume => self.queues.paused = false,
         }
     }
 
@@ -123,6 +118,7 @@ impl Queues {
             entries,
             base,
             mut ring,
+            initial,
         } = spec;
         let position = usize::from(sqid) - 1;
         debug_assert!(
@@ -131,7 +127,7 @@ impl Queues {
         );
         // The map may have changed since the ring was found.
         ring.resolve(view);
-        let sq = Sq::from_ring(sqid, ring, entries, self.bells());
+        let sq = Sq::from_ring(sqid, ring, entries, self.bells(), initial);
         if self.sqs[position].is_none() {
             self.order.push(position as u8);
         }
@@ -293,7 +289,7 @@ impl Queues {
             let Some(member) = &self.sqs[position] else {
                 return false;
             };
-            if member.removing || member.waiting.is_some() {
+            if member.removing || member.waiting.is_some() || self.paused {
                 return false;
             }
             let known = member.sq.available() > 0 && self.room(position) > 0;

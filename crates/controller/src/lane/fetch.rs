@@ -92,7 +92,11 @@ impl Queues {
                 Went::NoPlace => return,
             }
         }
-        if available == 0 || !self.serving {
+        if available == 0 || !self.serving || self.paused {
+            return;
+        }
+        if self.place.is_behind() {
+            turn.pending += available;
             return;
         }
         let room = self.room(position);

@@ -111,7 +111,7 @@ impl Lane {
             let mut data = [0; DATA_LEN];
             data[..8].copy_from_slice(&slba.to_le_bytes());
             data[8..].copy_from_slice(&blocks.to_le_bytes());
-            let ticket = Ticket::new(self.key, index, slot.generation);
+            let ticket = Ticket::new(self.home_key, index, slot.generation);
             slot.outstanding = 1;
             slot.state = slot_state::IN_FLIGHT;
             self.queues.count_forwarded(index);

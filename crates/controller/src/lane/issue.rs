@@ -52,6 +52,8 @@ pub(super) enum Asked {
 /// What issuing needs besides the slot; put together once per turn.
 pub(super) struct Issuer<'t, C> {
     pub(super) key: OwnerKey,
+    /// Whose name tickets of the subsystem carry.
+    pub(super) home_key: OwnerKey,
     pub(super) view: &'t Arc<DmaView>,
     pub(super) namespaces: &'t NamespaceTable,
     pub(super) channels: &'t mut Channels<C>,
@@ -298,7 +300,7 @@ impl<'t, C: Channel> Issuer<'t, C> {
             }
         }
         self.forwards.push_back(Forward {
-            ticket: Ticket::new(self.key, index, slot.generation),
+            ticket: Ticket::new(self.home_key, index, slot.generation),
             sqe: *sqe,
             data,
         });

@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
-use memory::{DmaView, Iova, SqRing};
+use memory::{DmaView, Iova, ShadowDoorbells, SqRing};
 use nvme_spec::Status;
+use nvme_spec::registers::sq_tail_slot;
 
-use super::Lane;
+use super::{Forward, Lane};
 use crate::namespace::NamespaceTable;
 use crate::queue::{QueueError, check_entries};
 use crate::state::MAX_SQS;
-use crate::ticket::OwnerKey;
+use crate::ticket::{OwnerKey, Ticket};
 
 /// From the controller to a lane.
 #[derive(Debug)]
@@ -42,9 +43,8 @@ pub enum LaneCommand {
         /// Its command identifier.
         cid: u16,
     },
-    /// Doorbell Buffer Config came, or its registration ended. The lane must have this before the host can use its
-    /// buffers, so before the command completes: what they hold now is no doorbell.
-    Shadow(Option<ShadowSpec>),
+    /// Doorbell Buffer Config came, or its registration ended.
+    Shadow(Option<Registration>),
     /// Whether the volatile write cache is disabled: then every write is done only when it is on non-volatile media.
     WriteThrough(bool),
     /// How much of each submission queue may be fetched in a turn.
@@ -61,6 +61,10 @@ pub enum LaneCommand {
     },
     /// Give up everything that is in flight.
     AbandonAll,
+    /// Fetch nothing more until [`LaneCommand::Resume`]: the lane is to move ([`Lane::is_empty`]).
+    Pause,
+    /// Go on.
+    Resume,
 }
 
 /// From a lane to its controller.
@@ -151,6 +155,8 @@ pub struct SqSpec {
     pub(super) entries: u32,
     pub(super) base: Iova,
     pub(super) ring: SqRing,
+    /// What the shadow of its doorbell held before the host could know of the queue.
+    pub(super) initial: Option<u32>,
 }
 
 impl SqSpec {
@@ -174,7 +180,21 @@ impl SqSpec {
             entries,
             base,
             ring: SqRing::new(view, base, entries)?,
+            initial: None,
         })
+    }
+
+    /// Notes what stands in the doorbell buffer, where the host registered one: that is no doorbell of this queue.
+    ///
+    /// # Errors
+    /// The buffers are not in memory that can be reached.
+    pub fn with_shadow(
+        mut self,
+        view: &Arc<DmaView>,
+        spec: ShadowSpec,
+    ) -> Result<Self, QueueError> {
+        self.initial = spec.find(view)?.load(sq_tail_slot(self.sqid));
+        Ok(self)
     }
 
     /// The queue's identifier.
@@ -191,6 +211,41 @@ pub struct ShadowSpec {
     pub shadow: Iova,
     /// The page we write to say from which value on a doorbell must be rung.
     pub event_idx: Iova,
+}
+
+impl ShadowSpec {
+    /// Finds the two pages.
+    pub(super) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
+        Ok(ShadowDoorbells::new(view, self.shadow, self.event_idx)?)
+    }
+}
+
+/// Doorbell buffers that the host has registered, with what they held before it could know of that: that is no doorbell,
+/// whenever the lane hears of it.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    pub(super) spec: ShadowSpec,
+    /// By doorbell; `None` where it could not be read.
+    initial: Arc<[Option<u32>]>,
+}
+
+impl Registration {
+    /// Looks at the buffers. Before the host can use them.
+    ///
+    /// # Errors
+    /// They are not in memory that can be reached.
+    pub fn new(view: &Arc<DmaView>, spec: ShadowSpec) -> Result<Self, QueueError> {
+        let doorbells = spec.find(view)?;
+        let slots = 2 * (MAX_SQS + 1);
+        Ok(Registration {
+            spec,
+            initial: (0..slots).map(|slot| doorbells.load(slot)).collect(),
+        })
+    }
+
+    pub(super) fn initial(&self, slot: usize) -> Option<u32> {
+        *self.initial.get(slot)?
+    }
 }
 
 /// How many commands of a submission queue may be fetched in one turn.
@@ -244,15 +299,36 @@ pub struct Posted {
     pub failed: bool,
 }
 
-/// The lanes that a controller's commands can reach on its own reactor.
+/// The lanes of a controller, on its own reactor and on others.
+///
+/// What a lane elsewhere is told it has taken before it looks at anything that the host did later, and what it tells comes
+/// in the order it told it.
 pub trait LaneTable {
-    /// Adds a lane and tells it its key. A key is not given again while tickets of its earlier owner may be out: their
-    /// late completions must find nobody, or the lane they belong to.
+    /// Adds a lane, tells it its key ([`Lane::settle`]) and that it is at home. A key is not given again while tickets of
+    /// its earlier owner may be out: their late completions must find nobody, or the lane they belong to.
     fn insert(&mut self, lane: Lane) -> OwnerKey;
-    /// The lane with this key.
-    fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane>;
+    /// The lane itself, where it lives on the controller's own reactor.
+    fn local(&mut self, key: OwnerKey) -> Option<&mut Lane>;
     /// Gives a lane a command, and a turn after that, as it may find work now. Whether it is there.
-    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool;
-    /// Takes a lane out. Completions that still come for it are dropped ([`crate::ticket::Ticket::retire`]).
-    fn remove(&mut self, key: OwnerKey) -> Option<Lane>;
+    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
+        let lane = self.local(key);
+        lane.map(|lane| lane.command(command)).is_some()
+    }
+    /// The next event of a lane.
+    fn take_event(&mut self, key: OwnerKey) -> Option<LaneEvent> {
+        self.local(key)?.take_event()
+    }
+    /// The next command of a lane for the subsystem.
+    fn take_forward(&mut self, key: OwnerKey) -> Option<Forward> {
+        self.local(key)?.take_forward()
+    }
+    /// What became of such a command ([`Lane::answer`]).
+    fn answer(&mut self, ticket: Ticket, result: Result<&[u8], Status>) {
+        match self.local(ticket.owner()) {
+            Some(lane) => lane.answer(ticket, result),
+            None => ticket.retire(),
+        }
+    }
+    /// Ends a lane, which has stopped ([`Lane::end`]). Completions that still come for it are dropped ([`Ticket::retire`]).
+    fn remove(&mut self, key: OwnerKey);
 }

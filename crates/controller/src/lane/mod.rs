@@ -29,6 +29,7 @@ mod forward;
 mod fused;
 mod issue;
 mod message;
+mod place;
 mod plan;
 mod queues;
 mod share;
@@ -40,10 +41,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use memory::{Area, DmaView, DoorbellPages, Hint, Iova};
+use memory::{Area, DmaView, DoorbellPages, Hint, Iova, Told};
 
 use self::epochs::Epochs;
 use self::issue::Issuer;
+use self::place::Place;
 use self::queues::{Queues, Stop};
 use self::share::Share;
 use self::slots::Slots;
@@ -60,7 +62,7 @@ pub(crate) use self::fetch::EPOCH_FORWARDED;
 pub use self::forward::Forward;
 pub use self::message::{
     Copying, Demand, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, Posted,
-    QueueName, Quota, ShadowSpec, SqSpec,
+    QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 
 /// What a lane is made from.
@@ -97,12 +99,16 @@ pub struct LaneConfig {
     pub copying: Copying,
     /// What it counts in.
     pub counters: Arc<LaneCounters>,
+    /// How much its controller has had to tell its lanes.
+    pub told: Arc<Told>,
 }
 
 /// One completion queue with every submission queue that completes into it.
 #[derive(Debug)]
 pub struct Lane {
     key: OwnerKey,
+    /// Its key on its controller's reactor.
+    home_key: OwnerKey,
     view: Arc<DmaView>,
     namespaces: Arc<NamespaceTable>,
     hint: Hint,
@@ -139,6 +145,7 @@ impl Lane {
             quota,
             copying,
             counters,
+            told,
         } = config;
         let shadow = shadow.map(|spec| spec.find(&view)).transpose()?;
         let bells = Bells {
@@ -180,10 +187,13 @@ impl Lane {
             map_pending: false,
             counters,
             quota,
+            paused: false,
+            place: Place::at_home(told),
             steps: None,
         };
         Ok(Lane {
             key: OwnerKey::lane(0),
+            home_key: OwnerKey::lane(0),
             view,
             namespaces,
             hint: Hint::default(),
@@ -208,9 +218,10 @@ impl Lane {
         self.key
     }
 
-    /// Gives it its place in a lane table. Before its first turn.
-    pub fn set_key(&mut self, key: OwnerKey) {
-        self.key = key;
+    /// Gives it its place in the lane table of its controller's reactor. Before its first turn there.
+    pub fn settle(&mut self, key: OwnerKey) {
+        (self.key, self.home_key) = (key, key);
+        self.queues.place.come_home();
     }
 
     /// What it counts in.
@@ -224,6 +235,7 @@ impl Lane {
     pub fn turn<C: Channel>(&mut self, channels: &mut Channels<C>) -> LaneTurn {
         let Lane {
             key,
+            home_key,
             view,
             namespaces,
             hint,
@@ -236,6 +248,7 @@ impl Lane {
         } = self;
         let mut issuer = Issuer {
             key: *key,
+            home_key: *home_key,
             view,
             namespaces,
             channels,

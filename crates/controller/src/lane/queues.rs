@@ -7,7 +7,8 @@ use arrayvec::ArrayVec;
 use memory::{DmaView, DoorbellPages, ShadowDoorbells};
 
 use super::epochs::Epochs;
-use super::message::{LaneEvent, LaneFault, QueueName, Quota};
+use super::message::{LaneEvent, LaneFault, QueueName, Quota, Registration};
+use super::place::Place;
 use super::share::Share;
 use super::slots::Slots;
 use super::steps::Steps;
@@ -80,6 +81,9 @@ pub(super) struct Queues {
     pub(super) map_pending: bool,
     pub(super) counters: Arc<LaneCounters>,
     pub(super) quota: Quota,
+    /// Nothing is fetched for now: the lane is to move.
+    pub(super) paused: bool,
+    pub(super) place: Place,
     /// Made with the first command that takes several steps.
     pub(super) steps: Option<Box<Steps>>,
 }
@@ -189,16 +193,23 @@ impl Queues {
         self.map_pending = true;
     }
 
-    /// Tells every queue that the registration of the shadow began or ended.
-    pub(super) fn register(&mut self, shadow: Option<ShadowDoorbells>) {
-        self.shadow = shadow;
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: self.shadow.as_ref(),
-        };
-        self.cq.register(bells);
+    /// The registration of the shadow ended.
+    pub(super) fn forget_shadow(&mut self) {
+        self.shadow = None;
+        self.tell_doorbells(|_| None);
+    }
+
+    /// The host has registered doorbell buffers.
+    pub(super) fn register(&mut self, shadow: ShadowDoorbells, registration: &Registration) {
+        self.shadow = Some(shadow);
+        self.tell_doorbells(|slot| registration.initial(slot));
+    }
+
+    /// Tells every queue that the registration of the shadow began or ended, and what stood there.
+    fn tell_doorbells(&mut self, initial: impl Fn(usize) -> Option<u32>) {
+        self.cq.register(&initial);
         for member in self.sqs.iter_mut().flatten() {
-            member.sq.register(bells);
+            member.sq.register(&initial);
         }
     }
 }

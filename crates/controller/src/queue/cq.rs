@@ -186,9 +186,9 @@ impl Cq {
         self.ring.resolve(view);
     }
 
-    /// Doorbell Buffer Config came or ended.
-    pub fn register(&mut self, bells: Bells<'_>) {
-        self.doorbell.register(bells);
+    /// Doorbell Buffer Config came or ended; what stood in each doorbell's shadow then.
+    pub(crate) fn register(&mut self, initial: impl Fn(usize) -> Option<u32>) {
+        self.doorbell.register(initial(self.doorbell.slot));
     }
 
     /// Asks the host to ring the doorbell when it consumes the next entry, where it registered buffers. Only for a

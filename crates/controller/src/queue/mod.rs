@@ -97,19 +97,17 @@ struct Doorbell {
 
 impl Doorbell {
     fn new(slot: usize, bells: Bells<'_>) -> Self {
-        let mut bell = Doorbell {
+        Doorbell {
             slot,
-            initial: None,
+            initial: bells.shadow.and_then(|shadow| shadow.load(slot)),
             moved: false,
-        };
-        bell.register(bells);
-        bell
+        }
     }
 
-    /// The registration of the shadow began or ended.
-    fn register(&mut self, bells: Bells<'_>) {
+    /// The registration of the shadow began or ended; what stood there then.
+    fn register(&mut self, initial: Option<u32>) {
         self.moved = false;
-        self.initial = bells.shadow.and_then(|shadow| shadow.load(self.slot));
+        self.initial = initial;
     }
 
     /// The doorbell's value now; `None` where nothing can be said (the shadow's page is not mapped at the moment).

@@ -34,11 +34,22 @@ impl Sq {
     ) -> Result<Self, QueueError> {
         super::check_entries(entries)?;
         let ring = SqRing::new(view, base, entries)?;
-        Ok(Self::from_ring(id, ring, entries, bells))
+        Ok(Self::from_ring(id, ring, entries, bells, None))
     }
 
-    /// The queue `id` on a ring of `entries` entries that was found before.
-    pub(crate) fn from_ring(id: u16, ring: SqRing, entries: u32, bells: Bells<'_>) -> Self {
+    /// The queue `id` on a ring of `entries` entries that was found before. `initial`: what stood in its doorbell's shadow
+    /// when it was made, if that is not now.
+    pub(crate) fn from_ring(
+        id: u16,
+        ring: SqRing,
+        entries: u32,
+        bells: Bells<'_>,
+        initial: Option<u32>,
+    ) -> Self {
+        let mut doorbell = Doorbell::new(sq_tail_slot(id), bells);
+        if bells.shadow.is_some() && initial.is_some() {
+            doorbell.register(initial);
+        }
         Sq {
             id,
             ring,
@@ -47,7 +58,7 @@ impl Sq {
             tail: 0,
             fetched: 0,
             frozen: false,
-            doorbell: Doorbell::new(sq_tail_slot(id), bells),
+            doorbell,
         }
     }
 
@@ -181,9 +192,9 @@ impl Sq {
         self.ring.resolve(view);
     }
 
-    /// Doorbell Buffer Config came or ended.
-    pub fn register(&mut self, bells: Bells<'_>) {
-        self.doorbell.register(bells);
+    /// Doorbell Buffer Config came or ended; what stood in each doorbell's shadow then.
+    pub(crate) fn register(&mut self, initial: impl Fn(usize) -> Option<u32>) {
+        self.doorbell.register(initial(self.doorbell.slot));
     }
 
     /// Asks the host to ring the doorbell from the next submission on, where it registered buffers.

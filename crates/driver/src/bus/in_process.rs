@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::lane::{Lane, LaneCommand, LaneTable};
+use controller::lane::{Lane, LaneTable};
 use controller::port::{Channel, Channels, Done};
 use controller::subsystem::Subsystem;
 use controller::ticket::OwnerKey;
@@ -51,25 +51,22 @@ impl LaneTable for Lanes {
     fn insert(&mut self, mut lane: Lane) -> OwnerKey {
         let key = OwnerKey::lane(self.made);
         self.made += 1;
-        lane.set_key(key);
+        lane.settle(key);
         self.table.push((key, lane));
         key
     }
 
-    fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+    fn local(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         let found = self.table.iter_mut().find(|(other, _)| *other == key);
         found.map(|(_, lane)| lane)
     }
 
-    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
-        // every lane has a turn in every turn
-        let lane = self.get_mut(key);
-        lane.map(|lane| lane.command(command)).is_some()
-    }
 
-    fn remove(&mut self, key: OwnerKey) -> Option<Lane> {
-        let at = self.table.iter().position(|(other, _)| *other == key)?;
-        Some(self.table.remove(at).1)
+    fn remove(&mut self, key: OwnerKey) {
+        let at = self.table.iter().position(|(other, _)| *other == key);
+        if let Some(at) = at {
+            self.table.remove(at).1.end();
+        }
     }
 }
 
@@ -135,7 +132,7 @@ impl<C: Channel> Inner<C> {
         );
         worked |= self.subsystem.turn(self.now, &mut self.channels);
         for key in self.controller.take_kicks() {
-            if let Some(lane) = self.lanes.get_mut(key) {
+            if let Some(lane) = self.lanes.local(key) {
                 lane.kick();
             }
         }
@@ -156,7 +153,7 @@ impl<C: Channel> Inner<C> {
                 self.subsystem.complete(ticket, outcome);
             } else if owner.is_controller() {
                 self.controller.complete(ticket, outcome);
-            } else if let Some(lane) = self.lanes.get_mut(owner) {
+            } else if let Some(lane) = self.lanes.local(owner) {
                 lane.complete(ticket, outcome);
             } else {
                 ticket.retire();

@@ -76,6 +76,7 @@ impl Rig {
                 namespace_limit: 8,
             },
             counters: Arc::<LaneCounters>::default(),
+            told: Arc::default(),
         })
         .expect("a lane");
         let queue = SqSpec::new(&host.view, 1, Iova(BASE + SQ as u64), ENTRIES);

@@ -7,7 +7,7 @@ use nvme_spec::{Cqe, Sqe};
 
 use crate::config::{ControllerConfig, DoorbellMode};
 use crate::controller::{Controller, Interrupt};
-use crate::lane::{Lane, LaneCommand, LaneTable};
+use crate::lane::{Lane, LaneTable};
 use crate::namespace::Namespace;
 use crate::port::{Channel, ChannelId, Channels, Done, MediumTraits};
 use crate::subsystem::{Subsystem, SubsystemConfig};
@@ -102,22 +102,20 @@ pub(super) struct Lanes {
 impl LaneTable for Lanes {
     fn insert(&mut self, mut lane: Lane) -> OwnerKey {
         let key = OwnerKey::lane(self.table.len() as u32);
-        lane.set_key(key);
+        lane.settle(key);
         self.table.push(Some(lane));
         key
     }
 
-    fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+    fn local(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         self.table.get_mut(key.number() as usize)?.as_mut()
     }
 
-    fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
-        let lane = self.get_mut(key);
-        lane.map(|lane| lane.command(command)).is_some()
-    }
-
-    fn remove(&mut self, key: OwnerKey) -> Option<Lane> {
-        self.table.get_mut(key.number() as usize)?.take()
+    fn remove(&mut self, key: OwnerKey) {
+        let lane = self.table.get_mut(key.number() as usize);
+        if let Some(lane) = lane.and_then(Option::take) {
+            lane.end();
+        }
     }
 }
 
@@ -281,7 +279,7 @@ impl Rig {
         worked |= self.subsystem.turn(self.now, &mut self.channels);
         let kicks: Vec<_> = self.controller.take_kicks().collect();
         for key in kicks {
-            self.lanes.get_mut(key).expect("a kick names a lane").kick();
+            self.lanes.local(key).expect("a kick names a lane").kick();
         }
         for lane in self.lanes.table.iter_mut().flatten() {
             worked |= lane.turn(&mut self.channels).fetched > 0;
@@ -299,7 +297,7 @@ impl Rig {
             } else if owner == self.subsystem.key() {
                 self.subsystem.complete(ticket, outcome);
             } else {
-                match self.lanes.get_mut(owner) {
+                match self.lanes.local(owner) {
                     Some(lane) => lane.complete(ticket, outcome),
                     None => ticket.retire(),
                 }

@@ -5,7 +5,7 @@ use nvme_spec::Status;
 use nvme_spec::registers::{cq_head_slot, sq_tail_slot};
 
 use super::rig::{CQID, DATA, PAGES, Rig, config, read};
-use crate::lane::{Lane, LaneCommand, LaneEvent, ShadowSpec};
+use crate::lane::{Lane, LaneCommand, LaneEvent, Registration, ShadowSpec};
 use crate::testing::{Host, Manner, namespace};
 
 const SHADOW: u64 = 400;
@@ -27,7 +27,8 @@ fn rig(cq: u32, sqs: &[u32]) -> Rig {
 
 fn register(rig: &mut Rig) {
     let spec = spec(&rig.host);
-    rig.lane.command(LaneCommand::Shadow(Some(spec)));
+    let registration = Registration::new(&rig.host.view(), spec).unwrap();
+    rig.lane.command(LaneCommand::Shadow(Some(registration)));
     rig.shadow = Some(spec);
 }
 

@@ -121,7 +121,7 @@ fn the_register_is_written_only_where_it_is_asked_for() {
         }
         // The reactor goes to sleep; only a register write wakes it.
         for key in arm(&mut rig) {
-            assert!(!rig.lanes.get_mut(key).expect("it is there").has_work());
+            assert!(!rig.lanes.local(key).expect("it is there").has_work());
         }
         let read = io(&rig, READ, 1, 0, 1);
         let rung = pair.rung;
@@ -143,7 +143,7 @@ fn arm(rig: &mut Rig) -> Vec<crate::ticket::OwnerKey> {
     rig.turns(4);
     let keys: Vec<_> = rig.lanes.iter().map(|lane| lane.key()).collect();
     for key in &keys {
-        rig.lanes.get_mut(*key).expect("it is there").arm();
+        rig.lanes.local(*key).expect("it is there").arm();
     }
     memory::full_fence();
     keys

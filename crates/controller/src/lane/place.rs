@@ -1,0 +1,82 @@
+//! Where a lane lives: on its controller's reactor, or as a visitor on another.
+//!
+//! A visitor hears of what its controller has to tell by mail. Before it fetches it makes sure that it has taken all that
+//! the host may already know of ([`memory::Told`]). It moves when it holds nothing ([`Lane::is_empty`]): media know their
+//! reactor's channels only, and tickets the key that the lane has there.
+
+use std::sync::Arc;
+
+use memory::Told;
+
+use super::Lane;
+use crate::ticket::OwnerKey;
+
+/// Where a lane lives.
+#[derive(Debug)]
+pub(super) struct Place {
+    told: Arc<Told>,
+    /// How much of it a visitor has taken; `None` at home, where it is told at once.
+    taken: Option<usize>,
+}
+
+impl Place {
+    pub(super) fn at_home(told: Arc<Told>) -> Self {
+        Place { told, taken: None }
+    }
+
+    pub(super) fn come_home(&mut self) {
+        self.taken = None;
+    }
+
+    /// Whether there is mail to take before anything is fetched. After the load of a doorbell.
+    #[inline]
+    pub(super) fn is_behind(&self) -> bool {
+        self.taken.is_some_and(|taken| taken != self.told.count())
+    }
+}
+
+impl Lane {
+    /// Makes it a visitor, with that key there. Its controller has told it everything.
+    pub fn visit(&mut self, key: OwnerKey) {
+        self.key = key;
+    }
+
+    /// It leaves its controller's reactor, which has told it everything.
+    pub fn leave_home(&mut self) {
+        let place = &mut self.queues.place;
+        place.taken = Some(place.told.count());
+    }
+
+    /// A visitor has taken its mail up to that count.
+    pub fn has_taken(&mut self, told: usize) {
+        self.queues.place.taken = Some(told);
+    }
+
+    /// How much its controller has had to tell its lanes.
+    #[must_use]
+    pub fn told(&self) -> &Arc<Told> {
+        &self.queues.place.told
+    }
+
+    /// Its key on its controller's reactor.
+    #[must_use]
+    pub fn home_key(&self) -> OwnerKey {
+        self.home_key
+    }
+
+    /// Whether it is paused and holds nothing: no command in any stage, also none that was given up, and nothing to tell.
+    /// Then it may be taken out of one reactor's table and put into another's.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let queues = &self.queues;
+        let holds = queues.slots.free() as usize != queues.slots.len();
+        queues.paused && !holds && queues.posted == 0 && !self.has_news()
+    }
+
+    /// Ends it after it has stopped: what it still had for the subsystem was given up before.
+    pub fn end(mut self) {
+        while let Some(forward) = self.take_forward() {
+            forward.ticket.retire();
+        }
+    }
+}
