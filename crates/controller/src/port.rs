@@ -235,6 +235,22 @@ impl<C> Channels<C> {
         Ok(ChannelId(id))
     }
 
+    /// Adds a channel with an id of the caller's choice, or gives it back where there is one with that id.
+    ///
+    /// # Errors
+    /// The channel itself.
+    pub fn insert_at(&mut self, id: ChannelId, channel: C) -> Result<(), C> {
+        let index = usize::from(id.0);
+        if self.table.len() <= index {
+            self.table.resize_with(index + 1, || None);
+        }
+        if self.table[index].is_some() {
+            return Err(channel);
+        }
+        self.table[index] = Some(channel);
+        Ok(())
+    }
+
     /// Takes a channel out.
     pub fn remove(&mut self, id: ChannelId) -> Option<C> {
         self.table.get_mut(usize::from(id.0))?.take()

@@ -299,7 +299,7 @@ pub fn wake_up(memory: &HostMemory) -> Result<(Waker, Sleeper), DriverError> {
     let event = EventFd::new().map_err(system)?;
     let sleeper = Sleeper {
         words: words.clone(),
-        event: event.try_clone().map_err(system)?,
+        event: event.clone(),
     };
     let waker = Waker {
         words,

@@ -4,11 +4,21 @@
 //! while grows cold, after [`Lane::rest`] has made sure that it will be missed by nobody: a host with doorbell buffers is
 //! asked to ring, which is a message and heats the lane; so is every doorbell of a host without. Only doorbells that are
 //! mapped into a host are stored without telling: the engine watches their pages.
+//!
+//! Those of this engine's controllers that live elsewhere have their place here, too ([`Away`]), and those that visit from
+//! elsewhere stand beside its own; how they come and go is in `travel`.
+
+use std::collections::VecDeque;
 
 use controller::{
-    lane::{Lane, LaneCommand, LaneTable},
-    ticket::OwnerKey,
+    lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, LaneTable, Posted},
+    ticket::{OwnerKey, Ticket},
     time::Time,
+};
+
+use crate::{
+    mail::{About, EngineId, Mail, MoveError},
+    travel::{Away, Guest, Journey, Moved},
 };
 
 /// How long a lane stays hot without work. Longer than the gaps of a host that goes on: a command to a cold queue costs a
@@ -25,76 +35,156 @@ pub(crate) fn number_of(slot: usize, generation: u32) -> u32 {
     (generation & GENERATION_MASK) << SLOT_BITS | slot
 }
 
+/// Whose lane it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// A controller's of this engine, by its place.
+    Controller(usize),
+    /// Another engine's: it visits.
+    Guest(Guest),
+}
+
 /// A place for one lane.
 #[derive(Debug)]
-struct Slot {
-    lane: Option<Lane>,
+pub(crate) struct Slot {
+    pub(crate) lane: Option<Lane>,
+    /// Where it is, if it is another engine's guest.
+    pub(crate) away: Option<Away>,
+    /// What it has told from there and nobody has taken yet.
+    events: VecDeque<LaneEvent>,
+    forwards: VecDeque<Forward>,
     generation: u32,
-    /// The controller it belongs to.
-    controller: usize,
-    hot: bool,
+    pub(crate) whose: Whose,
+    pub(crate) journey: Option<Journey>,
+    pub(crate) hot: bool,
     /// When it last found something to do.
     worked: Time,
     /// Completions of the lane that were counted.
     completions: u64,
 }
 
+impl Slot {
+    fn free() -> Self {
+        Slot {
+            lane: None,
+            away: None,
+            events: VecDeque::new(),
+            forwards: VecDeque::new(),
+            generation: 0,
+            whose: Whose::Controller(usize::MAX),
+            journey: None,
+            hot: false,
+            worked: Time(0),
+            completions: 0,
+        }
+    }
+}
+
 /// All lanes of one reactor.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    slots: Vec<Slot>,
+    pub(crate) engine: EngineId,
+    pub(crate) slots: Vec<Slot>,
     free: Vec<usize>,
     hot: Vec<usize>,
     now: Time,
+    /// Mail to be carried.
+    pub(crate) outbox: VecDeque<(EngineId, Mail)>,
+    /// Slots of lanes that were made since the last look, and of those that are to move.
+    pub(crate) fresh: Vec<usize>,
+    pub(crate) travelling: Vec<usize>,
+    /// Moves that somebody asked for and that have ended.
+    pub(crate) moved: Vec<Moved>,
+    /// How many live elsewhere, and the slots of those that live here as guests.
+    pub(crate) away: usize,
+    pub(crate) guests: Vec<usize>,
 }
 
 impl Lanes {
-    /// The lane of a key, unless it is gone.
+    /// The lane of a key, unless it is gone or elsewhere.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         let slot = self.slots.get_mut(slot_of(key))?;
         (slot.generation == generation_of(key)).then_some(slot.lane.as_mut())?
     }
 
-    fn insert(&mut self, controller: usize, mut lane: Lane) -> OwnerKey {
+    /// The place of a lane that is not gone, wherever it is.
+    pub(crate) fn slot_mut(&mut self, key: OwnerKey) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(slot_of(key))?;
+        let taken = slot.lane.is_some() || slot.away.is_some();
+        (taken && slot.generation == generation_of(key)).then_some(slot)
+    }
+
+    /// A place for a lane, and the key that goes with it.
+    pub(crate) fn place(&mut self, whose: Whose) -> (usize, OwnerKey) {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                lane: None,
-                generation: 0,
-                controller,
-                hot: false,
-                worked: Time(0),
-                completions: 0,
-            });
+            self.slots.push(Slot::free());
             self.slots.len() - 1
         });
         let slot = &mut self.slots[index];
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
-        slot.controller = controller;
-        let key = OwnerKey::lane(number_of(index, slot.generation));
-        lane.set_key(key);
+        slot.whose = whose;
+        (index, OwnerKey::lane(number_of(index, slot.generation)))
+    }
+
+    /// Puts a lane into its place, and gives it turns.
+    pub(crate) fn put(&mut self, index: usize, lane: Lane) {
+        let slot = &mut self.slots[index];
         slot.completions = lane.counters().completions.get();
         slot.lane = Some(lane);
         self.heat(index);
-        key
     }
 
-    fn remove(&mut self, key: OwnerKey) -> Option<Lane> {
-        self.get_mut(key)?;
-        let index = slot_of(key);
+    /// Takes a lane out of its place, which stays its own.
+    pub(crate) fn take(&mut self, index: usize) -> Option<Lane> {
         let slot = &mut self.slots[index];
         slot.hot = false;
         self.hot.retain(|&hot| hot != index);
+        slot.lane.take()
+    }
+
+    /// Gives a place back. What its lane had for the subsystem is given up.
+    pub(crate) fn vacate(&mut self, index: usize) {
+        if let Some(cqid) = self.cqid_at(index) {
+            self.end_journey(index, Err(MoveError::Gone(cqid)));
+        }
+        if let Some(lane) = self.take(index) {
+            lane.end();
+        }
+        let slot = &mut self.slots[index];
+        slot.events.clear();
+        let forwards = slot.forwards.drain(..);
+        forwards.for_each(|forward| forward.ticket.retire());
+        if slot.away.take().is_some() {
+            self.away -= 1;
+        }
+        self.guests.retain(|guest| *guest != index);
+        self.fresh.retain(|fresh| *fresh != index);
         self.free.push(index);
-        self.slots[index].lane.take()
+    }
+
+    /// The key of the lane at a place.
+    pub(crate) fn key_of(&self, index: usize) -> OwnerKey {
+        OwnerKey::lane(number_of(index, self.slots[index].generation))
     }
 
     /// Makes a lane hot: something points to work on it.
     pub(crate) fn kick(&mut self, key: OwnerKey) {
-        if let Some(lane) = self.get_mut(key) {
+        let Some(slot) = self.slot_mut(key) else {
+            return;
+        };
+        if let Some(lane) = &mut slot.lane {
             lane.kick();
             self.heat(slot_of(key));
+        } else if let Some(away) = &slot.away {
+            let to = away.engine;
+            self.send(to, key, About::Kick);
         }
+    }
+
+    /// Writes a message.
+    pub(crate) fn send(&mut self, to: EngineId, key: OwnerKey, about: About) {
+        self.outbox.push_back((to, Mail { key, about }));
     }
 
     /// The lane of a key, made hot: it has posted, so it has an interrupt to raise, and may have room to fetch more.
@@ -106,7 +196,7 @@ impl Lanes {
     }
 
     #[inline]
-    fn heat(&mut self, index: usize) {
+    pub(crate) fn heat(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.worked = self.now;
         if !slot.hot {
@@ -134,14 +224,14 @@ impl Lanes {
         }
     }
 
-    /// Shows the hot lanes with the controller each belongs to. How many commands they completed since the last time.
+    /// Shows the hot lanes with whose each is. How many commands they completed since the last time.
     #[inline]
-    pub(crate) fn hot_mut(&mut self, mut each: impl FnMut(usize, &mut Lane)) -> u64 {
+    pub(crate) fn hot_mut(&mut self, mut each: impl FnMut(&Whose, &mut Lane)) -> u64 {
         let mut completed = 0;
         for &index in &self.hot {
             let slot = &mut self.slots[index];
             if let Some(lane) = &mut slot.lane {
-                each(slot.controller, lane);
+                each(&slot.whose, lane);
                 let completions = lane.counters().completions.get();
                 completed += completions.wrapping_sub(slot.completions);
                 slot.completions = completions;
@@ -169,6 +259,21 @@ impl Lanes {
         let mut hot = self.hot.iter();
         hot.any(|index| self.slots[*index].lane.as_ref().is_some_and(Lane::has_work))
     }
+
+    /// What a lane of ours that is elsewhere has told.
+    pub(crate) fn hear(&mut self, key: OwnerKey, event: LaneEvent) {
+        if let Some(slot) = self.slot_mut(key) {
+            slot.events.push_back(event);
+        }
+    }
+
+    /// What it has for the subsystem.
+    pub(crate) fn hear_forward(&mut self, key: OwnerKey, forward: Forward) {
+        match self.slot_mut(key) {
+            Some(slot) => slot.forwards.push_back(forward),
+            None => forward.ticket.retire(),
+        }
+    }
 }
 
 pub(crate) fn slot_of(key: OwnerKey) -> usize {
@@ -186,20 +291,99 @@ pub(crate) struct LanesOf<'a> {
 }
 
 impl LaneTable for LanesOf<'_> {
-    fn insert(&mut self, lane: Lane) -> OwnerKey {
-        self.lanes.insert(self.controller, lane)
+    fn insert(&mut self, mut lane: Lane) -> OwnerKey {
+        let (index, key) = self.lanes.place(Whose::Controller(self.controller));
+        lane.settle(key);
+        self.lanes.put(index, lane);
+        self.lanes.fresh.push(index);
+        key
     }
 
-    fn get_mut(&mut self, key: OwnerKey) -> Option<&mut Lane> {
+    fn local(&mut self, key: OwnerKey) -> Option<&mut Lane> {
         self.lanes.get_mut(key)
     }
 
     fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
-        let lane = self.lanes.warm(key);
-        lane.map(|lane| lane.command(command)).is_some()
+        self.lanes.command(key, command)
     }
 
-    fn remove(&mut self, key: OwnerKey) -> Option<Lane> {
-        self.lanes.remove(key)
+    fn take_event(&mut self, key: OwnerKey) -> Option<LaneEvent> {
+        let slot = self.lanes.slot_mut(key)?;
+        let heard = slot.events.pop_front();
+        heard.or_else(|| slot.lane.as_mut()?.take_event())
+    }
+
+    fn take_forward(&mut self, key: OwnerKey) -> Option<Forward> {
+        let slot = self.lanes.slot_mut(key)?;
+        let heard = slot.forwards.pop_front();
+        heard.or_else(|| slot.lane.as_mut()?.take_forward())
+    }
+
+    fn answer(&mut self, ticket: Ticket, result: Answered) {
+        let key = ticket.owner();
+        if let Some(lane) = self.lanes.warm(key) {
+            return lane.answer(ticket, result.as_deref().map_err(|status| *status));
+        }
+        let slot = self.lanes.slot_mut(key);
+        match slot.and_then(|slot| slot.away.as_ref()) {
+            Some(away) => {
+                let to = away.engine;
+                self.lanes.send(to, key, About::Answer { ticket, result });
+            }
+            None => ticket.retire(),
+        }
+    }
+
+    fn remove(&mut self, key: OwnerKey) {
+        let Some(slot) = self.lanes.slot_mut(key) else {
+            return;
+        };
+        if let Some(away) = &slot.away {
+            let to = away.engine;
+            self.lanes.send(to, key, About::End);
+        }
+        self.lanes.vacate(slot_of(key));
+    }
+}
+
+impl Lanes {
+    /// Gives a lane a command, wherever it is. Whether it is anywhere.
+    pub(crate) fn command(&mut self, key: OwnerKey, command: LaneCommand) -> bool {
+        let Some(slot) = self.slot_mut(key) else {
+            return false;
+        };
+        if let Some(lane) = &mut slot.lane {
+            lane.command(command);
+            self.heat(slot_of(key));
+            return true;
+        }
+        let Some(away) = &mut slot.away else {
+            return false;
+        };
+        let told = away.told.count();
+        let to = away.engine;
+        match &mut away.kept {
+            Some(kept) => kept.push(command),
+            None => self.send(to, key, About::Command { command, told }),
+        }
+        true
+    }
+
+    /// What a guest has posted, merged with what is still to be carried.
+    pub(crate) fn post(&mut self, guest: Guest, posted: Posted) {
+        let waiting = self.outbox.iter_mut().find_map(|(to, mail)| match mail {
+            Mail {
+                key,
+                about: About::Posted(waiting),
+            } if (*to, *key) == (guest.home, guest.key) => Some(waiting),
+            _ => None,
+        });
+        match waiting {
+            Some(waiting) => {
+                waiting.entries = waiting.entries.saturating_add(posted.entries);
+                waiting.failed |= posted.failed;
+            }
+            None => self.send(guest.home, guest.key, About::Posted(posted)),
+        }
     }
 }

@@ -19,10 +19,15 @@
     clippy::disallowed_macros
 )]
 
+mod deliver;
 mod lanes;
+mod mail;
 mod members;
+mod travel;
 mod turn;
 pub mod wait;
 
-pub use turn::{ControllerSlot, Engine, SubsystemSlot, Turn};
+pub use mail::{EngineId, Mail, MoveError};
+pub use travel::Moved;
+pub use turn::{ControllerSlot, Engine, Interrupts, SubsystemSlot, Turn};
 pub use wait::{Idle, Mode};

@@ -9,6 +9,7 @@
 
 use controller::{Controller, port::Channel, port::Channels, subsystem::Subsystem, time::Time};
 
+use crate::mail::EngineId;
 use crate::turn::{ControllerSlot, SubsystemSlot};
 
 /// Turns of a controller or subsystem without work after which it is cold.
@@ -23,6 +24,8 @@ const COLD_INTERVAL_NS: u64 = 5_000;
 pub(crate) struct Member {
     pub(crate) controller: Controller,
     pub(crate) subsystem: SubsystemSlot,
+    /// Where its lanes are to live; empty: here.
+    spread: Vec<EngineId>,
     heat: Heat,
 }
 
@@ -100,6 +103,7 @@ impl Members {
         self.controllers[index] = Some(Member {
             controller,
             subsystem,
+            spread: Vec::new(),
             heat: Heat::default(),
         });
         self.heat(index);
@@ -111,6 +115,13 @@ impl Members {
             heat: Heat::default(),
         });
         self.heat_subsystem(index);
+    }
+
+    /// Where the lanes of a controller are to live.
+    pub(crate) fn set_spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
+        if let Some(Some(member)) = self.controllers.get_mut(slot.0) {
+            member.spread = over;
+        }
     }
 
     /// A place for a controller.
@@ -287,7 +298,7 @@ impl Members {
     /// Gives every hot controller a turn, which says whether it did something, and whether it is to stay hot all the same.
     pub(crate) fn turn_controllers(
         &mut self,
-        mut turn: impl FnMut(usize, &mut Controller, &mut Subsystem) -> (bool, bool),
+        mut turn: impl FnMut(usize, &mut Controller, &mut Subsystem, &[EngineId]) -> (bool, bool),
     ) -> bool {
         let mut any = false;
         for &index in &self.hot {
@@ -297,7 +308,12 @@ impl Members {
             let Some(Some(home)) = self.subsystems.get_mut(member.subsystem.0) else {
                 continue;
             };
-            let (worked, stays) = turn(index, &mut member.controller, &mut home.subsystem);
+            let (worked, stays) = turn(
+                index,
+                &mut member.controller,
+                &mut home.subsystem,
+                &member.spread,
+            );
             any |= worked;
             member.heat.turned(worked || stays);
             self.news |= has_news(&home.subsystem);

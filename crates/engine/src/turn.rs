@@ -10,7 +10,9 @@ use controller::{
 
 use crate::{
     Idle, Mode,
-    lanes::{Lanes, LanesOf, number_of, slot_of},
+    deliver::VisitorPost,
+    lanes::{Lanes, LanesOf, Whose, number_of, slot_of},
+    mail::EngineId,
     members::{Member, Members},
     wait::Waiting,
 };
@@ -42,18 +44,37 @@ pub struct Turn {
     pub completions: u64,
 }
 
+/// Who delivers interrupts.
+pub trait Interrupts {
+    /// Delivers what a controller raises.
+    fn raise(&mut self, controller: ControllerSlot, interrupt: Interrupt);
+
+    /// Delivers a vector of MSI-X of a controller of another engine; false where only that can.
+    fn raise_for(&mut self, _home: EngineId, _controller: ControllerSlot, _vector: u16) -> bool {
+        false
+    }
+}
+
+impl<F: FnMut(ControllerSlot, Interrupt)> Interrupts for F {
+    fn raise(&mut self, controller: ControllerSlot, interrupt: Interrupt) {
+        self(controller, interrupt);
+    }
+}
+
 /// The controllers, lanes and channels of one reactor.
 #[derive(Debug)]
 pub struct Engine<C> {
-    members: Members,
+    pub(crate) members: Members,
     /// Controllers and subsystems that were ever taken: a part of the next one's key.
     taken: u32,
-    lanes: Lanes,
+    pub(crate) lanes: Lanes,
     channels: Channels<C>,
     done: Vec<Done>,
     waiting: Waiting,
     /// Busy turns until controllers get theirs.
-    turns_to_look: u32,
+    pub(crate) turns_to_look: u32,
+    /// What guests of other engines have posted for controllers of this one.
+    pub(crate) posted: Vec<VisitorPost>,
     /// Whose doorbells are looked at next, and when.
     bell_cursor: usize,
     next_bells: Time,
@@ -73,19 +94,27 @@ impl<C: Channel> Engine<C> {
             done: Vec::new(),
             waiting: Waiting::new(mode, now),
             turns_to_look: 0,
+            posted: Vec::new(),
             bell_cursor: 0,
             next_bells: now,
             interrupts_due: NEVER,
         }
     }
 
-    /// Takes a channel that holds at most `depth` commands, or gives it back where there is no id left for it.
+    /// Which engine of its process it is; the first one unless told.
+    pub fn set_id(&mut self, id: EngineId) {
+        self.lanes.engine = id;
+    }
+
+    /// Takes a channel that holds at most `depth` commands. Its id names the medium on every engine of a process: a lane
+    /// that moves finds the same medium by it.
     ///
     /// # Errors
-    /// The channel itself.
-    pub fn add_channel(&mut self, channel: C, depth: usize) -> Result<ChannelId, C> {
+    /// The channel itself, where there is one with this id.
+    pub fn add_channel(&mut self, id: ChannelId, channel: C, depth: usize) -> Result<(), C> {
+        self.channels.insert_at(id, channel)?;
         self.done.reserve(depth);
-        self.channels.insert(channel)
+        Ok(())
     }
 
     /// Gives a channel back; nothing may be in flight on it.
@@ -165,8 +194,9 @@ impl<C: Channel> Engine<C> {
 
     /// One turn at `now`. `raise` is called with a controller and what its transport is to deliver; at most once for each
     /// completion queue that has posted.
-    pub fn turn(&mut self, now: Time, mut raise: impl FnMut(ControllerSlot, Interrupt)) -> Turn {
+    pub fn turn(&mut self, now: Time, mut raise: impl Interrupts) -> Turn {
         let mut turn = Turn::default();
+        let mut worked = false;
         self.members.remember_cold(now);
         if now >= self.next_bells || self.lanes.all_cold() {
             self.look_at_bells(now);
@@ -175,8 +205,11 @@ impl<C: Channel> Engine<C> {
             self.turns_to_look = CONTROLLER_TURNS;
             turn.worked |= self.turn_members(now, &mut raise);
         }
+        if !self.posted.is_empty() {
+            self.raise_for_visitors(now, &mut raise);
+            worked = true;
+        }
         let channels = &mut self.channels;
-        let mut worked = false;
         self.lanes.each_hot(now, |lane| {
             let done = lane.turn(channels);
             turn.commands += done.fetched;
@@ -187,12 +220,15 @@ impl<C: Channel> Engine<C> {
         worked |= self.drive_channels();
         // also in a turn without work: what the controller gave up has posted, too
         let (members, due) = (&mut self.members, &mut self.interrupts_due);
-        turn.completions = self.lanes.hot_mut(|slot, lane| {
+        turn.completions = self.lanes.hot_mut(|whose, lane| {
+            let &Whose::Controller(slot) = whose else {
+                return;
+            };
             if let Some(posted) = lane.take_posted()
                 && let Some(controller) = members.get_mut(slot)
             {
                 match controller.interrupt(posted, lane, now) {
-                    Some(interrupt) => raise(ControllerSlot(slot), interrupt),
+                    Some(interrupt) => raise.raise(ControllerSlot(slot), interrupt),
                     None => *due = (*due).min(controller.interrupts_due().unwrap_or(NEVER)),
                 }
             }
@@ -200,6 +236,12 @@ impl<C: Channel> Engine<C> {
                 members.heat(slot);
             }
         });
+        if !self.lanes.guests.is_empty() {
+            self.hear_guests(&mut raise);
+        }
+        if !self.lanes.travelling.is_empty() {
+            self.travel(now);
+        }
         if now >= self.interrupts_due {
             self.take_interrupts(now, &mut raise);
         }
@@ -217,6 +259,7 @@ impl<C: Channel> Engine<C> {
     /// Looks at doorbells that are stored without a message: of the next controllers that it is time for, or, where no
     /// lane is hot and so nobody is kept waiting, of one in every turn.
     fn look_at_bells(&mut self, now: Time) {
+        self.look_at_bells_of_guests();
         let count = self.members.places();
         let interval = BELL_ROUND_NS / count.max(1) as u64;
         // after a long turn, or a sleep, each once
@@ -249,11 +292,7 @@ impl<C: Channel> Engine<C> {
     }
 
     /// Gives every hot subsystem and controller a turn.
-    fn turn_members(
-        &mut self,
-        now: Time,
-        raise: &mut impl FnMut(ControllerSlot, Interrupt),
-    ) -> bool {
+    fn turn_members(&mut self, now: Time, raise: &mut impl Interrupts) -> bool {
         let Engine {
             members,
             lanes,
@@ -263,7 +302,7 @@ impl<C: Channel> Engine<C> {
         } = self;
         let mut worked = members.turn_subsystems(now, channels);
         let mut every_turn = false;
-        worked |= members.turn_controllers(|index, controller, subsystem| {
+        worked |= members.turn_controllers(|index, controller, subsystem, spread| {
             let mut lanes = LanesOf {
                 lanes,
                 controller: index,
@@ -272,8 +311,9 @@ impl<C: Channel> Engine<C> {
             for key in controller.take_kicks() {
                 lanes.lanes.kick(key);
             }
-            let raise = |interrupt| raise(ControllerSlot(index), interrupt);
+            let raise = |interrupt| raise.raise(ControllerSlot(index), interrupt);
             controller.take_interrupts(now, &mut lanes, raise);
+            lanes.lanes.place_lanes(index, controller, spread, now);
             let due = controller.interrupts_due().unwrap_or(NEVER);
             *interrupts_due = (*interrupts_due).min(due);
             every_turn |= controller.is_arbitrating();
@@ -286,7 +326,7 @@ impl<C: Channel> Engine<C> {
     }
 
     /// Takes what every controller has to raise beside what its lanes have just posted.
-    fn take_interrupts(&mut self, now: Time, raise: &mut impl FnMut(ControllerSlot, Interrupt)) {
+    fn take_interrupts(&mut self, now: Time, raise: &mut impl Interrupts) {
         self.interrupts_due = NEVER;
         for (index, controller) in self.members.iter_mut() {
             let due = controller.interrupts_due();
@@ -295,12 +335,21 @@ impl<C: Channel> Engine<C> {
                     lanes: &mut self.lanes,
                     controller: index,
                 };
-                let raise = |interrupt| raise(ControllerSlot(index), interrupt);
+                let raise = |interrupt| raise.raise(ControllerSlot(index), interrupt);
                 controller.take_interrupts(now, &mut lanes, raise);
             }
             let due = controller.interrupts_due().unwrap_or(NEVER);
             self.interrupts_due = self.interrupts_due.min(due);
         }
+    }
+
+    /// Interrupts of a controller may be due earlier than was thought.
+    pub(crate) fn note_due(&mut self, slot: ControllerSlot) {
+        let due = self
+            .members
+            .get_mut(slot.0)
+            .and_then(|its| its.interrupts_due());
+        self.interrupts_due = self.interrupts_due.min(due.unwrap_or(NEVER));
     }
 
     /// Submits and reaps every channel and completes what is done.
@@ -363,6 +412,7 @@ impl<C: Channel> Engine<C> {
         let subsystems = self.members.subsystems();
         let subsystems = subsystems.filter_map(Subsystem::next_deadline);
         let deadlines = controllers.chain(subsystems).chain(other_deadline);
+        let deadlines = deadlines.chain(self.lanes.patience_ends());
         self.waiting.idle(now, unwoken, deadlines.min())
     }
 
@@ -379,11 +429,13 @@ impl<C: Channel> Engine<C> {
         for index in 0..self.members.places() {
             self.look_at_bells_of(index);
         }
+        self.look_at_bells_of_guests();
         let lanes = self.lanes.second_look();
         let members = self.members.heat_busy();
         if members {
             self.turns_to_look = 0;
         }
-        !lanes && !members
+        let mail = !self.lanes.outbox.is_empty() || !self.posted.is_empty();
+        !lanes && !members && !mail
     }
 }

@@ -3,13 +3,14 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
 };
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// An eventfd(2), never blocking.
-#[derive(Debug)]
-pub struct EventFd(OwnedFd);
+/// An eventfd(2), never blocking. Clones share the descriptor, which is closed with the last of them.
+#[derive(Clone, Debug)]
+pub struct EventFd(Arc<OwnedFd>);
 
 impl EventFd {
     /// A new one, not signalled.
@@ -18,13 +19,13 @@ impl EventFd {
     /// What the system says, mostly that there are too many descriptors.
     pub fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(EventFd(fd))
+        Ok(EventFd(Arc::new(fd)))
     }
 
     /// Takes a descriptor that a peer sent as an eventfd. Whether it is one shows when it is signalled.
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> Self {
-        EventFd(fd)
+        EventFd(Arc::new(fd))
     }
 
     /// Signals it. A counter that is full is signalled already: that is no error.
@@ -33,7 +34,7 @@ impl EventFd {
     /// What the system says of a descriptor that is no eventfd.
     #[inline]
     pub fn signal(&self) -> io::Result<()> {
-        match rustix::io::write(&self.0, &1u64.to_ne_bytes()) {
+        match rustix::io::write(&*self.0, &1u64.to_ne_bytes()) {
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -42,15 +43,7 @@ impl EventFd {
     /// Takes the signal back; true when it was signalled.
     pub fn drain(&self) -> bool {
         let mut count = [0; 8];
-        rustix::io::read(&self.0, &mut count).is_ok()
-    }
-
-    /// Another descriptor of the same counter.
-    ///
-    /// # Errors
-    /// What the system says, mostly that there are too many descriptors.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(EventFd(self.0.try_clone()?))
+        rustix::io::read(&*self.0, &mut count).is_ok()
     }
 }
 
@@ -68,7 +61,7 @@ mod tests {
     fn a_signal_is_seen_once() {
         let event = EventFd::new().unwrap();
         assert!(!event.drain());
-        let other = event.try_clone().unwrap();
+        let other = event.clone();
         other.signal().unwrap();
         other.signal().unwrap();
         assert!(event.drain());

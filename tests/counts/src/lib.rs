@@ -175,8 +175,10 @@ impl Rig {
     #[must_use]
     pub fn new(kind: MediumKind, doorbells: Doorbells, load: Load) -> Self {
         let mut engine = Engine::new(Mode::Poll, Time(0));
-        let channel = engine.add_channel(channel(kind), 1024).ok().unwrap();
-        let subsystem = SubsystemConfig::with_namespaces(4, [namespace(channel)]);
+        let id = ChannelId(0);
+        let taken = engine.add_channel(id, channel(kind), 1024);
+        assert!(taken.is_ok(), "it is the first");
+        let subsystem = SubsystemConfig::with_namespaces(4, [namespace(id)]);
         let mut subsystem = Subsystem::new(subsystem).unwrap();
         let config = config(doorbells);
         let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());

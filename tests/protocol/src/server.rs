@@ -111,7 +111,7 @@ impl Server {
             engine,
             served,
             orders: ordered,
-            wake: wake.try_clone().expect("there is a descriptor"),
+            wake: wake.clone(),
             shared: shared.clone(),
             start: Instant::now(),
         };
@@ -262,9 +262,10 @@ impl Served {
             shared: shared.clone(),
             held: Vec::new(),
         };
-        let channel = engine.add_channel(channel, CHANNEL_DEPTH);
-        let channel = channel.ok().expect("there is room for a channel");
-        let (config, subsystem) = config(index, options, channel, &medium);
+        let id = ChannelId(u16::try_from(index).expect("there are few"));
+        let taken = engine.add_channel(id, channel, CHANNEL_DEPTH);
+        assert!(taken.is_ok(), "each has its own");
+        let (config, subsystem) = config(index, options, id, &medium);
         let doorbells = DoorbellPages::new(config.doorbell_slots()).expect("there is memory");
         let doorbells = Arc::new(doorbells);
         let session_config = SessionConfig::of(&config);

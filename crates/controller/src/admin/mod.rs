@@ -289,7 +289,7 @@ impl Controller {
                         self.errors.describe_last(information);
                     }
                 }
-                Requester::Io { ticket, .. } => lanes.answer(ticket, result.map(|_| &*data)),
+                Requester::Io { ticket, .. } => lanes.answer(ticket, result.map(|_| data)),
                 Requester::Admin { .. } | Requester::Operator(_) | Requester::Nobody => (),
             }
         }

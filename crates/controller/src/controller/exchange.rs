@@ -117,6 +117,12 @@ impl Controller {
         admin || changes || self.is_moving() || self.interrupts.has_work()
     }
 
+    /// Whether its lanes know all that it knows.
+    #[must_use]
+    pub fn has_told_everything(&self) -> bool {
+        !self.view_changed && !self.namespaces_changed && self.abandon_before.is_none()
+    }
+
     /// When a turn is due because something took too long.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {

@@ -299,6 +299,9 @@ pub struct Posted {
     pub failed: bool,
 }
 
+/// What the subsystem has made of a command: see [`Lane::answer`].
+pub type Answered = Result<Vec<u8>, Status>;
+
 /// The lanes of a controller, on its own reactor and on others.
 ///
 /// What a lane elsewhere is told it has taken before it looks at anything that the host did later, and what it tells comes
@@ -323,9 +326,9 @@ pub trait LaneTable {
         self.local(key)?.take_forward()
     }
     /// What became of such a command ([`Lane::answer`]).
-    fn answer(&mut self, ticket: Ticket, result: Result<&[u8], Status>) {
+    fn answer(&mut self, ticket: Ticket, result: Answered) {
         match self.local(ticket.owner()) {
-            Some(lane) => lane.answer(ticket, result),
+            Some(lane) => lane.answer(ticket, result.as_deref().map_err(|status| *status)),
             None => ticket.retire(),
         }
     }

@@ -61,8 +61,8 @@ pub use self::fetch::BATCH;
 pub(crate) use self::fetch::EPOCH_FORWARDED;
 pub use self::forward::Forward;
 pub use self::message::{
-    Copying, Demand, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable, LaneTurn, Posted,
-    QueueName, Quota, Registration, ShadowSpec, SqSpec,
+    Answered, Copying, Demand, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
+    LaneTurn, Posted, QueueName, Quota, Registration, ShadowSpec, SqSpec,
 };
 
 /// What a lane is made from.

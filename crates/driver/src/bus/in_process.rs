@@ -61,7 +61,6 @@ impl LaneTable for Lanes {
         found.map(|(_, lane)| lane)
     }
 
-
     fn remove(&mut self, key: OwnerKey) {
         let at = self.table.iter().position(|(other, _)| *other == key);
         if let Some(at) = at {
@@ -416,10 +415,7 @@ impl<C: Channel> Bus for InProcess<C> {
     }
 
     fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError> {
-        let eventfd = eventfd.try_clone().map_err(|source| DriverError::System {
-            what: "duplicate an eventfd",
-            source,
-        })?;
+        let eventfd = eventfd.clone();
         let mut inner = self.inner.borrow_mut();
         match inner.interrupts.get_mut(usize::from(vector)) {
             Some(place) => {
@@ -433,10 +429,7 @@ impl<C: Channel> Bus for InProcess<C> {
     }
 
     fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError> {
-        let eventfd = eventfd.try_clone().map_err(|source| DriverError::System {
-            what: "duplicate an eventfd",
-            source,
-        })?;
+        let eventfd = eventfd.clone();
         let mut inner = self.inner.borrow_mut();
         match inner.messages.get_mut(usize::from(message)) {
             Some(place) => {

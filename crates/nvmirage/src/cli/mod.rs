@@ -19,6 +19,7 @@ mod log;
 mod ls;
 mod man;
 mod media_arg;
+mod move_queues;
 mod parse;
 mod qemu_args;
 mod resize;
@@ -81,6 +82,7 @@ enum Command {
     Attach(attach::Attach),
     Detach(attach::Detach),
     Resize(resize::Resize),
+    Move(move_queues::Move),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -122,6 +124,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Attach(attach) => attach.run(),
         Command::Detach(detach) => detach.run(),
         Command::Resize(resize) => resize.run(),
+        Command::Move(moves) => moves.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     }

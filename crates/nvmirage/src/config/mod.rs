@@ -208,7 +208,7 @@ pub(crate) struct Namespace {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Doorbells {
-    /// Mapped where the controller's reactor is in `poll` mode, unmapped otherwise.
+    /// Mapped where every reactor of the controller is in `poll` mode, unmapped otherwise.
     #[default]
     Auto,
     /// The page is mapped into the host: no exit, but nobody wakes a sleeping reactor.
@@ -255,6 +255,10 @@ pub(crate) struct Controller {
     /// Which `[[reactor]]` serves it, counted from 0. Default: the one with the fewest controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reactor: Option<usize>,
+    /// Which reactors serve its I/O queues: the first completion queue is the first one's, with the submission queues that
+    /// complete into it, and so on in turn. Default: all of them are of the reactor that serves the controller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reactors: Vec<usize>,
     /// Serial number, up to 20 ASCII characters. Default: derived once and kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) serial: Option<String>,
@@ -290,6 +294,7 @@ impl Controller {
             doorbells: Doorbells::default(),
             intx: false,
             reactor: None,
+            reactors: Vec::new(),
             serial: None,
             model_number: default_model_number(),
             firmware_revision: default_firmware_revision(),

@@ -290,6 +290,15 @@ impl Controller {
                 format!("reactor = {reactor}: there are {count}, counted from 0")
             });
         }
+        for (index, reactor) in self.reactors.iter().enumerate() {
+            let count = config.reactor.len().max(1);
+            place.require(*reactor < count, || {
+                format!("reactors: {reactor}: there are {count}, counted from 0")
+            });
+            place.require(!self.reactors[..index].contains(reactor), || {
+                format!("reactors: {reactor} is listed twice")
+            });
+        }
         for other in earlier.iter().filter(|c| c.listen == self.listen) {
             place.problem(format!(
                 "listen = \"{}\" is used by controller {} already",

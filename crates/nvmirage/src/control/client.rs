@@ -8,7 +8,7 @@ use hyper::{Method, Request, body::Bytes, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 
-use super::{Attachment, Inventory, MAX_BODY_LEN, NewSize, Refusal};
+use super::{Attachment, Inventory, MAX_BODY_LEN, NewPlacement, NewSize, Refusal};
 use crate::config::Size;
 
 /// How long a request may take: it may wait for a reactor, more than once.
@@ -59,6 +59,17 @@ pub(crate) fn resize(
     let path = format!("/v1/namespaces/{}", checked(namespace)?);
     let body = serde_json::to_vec(&NewSize { size, shrink })?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
+}
+
+/// Moves queues of a controller to other reactors.
+pub(crate) fn move_queues(
+    socket: &Path,
+    controller: &str,
+    placement: &NewPlacement,
+) -> anyhow::Result<()> {
+    let path = format!("/v1/controllers/{}/placement", checked(controller)?);
+    let body = serde_json::to_vec(placement)?;
+    request(socket, Method::PUT, &path, Some(body)).map(drop)
 }
 
 /// A name that may stand in a URL: that of an object, or `SUBSYSTEM:NSID`.

@@ -94,6 +94,29 @@ pub(crate) struct ControllerStatus {
     /// Its identifier in its subsystem (CNTLID).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cntlid: Option<u16>,
+    /// Where the queues live that its host has made.
+    #[serde(default)]
+    pub(crate) placement: Vec<QueuePlacement>,
+}
+
+/// Where an I/O queue lives.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct QueuePlacement {
+    /// The completion queue; submission queues live with the one they complete into.
+    pub(crate) queue: u16,
+    /// The reactor that serves it.
+    pub(crate) reactor: usize,
+}
+
+/// Where queues of a controller are to live.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewPlacement {
+    /// The reactors: completion queue 1 lives on the first of them, and so on in turn.
+    pub(crate) reactors: Vec<usize>,
+    /// Only this completion queue, on the one reactor that is named, until its host deletes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<u16>,
 }
 
 /// The namespace that a controller is to have.

@@ -13,12 +13,12 @@ use axum::{
     extract::{DefaultBodyLimit, Path as UrlPath, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
-    routing::{delete, get, post},
+    routing::{delete, get, post, put},
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 
-use super::{Attachment, Inventory, MAX_BODY_LEN, NewSize, Refusal};
+use super::{Attachment, Inventory, MAX_BODY_LEN, NewPlacement, NewSize, Refusal};
 use crate::{config, supervisor::Supervisor};
 
 impl IntoResponse for Refusal {
@@ -119,6 +119,19 @@ async fn resize(
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn move_queues(
+    State(supervisor): Shared,
+    UrlPath(controller): UrlPath<String>,
+    bytes: Bytes,
+) -> Result<StatusCode, Refusal> {
+    let NewPlacement { reactors, queue } = body(&bytes)?;
+    blocking(supervisor, move |s| {
+        s.move_queues(&controller, &reactors, queue)
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// Any other path.
 async fn unknown() -> Refusal {
     Refusal {
@@ -146,6 +159,7 @@ fn router(supervisor: Arc<Supervisor>) -> Router {
             "/v1/controllers/{name}/namespaces/{namespace}",
             delete(detach),
         )
+        .route("/v1/controllers/{name}/placement", put(move_queues))
         .fallback(unknown)
         .layer(DefaultBodyLimit::max(MAX_BODY_LEN))
         .with_state(supervisor)

@@ -10,19 +10,20 @@ use std::{
 use anyhow::{Context, anyhow};
 use controller::counters::ReactorCounters;
 use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
-use engine::{ControllerSlot, Mode, SubsystemSlot};
+use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
 use media::Medium;
 use memory::{Bell, EventFd};
 use nvme_spec::Status;
 
 use super::{
+    lines::Vectors,
     run::Reactor,
     subsystems::{NewSubsystem, View},
 };
 use crate::{clock::Clock, cpu};
 
 /// Messages that may wait for a reactor.
-const MAILBOX_LEN: usize = 64;
+const MAILBOX_LEN: usize = 256;
 /// How long a reactor may take to answer: a removal drains commands, which is bounded by 4 s, and what is to be kept is
 /// given up after 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,8 +36,14 @@ pub(super) type Answer<T> = mpsc::SyncSender<T>;
 /// What a reactor is told to do.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// Open a channel to a medium, or find the one that is open.
-    OpenChannel(Arc<Medium>, Answer<io::Result<ChannelId>>),
+    /// How other reactors are reached, each by its number.
+    Peers(Vec<Address>),
+    /// From another reactor.
+    Mail(EngineId, Mail),
+    /// From another reactor: how queues of that controller of its interrupt their host.
+    Lines(EngineId, ControllerSlot, Vectors),
+    /// Open a channel to a medium under that id, unless it is open.
+    OpenChannel(Arc<Medium>, ChannelId, Answer<io::Result<()>>),
     /// Close a medium's channel.
     CloseChannel(Arc<Medium>, Answer<()>),
     /// Serve a subsystem, without controllers yet.
@@ -50,6 +57,12 @@ pub(super) enum Message {
     AddController(Box<NewController>, Answer<anyhow::Result<ControllerSlot>>),
     /// Detach the host of a controller and serve it no longer.
     RemoveController(ControllerSlot, Answer<()>),
+    /// Where the queues of a controller are to live that hosts make from now on.
+    Spread(ControllerSlot, Vec<EngineId>, Answer<()>),
+    /// Move a queue of a controller.
+    Move(ControllerSlot, u16, EngineId, Answer<Result<(), MoveError>>),
+    /// Tell where the queues of a controller live.
+    Residences(ControllerSlot, Answer<Vec<(u16, EngineId)>>),
     /// Have a subsystem do what its operator asks.
     Request(SubsystemSlot, OperatorRequest, Answer<Result<u32, Status>>),
     /// Tell how a subsystem is now.
@@ -98,7 +111,7 @@ impl Address {
         }))
     }
 
-    fn try_send(&self, message: Message) -> Result<(), Message> {
+    pub(super) fn try_send(&self, message: Message) -> Result<(), Message> {
         let mailbox = &self.0;
         let mut sender = mailbox
             .sender
@@ -115,16 +128,19 @@ impl Address {
     }
 
     /// Sends; waits for room where there is none, for as long as a reactor may take to answer.
-    pub(super) fn tell(&self, mut message: Message) {
+    ///
+    /// # Errors
+    /// The message, when there was none.
+    pub(super) fn tell(&self, mut message: Message) -> Result<(), Message> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         while let Err(back) = self.try_send(message) {
             if Instant::now() >= deadline {
-                tracing::error!("a reactor does not take messages");
-                return;
+                return Err(back);
             }
             message = back;
             std::thread::sleep(FULL_PAUSE);
         }
+        Ok(())
     }
 }
 
@@ -143,7 +159,7 @@ impl ReactorHandle {
         let (sender, receiver) = memory::mailbox::channel(MAILBOX_LEN);
         let bell = Arc::new(Bell::new());
         let wake = EventFd::new()?;
-        let (its_bell, its_wake) = (bell.clone(), wake.try_clone()?);
+        let (its_bell, its_wake) = (bell.clone(), wake.clone());
         let address = Address::new(sender, bell, wake);
         let its_address = address.clone();
         let counters = Arc::<ReactorCounters>::default();
@@ -156,7 +172,17 @@ impl ReactorHandle {
                 let made = cpu.map_or(Ok(()), cpu::pin).and_then(|()| {
                     let clock = Clock::new();
                     let (bell, wake) = (its_bell, its_wake);
-                    Reactor::new(mode, clock, receiver, its_address, bell, wake, its_counters)
+                    let id = EngineId(index as u16);
+                    Reactor::new(
+                        id,
+                        mode,
+                        clock,
+                        receiver,
+                        its_address,
+                        bell,
+                        wake,
+                        its_counters,
+                    )
                 });
                 match made {
                     Ok(mut reactor) => {
@@ -197,7 +223,7 @@ impl ReactorHandle {
     }
 
     fn send(&self, message: Message) -> anyhow::Result<()> {
-        let sent = self.address.try_send(message);
+        let sent = self.address.tell(message);
         sent.map_err(|_| anyhow!("the reactor does not take messages"))
     }
 
@@ -209,9 +235,37 @@ impl ReactorHandle {
             .context("the reactor did not answer within 10 s")
     }
 
-    /// Opens a channel to a medium, or finds the one that is open.
-    pub(crate) fn open_channel(&self, medium: Arc<Medium>) -> anyhow::Result<ChannelId> {
-        Ok(self.ask(|answer| Message::OpenChannel(medium, answer))??)
+    /// Tells it how the others are reached: each by its place in this list.
+    pub(crate) fn meet(&self, all: &[ReactorHandle]) -> anyhow::Result<()> {
+        let all = all.iter().map(|reactor| reactor.address.clone());
+        self.send(Message::Peers(all.collect()))
+    }
+
+    /// Opens a channel to a medium under that id, unless it is open.
+    pub(crate) fn open_channel(&self, medium: Arc<Medium>, id: ChannelId) -> anyhow::Result<()> {
+        Ok(self.ask(|answer| Message::OpenChannel(medium, id, answer))??)
+    }
+
+    /// Where the queues of a controller are to live that hosts make from now on: reactors by their numbers.
+    pub(crate) fn spread(&self, slot: ControllerSlot, over: &[usize]) -> anyhow::Result<()> {
+        let over = over.iter().map(|reactor| EngineId(*reactor as u16));
+        self.ask(|answer| Message::Spread(slot, over.collect(), answer))
+    }
+
+    /// Moves a queue of a controller to another reactor.
+    pub(crate) fn move_queue(
+        &self,
+        slot: ControllerSlot,
+        cqid: u16,
+        to: usize,
+    ) -> anyhow::Result<Result<(), MoveError>> {
+        self.ask(|answer| Message::Move(slot, cqid, EngineId(to as u16), answer))
+    }
+
+    /// The completion queues of a controller with the reactor that serves each.
+    pub(crate) fn residences(&self, slot: ControllerSlot) -> anyhow::Result<Vec<(u16, usize)>> {
+        let all = self.ask(|answer| Message::Residences(slot, answer))?;
+        Ok(all.into_iter().map(|(id, at)| (id, at.0.into())).collect())
     }
 
     /// Closes a medium's channel; no controller uses it any more.

@@ -16,6 +16,7 @@ use transport::vfio_user::{Listener, Session, SessionConfig};
 
 use super::{
     handle::Answer,
+    lines::Vectors,
     poller::{Poller, Source},
 };
 
@@ -42,6 +43,8 @@ pub(super) struct Hosted {
     output_watched: bool,
     /// The log has said that a host could not be accepted, and none has been since.
     refusal_logged: bool,
+    /// The change of its session's lines that other reactors know of; 0 where they know none.
+    lines_told: u64,
     /// Whom to tell when it is no longer served.
     removal: Option<Answer<()>>,
 }
@@ -63,6 +66,7 @@ impl Hosted {
             attached,
             output_watched: false,
             refusal_logged: false,
+            lines_told: 0,
             removal: None,
         }
     }
@@ -108,6 +112,23 @@ impl Hosted {
         if let Host::Attached(session) = &mut self.host {
             session.raise(interrupt);
         }
+    }
+
+    /// How a queue on another reactor interrupts its host.
+    pub(super) fn lines(&self) -> Vectors {
+        match &self.host {
+            Host::Attached(session) => session.lines(),
+            Host::None | Host::Leaving => Vec::new(),
+        }
+    }
+
+    /// Whether that has changed since the last call.
+    pub(super) fn have_lines_changed(&mut self) -> bool {
+        let now = match &self.host {
+            Host::Attached(session) => session.line_changes(),
+            Host::None | Host::Leaving => 0,
+        };
+        std::mem::replace(&mut self.lines_told, now) != now
     }
 
     /// Looks at its sockets; true when something was done.

@@ -6,6 +6,7 @@
 
 pub(crate) mod handle;
 mod hosted;
+mod lines;
 mod poller;
 mod run;
 pub(crate) mod subsystems;

@@ -1,10 +1,10 @@
 //! The reactor's thread: turns, sockets now and then, and sleep.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use controller::{Controller, counters::ReactorCounters, port::ChannelId, time::Time};
-use engine::{ControllerSlot, Engine, Idle, Mode};
+use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
 use media::Medium;
 use memory::{Bell, DoorbellPages, EventFd, mailbox::Receiver};
 use transport::vfio_user::SessionConfig;
@@ -12,6 +12,7 @@ use transport::vfio_user::SessionConfig;
 use super::{
     handle::{Address, Answer, Message, NewController},
     hosted::Hosted,
+    lines::{Lines, Raiser},
     poller::{Poller, Source, source_of},
     subsystems::Subsystems,
 };
@@ -25,6 +26,14 @@ const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
 const RECENTLY_NS: u64 = 10_000;
 /// Commands that a channel holds at most.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
+
+/// A move that is not over.
+#[derive(Debug)]
+struct AskedMove {
+    slot: ControllerSlot,
+    cqid: u16,
+    answer: Answer<Result<(), MoveError>>,
+}
 
 /// Everything one reactor owns.
 #[derive(Debug)]
@@ -42,11 +51,24 @@ pub(super) struct Reactor {
     ready: Vec<Source>,
     /// Controllers that must be looked at without being woken.
     in_transition: Vec<usize>,
+    id: EngineId,
+    /// How the other reactors are reached, and what there was no room for.
+    peers: Vec<Address>,
+    late: VecDeque<(EngineId, Message)>,
+    /// How queues that live here interrupt hosts of other reactors.
+    lines: Lines,
+    /// Moves that are not over.
+    moves: Vec<AskedMove>,
     stopped: bool,
 }
 
 impl Reactor {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a thread is handed when it starts"
+    )]
     pub(super) fn new(
+        id: EngineId,
         mode: Mode,
         clock: Clock,
         mailbox: Receiver<Message>,
@@ -57,8 +79,10 @@ impl Reactor {
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(&wake, Source::Mailbox)?;
+        let mut engine = Engine::new(mode, clock.now());
+        engine.set_id(id);
         Ok(Reactor {
-            engine: Engine::new(mode, clock.now()),
+            engine,
             hosted: Vec::new(),
             subsystems: Subsystems::new(address),
             channels: Vec::new(),
@@ -70,6 +94,11 @@ impl Reactor {
             counters,
             ready: Vec::new(),
             in_transition: Vec::new(),
+            id,
+            peers: Vec::new(),
+            late: VecDeque::new(),
+            lines: Lines::default(),
+            moves: Vec::new(),
             stopped: false,
         })
     }
@@ -80,13 +109,15 @@ impl Reactor {
         let mut now = self.clock.now();
         let mut last_work = now;
         while !self.stopped {
-            let hosted = &mut self.hosted;
-            let turn = self.engine.turn(now, |slot, interrupt| {
-                if let Some(Some(hosted)) = hosted.get_mut(slot.0) {
-                    hosted.raise(interrupt);
-                }
-            });
+            let raiser = Raiser {
+                hosted: &mut self.hosted,
+                lines: &self.lines,
+            };
+            let turn = self.engine.turn(now, raiser);
             let mut worked = turn.worked;
+            if self.engine.expects_mail() || !self.late.is_empty() {
+                worked |= self.exchange_mail();
+            }
             if worked {
                 last_work = now;
             }
@@ -124,10 +155,11 @@ impl Reactor {
 
     /// How long to sleep, when there is nothing to spin for.
     fn may_sleep(&mut self, now: Time) -> Option<Duration> {
-        if self.engine.spins(now) || !self.in_transition.is_empty() || self.media_are_polled() {
+        let held_up = !self.in_transition.is_empty() || !self.late.is_empty();
+        if self.engine.spins(now) || held_up || self.media_are_polled() {
             return None;
         }
-        let mut unwoken = false;
+        let mut unwoken = self.engine.has_silent_guests();
         let mut deadline: Option<Time> = None;
         for hosted in self.hosted.iter().flatten() {
             unwoken |= hosted.is_unwoken();
@@ -195,10 +227,7 @@ impl Reactor {
     fn handle_ready(&mut self) -> bool {
         let mut worked = false;
         let now = self.clock.now();
-        while let Some(message) = self.mailbox.try_recv() {
-            self.handle(message);
-            worked = true;
-        }
+        worked |= self.take_messages();
         worked |= self.subsystems.look(&mut self.engine);
         for (_, channel) in self.engine.channels_mut().iter_mut() {
             channel.tend();
@@ -212,6 +241,61 @@ impl Reactor {
             worked |= self.poll_hosted(index, now);
         }
         worked
+    }
+
+    fn take_messages(&mut self) -> bool {
+        let mut any = false;
+        while let Some(message) = self.mailbox.try_recv() {
+            self.handle(message);
+            any = true;
+        }
+        self.carry_mail();
+        any
+    }
+
+    /// Takes what other reactors have written about lanes, and carries what there is for them.
+    fn exchange_mail(&mut self) -> bool {
+        let any = !self.mailbox.is_empty() && self.take_messages();
+        self.carry_mail();
+        while let Some(Moved {
+            controller,
+            cqid,
+            result,
+        }) = self.engine.take_moved()
+        {
+            let mut asked = self.moves.iter();
+            if let Some(at) = asked.position(|m| (m.slot, m.cqid) == (controller, cqid)) {
+                reply(&self.moves.swap_remove(at).answer, result);
+            }
+        }
+        any
+    }
+
+    /// Carries mail to other reactors, as far as they have room for it.
+    fn carry_mail(&mut self) {
+        loop {
+            while let Some((to, message)) = self.late.pop_front() {
+                if let Err(message) = self.peers[usize::from(to.0)].try_send(message) {
+                    return self.late.push_front((to, message));
+                }
+            }
+            let Some((to, mail)) = self.engine.take_mail() else {
+                return;
+            };
+            let arrives = mail.brings_lane_of();
+            self.late.push_back((to, Message::Mail(self.id, mail)));
+            if let Some(slot) = arrives {
+                self.send_lines(slot, to);
+            }
+        }
+    }
+
+    /// Sends a reactor what its queues of a controller of ours interrupt their host by.
+    fn send_lines(&mut self, slot: ControllerSlot, to: EngineId) {
+        let hosted = self.hosted.get(slot.0).and_then(Option::as_ref);
+        let lines = hosted.map(Hosted::lines).unwrap_or_default();
+        self.late
+            .push_back((to, Message::Lines(self.id, slot, lines)));
     }
 
     /// Notes a controller that nobody will wake the reactor for.
@@ -238,12 +322,33 @@ impl Reactor {
             }
         }
         self.note_transition(index);
+        let mut hosted = self.hosted[index].iter_mut();
+        if hosted.any(Hosted::have_lines_changed) {
+            for to in self.engine.hosts_of(slot) {
+                self.send_lines(slot, to);
+            }
+            self.carry_mail();
+        }
         worked
     }
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::OpenChannel(medium, answer) => reply(&answer, self.open_channel(medium)),
+            Message::Peers(peers) => self.peers = peers,
+            Message::Mail(from, mail) => self.engine.deliver(from, mail),
+            Message::Lines(home, controller, vectors) => {
+                self.lines.set(home, controller, vectors);
+                self.engine.post_again(home, controller);
+            }
+            Message::OpenChannel(medium, id, answer) => {
+                reply(&answer, self.open_channel(medium, id));
+            }
+            Message::Spread(slot, over, answer) => {
+                self.engine.spread(slot, over);
+                reply(&answer, ());
+            }
+            Message::Move(slot, cqid, to, answer) => self.move_queue(slot, cqid, to, answer),
+            Message::Residences(slot, answer) => reply(&answer, self.engine.residences(slot)),
             Message::CloseChannel(medium, answer) => {
                 self.close_channel(&medium);
                 reply(&answer, ());
@@ -269,21 +374,34 @@ impl Reactor {
         }
     }
 
-    fn open_channel(&mut self, medium: Arc<Medium>) -> io::Result<ChannelId> {
-        let open = self.channels.iter().find(|(m, _)| Arc::ptr_eq(m, &medium));
-        if let Some((_, id)) = open {
-            return Ok(*id);
+    fn move_queue(
+        &mut self,
+        slot: ControllerSlot,
+        cqid: u16,
+        to: EngineId,
+        answer: Answer<Result<(), MoveError>>,
+    ) {
+        match self.engine.move_lane(slot, cqid, to, self.clock.now()) {
+            Ok(true) => self.moves.push(AskedMove { slot, cqid, answer }),
+            Ok(false) => reply(&answer, Ok(())),
+            Err(error) => reply(&answer, Err(error)),
+        }
+    }
+
+    fn open_channel(&mut self, medium: Arc<Medium>, id: ChannelId) -> io::Result<()> {
+        if self.channels.iter().any(|(_, open)| *open == id) {
+            return Ok(());
         }
         let channel = medium.channel(CHANNEL_DEPTH)?;
         if let Some(fd) = channel.wait_fd() {
             self.poller.add(fd, Source::Channel)?;
         }
-        match self.engine.add_channel(channel, CHANNEL_DEPTH.into()) {
-            Ok(id) => {
+        match self.engine.add_channel(id, channel, CHANNEL_DEPTH.into()) {
+            Ok(()) => {
                 self.channels.push((medium, id));
-                Ok(id)
+                Ok(())
             }
-            Err(_) => Err(io::Error::other("a reactor has at most 65,536 media")),
+            Err(_) => Err(io::Error::other("a channel is open under this id")),
         }
     }
 

@@ -188,7 +188,11 @@ impl Subsystems {
                 worked = true;
                 if let Some(keeper) = &hosted.keeper {
                     let address = self.address.clone();
-                    let ended = move |is_kept| address.tell(Message::Kept(slot, version, is_kept));
+                    let ended = move |is_kept| {
+                        if address.tell(Message::Kept(slot, version, is_kept)).is_err() {
+                            tracing::error!("a reactor does not take messages");
+                        }
+                    };
                     keeper.keep(&hosted.name, record, Box::new(ended));
                 }
             }

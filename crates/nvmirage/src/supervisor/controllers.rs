@@ -1,6 +1,9 @@
 //! Controllers: how they begin in their subsystem, and how they end.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use anyhow::Context;
 use controller::config::{ControllerConfig, DoorbellMode};
@@ -50,9 +53,14 @@ impl State {
             .prepare(config, reactor, subsystem)
             .with_context(place)?;
         let attached = new.attached.clone();
+        for other in &config.reactors {
+            self.open_media_on(config.subsystem(), *other)
+                .with_context(place)?;
+        }
         let slot = self.reactors[reactor]
             .add_controller(new)
             .with_context(place)?;
+        self.reactors[reactor].spread(slot, &config.reactors)?;
         tracing::info!(
             controller = config.name,
             subsystem = config.subsystem(),
@@ -65,8 +73,15 @@ impl State {
             reactor,
             slot,
             attached,
+            visited: BTreeSet::new(),
         });
         Ok(())
+    }
+
+    /// Whether every reactor of a controller polls.
+    fn all_poll(&self, home: usize, config: &Controller) -> bool {
+        let mut all = config.reactors.iter().chain([&home]);
+        all.all(|reactor| self.reactors[*reactor].mode() == Mode::Poll)
     }
 
     fn prepare(
@@ -81,7 +96,7 @@ impl State {
             Doorbells::Mapped => DoorbellMode::Mapped,
             Doorbells::Unmapped => DoorbellMode::Unmapped,
             Doorbells::Trapped => DoorbellMode::Trapped,
-            Doorbells::Auto if self.reactors[reactor].mode() == Mode::Poll => DoorbellMode::Mapped,
+            Doorbells::Auto if self.all_poll(reactor, config) => DoorbellMode::Mapped,
             Doorbells::Auto => DoorbellMode::Unmapped,
         };
         let config = ControllerConfig {

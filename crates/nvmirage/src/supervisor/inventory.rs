@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     config,
-    control::{ControllerStatus, Inventory, MediumStatus, NamespaceStatus, ReactorStatus},
+    control::{
+        ControllerStatus, Inventory, MediumStatus, NamespaceStatus, QueuePlacement, ReactorStatus,
+    },
     reactor::subsystems::View,
 };
 
@@ -51,7 +53,7 @@ impl State {
                 .controller
                 .iter()
                 .map(|config| self.controller_status(config, &views))
-                .collect(),
+                .collect::<anyhow::Result<_>>()?,
         })
     }
 
@@ -121,7 +123,7 @@ impl State {
         &self,
         config: &config::Controller,
         views: &[(&Live, View)],
-    ) -> ControllerStatus {
+    ) -> anyhow::Result<ControllerStatus> {
         let mut config = config.clone();
         let mut views = views.iter();
         let view = views.find(|(live, _)| live.name == config.subsystem());
@@ -131,11 +133,20 @@ impl State {
             config.namespaces = attached.map(|n| label(&live.name, n)).collect();
         }
         config.subsystem = Some(config.subsystem().to_owned());
-        ControllerStatus {
+        let mut served = self.controllers.iter();
+        let served = served.find(|c| c.name == config.name);
+        let placement = served.map_or(Ok(Vec::new()), |served| {
+            self.reactors[served.reactor].residences(served.slot)
+        })?;
+        let placement = placement.into_iter();
+        Ok(ControllerStatus {
+            placement: placement
+                .map(|(queue, reactor)| QueuePlacement { queue, reactor })
+                .collect(),
             attached: self.has_host(&config.name),
             cntlid: id.map(|id| id.0),
             config,
-        }
+        })
     }
 }
 

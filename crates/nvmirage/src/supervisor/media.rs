@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use controller::subsystem::Allocated;
+use controller::{port::ChannelId, subsystem::Allocated};
 use media::{Direct, FileIo, Medium, MediumKind as Backing, MediumSpec};
 
 use super::{OpenMedium, State, operate::label, subsystems::medium_basis};
@@ -39,9 +39,12 @@ impl State {
         let place = || format!("media {}", config.name);
         let medium = Medium::open(&spec_of(&config)).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
+        let mut ids = (0..=u16::MAX).map(ChannelId);
+        let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
         self.media.push(OpenMedium {
             name: config.name.clone(),
             medium,
+            channel: free.context("there are 65,536 media, and there is room for no more")?,
         });
         self.config.media.push(config);
         Ok(())
@@ -84,21 +87,35 @@ impl State {
     }
 
     pub(super) fn medium(&self, name: &str) -> anyhow::Result<&Arc<Medium>> {
-        let open = self.media.iter().find(|m| m.name == name);
-        let open = open.with_context(|| format!("media {name} is not open"))?;
-        Ok(&open.medium)
+        Ok(&self.open(name)?.medium)
     }
 
-    /// A medium as a subsystem on that reactor sees it.
-    pub(super) fn medium_on(
+    fn open(&self, name: &str) -> anyhow::Result<&OpenMedium> {
+        let open = self.media.iter().find(|m| m.name == name);
+        open.with_context(|| format!("media {name} is not open"))
+    }
+
+    /// Opens a medium on a reactor, unless it is open there.
+    pub(super) fn open_on(&self, name: &str, reactor: usize) -> anyhow::Result<ChannelId> {
+        let open = self.open(name)?;
+        self.reactors[reactor].open_channel(open.medium.clone(), open.channel)?;
+        Ok(open.channel)
+    }
+
+    /// A medium as a subsystem on that reactor sees it; open wherever queues of its controllers live.
+    pub(super) fn medium_for(
         &self,
+        subsystem: &str,
         name: &str,
         reactor: usize,
     ) -> anyhow::Result<merge::OpenMedium> {
         let medium = self.medium(name)?;
         let config = self.config.media.iter().find(|m| m.name == name);
         let config = config.with_context(|| format!("media {name} is gone"))?;
-        let channel = self.reactors[reactor].open_channel(medium.clone())?;
+        let channel = self.open_on(name, reactor)?;
+        for reactor in self.reactors_of(subsystem) {
+            self.open_on(name, reactor)?;
+        }
         Ok(merge::OpenMedium {
             pool: controller::subsystem::Pool {
                 medium: name.to_owned(),

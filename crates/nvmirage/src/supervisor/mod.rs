@@ -7,11 +7,16 @@
 mod controllers;
 mod inventory;
 mod media;
+mod moves;
 mod operate;
 mod subsystems;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+};
 
+use ::controller::port::ChannelId;
 use anyhow::Context;
 use engine::{ControllerSlot, Mode};
 
@@ -29,6 +34,8 @@ use crate::{
 struct OpenMedium {
     name: String,
     medium: Arc<::media::Medium>,
+    /// Its channel on every reactor that has opened one.
+    channel: ChannelId,
 }
 
 /// A controller that is served.
@@ -38,6 +45,8 @@ struct Served {
     reactor: usize,
     slot: ControllerSlot,
     attached: Arc<AtomicBool>,
+    /// Reactors that one of its queues was moved to, beside those of the configuration.
+    visited: BTreeSet<usize>,
 }
 
 #[derive(Debug)]
@@ -83,6 +92,9 @@ impl Supervisor {
         for (index, reactor) in state.config.reactor.iter().enumerate() {
             let handle = ReactorHandle::start(index, reactor.cpu, mode_of(reactor))?;
             state.reactors.push(handle);
+        }
+        for reactor in &state.reactors {
+            reactor.meet(&state.reactors)?;
         }
         for medium in config.media {
             state.open_medium(medium)?;
@@ -208,6 +220,16 @@ impl Supervisor {
         shrink: bool,
     ) -> Result<(), Refusal> {
         self.lock().resize(namespace, size, shrink)
+    }
+
+    /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts make from now on.
+    pub(crate) fn move_queues(
+        &self,
+        controller: &str,
+        reactors: &[usize],
+        queue: Option<u16>,
+    ) -> Result<(), Refusal> {
+        self.lock().move_queues(controller, reactors, queue)
     }
 
     /// Ends everything in order: controllers, then media, whose bytes are made durable.

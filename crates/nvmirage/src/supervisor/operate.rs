@@ -94,7 +94,9 @@ impl State {
             .config
             .controllers_of(subsystem)
             .any(|c| c.subsystem.is_some());
-        let medium = self.medium_on(&config.media, reactor).map_err(failed)?;
+        let medium = self
+            .medium_for(subsystem, &config.media, reactor)
+            .map_err(failed)?;
         let wanted = self
             .wanted_namespace(&config, &[], shared)
             .map_err(failed)?;

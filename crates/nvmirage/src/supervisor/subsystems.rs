@@ -292,14 +292,14 @@ impl State {
     /// Every medium that the subsystem has or may come to have something on, with a channel.
     fn media_for(
         &self,
-        name: &str,
+        subsystem: &str,
         wanted: &Wanted,
         sidecar: Option<&Sidecar>,
         reactor: usize,
     ) -> anyhow::Result<Vec<OpenMedium>> {
         let configured = wanted.namespaces.iter().map(|n| &n.namespace);
         let kept = sidecar.iter().flat_map(|s| &s.record.namespaces);
-        let pool = self.config.pool_of(name).into_iter();
+        let pool = self.config.pool_of(subsystem).into_iter();
         let named = configured
             .chain(kept)
             .map(|n| n.medium.as_str())
@@ -308,7 +308,7 @@ impl State {
         for name in named {
             let is_open = self.media.iter().any(|m| m.name == name);
             if is_open && media.iter().all(|m| m.basis.name != name) {
-                media.push(self.medium_on(name, reactor)?);
+                media.push(self.medium_for(subsystem, name, reactor)?);
             }
         }
         Ok(media)

@@ -68,6 +68,8 @@ pub(super) struct Interrupts {
     pin: Option<Pin>,
     /// Function Mask of MSI-X.
     msix_masked: bool,
+    /// Changes of what can be delivered, and how.
+    changes: u64,
 }
 
 /// A type that has interrupts.
@@ -90,6 +92,7 @@ impl Interrupts {
             msi: lines(config.messages),
             pin: config.intx.then(Pin::new).transpose()?,
             msix_masked: false,
+            changes: 1,
         })
     }
 
@@ -117,6 +120,20 @@ impl Interrupts {
         }
     }
 
+    /// How often it has changed what can be delivered; never 0.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// By vector of MSI-X: what to signal for it, where it is not masked.
+    pub(super) fn lines_of_msix(&self) -> Vec<Option<EventFd>> {
+        let open = |line: &&Line| !line.masked && !self.msix_masked;
+        let lines = self.msix.iter();
+        lines
+            .map(|line| Some(line).filter(open)?.trigger.clone())
+            .collect()
+    }
+
     /// Whether an interrupt of an MSI-X vector waits.
     pub(super) fn is_pending(&self, vector: u16) -> bool {
         let line = self.msix.get(usize::from(vector));
@@ -132,7 +149,9 @@ impl Interrupts {
 
     /// Takes over Function Mask of MSI-X.
     pub(super) fn set_msix_masked(&mut self, masked: bool) {
-        if std::mem::replace(&mut self.msix_masked, masked) && !masked {
+        if self.msix_masked != masked {
+            self.msix_masked = masked;
+            self.changes += 1;
             self.deliver_all();
         }
     }
@@ -228,6 +247,7 @@ impl Interrupts {
             }
             IrqData::EventFd => self.assign(kind, action, range, fds)?,
         }
+        self.changes += 1;
         self.deliver_all();
         Ok(Answer::Reply)
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use controller::time::Time;
 use controller::{Controller, Failure, Interrupt};
-use memory::DoorbellPages;
+use memory::{DoorbellPages, EventFd};
 use rustix::io::Errno;
 use vfio_user::message::{Access, DeviceFlags, DeviceInfo, Version, irq_index, region_index};
 use vfio_user::{Command, Connection, Header, Message};
@@ -157,6 +157,19 @@ impl Session {
     #[inline]
     pub fn raise(&mut self, interrupt: Interrupt) {
         self.device.interrupts.raise(interrupt);
+    }
+
+    /// How often it has changed how vectors of MSI-X are delivered; never 0.
+    #[must_use]
+    pub fn line_changes(&self) -> u64 {
+        self.device.interrupts.changes()
+    }
+
+    /// By vector of MSI-X: what interrupts the host by it now, for another thread to signal. Where there is nothing, the
+    /// session delivers it, when it can.
+    #[must_use]
+    pub fn lines(&self) -> Vec<Option<EventFd>> {
+        self.device.interrupts.lines_of_msix()
     }
 
     /// Where the controller has a pin, a descriptor that becomes readable when the host unmasks that without a message:

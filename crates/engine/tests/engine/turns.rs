@@ -1,14 +1,13 @@
-//! The engine with real controllers and a host in bytes.
+//! Turns: who gets one, what it does, and when there is none.
 
-mod common;
-
-use common::Rig;
 use controller::{
     DoorbellMode::{Mapped, Unmapped},
     Interrupt::{Pin, Vector},
     time::Time,
 };
 use engine::Idle;
+
+use crate::common::Rig;
 
 #[test]
 fn what_a_medium_ends_later_reaches_the_queue_it_came_from() {

@@ -12,10 +12,10 @@ use controller::{
     ticket::Ticket,
     time::Time,
 };
-use engine::{ControllerSlot, Engine, Mode};
+use engine::{ControllerSlot, Engine, EngineId, Mail, Mode};
 use memory::{
     Access, Buffer, ClientMappings, DmaMap, DmaView, DoorbellPages, HostCq, HostMemory, HostSq,
-    Iova, Segment,
+    Iova, LostFlag, Segment,
 };
 use nvme_spec::{Cqe, Sqe};
 
@@ -107,12 +107,20 @@ pub(crate) struct Host {
     pub(crate) slot: ControllerSlot,
     doorbells: Arc<DoorbellPages>,
     memory: HostMemory,
+    map: DmaMap,
+    lost: LostFlag,
     admin: Queue,
     data: Buffer,
 }
 
 pub(crate) struct Rig {
     pub(crate) engine: Engine<Held>,
+    /// Engines from 1 on, each with a medium of its own.
+    pub(crate) others: Vec<(Engine<Held>, Held)>,
+    /// What is on its way: from, to, and what.
+    mail: VecDeque<(EngineId, EngineId, Mail)>,
+    /// Mail stays on its way.
+    pub(crate) hold_mail: bool,
     pub(crate) medium: Held,
     channel: ChannelId,
     pub(crate) now: Time,
@@ -128,9 +136,14 @@ impl Rig {
     pub(crate) fn new() -> Self {
         let mut engine = Engine::new(Mode::Interrupt, Time(0));
         let medium = Held::default();
-        let channel = engine.add_channel(medium.clone(), 4096).ok().unwrap();
+        let channel = ChannelId(3);
+        let taken = engine.add_channel(channel, medium.clone(), 4096);
+        assert!(taken.is_ok());
         Rig {
             engine,
+            others: Vec::new(),
+            mail: VecDeque::new(),
+            hold_mail: false,
             medium,
             channel,
             now: Time(0),
@@ -144,8 +157,48 @@ impl Rig {
     pub(crate) fn turn(&mut self) -> engine::Turn {
         self.now = Time(self.now.0 + 1000);
         let raised = &mut self.raised;
-        self.engine
-            .turn(self.now, |slot, interrupt| raised.push((slot, interrupt)))
+        let turn = self
+            .engine
+            .turn(self.now, |slot, interrupt| raised.push((slot, interrupt)));
+        for (other, _) in &mut self.others {
+            other.turn(self.now, |_, _| panic!("it has no controllers"));
+        }
+        self.carry();
+        turn
+    }
+
+    /// Adds an engine that has no controllers.
+    pub(crate) fn add_engine(&mut self) -> EngineId {
+        let id = EngineId(u16::try_from(self.others.len()).unwrap() + 1);
+        let mut engine = Engine::new(Mode::Interrupt, self.now);
+        engine.set_id(id);
+        let medium = Held::default();
+        let taken = engine.add_channel(self.channel, medium.clone(), 4096);
+        assert!(taken.is_ok());
+        self.others.push((engine, medium));
+        id
+    }
+
+    /// The engine with that number.
+    pub(crate) fn engine_of(&mut self, id: EngineId) -> &mut Engine<Held> {
+        match usize::from(id.0) {
+            0 => &mut self.engine,
+            other => &mut self.others[other - 1].0,
+        }
+    }
+
+    /// Carries mail from engine to engine.
+    fn carry(&mut self) {
+        for from in (0..=self.others.len()).map(|id| EngineId(u16::try_from(id).unwrap())) {
+            while let Some((to, mail)) = self.engine_of(from).take_mail() {
+                self.mail.push_back((from, to, mail));
+            }
+        }
+        if !self.hold_mail {
+            while let Some((from, to, mail)) = self.mail.pop_front() {
+                self.engine_of(to).deliver(from, mail);
+            }
+        }
     }
 
     pub(crate) fn turns(&mut self, count: usize) {
@@ -207,6 +260,8 @@ impl Rig {
         let admin = queue(&memory, 0, ADMIN_ENTRIES);
         let data = memory.alloc(4096, 4096).unwrap();
         let mut host = Host {
+            map,
+            lost: mappings.lost(),
             slot,
             doorbells,
             memory,
@@ -278,6 +333,25 @@ impl Rig {
             }
         }
         panic!("an admin command did not complete");
+    }
+
+    /// Delete I/O Submission Queue, then Completion Queue (Base 2.1, 5.2.4 and 5.2.3).
+    pub(crate) fn delete_queue(&mut self, host: &mut Host, queue: &Queue) {
+        for opcode in [0, 4] {
+            let delete = Sqe {
+                opcode,
+                cdw10: u32::from(queue.id),
+                ..Sqe::default()
+            };
+            assert!(self.admin(host, delete).status.status().is_success());
+        }
+    }
+
+    /// The host enables MSI, one message (PCI 3.0, 6.8.1.3).
+    pub(crate) fn use_messages(&mut self, host: &Host) {
+        let control = 1u16;
+        self.controller(host)
+            .config_write(0x52, &control.to_le_bytes());
     }
 
     /// Set Features, which succeeds.
@@ -363,6 +437,11 @@ impl Rig {
 }
 
 impl Host {
+    /// Its memory, as after a change of the map.
+    pub(crate) fn view_again(&self) -> (Arc<DmaView>, LostFlag) {
+        (self.map.view(), self.lost.clone())
+    }
+
     /// Stores the tail as into a page that is mapped.
     pub(crate) fn ring(&self, queue: &Queue) {
         self.doorbells.store(2 * usize::from(queue.id), queue.tail);

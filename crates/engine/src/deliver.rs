@@ -1,0 +1,352 @@
+//! What an engine does with the mail of others, and what it does for lanes that are not its own.
+
+use controller::{
+    Controller,
+    lane::{LaneCommand, Posted},
+    port::Channel,
+    ticket::OwnerKey,
+    time::Time,
+};
+
+use crate::{
+    Engine,
+    lanes::{Lanes, Whose},
+    mail::{About, EngineId, Mail, MoveError},
+    travel::{Manner, Moved},
+    turn::{ControllerSlot, Interrupts},
+};
+
+/// What a lane has posted that lives elsewhere, for its controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VisitorPost {
+    controller: usize,
+    posted: Posted,
+}
+
+impl<C: Channel> Engine<C> {
+    /// The next message to carry, and to whom. In this order for each of them.
+    pub fn take_mail(&mut self) -> Option<(EngineId, Mail)> {
+        self.lanes.outbox.pop_front()
+    }
+
+    /// A message that could not be carried now; it is the next one again.
+    pub fn put_back_mail(&mut self, to: EngineId, mail: Mail) {
+        self.lanes.outbox.push_front((to, mail));
+    }
+
+    /// Whether there is mail to carry.
+    #[inline]
+    #[must_use]
+    pub fn has_mail(&self) -> bool {
+        !self.lanes.outbox.is_empty()
+    }
+
+    /// Whether some lane that lives here has doorbells that are stored without waking anyone.
+    #[must_use]
+    pub fn has_silent_guests(&self) -> bool {
+        let mut guests = self.lanes.guests.iter();
+        guests.any(
+            |index| matches!(self.lanes.slots[*index].whose, Whose::Guest(guest) if guest.silent),
+        )
+    }
+
+    /// Whether there may be mail to exchange or a move to end: some lane of this engine lives elsewhere or is to, or
+    /// somebody's lives here.
+    #[inline]
+    #[must_use]
+    pub fn expects_mail(&self) -> bool {
+        let lanes = &self.lanes;
+        lanes.away > 0 || !lanes.guests.is_empty() || self.has_mail() || !lanes.moved.is_empty()
+    }
+
+    /// A message has come from another engine.
+    pub fn deliver(&mut self, from: EngineId, mail: Mail) {
+        let Mail { key, about } = mail;
+        match about {
+            About::Arrival(arrival) => self.lanes.arrive(from, key, *arrival),
+            About::Event(event) => {
+                self.lanes.hear(key, event);
+                self.heat_owner(key);
+            }
+            About::Forward(forward) => {
+                self.lanes.hear_forward(key, forward);
+                self.heat_owner(key);
+            }
+            About::Posted(posted) => {
+                if let Some(controller) = self.owner(key) {
+                    self.posted.push(VisitorPost { controller, posted });
+                }
+            }
+            About::Empty { pauses } => self.ask_back(from, key, pauses),
+            About::Back(lane) => self.lanes.welcome(key, *lane),
+            about => self.deliver_to_guest(from, key, about),
+        }
+    }
+
+    fn deliver_to_guest(&mut self, from: EngineId, key: OwnerKey, about: About) {
+        let lanes = &mut self.lanes;
+        let Some(index) = lanes.guest(from, key) else {
+            // It went home, and what crossed it on the way concerned nobody any more.
+            if let About::Answer { ticket, .. } = about {
+                ticket.retire();
+            }
+            return;
+        };
+        let own = lanes.key_of(index);
+        if let About::Plain(plain) = about {
+            if let Some(guest) = lanes.guest_mut(index) {
+                guest.plain = plain;
+            }
+            return;
+        }
+        match about {
+            About::HandBack => return lanes.hand_back(index),
+            About::End => return lanes.vacate(index),
+            _ => (),
+        }
+        if let About::Command { command, .. } = &about
+            && matches!(command, LaneCommand::Pause)
+            && let Some(guest) = lanes.guest_mut(index)
+        {
+            guest.pauses += 1;
+            guest.empty = false;
+        }
+        let Some(lane) = lanes.warm(own) else {
+            return;
+        };
+        match about {
+            About::Command { command, told } => {
+                lane.command(command);
+                lane.has_taken(told);
+            }
+            About::Kick => lane.kick(),
+            About::Answer { ticket, result } => {
+                lane.answer(ticket, result.as_deref().map_err(|status| *status));
+            }
+            _ => (),
+        }
+    }
+
+    /// A lane of ours is empty, where it is: if it is still to move, it is asked for.
+    fn ask_back(&mut self, from: EngineId, key: OwnerKey, pauses: u32) {
+        let Some(slot) = self.lanes.slot_mut(key) else {
+            return;
+        };
+        let travels = slot.journey.is_some();
+        if let Some(away) = &mut slot.away
+            && (away.engine, away.pauses) == (from, pauses)
+            && away.kept.is_none()
+            && travels
+        {
+            away.kept = Some(Vec::new());
+            self.lanes.send(from, key, About::HandBack);
+        }
+    }
+
+    /// The controller of a lane of ours.
+    fn owner(&mut self, key: OwnerKey) -> Option<usize> {
+        match self.lanes.slot_mut(key)?.whose {
+            Whose::Controller(controller) => Some(controller),
+            Whose::Guest(_) => None,
+        }
+    }
+
+    fn heat_owner(&mut self, key: OwnerKey) {
+        if let Some(controller) = self.owner(key) {
+            self.members.heat(controller);
+            self.turns_to_look = 0;
+        }
+    }
+
+    /// Where the lanes of a controller are to live that are made from now on: the one of completion queue 1 on the first of
+    /// these, the next one on the next, and so on in turn; all on this engine where there is none.
+    pub fn spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
+        self.members.set_spread(slot, over);
+    }
+
+    /// Moves one lane of a controller, named by its completion queue. How it ends comes from [`Engine::take_moved`],
+    /// unless the lane is there already.
+    ///
+    /// # Errors
+    /// It cannot move, or not now.
+    pub fn move_lane(
+        &mut self,
+        slot: ControllerSlot,
+        cqid: u16,
+        to: EngineId,
+        now: Time,
+    ) -> Result<bool, MoveError> {
+        let places = self.lanes.places_of(slot.0);
+        let index = places.iter().find(|(_, id)| *id == cqid);
+        let Some(&(index, _)) = index else {
+            return Err(MoveError::NoQueue(cqid));
+        };
+        let key = self.lanes.key_of(index);
+        let may = |controller: &mut Controller| controller.may_visit(key);
+        if to != self.lanes.engine && !self.members.get_mut(slot.0).is_some_and(may) {
+            return Err(MoveError::MustStay(cqid));
+        }
+        self.lanes.set_out(index, to, now, true)
+    }
+
+    /// A move that has ended.
+    pub fn take_moved(&mut self) -> Option<Moved> {
+        self.lanes.moved.pop()
+    }
+
+    /// The completion queues of a controller with the engine that each lives on.
+    pub fn residences(&self, slot: ControllerSlot) -> Vec<(u16, EngineId)> {
+        let places = self.lanes.places_of(slot.0).into_iter();
+        let mut all: Vec<_> = places
+            .map(|(index, cqid)| (cqid, self.lanes.residence(index)))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The engines other than this one that lanes of a controller live on.
+    pub fn hosts_of(&self, slot: ControllerSlot) -> Vec<EngineId> {
+        let mut all: Vec<_> = self.residences(slot).iter().map(|(_, id)| *id).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|id| *id != self.lanes.engine);
+        all
+    }
+
+    /// Tells the home of every guest of that controller that its host may have something to be told of.
+    pub fn post_again(&mut self, home: EngineId, controller: ControllerSlot) {
+        for at in 0..self.lanes.guests.len() {
+            let index = self.lanes.guests[at];
+            let slot = &self.lanes.slots[index];
+            if let (Whose::Guest(guest), Some(lane)) = (slot.whose, &slot.lane)
+                && (guest.home, guest.controller) == (home, controller.0)
+                && lane.is_unacknowledged()
+                && let Some(vector) = lane.vector()
+            {
+                let posted = Posted {
+                    vector,
+                    entries: 1,
+                    failed: false,
+                };
+                self.lanes.post(guest, posted);
+            }
+        }
+    }
+
+    /// Raises what guests of other engines have posted.
+    pub(crate) fn raise_for_visitors(&mut self, now: Time, raise: &mut impl Interrupts) {
+        for VisitorPost { controller, posted } in std::mem::take(&mut self.posted) {
+            let slot = ControllerSlot(controller);
+            let Some(controller) = self.members.get_mut(slot.0) else {
+                continue;
+            };
+            match controller.interrupt_for_visitor(posted, now) {
+                Some(interrupt) => raise.raise(slot, interrupt),
+                None => self.note_due(slot),
+            }
+        }
+    }
+
+    /// After the turns of the lanes: what guests have posted and what they have to tell.
+    pub(crate) fn hear_guests(&mut self, raise: &mut impl Interrupts) {
+        for at in 0..self.lanes.guests.len() {
+            let index = self.lanes.guests[at];
+            let slot = &mut self.lanes.slots[index];
+            if !slot.hot {
+                continue;
+            }
+            let (Whose::Guest(guest), Some(lane)) = (slot.whose, &mut slot.lane) else {
+                continue;
+            };
+            if let Some(posted) = lane.take_posted() {
+                let raised = guest.plain
+                    && raise.raise_for(guest.home, ControllerSlot(guest.controller), posted.vector);
+                if raised {
+                    lane.counters().interrupts.add(1);
+                } else {
+                    self.lanes.post(guest, posted);
+                }
+            }
+            self.lanes.tell_home(index);
+        }
+    }
+
+    /// Looks at the doorbells of guests that are stored without a message.
+    pub(crate) fn look_at_bells_of_guests(&mut self) {
+        for at in 0..self.lanes.guests.len() {
+            let index = self.lanes.guests[at];
+            let slot = &self.lanes.slots[index];
+            let rung = !slot.hot && matches!(&slot.lane, Some(lane) if lane.has_work());
+            if rung {
+                self.lanes.heat(index);
+            }
+        }
+    }
+
+    /// Moves on every lane that is to move.
+    pub(crate) fn travel(&mut self, now: Time) {
+        let Engine { lanes, members, .. } = self;
+        let manner = |slot: usize| members.get_mut(slot).and_then(|its| manner_of(its));
+        lanes.travel(now, manner);
+    }
+}
+
+/// What a controller says of a lane that leaves; `None` while it has something to tell its lanes.
+fn manner_of(controller: &Controller) -> Option<Manner> {
+    controller.has_told_everything().then(|| Manner {
+        silent: controller.has_silent_doorbells(),
+        plain: controller.interrupts_plainly(),
+    })
+}
+
+impl Lanes {
+    /// After a turn of a controller: sends its new lanes to where they are to live, calls those home that must be there,
+    /// and tells the others how their interrupts go.
+    #[inline]
+    pub(crate) fn place_lanes(
+        &mut self,
+        slot: usize,
+        controller: &Controller,
+        spread: &[EngineId],
+        now: Time,
+    ) {
+        if !self.fresh.is_empty() || self.away > 0 {
+            self.place_lanes_of(slot, controller, spread, now);
+        }
+    }
+
+    #[cold]
+    fn place_lanes_of(
+        &mut self,
+        slot: usize,
+        controller: &Controller,
+        spread: &[EngineId],
+        now: Time,
+    ) {
+        for (index, cqid) in self.places_of(slot) {
+            let key = self.key_of(index);
+            let may = controller.may_visit(key);
+            if self.fresh.contains(&index) {
+                let at = usize::from(cqid.saturating_sub(1)) % spread.len().max(1);
+                let to = *spread.get(at).filter(|_| may).unwrap_or(&self.engine);
+                if self.set_out(index, to, now, false).is_ok() {
+                    self.fresh.retain(|fresh| *fresh != index);
+                }
+            } else if !may && self.residence(index) != self.engine {
+                // One that is on its way somewhere is asked for when it is there.
+                let _ = self.set_out(index, self.engine, now, false);
+            }
+            self.tell_plain(index, key, controller.interrupts_plainly());
+        }
+    }
+
+    fn tell_plain(&mut self, index: usize, key: OwnerKey, plain: bool) {
+        if let Some(away) = &mut self.slots[index].away
+            && away.kept.is_none()
+            && std::mem::replace(&mut away.plain, plain) != plain
+        {
+            let to = away.engine;
+            self.send(to, key, About::Plain(plain));
+        }
+    }
+}

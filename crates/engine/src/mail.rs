@@ -1,0 +1,104 @@
+//! What engines say to each other, so that a lane may live on another reactor than its controller.
+//!
+//! The engine of the controller is the lane's *home*; where it lives, it is a *visitor*. Both write to each other by
+//! [`Mail`], which somebody carries: from one engine to another all of it, in the order it was written, and none of it lost.
+//! How long it takes is nobody's worry but the host's, as a visitor that knows of mail on its way waits for it
+//! ([`memory::Told`]).
+//!
+//! How a lane moves. It is paused, so that it fetches nothing, and is *empty* when what it holds has completed. From its
+//! home it then leaves at once. From elsewhere it is handed back first: its visitor's engine says that it is empty, its home
+//! asks for it and from then on keeps what there is to tell it until it is there. So no command of its controller passes
+//! it on the way, and no command of its host is ever in two places. What does not become empty in time goes on where it was.
+
+use controller::{
+    lane::{Answered, Forward, Lane, LaneCommand, LaneEvent, Posted},
+    ticket::{OwnerKey, Ticket},
+};
+
+use crate::turn::ControllerSlot;
+
+/// Which engine of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EngineId(pub u16);
+
+/// A message from one engine to another, about the lane that has this key at its home.
+#[derive(Debug)]
+pub struct Mail {
+    pub(crate) key: OwnerKey,
+    pub(crate) about: About,
+}
+
+impl Mail {
+    /// Whose lane it brings, if it brings one to live elsewhere.
+    #[must_use]
+    pub fn brings_lane_of(&self) -> Option<ControllerSlot> {
+        match &self.about {
+            About::Arrival(arrival) => Some(ControllerSlot(arrival.controller)),
+            _ => None,
+        }
+    }
+}
+
+/// What a message is about.
+#[derive(Debug)]
+pub(crate) enum About {
+    /// From its home: it comes to live here.
+    Arrival(Box<Arrival>),
+    /// From its home: a command, and how much of what was to be told it is.
+    Command { command: LaneCommand, told: usize },
+    /// From its home: its host has rung a doorbell that was not mapped.
+    Kick,
+    /// From its home: what the subsystem has made of a command.
+    Answer { ticket: Ticket, result: Answered },
+    /// From its home: whether its interrupts are nobody's business but its reactor's.
+    Plain(bool),
+    /// From its home: hand it back. It is empty.
+    HandBack,
+    /// From its home: it has stopped, and ends.
+    End,
+    /// From a visitor.
+    Event(LaneEvent),
+    /// From a visitor: a command for the subsystem.
+    Forward(Forward),
+    /// From a visitor: it has posted, which is a reason to interrupt its host.
+    Posted(Posted),
+    /// From a visitor: it is paused, for the so-manyeth time, and holds nothing.
+    Empty { pauses: u32 },
+    /// From a visitor's engine: here it is.
+    Back(Box<Lane>),
+}
+
+/// A lane that comes to live on another reactor.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) lane: Lane,
+    /// Its controller's place at its home.
+    pub(crate) controller: usize,
+    /// Its doorbells are mapped into its host: nobody tells when they are rung.
+    pub(crate) silent: bool,
+    pub(crate) plain: bool,
+}
+
+/// Why a lane was not moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoveError {
+    /// There is no such queue.
+    #[error("its host has no completion queue {0}")]
+    NoQueue(u16),
+    /// It is being moved already.
+    #[error("completion queue {0} is being moved already: wait for that")]
+    Moving(u16),
+    /// A command did not end in time; it goes on where it was.
+    #[error(
+        "commands of completion queue {0} did not end in time, so it stays where it is: its medium may hang"
+    )]
+    Busy(u16),
+    /// Interrupts or arbitration need it at home.
+    #[error(
+        "completion queue {0} stays on its controller's reactor: its host takes interrupts by MSI or by the pin, or has selected weighted round robin"
+    )]
+    MustStay(u16),
+    /// The queue was deleted meanwhile.
+    #[error("completion queue {0} was deleted while it was to move")]
+    Gone(u16),
+}

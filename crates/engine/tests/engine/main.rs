@@ -1,0 +1,5 @@
+//! The engine with real controllers and hosts in bytes.
+
+mod common;
+mod travel;
+mod turns;

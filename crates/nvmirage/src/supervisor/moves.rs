@@ -1,0 +1,84 @@
+//! Which reactors serve the queues of a controller, and how queues move between them.
+
+use std::collections::BTreeSet;
+
+use super::State;
+use crate::control::Refusal;
+
+impl State {
+    /// The reactors that queues of a subsystem's controllers live on, beside its own.
+    pub(super) fn reactors_of(&self, subsystem: &str) -> BTreeSet<usize> {
+        let configs = self.config.controllers_of(subsystem);
+        let mut all: BTreeSet<usize> = BTreeSet::new();
+        for config in configs {
+            all.extend(&config.reactors);
+            let mut served = self.controllers.iter();
+            if let Some(served) = served.find(|c| c.name == config.name) {
+                all.extend(&served.visited);
+            }
+        }
+        all
+    }
+
+    /// Opens what a subsystem that is served has on a reactor, so that queues may live there.
+    pub(super) fn open_media_on(&self, subsystem: &str, reactor: usize) -> anyhow::Result<()> {
+        let Some(live) = self.live(subsystem) else {
+            return Ok(());
+        };
+        let view = self.view(live)?;
+        let used = view.namespaces.iter().map(|n| &n.medium);
+        for medium in used.chain(&live.pool).collect::<BTreeSet<_>>() {
+            self.open_on(medium, reactor)?;
+        }
+        Ok(())
+    }
+
+    /// Moves one queue of a controller, or all of them, and then those that hosts make from now on, too.
+    pub(super) fn move_queues(
+        &mut self,
+        name: &str,
+        reactors: &[usize],
+        queue: Option<u16>,
+    ) -> Result<(), Refusal> {
+        let at = self.controllers.iter().position(|c| c.name == name);
+        let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
+        let (home, slot) = (self.controllers[at].reactor, self.controllers[at].slot);
+        let count = self.reactors.len();
+        if let Some(reactor) = reactors.iter().find(|reactor| **reactor >= count) {
+            return Err(Refusal::invalid(format!(
+                "there is no reactor {reactor}: there are {count}, counted from 0"
+            )));
+        }
+        let mut configs = self.config.controller.iter();
+        let subsystem = configs.find(|c| c.name == name).map(|c| c.subsystem());
+        let subsystem = subsystem.unwrap_or(name).to_owned();
+        let failed = |error: anyhow::Error| Refusal::failed(&error);
+        for reactor in reactors {
+            self.open_media_on(&subsystem, *reactor).map_err(failed)?;
+        }
+        self.controllers[at].visited.extend(reactors);
+        let moves = match (queue, reactors) {
+            (Some(queue), &[to]) => vec![(queue, to)],
+            (Some(_), _) => {
+                return Err(Refusal::invalid("one queue moves to one reactor: name one"));
+            }
+            (None, []) => return Err(Refusal::invalid("name the reactors to move to")),
+            (None, reactors) => {
+                self.reactors[home].spread(slot, reactors).map_err(failed)?;
+                let mut configs = self.config.controller.iter_mut();
+                if let Some(config) = configs.find(|c| c.name == name) {
+                    config.reactors = reactors.to_vec();
+                }
+                let all = self.reactors[home].residences(slot).map_err(failed)?;
+                let to = |queue: u16| reactors[usize::from(queue - 1) % reactors.len()];
+                all.iter().map(|(queue, _)| (*queue, to(*queue))).collect()
+            }
+        };
+        for (queue, to) in moves {
+            let moved = self.reactors[home].move_queue(slot, queue, to);
+            let moved = moved.map_err(failed)?;
+            moved.map_err(|error| Refusal::conflict(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
