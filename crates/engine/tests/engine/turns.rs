@@ -7,7 +7,7 @@ use controller::{
 };
 use engine::Idle;
 
-use crate::common::Rig;
+use crate::common::{Host, Queue, Rig};
 
 #[test]
 fn what_a_medium_ends_later_reaches_the_queue_it_came_from() {
@@ -322,14 +322,9 @@ fn a_host_that_has_gone_rings_nobody_elses_doorbells() {
 }
 
 /// Commands that each of these queues has fetched in some turns in which it always has more.
-fn shares(
-    rig: &mut Rig,
-    host: &common::Host,
-    queues: &mut [common::Queue],
-    turns: u32,
-) -> Vec<usize> {
+fn shares(rig: &mut Rig, host: &Host, queues: &mut [Queue], turns: u32) -> Vec<usize> {
     let mut shares = vec![0; queues.len()];
-    let fill = |queue: &mut common::Queue, count| {
+    let fill = |queue: &mut Queue, count| {
         host.reads(queue, (0..count).map(|_| 7));
         host.ring(queue);
     };
