@@ -6,6 +6,7 @@ use std::sync::Arc;
 use controller::{
     Controller, ControllerConfig, DoorbellMode,
     namespace::Namespace,
+    port::ChannelId,
     subsystem::{Subsystem, SubsystemConfig},
     time::Time,
 };
@@ -125,8 +126,10 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
         }
     };
     let engine = &mut world.reactors[reactor].engine;
-    let added = engine.add_channel(port, DEPTH.into());
-    let channel = added.expect("there are few");
+    // The same id names the medium on every reactor.
+    let channel = ChannelId(number as u16);
+    let added = engine.add_channel(channel, port, DEPTH.into());
+    assert!(added.is_ok(), "each medium has its own id");
     let spaces = [0, 1].map(|at| Space {
         space: world.ledger.add_space(blocks[at]),
         nsid: at as u32 + 1,
