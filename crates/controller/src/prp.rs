@@ -25,9 +25,6 @@ pub const MAX_SEGMENTS: usize = 1280;
 
 const PAGE: u32 = PAGE_SIZE as u32;
 
-/// List entries copied from the host at a time.
-const ENTRIES_AT_A_TIME: usize = 64;
-
 /// Where a command's data is, in order.
 pub type Segments<'v> = ArrayVec<Segment<'v>, MAX_SEGMENTS>;
 
@@ -54,6 +51,7 @@ pub fn walk<'v>(
         return Err(Status::PRP_OFFSET_INVALID);
     }
     let mut walk = Walk {
+        near: view.near(hint),
         view,
         hint,
         need,
@@ -61,21 +59,23 @@ pub fn walk<'v>(
     };
     let first = PAGE - page_offset(prp1) as u32;
     if len <= first {
-        return walk.push(Run { start: prp1, len });
+        return walk.push(prp1, len);
     }
-    let run = Run {
-        start: prp1,
-        len: first,
-    };
-    let rest = len - first;
     if len > MAX_TRANSFER {
         return Err(Status::INVALID_FIELD_IN_COMMAND);
     }
+    let rest = len - first;
     if rest > PAGE {
-        return walk.list(run, prp2, rest);
+        return walk.list(prp1, prp2, len);
     }
-    let run = walk.page(run, prp2, rest)?;
-    walk.push(run)
+    if page_offset(prp2) != 0 {
+        return Err(Status::PRP_OFFSET_INVALID);
+    }
+    if prp1.wrapping_add(first.into()) == prp2 {
+        return walk.push(prp1, len);
+    }
+    walk.push(prp1, first)?;
+    walk.push(prp2, rest)
 }
 
 /// Finds the same bytes where they are one run within the region that was `near` the last time: in one page, or in two
@@ -96,114 +96,132 @@ pub fn straight<'v>(
     near.translate(Iova(prp1), len, need)
 }
 
-/// Consecutive bytes of the host's address space that are not translated yet.
+/// Consecutive pages that are not translated yet, of which the first may lack its beginning. Where they end at the last
+/// address, that is an end of 0.
 #[derive(Clone, Copy)]
 struct Run {
     start: u64,
-    len: u32,
+    end: u64,
+}
+
+impl Run {
+    fn len(self) -> u32 {
+        self.end.wrapping_sub(self.start) as u32
+    }
 }
 
 struct Walk<'a, 'v> {
     view: &'v DmaView,
     hint: &'a mut Hint,
+    /// What `hint` names.
+    near: Near<'v>,
     need: Need,
     out: &'a mut Segments<'v>,
 }
 
-impl Walk<'_, '_> {
-    /// Takes a list of more than one entry at `list` for the `rest` bytes behind `run`.
+impl<'v> Walk<'_, 'v> {
+    /// Takes a list of more than one entry at `list` for what is left of `len` bytes behind the page of `prp1`.
     #[inline(never)]
-    fn list(&mut self, mut run: Run, mut list: u64, mut rest: u32) -> Result<(), Status> {
+    fn list(&mut self, prp1: u64, mut list: u64, len: u32) -> Result<(), Status> {
         if list & LIST_ALIGNMENT_MASK != 0 {
             return Err(Status::PRP_OFFSET_INVALID);
         }
+        let first = PAGE - page_offset(prp1) as u32;
+        let mut run = Run {
+            start: prp1,
+            end: prp1.wrapping_add(first.into()),
+        };
+        let mut needed = (len - first).div_ceil(PAGE);
+        // Of the last page only a part is asked for.
+        let beyond = first + needed * PAGE - len;
         loop {
-            let here = list_entries(list) as usize;
-            let needed = rest.div_ceil(PAGE) as usize;
+            let here = list_entries(list) as u32;
             if needed <= here {
-                (run, _) = self.entries(run, list, needed, false, &mut rest)?;
-                return self.push(run);
+                let memory = self.list_page(list, needed)?;
+                self.entries(&mut run, &memory, needed)?;
+                return self.push(run.start, run.len() - beyond);
             }
             // More than the page holds: its last entry points to the next page of the list, and like every entry of a
             // list has no offset.
-            let next;
-            (run, next) = self.entries(run, list, here - 1, true, &mut rest)?;
-            if page_offset(next) != 0 {
+            let (memory, pages) = (self.list_page(list, here)?, here - 1);
+            self.entries(&mut run, &memory, pages)?;
+            list = memory.words(pages..here).next().unwrap_or(0);
+            if page_offset(list) != 0 {
                 return Err(Status::PRP_OFFSET_INVALID);
             }
-            list = next;
+            needed -= pages;
         }
     }
 
-    /// Reads the entries of `pages` pages at `list` and takes them as the next of the `rest` bytes. Where a pointer is
-    /// `chained` behind them, it is read too, and comes back; otherwise 0 does.
-    fn entries(
-        &mut self,
-        mut run: Run,
-        list: u64,
-        pages: usize,
-        chained: bool,
-        rest: &mut u32,
-    ) -> Result<(Run, u64), Status> {
-        let count = pages + usize::from(chained);
-        // A list does not leave its page, and so lies in one region.
-        let bytes = (count * 8) as u32;
-        let memory = self
-            .view
-            .translate(self.hint, Iova(list), bytes, Need::DeviceReads)
-            .map_err(|_| Status::DATA_TRANSFER_ERROR)?;
-        if memory.len() != bytes {
-            return Err(Status::DATA_TRANSFER_ERROR);
-        }
-        let mut copy = [0; ENTRIES_AT_A_TIME * 8];
-        let mut pointer = 0;
-        for start in (0..count).step_by(ENTRIES_AT_A_TIME) {
-            let n = ENTRIES_AT_A_TIME.min(count - start);
-            memory.read_into((start * 8) as u32, &mut copy[..n * 8]);
-            for (index, entry) in (start..).zip(copy[..n * 8].as_chunks().0) {
-                let entry = u64::from_le_bytes(*entry);
-                if index == pages {
-                    pointer = entry;
-                    break;
+    /// Takes the first `pages` entries of a list: as more of `run` where they follow it, otherwise as runs of their own.
+    #[inline]
+    fn entries(&mut self, run: &mut Run, list: &Segment<'_>, pages: u32) -> Result<(), Status> {
+        let Run { mut start, mut end } = *run;
+        for entry in list.words(0..pages) {
+            if entry != end {
+                if page_offset(entry) != 0 {
+                    return Err(Status::PRP_OFFSET_INVALID);
                 }
-                let len = PAGE.min(*rest);
-                run = self.page(run, entry, len)?;
-                *rest -= len;
+                self.push(start, Run { start, end }.len())?;
+                start = entry;
             }
+            end = entry.wrapping_add(PAGE.into());
         }
-        Ok((run, pointer))
+        *run = Run { start, end };
+        Ok(())
     }
 
-    /// Takes the page at `entry`: as more of `run` where it follows it, otherwise as a run of its own.
+    /// The `count` entries at `list`. Where data is mostly found is not forgotten over that.
     #[inline]
-    fn page(&mut self, run: Run, entry: u64, len: u32) -> Result<Run, Status> {
-        if page_offset(entry) != 0 {
-            return Err(Status::PRP_OFFSET_INVALID);
+    fn list_page(&self, list: u64, count: u32) -> Result<Segment<'v>, Status> {
+        let (at, bytes, need) = (Iova(list), count * 8, Need::DeviceReads);
+        if let Some(memory) = self.near.translate(at, bytes, need) {
+            return Ok(memory);
         }
-        if run.start.checked_add(u64::from(run.len)) == Some(entry) {
-            let len = run.len + len;
-            return Ok(Run { len, ..run });
+        // A list does not leave its page, and so lies in one region.
+        match self.view.translate(&mut Hint::default(), at, bytes, need) {
+            Ok(memory) if memory.len() == bytes => Ok(memory),
+            _ => Err(Status::DATA_TRANSFER_ERROR),
         }
-        self.push(run)?;
-        Ok(Run { start: entry, len })
     }
 
-    /// Translates a run, which may lie in several regions.
+    /// Translates `len` bytes at `start`.
     #[inline]
-    fn push(&mut self, run: Run) -> Result<(), Status> {
-        let (mut at, mut left) = (run.start, run.len);
+    fn push(&mut self, start: u64, len: u32) -> Result<(), Status> {
+        match self.near.translate(Iova(start), len, self.need) {
+            Some(segment) => self.put(segment),
+            None => self.push_elsewhere(start, len),
+        }
+    }
+
+    /// The same where they do not all lie in the region where the last ones did.
+    #[inline(never)]
+    fn push_elsewhere(&mut self, mut at: u64, mut left: u32) -> Result<(), Status> {
         while left > 0 {
+            // Entries may name the last page and then the first.
+            let here = match at.checked_add(u64::from(left) - 1) {
+                Some(_) => left,
+                None => at.wrapping_neg() as u32,
+            };
             let segment = self
                 .view
-                .translate(self.hint, Iova(at), left, self.need)
+                .translate(self.hint, Iova(at), here, self.need)
                 .map_err(|_| Status::DATA_TRANSFER_ERROR)?;
-            left = left.saturating_sub(segment.len());
+            left -= segment.len();
             at = at.wrapping_add(u64::from(segment.len()));
-            // Regions end at page boundaries, so there is room for every page of the longest transfer.
-            self.out
-                .try_push(segment)
-                .map_err(|_| Status::INVALID_FIELD_IN_COMMAND)?;
+            self.put(segment)?;
         }
+        self.near = self.view.near(self.hint);
+        Ok(())
+    }
+
+    #[inline]
+    fn put(&mut self, segment: Segment<'v>) -> Result<(), Status> {
+        // Regions end at page boundaries, so there is room for every page of the longest transfer.
+        if self.out.is_full() {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        self.out.push(segment);
         Ok(())
     }
 }

@@ -63,16 +63,14 @@ impl Host {
             .unwrap();
     }
 
-    /// Maps `count` pages from page `first` on, as one region, which is the memory from page `memory` on.
-    pub(crate) fn map_elsewhere(&mut self, first: u64, count: u64, memory: u64) {
+    /// Maps `count` pages at `at`, as one region, which is the memory from page `memory` on.
+    pub(crate) fn map_elsewhere(&mut self, at: Iova, count: u64, memory: u64) {
         let access = Access {
             read: true,
             write: true,
         };
         let backing = Some((self.mapping.clone(), memory * PAGE));
-        self.map
-            .map(self.page(first), count * PAGE, access, backing)
-            .unwrap();
+        self.map.map(at, count * PAGE, access, backing).unwrap();
     }
 
     /// Maps pages without a descriptor: the device knows of them and cannot reach them.

@@ -144,16 +144,22 @@ struct Data {
     len: u32,
 }
 
+/// Pages that follow each other.
 fn data(len: u32) -> Data {
+    data_apart(len, 4096)
+}
+
+/// Pages that begin so many bytes apart.
+fn data_apart(len: u32, apart: u64) -> Data {
     let memory = Memory::new();
     let buffer = memory.alloc(8 << 20);
     let start = Memory::address(&buffer);
-    let mut prp2 = start + 4096;
+    let mut prp2 = start + apart;
     if len > 8192 {
-        // The list is in the last page, and names pages that follow each other.
+        // The list is in the last page.
         for entry in 1..u64::from(len / 4096) {
             let at = (8 << 20) - 4096 + 8 * (entry as usize - 1);
-            buffer.write_from(at, &(start + 4096 * entry).to_le_bytes());
+            buffer.write_from(at, &(start + apart * entry).to_le_bytes());
         }
         prp2 = start + (8 << 20) - 4096;
     }
@@ -170,6 +176,8 @@ fn data(len: u32) -> Data {
 #[bench::one_page(data(4096))]
 #[bench::two_pages(data(8192))]
 #[bench::eight_pages(data(32_768))]
+#[bench::eight_apart(data_apart(32_768, 8192))]
+#[bench::one_mib(data(1 << 20))]
 fn walk(with: Data) -> Data {
     let mut hint = Hint::default();
     let mut segments = Segments::new();

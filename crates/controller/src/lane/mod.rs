@@ -232,6 +232,7 @@ impl Lane {
 
     /// Looks at the doorbells, fetches a bounded batch from each submission queue, and adds it to the media's channels.
     /// The caller then submits and reaps the channels, and hands what they return to [`Lane::complete`].
+    #[inline]
     pub fn turn<C: Channel>(&mut self, channels: &mut Channels<C>) -> LaneTurn {
         let Lane {
             key,

@@ -226,6 +226,26 @@ fn addresses_that_wrap_are_a_data_transfer_error() {
 }
 
 #[test]
+fn pages_follow_each_other_up_to_the_last_address_and_not_beyond() {
+    let mut host = Host::unmapped(8);
+    host.map_pages(0, 6);
+    let top = u64::MAX - 4095;
+    host.map_elsewhere(Iova(top), 1, 6);
+    host.map_elsewhere(Iova(0), 1, 7);
+    list(&host, host.page(0), &[top, 0, host.page(2).0]);
+    let expected = vec![
+        (host.page(1).0, 4096),
+        (top, 4096),
+        (0, 4096),
+        (host.page(2).0, 4096),
+    ];
+    let walked = read(&host, host.page(1).0, host.page(0).0, 16_384);
+    assert_eq!(walked, Ok(expected));
+    let walked = read(&host, top + 8, 0, 8184);
+    assert_eq!(walked, Ok(vec![(top + 8, 4088), (0, 4096)]));
+}
+
+#[test]
 fn runs_are_cut_where_regions_end() {
     let mut host = Host::unmapped(8);
     host.map_pages(0, 3);

@@ -1,5 +1,10 @@
 //! Pieces of host memory, translated.
 
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
 use super::{Need, Region};
 use crate::address::Iova;
 
@@ -96,6 +101,23 @@ impl<'v> Segment<'v> {
                 .as_mut_ptr()
                 .copy_from_nonoverlapping(from, bytes.len())
         }
+    }
+
+    /// Some of the segment's words, which are little-endian in memory. Each is loaded once, when the iterator gets there.
+    ///
+    /// # Panics
+    /// If they do not begin at a multiple of 8 in the host's address space, or the segment does not have so many.
+    #[inline]
+    pub fn words(&self, range: Range<u32>) -> impl Iterator<Item = u64> {
+        let count = (range.end - range.start) as usize;
+        let first = self.at(range.start * 8, count * 8).cast::<u64>();
+        assert!(first.is_aligned(), "aligned words");
+        (0..count).map(move |index| {
+            // SAFETY: `at` has checked that the words lie in the region's mapping, which the view keeps, and they are
+            // aligned. The host may store them meanwhile, which atomic loads are there for.
+            let word = unsafe { AtomicU64::from_ptr(first.add(index)) };
+            u64::from_le(word.load(Ordering::Relaxed))
+        })
     }
 
     /// Whether host memory from the segment's byte `at` on equals `bytes`. Each byte is read once.

@@ -493,6 +493,35 @@ fn a_segment_reaches_its_own_bytes_only() {
     assert_eq!((at as u64 % PAGE, len), (0, 2500));
 }
 
+#[test]
+fn words_are_those_of_the_host() {
+    let (client, mapping) = file();
+    client.fill_with_offsets(16 * PAGE, 0);
+    let mut map = DmaMap::new(1);
+    map.map(Iova(0), 16 * PAGE, Access::READ, Some((mapping, 0)))
+        .unwrap();
+    let view = map.view();
+    let segment = |at, len| {
+        view.translate(&mut Hint::default(), Iova(at), len, Need::DeviceReads)
+            .unwrap()
+    };
+    let some = segment(4096 - 16, 48);
+    let mut bytes = [0; 48];
+    some.read_into(0, &mut bytes);
+    let expected: Vec<u64> = bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|w| u64::from_le_bytes(*w))
+        .collect();
+    assert_eq!(some.words(0..6).collect::<Vec<_>>(), expected);
+    assert_eq!(some.words(2..5).collect::<Vec<_>>(), expected[2..5]);
+    assert_eq!(some.words(6..6).count(), 0);
+    assert!(panics(move || drop(some.words(5..7))));
+    let askew = segment(4, 16);
+    assert!(panics(move || drop(askew.words(0..1))));
+}
+
 fn panics(run: impl FnOnce() + std::panic::UnwindSafe) -> bool {
     std::panic::catch_unwind(run).is_err()
 }

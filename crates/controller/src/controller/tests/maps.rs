@@ -20,7 +20,7 @@ fn the_admin_queue_is_where_the_map_says_now() {
     rig.enable();
     assert!(rig.identify(1, 0, 0).is_ok());
     rig.host.unmap_pages(0, QUEUES);
-    rig.host.map_elsewhere(0, QUEUES, ELSEWHERE);
+    rig.host.map_elsewhere(rig.host.page(0), QUEUES, ELSEWHERE);
     rig.tell_view();
     // The second entry of each queue, at the old place and at the new.
     let asq = rig.read64(ASQ);

@@ -162,7 +162,7 @@ fn rings_are_where_the_map_says_now() {
     let mut rig = rig(Manner::Synchronous);
     assert_eq!(rig.run(read(1)), Status::SUCCESSFUL_COMPLETION);
     rig.host.unmap_pages(0, DATA);
-    rig.host.map_elsewhere(0, DATA, ELSEWHERE);
+    rig.host.map_elsewhere(rig.host.page(0), DATA, ELSEWHERE);
     rig.map_changed();
     let moved = |at: Iova| Iova(at.0 + ELSEWHERE * 4096);
     let second = Iova(rig.sq_base(1).0 + 64);
