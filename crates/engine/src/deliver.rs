@@ -99,10 +99,8 @@ impl<C: Channel> Engine<C> {
             }
             return;
         }
-        match about {
-            About::HandBack => return lanes.hand_back(index),
-            About::End => return lanes.vacate(index),
-            _ => (),
+        if matches!(about, About::HandBack) {
+            return lanes.hand_back(index);
         }
         if let About::Command { command, .. } = &about
             && matches!(command, LaneCommand::Pause)
@@ -249,7 +247,10 @@ impl<C: Channel> Engine<C> {
 
     /// After the turns of the lanes: what guests have posted and what they have to tell.
     pub(crate) fn hear_guests(&mut self, raise: &mut impl Interrupts) {
-        for at in 0..self.lanes.guests.len() {
+        let mut at = self.lanes.guests.len();
+        // From the last one on, as some end meanwhile.
+        while at > 0 {
+            at -= 1;
             let index = self.lanes.guests[at];
             let slot = &mut self.lanes.slots[index];
             if !slot.hot {

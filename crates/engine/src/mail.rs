@@ -54,8 +54,6 @@ pub(crate) enum About {
     Plain(bool),
     /// From its home: hand it back. It is empty.
     HandBack,
-    /// From its home: it has stopped, and ends.
-    End,
     /// From a visitor.
     Event(LaneEvent),
     /// From a visitor: a command for the subsystem.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use controller::{
-    lane::{Lane, LaneCommand},
+    lane::{Lane, LaneCommand, LaneEvent},
     ticket::OwnerKey,
     time::Time,
 };
@@ -271,13 +271,18 @@ impl Lanes {
         }
     }
 
-    /// Writes home what a guest has to tell.
+    /// Writes home what a guest has to tell. One that has stopped ends before its home can hear of that: what it used may be
+    /// used again by then.
     pub(crate) fn tell_home(&mut self, index: usize) {
         let Whose::Guest(guest) = self.slots[index].whose else {
             return;
         };
         while let Some(event) = self.of_guest(index, Lane::take_event) {
+            let has_stopped = matches!(event, LaneEvent::Stopped);
             self.send(guest.home, guest.key, About::Event(event));
+            if has_stopped {
+                return self.vacate(index);
+            }
         }
         while let Some(forward) = self.of_guest(index, Lane::take_forward) {
             self.send(guest.home, guest.key, About::Forward(forward));

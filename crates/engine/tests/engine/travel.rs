@@ -227,6 +227,23 @@ fn queues_are_deleted_and_the_controller_is_reset_wherever_its_lanes_are() {
 }
 
 #[test]
+fn a_lane_elsewhere_has_ended_before_its_home_hears_that_it_stopped() {
+    let (mut rig, host, _, other) = away(Mapped);
+    // CC.EN is cleared.
+    let controller = rig.controller(&host);
+    controller.bar_write(0, 0x14, &0x0046_0000u32.to_le_bytes());
+    rig.turn();
+    rig.hold_mail = true;
+    rig.turns(4);
+    // Whoever makes the queue again finds that nobody uses what it had.
+    assert!(!rig.engine_of(other).has_silent_guests());
+    assert_eq!(rig.csts(&host) & 1, 1);
+    rig.hold_mail = false;
+    rig.turns(4);
+    assert_eq!(rig.csts(&host) & 1, 0);
+}
+
+#[test]
 fn a_move_of_a_queue_that_is_deleted_meanwhile_ends() {
     let (mut rig, mut host, mut queue, _) = away(Mapped);
     host.reads(&mut queue, [1]);
