@@ -3,9 +3,11 @@
 //! A step is a turn with a look at the messages; or the second look before sleeping; or a wake-up. The order within them
 //! is the program's.
 
+use std::collections::VecDeque;
+
 use controller::port::Channel;
 use controller::{Interrupt, time::Time};
-use engine::{Engine, Idle};
+use engine::{ControllerSlot, Engine, EngineId, Idle, Interrupts, Mail, MoveError, Moved};
 
 use crate::medium::Port;
 use crate::random::Random;
@@ -43,6 +45,76 @@ pub struct Counts {
     pub second_looks: u64,
 }
 
+/// Something that one reactor sends to another.
+#[derive(Debug)]
+pub enum Letter {
+    /// From its engine.
+    Mail(Mail),
+    /// By which way interrupts reach the host of a controller.
+    Lines(ControllerSlot, Option<u64>),
+}
+
+impl Letter {
+    /// Lines for several.
+    fn lines(slot: ControllerSlot, lines: Option<u64>) -> impl Fn(EngineId) -> (EngineId, Letter) {
+        move |to| (to, Letter::Lines(slot, lines))
+    }
+}
+
+/// An interrupt that a reactor has raised by itself for a controller of another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Direct {
+    /// Whose controller.
+    pub home: EngineId,
+    /// Which.
+    pub controller: ControllerSlot,
+    /// The vector.
+    pub vector: u16,
+    /// The way it went.
+    pub lines: u64,
+}
+
+/// Who delivers interrupts in a turn.
+struct Raiser<'a> {
+    seats: &'a mut [Seat],
+    lines: &'a [(EngineId, ControllerSlot, u64)],
+    direct: &'a mut Vec<Direct>,
+}
+
+impl Interrupts for Raiser<'_> {
+    fn raise(&mut self, controller: ControllerSlot, interrupt: Interrupt) {
+        let mut seats = self.seats.iter_mut();
+        if let Interrupt::Vector(vector) = interrupt
+            && let Some(seat) = seats.find(|seat| seat.slot == controller)
+        {
+            seat.wire.vectors |= 1 << vector;
+        }
+    }
+
+    fn raise_for(&mut self, home: EngineId, controller: ControllerSlot, vector: u16) -> bool {
+        let mut lines = self.lines.iter();
+        let found = lines.find(|(id, slot, _)| (*id, *slot) == (home, controller));
+        self.direct.extend(found.map(|(_, _, lines)| Direct {
+            home,
+            controller,
+            vector,
+            lines: *lines,
+        }));
+        found.is_some()
+    }
+}
+
+/// A move that is not over.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Whose queue.
+    pub slot: ControllerSlot,
+    /// Which.
+    pub cqid: u16,
+    /// Since when.
+    pub since: u64,
+}
+
 /// A reactor.
 #[derive(Debug)]
 pub struct Reactor {
@@ -54,6 +126,17 @@ pub struct Reactor {
     pub due: u64,
     /// What it did.
     pub counts: Counts,
+    /// What others have sent.
+    pub mailbox: VecDeque<(EngineId, Letter)>,
+    /// What is to be carried to others.
+    pub letters: Vec<(EngineId, Letter)>,
+    /// Interrupts that it has raised for others.
+    pub direct: Vec<Direct>,
+    /// Moves that are not over, and how many others ended well.
+    pub asked: Vec<Asked>,
+    /// As above.
+    pub moved: u64,
+    lines: Vec<(EngineId, ControllerSlot, u64)>,
     random: Random,
     state: State,
     next_look: u64,
@@ -73,6 +156,12 @@ impl Reactor {
             seats: Vec::new(),
             due: 0,
             counts: Counts::default(),
+            mailbox: VecDeque::new(),
+            letters: Vec::new(),
+            direct: Vec::new(),
+            asked: Vec::new(),
+            moved: 0,
+            lines: Vec::new(),
             random,
             state: State::Awake,
             next_look: 0,
@@ -117,17 +206,17 @@ impl Reactor {
     }
 
     fn turn(&mut self, now: u64) {
-        let seats = &mut self.seats;
-        let turn = self.engine.turn(Time(now), |slot, interrupt| {
-            if let Interrupt::Vector(vector) = interrupt {
-                let mut seats = seats.iter_mut();
-                if let Some(seat) = seats.find(|seat| seat.slot == slot) {
-                    seat.wire.vectors |= 1 << vector;
-                }
-            }
-        });
+        let raiser = Raiser {
+            seats: &mut self.seats,
+            lines: &self.lines,
+            direct: &mut self.direct,
+        };
+        let turn = self.engine.turn(Time(now), raiser);
         self.counts.turns += 1;
         let mut worked = turn.worked;
+        if self.engine.expects_mail() {
+            worked |= self.exchange_mail();
+        }
         if worked {
             self.last_work = now;
         }
@@ -173,7 +262,7 @@ impl Reactor {
         if self.engine.spins(time) || self.in_transition || polled {
             return None;
         }
-        let unwoken = self.seats.iter().any(Seat::is_unwoken);
+        let unwoken = self.engine.has_silent_guests() || self.seats.iter().any(Seat::is_unwoken);
         let deadline = self.seats.iter().filter_map(Seat::next_deadline).min();
         match self.engine.idle(time, unwoken, deadline) {
             Idle::Spin => None,
@@ -185,6 +274,7 @@ impl Reactor {
         let channels = self.engine.channels_mut();
         let due = channels.iter_mut().any(|(_, channel)| channel.is_due(now));
         let nothing_came = !due && self.engine.arm();
+        let nothing_came = nothing_came && self.mailbox.is_empty();
         if nothing_came && !self.seats.iter().any(Seat::is_readable) {
             self.counts.sleeps += 1;
             self.state = State::Asleep;
@@ -206,7 +296,7 @@ impl Reactor {
 
     /// One look at messages; true when something was done.
     fn look_around(&mut self, now: u64) -> bool {
-        let mut worked = false;
+        let mut worked = self.take_letters();
         self.in_transition = false;
         self.engine.take_subsystem_news();
         for seat in &mut self.seats {
@@ -218,7 +308,77 @@ impl Reactor {
                 worked |= seat.poll(controller, Time(now), most);
             }
             self.in_transition |= seat.is_in_transition();
+            if seat.have_lines_changed() {
+                let lines = Letter::lines(seat.slot, seat.lines());
+                let to = self.engine.hosts_of(seat.slot).into_iter();
+                self.letters.extend(to.map(lines));
+            }
         }
+        self.carry_mail();
         worked
+    }
+
+    fn take_letters(&mut self) -> bool {
+        let any = !self.mailbox.is_empty();
+        while let Some((from, letter)) = self.mailbox.pop_front() {
+            match letter {
+                Letter::Mail(mail) => self.engine.deliver(from, mail),
+                Letter::Lines(controller, lines) => {
+                    self.lines
+                        .retain(|(id, slot, _)| (*id, *slot) != (from, controller));
+                    self.lines
+                        .extend(lines.map(|lines| (from, controller, lines)));
+                    self.engine.post_again(from, controller);
+                }
+            }
+        }
+        self.carry_mail();
+        any
+    }
+
+    fn exchange_mail(&mut self) -> bool {
+        let any = self.take_letters();
+        while let Some(moved) = self.engine.take_moved() {
+            let Moved {
+                controller,
+                cqid,
+                result,
+            } = moved;
+            let mut asked = self.asked.iter();
+            let asked = asked.position(|m| (m.slot, m.cqid) == (controller, cqid));
+            self.asked
+                .swap_remove(asked.expect("a move ends that was asked for"));
+            self.moved += u64::from(result.is_ok());
+        }
+        any
+    }
+
+    fn carry_mail(&mut self) {
+        while let Some((to, mail)) = self.engine.take_mail() {
+            let arrives = mail.brings_lane_of();
+            self.letters.push((to, Letter::Mail(mail)));
+            let seat = arrives.and_then(|slot| self.seats.iter().find(|seat| seat.slot == slot));
+            let lines = seat.map(|seat| Letter::Lines(seat.slot, seat.lines()));
+            self.letters.extend(lines.map(|lines| (to, lines)));
+        }
+    }
+
+    /// Asks for a move, as an operator does; whether it is one.
+    pub fn ask_move(&mut self, now: u64, slot: ControllerSlot, cqid: u16, to: EngineId) -> bool {
+        let moves = match self.engine.move_lane(slot, cqid, to, Time(now)) {
+            Ok(moves) => moves,
+            Err(MoveError::NoQueue(_) | MoveError::Moving(_) | MoveError::MustStay(_)) => false,
+            Err(error) => panic!("a move does not end before it begins: {error}"),
+        };
+        if moves {
+            self.asked.push(Asked {
+                slot,
+                cqid,
+                since: now,
+            });
+            // It comes by the mailbox.
+            self.wake(now);
+        }
+        moves
     }
 }

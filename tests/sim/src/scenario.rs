@@ -10,7 +10,7 @@ use controller::{
     subsystem::{Subsystem, SubsystemConfig},
     time::Time,
 };
-use engine::{Engine, Mode};
+use engine::{Engine, EngineId, Mode};
 use media::{MediumKind, MediumSpec};
 use memory::DoorbellPages;
 
@@ -21,7 +21,7 @@ use crate::medium::{Clock, Disk, HANG_NS, Habits, Port, SimChannel, TRAITS};
 use crate::random::Random;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
-use crate::world::{Attached, Medium, World};
+use crate::world::{Attached, Medium, Post, World};
 
 /// Commands that a channel holds at most.
 const DEPTH: u16 = 256;
@@ -39,8 +39,9 @@ pub fn build(seed: u64, trace_from: u64) -> World {
     let faults = random.once_in(3);
     let pauses = random.pick(&[0, 3_000, 30_000]);
     let reactors = random.between(1, 3);
-    let reactors = (0..reactors).map(|_| {
-        let engine = Engine::new(mode(&mut random), Time(0));
+    let reactors = (0..reactors).map(|id| {
+        let mut engine = Engine::new(mode(&mut random), Time(0));
+        engine.set_id(EngineId(id as u16));
         Reactor::new(engine, random.fork(), pauses)
     });
     let reactors = reactors.collect();
@@ -72,6 +73,11 @@ pub fn build(seed: u64, trace_from: u64) -> World {
         trace_from,
         now: 0,
         ending: false,
+        random: random.fork(),
+        post: Post::default(),
+        post_ns: random.spread(500, 50_000),
+        move_ns: random.spread(10_000, 500_000),
+        next_move: 0,
     };
     let busy = random.spread(200, 20_000);
     for _ in 0..random.between(1, 3) {
@@ -111,25 +117,23 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     let lens = [0, 1].map(|at| blocks[at] << shifts[at]);
     let len = (lens[0] + lens[1]) as usize;
     let number = world.media.len();
-    let (port, disk, traits) = match random.once_in(4) {
-        true => {
-            let size = len as u64;
-            let kind = MediumKind::Ram { size };
-            let medium = media::Medium::open(&MediumSpec { kind }).expect("memory");
-            let channel = medium.channel(DEPTH).expect("a channel of memory");
-            (Port::Ram(channel), None, medium.traits())
-        }
-        false => {
-            let disk = Disk::new(len, habits, random.fork());
-            let channel = SimChannel::new(&disk, &world.clock);
-            (Port::Sim(channel), Some(disk), TRAITS)
-        }
-    };
-    let engine = &mut world.reactors[reactor].engine;
     // The same id names the medium on every reactor.
     let channel = ChannelId(number as u16);
-    let added = engine.add_channel(channel, port, DEPTH.into());
-    assert!(added.is_ok(), "each medium has its own id");
+    let real = random.once_in(4).then(|| {
+        let size = len as u64;
+        let kind = MediumKind::Ram { size };
+        media::Medium::open(&MediumSpec { kind }).expect("memory")
+    });
+    let disk = Disk::new(len, habits, random.fork());
+    for Reactor { engine, .. } in &mut world.reactors {
+        let port = match &real {
+            Some(medium) => Port::Ram(medium.channel(DEPTH).expect("a channel of memory")),
+            None => Port::Sim(SimChannel::new(&disk, &world.clock)),
+        };
+        let added = engine.add_channel(channel, port, DEPTH.into());
+        assert!(added.is_ok(), "each medium has its own id");
+    }
+    let traits = real.as_ref().map_or(TRAITS, |medium| medium.traits());
     let spaces = [0, 1].map(|at| Space {
         space: world.ledger.add_space(blocks[at]),
         nsid: at as u32 + 1,
@@ -151,8 +155,8 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     });
     world.spaces.extend(spaces);
     world.media.push(Medium {
-        channels: vec![(reactor, channel)],
-        disk,
+        channel,
+        disk: real.is_none().then_some(disk),
     });
     let config = SubsystemConfig::with_namespaces(8, namespaces);
     let subsystem = Subsystem::new(config).expect("a subsystem");

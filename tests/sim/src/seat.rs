@@ -46,6 +46,9 @@ pub struct Seat {
     map: DmaMap,
     waiting: VecDeque<Waiting>,
     mapped_doorbells: bool,
+    /// By which way interrupts reach the host, of all that there ever were; other reactors know of the second.
+    lines: u64,
+    lines_told: u64,
     /// An unmap or a reset was answered although it is not over.
     pub late: bool,
 }
@@ -61,6 +64,8 @@ impl Seat {
             map: DmaMap::new(REGIONS),
             waiting: VecDeque::new(),
             mapped_doorbells,
+            lines: 0,
+            lines_told: 0,
             late: false,
         }
     }
@@ -69,6 +74,17 @@ impl Seat {
     #[must_use]
     pub fn is_unwoken(&self) -> bool {
         self.mapped_doorbells && self.host == Host::Attached
+    }
+
+    /// By which way interrupts reach the host; `None` without one.
+    #[must_use]
+    pub fn lines(&self) -> Option<u64> {
+        (self.host == Host::Attached).then_some(self.lines)
+    }
+
+    /// Whether the lines have changed since the last call.
+    pub fn have_lines_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.lines_told, self.lines) != self.lines
     }
 
     /// Whether it must be looked at without being woken.
@@ -128,11 +144,13 @@ impl Seat {
                 let set = controller.set_doorbells(pages.clone());
                 set.expect("as many as it needs");
                 self.host = Host::Attached;
+                self.lines += 1;
                 self.wire.answers.push_back(Answer::Connected(pages));
             }
             Message::Gone => {
                 controller.function_reset();
                 self.host = Host::Leaving;
+                self.lines += 1;
                 self.waiting.clear();
                 self.wire.answers.clear();
                 self.wire.vectors = 0;
@@ -164,6 +182,7 @@ impl Seat {
                 let epoch = self.publish(controller);
                 self.wait(Until::Drained { epoch, iova }, now);
             }
+            Message::NewLines => self.lines += 1,
             Message::Reset => {
                 controller.function_reset();
                 self.wait(Until::Reset, now);

@@ -43,6 +43,8 @@ pub enum Message {
     },
     /// The function is reset.
     Reset,
+    /// Interrupts go another way from now on: nobody listens to the one before.
+    NewLines,
 }
 
 /// An answer.

@@ -4,24 +4,28 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use controller::port::ChannelId;
+use engine::EngineId;
 
 use crate::around::{Around, Bounds, Failure, Tally};
 use crate::host::{Host, Space};
 use crate::ledger::{Ledger, Span};
 use crate::medium::{Clock, Disk, Port};
-use crate::reactor::Reactor;
+use crate::random::Random;
+use crate::reactor::{Direct, Letter, Reactor};
 use crate::stamp;
 
 /// Steps between looks at what nobody waits for.
 const CHORES: u64 = 4096;
+/// How long a move may take: a lane has a second to become empty.
+const MOVE_NS: u64 = 1_500_000_000;
 /// How long it may take until all is quiet.
 const END_NS: u64 = 120_000_000_000;
 
-/// A medium, and where its channels are.
+/// A medium; every reactor has a channel of it.
 #[derive(Debug)]
 pub struct Medium {
-    /// Reactor and channel.
-    pub channels: Vec<(usize, ChannelId)>,
+    /// What names its channels.
+    pub channel: ChannelId,
     /// Its bytes, unless it is a real one.
     pub disk: Option<Rc<RefCell<Disk>>>,
 }
@@ -66,12 +70,56 @@ pub struct World {
     pub now: u64,
     /// Nothing new begins.
     pub ending: bool,
+    /// Chance of the world's own.
+    pub random: Random,
+    /// Letters between reactors.
+    pub post: Post,
+    /// Letters take up to this.
+    pub post_ns: u64,
+    /// Nanoseconds between moves of lanes: up to twice this.
+    pub move_ns: u64,
+    /// When the operator moves something next.
+    pub next_move: u64,
 }
 
 #[derive(Clone, Copy)]
 enum Actor {
     Host(usize),
     Reactor(usize),
+    Letter,
+    Operator,
+}
+
+/// A letter on its way.
+#[derive(Debug)]
+struct OnTheWay {
+    at: u64,
+    from: usize,
+    to: usize,
+    letter: Letter,
+}
+
+/// What is on its way between reactors: in order from one to another, and as long as it likes.
+#[derive(Debug, Default)]
+pub struct Post {
+    /// By the time of its arrival, the next last.
+    letters: Vec<OnTheWay>,
+}
+
+impl Post {
+    fn next(&self) -> Option<u64> {
+        self.letters.last().map(|letter| letter.at)
+    }
+
+    fn send(&mut self, letter: OnTheWay) {
+        let (from, to) = (letter.from, letter.to);
+        let mut before = self.letters.iter();
+        // The latest one of the same pair comes first in the list.
+        let before = before.find(|other| (other.from, other.to) == (from, to));
+        let at = letter.at.max(before.map_or(0, |before| before.at));
+        let place = self.letters.partition_point(|other| other.at > at);
+        self.letters.insert(place, OnTheWay { at, ..letter });
+    }
 }
 
 impl World {
@@ -99,6 +147,12 @@ impl World {
                 next = (reactor.due, Actor::Reactor(at));
             }
         }
+        if let Some(at) = self.post.next().filter(|at| *at <= next.0) {
+            next = (at, Actor::Letter);
+        }
+        if self.next_move < next.0 {
+            next = (self.next_move, Actor::Operator);
+        }
         next
     }
 
@@ -109,6 +163,8 @@ impl World {
         match actor {
             Actor::Host(at) => self.step_host(at)?,
             Actor::Reactor(at) => self.step_reactor(at)?,
+            Actor::Letter => self.hand_over(),
+            Actor::Operator => self.operate()?,
         }
         if self.steps.is_multiple_of(CHORES) {
             self.settle();
@@ -150,6 +206,18 @@ impl World {
         self.clock.moment.set(self.ledger.now());
         let reactor = &mut self.reactors[at];
         reactor.step(self.now);
+        for (to, letter) in reactor.letters.drain(..) {
+            self.post.send(OnTheWay {
+                at: self.now + self.random.below(self.post_ns),
+                from: at,
+                to: to.0.into(),
+                letter,
+            });
+        }
+        for direct in std::mem::take(&mut reactor.direct) {
+            self.raise(direct);
+        }
+        let reactor = &mut self.reactors[at];
         for attached in &mut self.hosts {
             if attached.reactor == at && reactor.seats[attached.seat].wire.has_news() {
                 attached.host.notice(self.now);
@@ -164,15 +232,69 @@ impl World {
         Ok(())
     }
 
+    fn hand_over(&mut self) {
+        if let Some(OnTheWay {
+            from, to, letter, ..
+        }) = self.post.letters.pop()
+        {
+            let reactor = &mut self.reactors[to];
+            reactor.mailbox.push_back((EngineId(from as u16), letter));
+            reactor.wake(self.now);
+        }
+    }
+
+    /// An interrupt that another reactor has raised: nobody hears it where the lines have changed.
+    fn raise(&mut self, direct: Direct) {
+        let home = usize::from(direct.home.0);
+        let seats = self.reactors[home].seats.iter_mut().enumerate();
+        let seat = seats
+            .filter(|(_, seat)| seat.lines() == Some(direct.lines))
+            .find(|(_, seat)| seat.slot == direct.controller);
+        if let Some((at, seat)) = seat {
+            seat.wire.vectors |= 1 << direct.vector;
+            let mut hosts = self.hosts.iter_mut();
+            let host = hosts.find(|host| (host.reactor, host.seat) == (home, at));
+            host.expect("each seat has one").host.notice(self.now);
+        }
+    }
+
+    /// The operator moves a queue, or all queues to come, of some controller.
+    fn operate(&mut self) -> Result<(), Failure> {
+        let now = self.now;
+        self.next_move = now + 1 + self.random.below(2 * self.move_ns);
+        for reactor in &self.reactors {
+            if let Some(asked) = reactor.asked.iter().find(|a| now - a.since > MOVE_NS) {
+                return Err(Failure(format!("at {now} ns: a stall: the move {asked:?}")));
+            }
+        }
+        if self.ending {
+            return Ok(());
+        }
+        let host = self.random.index(self.hosts.len());
+        let Attached { reactor, seat, .. } = self.hosts[host];
+        let to = EngineId(self.random.index(self.reactors.len()) as u16);
+        let cqid = self.random.between(1, 4) as u16;
+        let reactor = &mut self.reactors[reactor];
+        let slot = reactor.seats[seat].slot;
+        if self.random.once_in(16) {
+            reactor.engine.spread(slot, vec![to]);
+        } else if reactor.ask_move(now, slot, cqid, to) {
+            self.tally.moves += 1;
+            if self.steps >= self.trace_from {
+                println!("{now:>14} host {host}: queue {cqid} moves to {to:?}");
+            }
+        }
+        Ok(())
+    }
+
     /// What media have done with for certain.
     fn settle(&mut self) {
         if !self.ledger.has_open() {
             return;
         }
-        let reactors = &mut self.reactors;
         for (number, medium) in self.media.iter().enumerate() {
-            let oldest = medium.channels.iter().map(|(reactor, id)| {
-                let port = reactors[*reactor].engine.channels_mut().get(*id);
+            let oldest = self.reactors.iter_mut().map(|reactor| {
+                let port = reactor.engine.channels_mut().get(medium.channel);
                 port.map_or(u64::MAX, Port::oldest)
             });
             let oldest = oldest.min().unwrap_or(u64::MAX);

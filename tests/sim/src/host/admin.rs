@@ -181,12 +181,21 @@ impl Host {
         Ok(())
     }
 
+    /// A queue that comes to be begins at 0, in the doorbell buffers, too.
+    fn clear_doorbell(&self, slot: usize) {
+        for page in [queue::SHADOW_PAGE, queue::EVENT_IDX_PAGE] {
+            self.ram.put_ring(page * PAGE + 4 * slot, &[0; 4]);
+        }
+    }
+
     /// A completion queue that does not exist gets another ring and another size.
     pub(super) fn renew_cq(&mut self, cq: usize, around: &Around<'_>) -> Result<(), Failure> {
         let entries = self.random.spread(2, queue::CQ_ENTRIES.into()) as u32;
         let interrupts = !self.random.once_in(3);
         let queue = &mut self.cqs[cq];
         queue.interrupts = interrupts;
+        self.clear_doorbell(2 * (cq + 1) + 1);
+        let queue = &mut self.cqs[cq];
         match queue.renew(&self.ram, entries) {
             true => Ok(()),
             false => self.fail(
@@ -199,6 +208,7 @@ impl Host {
     /// The same for a submission queue.
     pub(super) fn renew_sq(&mut self, sq: usize, around: &Around<'_>) -> Result<(), Failure> {
         let entries = self.random.spread(2, queue::SQ_ENTRIES.into()) as u32;
+        self.clear_doorbell(2 * (sq + 1));
         match self.sqs[sq].renew(&self.ram, entries) {
             true => Ok(()),
             false => self.fail(around, format!("submission queue {}: written to", sq + 1)),

@@ -19,12 +19,13 @@ enum Event {
     MoveRings,
     Abort,
     Identify,
+    NewLines,
     Pause,
     Depth,
 }
 
 /// How often, among each other.
-const EVENTS: [(Event, u64); 11] = [
+const EVENTS: [(Event, u64); 12] = [
     (Event::Reset, 3),
     (Event::Shutdown, 2),
     (Event::FunctionReset, 2),
@@ -34,6 +35,7 @@ const EVENTS: [(Event, u64); 11] = [
     (Event::MoveRings, 3),
     (Event::Abort, 10),
     (Event::Identify, 4),
+    (Event::NewLines, 4),
     (Event::Pause, 14),
     (Event::Depth, 10),
 ];
@@ -82,6 +84,7 @@ impl Host {
             }
             Event::Abort => self.abort(),
             Event::Identify => self.admin.push(Op::Identify),
+            Event::NewLines => around.wire.send(Message::NewLines),
             Event::Pause => {
                 // long enough for lanes to grow cold, or only for a reactor to sleep
                 self.next_issue = now + self.random.spread(20_000, 5_000_000);

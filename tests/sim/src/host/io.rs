@@ -2,14 +2,14 @@
 
 use super::queue::{Command, Completion, EVENT_IDX_PAGE, Kind, SHADOW_PAGE, SQ_ENTRIES, excuse};
 use super::ram::{self, PAGE, State};
-use super::{DOORBELLS, Doorbells, Host, Phase};
+use super::{DOORBELLS, Doorbells, Host};
 use crate::around::{Around, Failure};
 use crate::ledger::Span;
 use crate::stamp::{self, Place};
 use crate::wire::Message;
 
-/// How long a command hangs at least that is given up.
-const GIVEN_UP_NS: u64 = 4_000_000_000;
+/// How long a command hangs at least that is given up: 4 s, and lanes learn a little later of what counts.
+const GIVEN_UP_NS: u64 = 3_900_000_000;
 /// Bytes of one command at most.
 const TRANSFER_MAX: u64 = 32 << 10;
 

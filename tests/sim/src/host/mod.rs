@@ -307,14 +307,17 @@ impl Host {
     }
 
     fn hear_status(&mut self, status: u32, around: &mut Around<'_>) -> Result<(), Failure> {
-        if status & 0b10 != 0 {
+        let failed = status & 0b10 != 0;
+        // A medium that cannot be flushed at a shutdown; a reset helps.
+        let may_fail = matches!(self.phase, Phase::ShuttingDown | Phase::Disabling);
+        if failed && !(may_fail && around.faults) {
             return self.fail(around, "CSTS.CFS is set: the controller has failed");
         }
         let ready = status & 1 == 1;
         let over = match self.phase {
             Phase::Enabling => ready,
-            Phase::Disabling => !ready,
-            Phase::ShuttingDown => status >> 2 & 0b11 == 0b10,
+            Phase::Disabling => !ready && !failed,
+            Phase::ShuttingDown => failed || status >> 2 & 0b11 == 0b10,
             // An answer of before.
             _ => return Ok(()),
         };
