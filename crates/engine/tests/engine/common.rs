@@ -119,8 +119,8 @@ pub(crate) struct Rig {
     pub(crate) others: Vec<(Engine<Held>, Held)>,
     /// What is on its way: from, to, and what.
     mail: VecDeque<(EngineId, EngineId, Mail)>,
-    /// Mail stays on its way.
-    pub(crate) hold_mail: bool,
+    /// Mail from this engine stays on its way.
+    pub(crate) hold_mail: Option<EngineId>,
     pub(crate) medium: Held,
     channel: ChannelId,
     pub(crate) now: Time,
@@ -143,7 +143,7 @@ impl Rig {
             engine,
             others: Vec::new(),
             mail: VecDeque::new(),
-            hold_mail: false,
+            hold_mail: None,
             medium,
             channel,
             now: Time(0),
@@ -194,8 +194,10 @@ impl Rig {
                 self.mail.push_back((from, to, mail));
             }
         }
-        if !self.hold_mail {
-            while let Some((from, to, mail)) = self.mail.pop_front() {
+        for (from, to, mail) in std::mem::take(&mut self.mail) {
+            if self.hold_mail == Some(from) {
+                self.mail.push_back((from, to, mail));
+            } else {
                 self.engine_of(to).deliver(from, mail);
             }
         }
@@ -469,6 +471,16 @@ impl Host {
                 ..Sqe::default()
             });
         }
+    }
+
+    /// Puts a Write Uncorrectable of one block, and does not ring.
+    pub(crate) fn write_uncorrectable(&self, queue: &mut Queue, cid: u16) {
+        queue.push(Sqe {
+            opcode: 4,
+            cid,
+            nsid: 1,
+            ..Sqe::default()
+        });
     }
 
     /// Takes all completions: their command identifiers.
