@@ -334,14 +334,15 @@ impl Lane {
     }
 
     /// Lets it rest without turns, if that loses nothing: from now on the host rings where it registered doorbell
-    /// buffers. False where there is something to do, so that it needs another turn. Doorbells in pages that a host has
-    /// mapped are for others to watch ([`crate::Controller::look_at_doorbells`]).
+    /// buffers. False where there is something to do, so that it needs another turn, or it is to move, which begins when a
+    /// turn finds it empty. Doorbells in pages that a host has mapped are for others to watch
+    /// ([`crate::Controller::look_at_doorbells`]).
     pub fn rest(&mut self) -> bool {
         if self.queues.shadow.is_some() {
             self.arm();
             memory::full_fence();
         }
-        !self.has_work()
+        !self.has_work() && !self.queues.paused
     }
 
     /// Whether it fetches as much as its controller has allotted, which then needs a turn before each of the lane's.

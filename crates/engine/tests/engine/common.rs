@@ -119,6 +119,8 @@ pub(crate) struct Rig {
     pub(crate) others: Vec<(Engine<Held>, Held)>,
     /// What is on its way: from, to, and what.
     mail: VecDeque<(EngineId, EngineId, Mail)>,
+    /// The others take no turn until mail wakes them.
+    pub(crate) others_sleep: bool,
     /// Mail from this engine stays on its way.
     pub(crate) hold_mail: Option<EngineId>,
     pub(crate) medium: Held,
@@ -143,6 +145,7 @@ impl Rig {
             engine,
             others: Vec::new(),
             mail: VecDeque::new(),
+            others_sleep: false,
             hold_mail: None,
             medium,
             channel,
@@ -160,7 +163,7 @@ impl Rig {
         let turn = self
             .engine
             .turn(self.now, |slot, interrupt| raised.push((slot, interrupt)));
-        for (other, _) in &mut self.others {
+        for (other, _) in self.others.iter_mut().filter(|_| !self.others_sleep) {
             other.turn(self.now, |_, _| panic!("it has no controllers"));
         }
         self.carry();
@@ -198,6 +201,7 @@ impl Rig {
             if self.hold_mail == Some(from) {
                 self.mail.push_back((from, to, mail));
             } else {
+                self.others_sleep &= to == EngineId(0);
                 self.engine_of(to).deliver(from, mail);
             }
         }

@@ -179,6 +179,18 @@ fn a_lane_whose_commands_hang_goes_on_where_it_was() {
     }
 }
 
+#[test]
+fn a_lane_that_nobody_has_used_for_long_moves_at_once() {
+    let (mut rig, host, _queue, _) = away(Mapped);
+    rig.turns(3_000);
+    rig.others_sleep = true;
+    rig.now.0 += 10_000_000_000;
+    let now = rig.now;
+    assert_eq!(rig.engine.move_lane(host.slot, 1, HOME, now), Ok(true));
+    rig.turns(10);
+    assert_eq!(rig.engine.residences(host.slot), [(1, HOME)]);
+}
+
 /// What an engine has said of a pause before does not count for the next one.
 #[test]
 fn a_lane_that_was_empty_once_is_asked_for_only_while_it_is() {

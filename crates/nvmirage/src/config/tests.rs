@@ -140,6 +140,12 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ("queues = 64", "max_transfer = \"3MiB\"", "power of two"),
         ("queues = 64", "max_transfer = \"8MiB\"", "4KiB to 4MiB"),
         ("queues = 64", "reactor = 1", "there are 1, counted from 0"),
+        (
+            "queues = 64",
+            "reactors = [0, 1]",
+            "reactors: 1: there are 1",
+        ),
+        ("queues = 64", "reactors = [0, 0]", "0 is listed twice"),
         ("queues = 64", "serial = \"\"", "1 to 20 printable"),
         (
             "queues = 64",

@@ -11,6 +11,7 @@ mod control;
 mod demo;
 mod host;
 mod kept;
+mod moves;
 mod pool;
 mod qemu;
 mod serve;

@@ -7,6 +7,7 @@ mod memory_map;
 mod queues;
 mod resets;
 mod subsystem;
+mod travel;
 
 use super::Mutation;
 
@@ -18,6 +19,7 @@ const ALL: &[&[Mutation]] = &[
     interrupts::MUTATIONS,
     resets::MUTATIONS,
     subsystem::MUTATIONS,
+    travel::MUTATIONS,
 ];
 
 /// All of them.

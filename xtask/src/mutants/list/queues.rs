@@ -123,7 +123,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "engine",
             &["--test", "engine"],
-            "the_second_look_finds_a_doorbell_that_rang_meanwhile",
+            "turns::the_second_look_finds_a_doorbell_that_rang_meanwhile",
         ),
     },
     Mutation {
@@ -202,7 +202,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "engine",
             &["--test", "engine"],
-            "a_trapped_doorbell_makes_its_lane_hot",
+            "turns::a_trapped_doorbell_makes_its_lane_hot",
         ),
     },
     Mutation {
@@ -214,7 +214,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "engine",
             &["--test", "engine"],
-            "a_cold_lane_is_found_again",
+            "turns::a_cold_lane_is_found_again",
         ),
     },
     Mutation {
@@ -226,7 +226,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "engine",
             &["--test", "engine"],
-            "a_host_with_doorbell_buffers_is_asked_to_ring_when_its_lane_grows_cold",
+            "turns::a_host_with_doorbell_buffers_is_asked_to_ring_when_its_lane_grows_cold",
         ),
     },
     Mutation {
@@ -238,7 +238,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "engine",
             &["--test", "engine"],
-            "what_falls_due_for_a_cold_controller_is_late_by_little",
+            "turns::what_falls_due_for_a_cold_controller_is_late_by_little",
         ),
     },
     Mutation {
@@ -269,7 +269,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "engine",
             &["--test", "engine"],
-            "a_ticket_of_a_lane_that_is_gone_completes_nothing",
+            "turns::a_ticket_of_a_lane_that_is_gone_completes_nothing",
         ),
     },
     Mutation {
