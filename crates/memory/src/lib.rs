@@ -18,6 +18,7 @@
 )]
 
 pub mod address;
+pub mod claims;
 pub mod counters;
 pub mod dma;
 pub mod doorbell;
@@ -37,6 +38,7 @@ pub mod told;
 pub mod wake;
 
 pub use address::{Iova, PAGE};
+pub use claims::{Claim, Claimant, Claims, MAX_CLAIMANTS};
 pub use counters::{Counter, Histogram};
 pub use dma::{
     Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Near, Need, PinId, Region,

@@ -1,9 +1,9 @@
 //! The bytes of the RAM medium.
 //!
 //! Sparse: a page exists once it is written. Pages are huge ones where the system has them, as a copy from a place at
-//! random otherwise spends much of its time finding addresses ([`StorePages`]). Several reactors copy at the same time; commands whose ranges overlap
-//! race as on any drive, and the host that sends them has to order them. Nothing here makes a reference to the bytes,
-//! so such a race ends in a mixture of old and new bytes and nothing else.
+//! random otherwise spends much of its time finding addresses ([`StorePages`]). Several reactors copy at the same time, and
+//! see to it that those who share bytes do not ([`crate::claims`]). Nothing here makes a reference to the bytes, so a race
+//! would end in a mixture of old and new bytes and nothing else.
 
 use std::{io, ptr};
 

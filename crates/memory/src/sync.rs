@@ -5,14 +5,14 @@ pub(crate) use loom::{
     cell::UnsafeCell,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, fence},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence},
     },
 };
 pub(crate) use std::sync::atomic::Ordering;
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, fence},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence},
 };
 
 /// A cell with loom's interface, so that one text serves both.

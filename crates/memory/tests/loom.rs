@@ -7,7 +7,7 @@ use loom::{
     },
     thread,
 };
-use memory::{Bell, mailbox};
+use memory::{Bell, Claim, Claimant, Claims, mailbox};
 
 /// Every message arrives once and in order, through a mailbox smaller than their number.
 #[test]
@@ -117,5 +117,127 @@ fn one_sleep_is_woken_once() {
             .collect();
         let woken: usize = ringing.into_iter().map(|t| t.join().unwrap()).sum();
         assert_eq!(woken, 1);
+    });
+}
+
+/// Bytes that commands of several threads touch; loom objects where two do at one time and one of them changes them.
+type Bytes = loom::cell::UnsafeCell<u32>;
+
+fn write(bytes: &Bytes) {
+    bytes.with_mut(|bytes| {
+        // SAFETY: loom's cell sees to it that nobody else is there.
+        unsafe { *bytes += 1 }
+    });
+}
+
+fn read(bytes: &Bytes) -> u32 {
+    // SAFETY: as above.
+    bytes.with(|bytes| unsafe { *bytes })
+}
+
+const HERE: [(u64, u64); 1] = [(0, 512)];
+
+/// Tries a few times, as a channel does once in every turn. Whether it got there.
+fn touch(claimant: &mut Claimant, ranges: [(u64, u64); 1], changes: bool, bytes: &Bytes) -> bool {
+    assert!(claimant.must_claim(|_| ()));
+    let mut claim = Claim::default();
+    let whole = (0..2).any(|_| claimant.claim(&mut claim, ranges, changes));
+    match (whole, changes) {
+        (true, true) => write(bytes),
+        (true, false) => drop(read(bytes)),
+        (false, _) => {}
+    }
+    claimant.release(&mut claim, ranges);
+    whole
+}
+
+/// Two threads of commands on the same bytes, and on more of them than one word stands for.
+#[test]
+fn claimed_bytes_are_one_claimants_at_a_time() {
+    for (ranges, changes) in [(HERE, true), (HERE, false), ([(0, 8192)], true)] {
+        loom::model(move || {
+            let claims = Claims::new();
+            let bytes = std::sync::Arc::new(Bytes::new(0));
+            let [mut one, mut two] = [(); 2].map(|()| claims.claimant().unwrap());
+            assert!(one.must_claim(|_| ()));
+            let other = {
+                let bytes = bytes.clone();
+                thread::spawn(move || touch(&mut two, ranges, true, &bytes))
+            };
+            let here = touch(&mut one, HERE, changes, &bytes);
+            let there = other.join().unwrap();
+            assert_eq!(
+                read(&bytes),
+                u32::from(here && changes) + u32::from(there),
+                "what was written is seen"
+            );
+        });
+    }
+}
+
+/// One that is alone on its medium, with a command in flight, while another comes.
+#[test]
+fn nobody_meets_what_was_in_flight_before_a_second_came() {
+    loom::model(|| {
+        let claims = Claims::new();
+        let bytes = std::sync::Arc::new(Bytes::new(0));
+        let mut one = claims.claimant().unwrap();
+        let other = {
+            let (claims, bytes) = (claims.clone(), bytes.clone());
+            thread::spawn(move || {
+                let mut two = claims.claimant().unwrap();
+                // It is the second only where the first has not gone yet, and it does not.
+                touch(&mut two, HERE, true, &bytes)
+            })
+        };
+        // A command from start to end, and one that is in flight for longer.
+        let mut claim = Claim::default();
+        if one.must_claim(|_| ()) {
+            let _ = one.claim(&mut claim, HERE, true);
+        } else {
+            claim = Claim::NEEDLESS;
+        }
+        let mut here = 0;
+        if claim.is_whole() {
+            write(&bytes);
+            here += 1;
+        }
+        one.must_claim(|one| one.claim_at_once(&mut claim, HERE));
+        if claim.is_whole() {
+            write(&bytes);
+            here += 1;
+        }
+        one.release(&mut claim, HERE);
+        let there = other.join().unwrap();
+        assert_eq!(read(&bytes), here + u32::from(there));
+    });
+}
+
+/// One that rests, and begins again while another comes.
+#[test]
+fn one_that_rests_looks_before_it_begins() {
+    loom::model(|| {
+        let claims = Claims::new();
+        let bytes = std::sync::Arc::new(Bytes::new(0));
+        let mut one = claims.claimant().unwrap();
+        assert!(!one.must_claim(|_| ()));
+        let other = {
+            let (claims, bytes) = (claims.clone(), bytes.clone());
+            thread::spawn(move || {
+                let mut two = claims.claimant().unwrap();
+                touch(&mut two, HERE, true, &bytes)
+            })
+        };
+        write(&bytes);
+        one.rest();
+        let here = if one.must_claim(|_| ()) {
+            touch(&mut one, HERE, true, &bytes)
+        } else {
+            write(&bytes);
+            one.must_claim(|_| ());
+            true
+        };
+        let there = other.join().unwrap();
+        assert_eq!(read(&bytes), 1 + u32::from(here) + u32::from(there));
     });
 }

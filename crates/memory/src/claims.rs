@@ -1,0 +1,351 @@
+//! Claims: how commands that several threads do on one medium at the same time are kept from mixing their bytes.
+//!
+//! A medium is cut into pieces, and a fixed number of words stands for them, a piece's number modulo theirs. A word says
+//! how many commands are at its pieces and whose they are: those of one [`Claimant`], which keeps its own apart by itself,
+//! or such as only read. A command claims the words of its pieces before it begins and gives them back when it has ended.
+//! Two pieces that share a word hold each other up for nothing; that is rare, and costs a short wait.
+//!
+//! Nobody blocks: a claim that meets another is tried again later, and goes on from the word it has come to. Words are
+//! claimed in ascending order and kept meanwhile, so that there is no circle of commands that wait for each other, and a
+//! command of many pieces gets them one by one however busy they are. A command that has to wait leaves a mark on the
+//! word; nobody joins those at a marked word any more, so it becomes free, and one that comes anew leaves it to those
+//! that have waited.
+//!
+//! A medium with one claimant needs no claims, and its commands pay one look at a flag. When a second one opens, the
+//! first claims all that it has in flight at its next look ([`Claimant::must_claim`]), and nobody else begins until it
+//! has. There is no way back: who has shared a medium once goes on claiming.
+//!
+//! What this does NOT do: it wakes nobody. Who waits for a claim tries again by itself.
+
+use crate::{
+    order::full_fence,
+    sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
+
+/// Claimants of one medium at a time.
+pub const MAX_CLAIMANTS: u32 = u64::BITS;
+/// Bytes of a piece, as a power of two.
+const PIECE_SHIFT: u32 = 12;
+/// Words there are: a power of two.
+#[cfg(not(feature = "loom"))]
+const WORDS: usize = 8192;
+#[cfg(feature = "loom")]
+const WORDS: usize = 2;
+
+/// Commands at a word. There is room for all that [`MAX_CLAIMANTS`] channels can hold.
+const COUNT: u32 = (1 << HOLDER_SHIFT) - 1;
+/// Whose they are: a claimant's number, or [`READERS`]. Of no meaning where there are none.
+const HOLDER: u32 = 0x7F << HOLDER_SHIFT;
+const HOLDER_SHIFT: u32 = 20;
+const READERS: u32 = 0;
+/// Somebody waits for the word.
+const WAITED: u32 = 1 << 31;
+
+/// A medium's words. A clone is the same ones.
+#[derive(Clone, Debug)]
+pub struct Claims(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    words: Box<[AtomicU32]>,
+    /// A bit for each claimant there is.
+    open: AtomicU64,
+    /// There have been two at one time. Never taken back.
+    by_many: AtomicBool,
+    /// The only one that there was may have something in flight that it has not claimed.
+    unclaimed: AtomicBool,
+}
+
+/// One thread's right to claim.
+#[derive(Debug)]
+pub struct Claimant {
+    shared: Arc<Shared>,
+    /// From 1 on, where it stands in a word.
+    number: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Alone as far as it knows, with nothing in flight. It looks before it begins.
+    Resting,
+    /// Alone, and what it has in flight is not claimed.
+    Alone,
+    Claims,
+}
+
+/// How far a command's claim has come. It belongs to the ranges that it was made with.
+#[derive(Debug, Default)]
+pub struct Claim {
+    /// Words that it holds: the first ones of its own.
+    held: usize,
+    whole: bool,
+    /// It has met somebody at the next one, and has left a mark.
+    waited: bool,
+}
+
+impl Default for Claims {
+    fn default() -> Self {
+        Claims::new()
+    }
+}
+
+impl Claims {
+    /// Words that nobody holds.
+    #[must_use]
+    pub fn new() -> Claims {
+        Claims(Arc::new(Shared {
+            words: (0..WORDS).map(|_| AtomicU32::new(0)).collect(),
+            open: AtomicU64::new(0),
+            by_many: AtomicBool::new(false),
+            unclaimed: AtomicBool::new(false),
+        }))
+    }
+
+    /// One more that uses the medium; `None` where there are [`MAX_CLAIMANTS`].
+    #[must_use]
+    pub fn claimant(&self) -> Option<Claimant> {
+        let shared = &self.0;
+        let mut open = shared.open.load(Ordering::Relaxed);
+        let number = loop {
+            let number = open.trailing_ones();
+            if number == MAX_CLAIMANTS {
+                return None;
+            }
+            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+            let with = open | 1 << number;
+            match shared.open.compare_exchange(open, with, success, failure) {
+                Ok(_) => break number,
+                Err(now) => open = now,
+            }
+        };
+        let state = if open != 0 {
+            shared.by_many.store(true, Ordering::Relaxed);
+            // Between our store of `by_many` and every later load of `unclaimed`: see `Claimant::look`.
+            full_fence();
+            State::Claims
+        } else if shared.by_many.load(Ordering::Relaxed) {
+            State::Claims
+        } else {
+            State::Resting
+        };
+        Some(Claimant {
+            shared: Arc::clone(shared),
+            number: number + 1,
+            state,
+        })
+    }
+}
+
+impl Shared {
+    fn word(&self, index: usize) -> &AtomicU32 {
+        &self.words[index % WORDS]
+    }
+}
+
+impl Claim {
+    /// Of a command that is alone on its medium, or touches no bytes.
+    pub const NEEDLESS: Claim = Claim {
+        held: 0,
+        whole: true,
+        waited: false,
+    };
+
+    /// Whether the command may begin.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+}
+
+impl Claimant {
+    /// Whether what begins now is to be claimed. Where another claimant has come and something unclaimed may be in
+    /// flight, `claim_all` is called first: it is to claim all of that ([`Claimant::claim_at_once`]).
+    ///
+    /// To be called before each command begins, and now and then also where none does: others wait for it.
+    #[inline]
+    pub fn must_claim(&mut self, claim_all: impl FnOnce(&Self)) -> bool {
+        !self.is_alone() && self.look(claim_all)
+    }
+
+    /// Whether [`Claimant::must_claim`] would say no, and has nothing to do for that.
+    #[inline]
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.state == State::Alone && !self.shared.by_many.load(Ordering::Relaxed)
+    }
+
+    #[inline(never)]
+    fn look(&mut self, claim_all: impl FnOnce(&Self)) -> bool {
+        match self.state {
+            State::Claims => {}
+            State::Alone => {
+                claim_all(self);
+                self.claim_from_now_on();
+            }
+            // The race: we store `unclaimed` and then load `by_many`; who opens stores `by_many` and later loads
+            // `unclaimed`. With a full fence between on both sides one of the two sees the other's store.
+            State::Resting => {
+                self.shared.unclaimed.store(true, Ordering::Relaxed);
+                full_fence();
+                if !self.shared.by_many.load(Ordering::Relaxed) {
+                    self.state = State::Alone;
+                    return false;
+                }
+                self.claim_from_now_on();
+            }
+        }
+        true
+    }
+
+    /// What it did unclaimed has ended or is claimed, and others see it: the Release pairs with their load.
+    fn claim_from_now_on(&mut self) {
+        self.shared.unclaimed.store(false, Ordering::Release);
+        self.state = State::Claims;
+    }
+
+    /// It has nothing in flight and may make no call for a long time: nobody has to wait for that.
+    pub fn rest(&mut self) {
+        if self.state == State::Alone {
+            self.shared.unclaimed.store(false, Ordering::Release);
+            self.state = State::Resting;
+        }
+    }
+
+    /// Claims ranges (offset and length in bytes) to read or, with `changes`, also to change them. Goes on where the last
+    /// try of this claim ended; true when it is whole, and the command may begin.
+    pub fn claim(
+        &self,
+        claim: &mut Claim,
+        ranges: impl IntoIterator<Item = (u64, u64)>,
+        changes: bool,
+    ) -> bool {
+        if claim.whole {
+            return true;
+        }
+        // The Acquire pairs with the Release of who was alone: its bytes, and its claims, are seen.
+        if self.shared.unclaimed.load(Ordering::Acquire) {
+            return false;
+        }
+        let wanted = match changes {
+            true => self.holder(),
+            false => READERS,
+        };
+        claim.whole = each_word(ranges, claim.held, |index| {
+            let taken = take(self.shared.word(index), wanted, self.holder(), claim.waited);
+            claim.held += usize::from(taken);
+            claim.waited = !taken;
+            taken
+        });
+        claim.whole
+    }
+
+    /// Claims ranges of a command that is in flight already, which nobody else can have claimed: for
+    /// [`Claimant::must_claim`] alone.
+    pub fn claim_at_once(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        each_word(ranges, 0, |index| {
+            let word = self.shared.word(index);
+            let now = word.load(Ordering::Relaxed);
+            debug_assert!(now & COUNT == 0 || now & HOLDER == self.holder());
+            // Nobody else stores here before `unclaimed` is taken back.
+            word.store(self.holder() | ((now & COUNT) + 1), Ordering::Relaxed);
+            claim.held += 1;
+            true
+        });
+        claim.whole = true;
+    }
+
+    /// Gives back what a claim of these ranges holds: the command has ended, or is not to begin any more.
+    pub fn release(&self, claim: &mut Claim, ranges: impl IntoIterator<Item = (u64, u64)>) {
+        if claim.held > 0 {
+            each_word(ranges, 0, |index| {
+                // What we have read or written is before what the next one does: its Acquire pairs with this.
+                self.shared.word(index).fetch_sub(1, Ordering::Release);
+                claim.held -= 1;
+                claim.held > 0
+            });
+        }
+        *claim = Claim::NEEDLESS;
+    }
+
+    fn holder(&self) -> u32 {
+        self.number << HOLDER_SHIFT
+    }
+}
+
+impl Drop for Claimant {
+    fn drop(&mut self) {
+        self.rest();
+        let bit = 1 << (self.number - 1);
+        self.shared.open.fetch_and(!bit, Ordering::Release);
+    }
+}
+
+/// Takes a place at a word for `wanted` ([`READERS`] or `own`), or leaves the mark of one who waits. `again`: it has
+/// waited already.
+fn take(word: &AtomicU32, wanted: u32, own: u32, again: bool) -> bool {
+    let mut now = word.load(Ordering::Relaxed);
+    loop {
+        let (is_free, is_waited) = (now & COUNT == 0, now & WAITED != 0);
+        let holder = now & HOLDER;
+        let may = match is_free {
+            true => again || !is_waited,
+            false => !is_waited && (holder == own || holder == wanted),
+        };
+        let next = match (may, is_free) {
+            (false, _) => now | WAITED,
+            (true, true) => wanted | 1,
+            (true, false) => now + 1,
+        };
+        if next == now {
+            return false;
+        }
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        match word.compare_exchange_weak(now, next, success, failure) {
+            Ok(_) => return may,
+            Err(other) => now = other,
+        }
+    }
+}
+
+/// Calls `go` for each word of the ranges but the first `skip`, each once and in ascending order, until it says no. True
+/// where it never did.
+fn each_word(
+    ranges: impl IntoIterator<Item = (u64, u64)>,
+    skip: usize,
+    mut go: impl FnMut(usize) -> bool,
+) -> bool {
+    let mut ranges = ranges.into_iter().filter(|(_, len)| *len > 0);
+    let Some(first) = ranges.next() else {
+        return true;
+    };
+    match ranges.next() {
+        None => {
+            let (start, count) = pieces(first);
+            // Those past the last word begin with the first one again, and come before the others.
+            let around = (start + count).saturating_sub(WORDS);
+            (skip..count).all(|at| go(if at < around { at } else { start + at - around }))
+        }
+        Some(second) => {
+            let mut words = [0u64; WORDS.div_ceil(64)];
+            for range in [first, second].into_iter().chain(ranges) {
+                let (start, count) = pieces(range);
+                for index in start..start + count {
+                    words[index % WORDS / 64] |= 1 << (index % WORDS % 64);
+                }
+            }
+            (0..WORDS)
+                .filter(|index| words[index / 64] >> (index % 64) & 1 == 1)
+                .skip(skip)
+                .all(&mut go)
+        }
+    }
+}
+
+/// The first word of a range and how many it has, each once.
+fn pieces((offset, len): (u64, u64)) -> (usize, usize) {
+    let first = offset >> PIECE_SHIFT;
+    let last = offset.saturating_add(len - 1) >> PIECE_SHIFT;
+    let count = (last - first + 1).min(WORDS as u64) as usize;
+    ((first % WORDS as u64) as usize, count)
+}
