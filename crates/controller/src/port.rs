@@ -6,8 +6,9 @@
 //! The contract:
 //! - The caller has checked every request: it lies inside the medium, lengths are multiples of 512, and for Read, Write
 //!   and Compare the length is the sum of the segments' lengths. A channel need not check again.
-//! - Requests of one channel that share bytes, at least one of them to change them, do not mix: a read sees all of a
-//!   write or nothing of it, and of two writes one is wholly there. In which order they happen is the channel's choice.
+//! - Requests of one medium that share bytes, at least one of them to change them, do not mix, whichever channels they were
+//!   added to: a read sees all of a write or nothing of it, and of two writes one is wholly there. In which order they
+//!   happen is the medium's choice.
 //! - Segments begin and end at any byte. Those of a Read may be `Segment::sink`, also several of one command.
 //! - A channel gives each ticket back exactly once: in [`Added::Done`], in [`Added::Full`], or later from `reap`.
 //! - Segments and ranges are lent for the call of `add` only. A channel whose I/O outlives the call pins the view
@@ -84,7 +85,7 @@ pub enum Request<'a> {
         /// The pieces, lent for the call.
         ranges: &'a [ByteRange],
     },
-    /// Everything completed before this was added is on non-volatile media when it is done.
+    /// Everything completed before this was added, on any channel, is on non-volatile media when it is done.
     Flush,
 }
 

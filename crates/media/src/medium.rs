@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use controller::port::{Added, Channel as Port, Done, MediumTraits, Request};
 use controller::ticket::Ticket;
-use memory::{DmaView, Segment, Store};
+use memory::{Claims, DmaView, MAX_CLAIMANTS, Segment, Store};
 
 use crate::error::MediumError;
 use crate::file::{FileChannel, FileMedium};
@@ -94,6 +94,8 @@ pub enum Direct {
 pub struct Medium {
     size: u64,
     backing: Backing,
+    /// What commands of different channels hold of it.
+    claims: Claims,
 }
 
 enum Backing {
@@ -126,7 +128,11 @@ impl Medium {
                 (file.size(), Backing::File(Arc::new(file)))
             }
         };
-        Ok(Arc::new(Medium { size, backing }))
+        Ok(Arc::new(Medium {
+            size,
+            backing,
+            claims: Claims::new(),
+        }))
     }
 
     /// Bytes; never changes.
@@ -180,13 +186,23 @@ impl Medium {
     /// [`MAX_DEPTH`]). It may be made on any thread; it belongs to the one that first submits.
     ///
     /// # Errors
-    /// The system's, for a file where io_uring cannot be had.
+    /// The system's, for a file where io_uring cannot be had; and there are [`MAX_CLAIMANTS`] channels at most.
     pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let depth = depth.clamp(1, MAX_DEPTH);
+        let claimant = || {
+            let claimant = self.claims.claimant();
+            claimant.ok_or_else(|| {
+                io::Error::other(format!(
+                    "a medium has at most {MAX_CLAIMANTS} channels: let fewer reactors use it"
+                ))
+            })
+        };
         Ok(Channel(match &self.backing {
             Backing::Null => Kind::Null(NullChannel),
-            Backing::Ram(store) => Kind::Ram(Box::new(RamChannel::new(Arc::clone(store)))),
-            Backing::File(file) => Kind::File(Box::new(file.channel(depth)?)),
+            Backing::Ram(store) => {
+                Kind::Ram(Box::new(RamChannel::new(Arc::clone(store), claimant()?)))
+            }
+            Backing::File(file) => Kind::File(Box::new(file.channel(depth, claimant()?)?)),
         }))
     }
 
@@ -250,7 +266,7 @@ impl Channel {
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {
             Kind::Null(_) => false,
-            Kind::Ram(ram) => ram.in_flight() > 0,
+            Kind::Ram(ram) => ram.is_due(),
             Kind::File(file) => file.is_due(),
         }
     }
@@ -258,11 +274,14 @@ impl Channel {
 
 impl Channel {
     /// What has to be done now and then, on the reactor's thread, whether or not anything is in flight: a file's channel
-    /// takes up registered memory of hosts, and gives up what they have unmapped. Cheap where there is nothing to do.
+    /// takes up registered memory of hosts, and gives up what they have unmapped; and a channel that was its medium's only
+    /// one makes way for the commands of others. Cheap where there is nothing to do.
     #[inline]
     pub fn tend(&mut self) {
-        if let Kind::File(file) = &mut self.0 {
-            file.tend();
+        match &mut self.0 {
+            Kind::Null(_) => {}
+            Kind::Ram(ram) => ram.tend(),
+            Kind::File(file) => file.tend(),
         }
     }
 

@@ -2,15 +2,17 @@
 //!
 //! Copies run on the reactor that adds them, each from start to end, or, where it is a large one, in
 //! slices while nobody else touches the bytes (`slices`): commands of one reactor do not mix. Those of
-//! several would; but one reactor serves a namespace, and namespaces share no bytes.
+//! several claim the bytes first ([`memory::claims`]), and wait among the slices where they cannot.
 
 mod slices;
 
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, MediumTraits, Outcome, Request};
+use controller::port::{
+    Added, ByteRange, Cause, Channel, Done, FUSED_BYTES, MediumTraits, Outcome, Request,
+};
 use controller::ticket::Ticket;
-use memory::{DmaView, Segment, Store, StorePages};
+use memory::{Claim, Claimant, DmaView, Segment, Store, StorePages};
 
 use self::slices::{Op, SLICE, Slices};
 use crate::size::Bytes;
@@ -41,14 +43,39 @@ pub(crate) fn describe(store: &Store) -> String {
 pub(crate) struct RamChannel {
     store: Arc<Store>,
     slices: Slices,
+    claimant: Claimant,
 }
 
 impl RamChannel {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
+    pub(crate) fn new(store: Arc<Store>, claimant: Claimant) -> Self {
         RamChannel {
             store,
             slices: Slices::default(),
+            claimant,
         }
+    }
+
+    /// See [`crate::Channel::tend`].
+    #[inline]
+    pub(crate) fn tend(&mut self) {
+        self.must_claim();
+    }
+
+    /// See [`crate::Channel::is_due`].
+    pub(crate) fn is_due(&mut self) -> bool {
+        let due = self.slices.len() > 0;
+        if !due {
+            self.claimant.rest();
+        }
+        due
+    }
+
+    /// Whether another channel may be at the same bytes, so that what begins now is to be claimed.
+    #[inline]
+    fn must_claim(&mut self) -> bool {
+        let slices = &mut self.slices;
+        self.claimant
+            .must_claim(|claimant| slices.claim_at_once(claimant))
     }
 
     fn holds(&self, offset: u64, len: u64) -> bool {
@@ -58,11 +85,20 @@ impl RamChannel {
     }
 
     /// Whether the bytes lie in the store, and the segments have as many where some are moved. What does not is refused
-    /// as a small request is.
+    /// by [`RamChannel::run`], which touches nothing then.
     #[cold]
-    fn fits(&self, op: Op, offset: u64, len: u64, segments: &[Segment<'_>]) -> bool {
+    fn fits(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> bool {
         let total: u64 = segments.iter().map(|s| u64::from(s.len())).sum();
-        self.holds(offset, len) && (matches!(op, Op::Zero { .. }) || total == len)
+        let moved = match *request {
+            Request::Read { len, .. }
+            | Request::Write { len, .. }
+            | Request::Compare { len, .. } => total == u64::from(len),
+            Request::CompareAndWrite { len, .. } => {
+                len <= FUSED_BYTES && total == 2 * u64::from(len)
+            }
+            _ => true,
+        };
+        moved && ranges(request).all(|(offset, len)| self.holds(offset, len))
     }
 
     /// Where the segments lie in the store; `None` where they do not fit.
@@ -87,6 +123,8 @@ impl RamChannel {
     }
 
     /// The first `len` bytes of the segments are compared, the others written.
+    #[cold]
+    #[inline(never)]
     fn compare_and_write(&self, offset: u64, len: u32, segments: &[Segment<'_>]) -> Cause {
         let total: u64 = segments
             .iter()
@@ -102,16 +140,11 @@ impl RamChannel {
             segment.read_into(0, here);
             rest = behind;
         }
-        let (old, new) = data[..2 * len as usize].split_at(len as usize);
-        let mut there = [0; FUSED_BYTES as usize];
-        self.store.read_bytes(offset, &mut there[..len as usize]);
-        if there[..len as usize] != *old {
-            return Cause::CompareMismatch;
-        }
-        self.store.write_bytes(offset, new);
-        Cause::None
+        compare_and_write(&self.store, offset, &data[..2 * len as usize])
     }
 
+    // Where a channel is alone it is a part of `add`, or the call would cost more than all that `add` does beside it.
+    #[inline(always)]
     fn run(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Cause {
         let done = match *request {
             Request::Read { offset, len } => self
@@ -159,37 +192,111 @@ impl RamChannel {
     }
 }
 
-/// What a request does in slices, where it is large enough for that: the bytes, and what is done to them.
-fn large(request: &Request<'_>) -> Option<((u64, u64), Op)> {
-    let (range, op) = match *request {
-        Request::Read { offset, len } => ((offset, len.into()), Op::Read),
-        Request::Write { offset, len, .. } => ((offset, len.into()), Op::Write),
-        Request::Compare { offset, len } => ((offset, len.into()), Op::Compare),
-        Request::WriteZeroes {
-            offset,
-            len,
-            deallocate,
-            ..
-        } => ((offset, len), Op::Zero { deallocate }),
-        _ => return None,
+/// Compares the first half of `data`, of [`FUSED_BYTES`] at most, and writes the other one.
+fn compare_and_write(store: &Store, offset: u64, data: &[u8]) -> Cause {
+    let (old, new) = data.split_at(data.len() / 2);
+    let mut there = [0; FUSED_BYTES as usize];
+    let there = &mut there[..old.len()];
+    store.read_bytes(offset, there);
+    if there != old {
+        return Cause::CompareMismatch;
+    }
+    store.write_bytes(offset, new);
+    Cause::None
+}
+
+/// The ranges that a request touches: offset and length.
+fn ranges<'r>(request: &Request<'r>) -> impl Iterator<Item = (u64, u64)> + use<'r> {
+    let (one, several): (_, &[ByteRange]) = match *request {
+        Request::Read { offset, len }
+        | Request::Write { offset, len, .. }
+        | Request::Compare { offset, len }
+        | Request::CompareAndWrite { offset, len, .. } => (Some((offset, len.into())), &[]),
+        Request::WriteZeroes { offset, len, .. } => (Some((offset, len)), &[]),
+        Request::Deallocate { ranges } => (None, ranges),
+        Request::Flush => (None, &[]),
     };
-    (range.1 > SLICE.into()).then_some((range, op))
+    let several = several.iter().map(|range| (range.offset, range.len));
+    one.into_iter().chain(several)
+}
+
+/// Whether a request is large enough to be done in slices.
+fn is_large(request: &Request<'_>) -> bool {
+    match *request {
+        Request::Read { len, .. } | Request::Write { len, .. } | Request::Compare { len, .. } => {
+            len > SLICE
+        }
+        Request::WriteZeroes { len, .. } => len > SLICE.into(),
+        _ => false,
+    }
 }
 
 impl RamChannel {
     /// Whether the request shares bytes with one that is done in slices.
     fn meets(&self, request: &Request<'_>) -> bool {
-        match *request {
-            Request::Read { offset, len }
-            | Request::Write { offset, len, .. }
-            | Request::Compare { offset, len }
-            | Request::CompareAndWrite { offset, len, .. } => self.slices.meets(offset, len.into()),
-            Request::WriteZeroes { offset, len, .. } => self.slices.meets(offset, len),
-            Request::Deallocate { ranges } => ranges
-                .iter()
-                .any(|range| self.slices.meets(range.offset, range.len)),
-            Request::Flush => false,
+        ranges(request).any(|(offset, len)| self.slices.meets(offset, len))
+    }
+
+    /// Takes a request that fits, to be done later.
+    #[inline(never)]
+    fn add_later(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+        claim: Claim,
+    ) -> Added {
+        let Some(op) = Op::of(request) else {
+            return Added::Done(ticket, Outcome::OK);
+        };
+        match self
+            .slices
+            .add(ticket, op, ranges(request), segments, view, claim)
+        {
+            Ok(()) => Added::Pending,
+            Err((ticket, mut claim)) => {
+                self.claimant.release(&mut claim, ranges(request));
+                Added::Full(ticket)
+            }
         }
+    }
+
+    /// As [`Channel::add`], where others may be in the way.
+    #[inline(never)]
+    fn add_beside(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        if self.slices.len() > 0 && self.meets(request) {
+            return Added::Full(ticket);
+        }
+        let fits = self.fits(request, segments);
+        let mut later = is_large(request) && fits;
+        let mut claim = Claim::NEEDLESS;
+        if self.must_claim() {
+            claim = Claim::default();
+            let changes = Op::of(request).is_some_and(Op::changes);
+            let whole = self.claimant.claim(&mut claim, ranges(request), changes);
+            // What does not fit is refused, which touches nothing.
+            later |= !whole && fits;
+        }
+        if later {
+            return self.add_later(ticket, request, segments, view, claim);
+        }
+        let cause = self.run(request, segments);
+        self.claimant.release(&mut claim, ranges(request));
+        Added::Done(ticket, Outcome::of(cause))
+    }
+}
+
+/// Whoever drops the channel waits for nothing, and nobody waits for it.
+impl Drop for RamChannel {
+    fn drop(&mut self) {
+        self.slices.release_all(&self.claimant);
     }
 }
 
@@ -203,16 +310,11 @@ impl Channel for RamChannel {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
-        if self.slices.len() > 0 && self.meets(request) {
-            return Added::Full(ticket);
+        if self.slices.len() > 0 || !self.claimant.is_alone() {
+            return self.add_beside(ticket, request, segments, view);
         }
-        if let Some(((offset, len), op)) = large(request)
-            && self.fits(op, offset, len, segments)
-        {
-            return match self.slices.add(ticket, op, (offset, len), segments, view) {
-                Ok(()) => Added::Pending,
-                Err(ticket) => Added::Full(ticket),
-            };
+        if is_large(request) && self.fits(request, segments) {
+            return self.add_later(ticket, request, segments, view, Claim::NEEDLESS);
         }
         Added::Done(ticket, Outcome::of(self.run(request, segments)))
     }
@@ -222,7 +324,7 @@ impl Channel for RamChannel {
     #[inline]
     fn reap(&mut self, done: &mut Vec<Done>) {
         if self.slices.len() > 0 {
-            self.slices.go_on(&self.store, done);
+            self.slices.go_on(&self.store, &self.claimant, done);
         }
     }
 
@@ -233,7 +335,7 @@ impl Channel for RamChannel {
 
     fn is_full(&self, request: &Request<'_>) -> bool {
         self.slices.len() > 0
-            && (self.meets(request) || large(request).is_some() && !self.slices.has_room())
+            && (self.meets(request) || is_large(request) && !self.slices.has_room())
     }
 
     #[inline]

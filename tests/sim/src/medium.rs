@@ -435,6 +435,13 @@ impl Port {
         }
     }
 
+    /// What is to be done now and then, whether or not anything is in flight.
+    pub fn tend(&mut self) {
+        if let Port::Ram(channel) = self {
+            channel.tend();
+        }
+    }
+
     /// Whether a reap has something to do now; a sleeper is woken by what comes later.
     pub fn is_due(&mut self, now_ns: u64) -> bool {
         match self {

@@ -297,6 +297,9 @@ impl Reactor {
     /// One look at messages; true when something was done.
     fn look_around(&mut self, now: u64) -> bool {
         let mut worked = self.take_letters();
+        for (_, channel) in self.engine.channels_mut().iter_mut() {
+            channel.tend();
+        }
         self.in_transition = false;
         self.engine.take_subsystem_news();
         for seat in &mut self.seats {

@@ -7,7 +7,7 @@
 //! - Write Zeroes asks the file system or device to clear the range, and writes zeros where it
 //!   cannot; with FUA a sync follows.
 //! - Compare and Write reads and compares as Compare does, and writes as Write does.
-//! - A command that must not meet another one ([`super::overlap`]) begins when that has ended.
+//! - A command that must not meet another one ([`super::order`]) begins when that has ended.
 //! - Deallocate punches range after range. It is a hint: where it is not supported it does nothing.
 //! - An interrupted or momentarily refused operation is tried again, a bounded number of times.
 
@@ -18,17 +18,16 @@ use std::sync::Arc;
 
 use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, Outcome, Request};
 use controller::ticket::Ticket;
-use memory::{DmaView, Segment};
+use memory::{Claimant, DmaView, Segment};
 
 use super::direct::{Access, Alignment};
 use super::op::{Buffer, Fused, Io, Kind, Op};
-use super::overlap::{Overlaps, Ranges, Touched};
+use super::order::{MAX_RANGES, Order};
+use super::overlap::Touched;
 use super::ring::{BOUNCE_BYTES, MAX_SEGMENTS, Ring, Way, ZEROS_BYTES};
 use super::{Clear, FileMedium};
 use crate::medium::IoCounts;
 
-/// Ranges of one Deallocate (NVM Command Set: NR is eight bits, 0's based).
-const MAX_RANGES: usize = 256;
 /// How often one operation is repeated when the kernel says to try again.
 const MAX_REPEATS: u8 = 100;
 /// Of a large batch the kernel gets a first handful, then twice as many, and so on. It collects all that it gets in one
@@ -55,10 +54,8 @@ pub(crate) struct FileChannel {
     /// What the file asks of segments and places; all ones where it is buffered.
     alignment: Alignment,
     ops: Box<[Op]>,
-    /// Offset and length, [`MAX_RANGES`] a slot. (Of a type that the allocator's zeros will do
-    /// for, so that what is never used is never touched.)
-    ranges: Vec<[u64; 2]>,
-    overlaps: Overlaps,
+    /// After the ring, which waits for the kernel when it is dropped: claims end then.
+    order: Order,
     free: Vec<u16>,
     /// Slots whose next operation goes into the ring with the next submission.
     ready: VecDeque<u16>,
@@ -72,7 +69,11 @@ pub(crate) struct FileChannel {
 }
 
 impl FileChannel {
-    pub(super) fn new(medium: Arc<FileMedium>, depth: u16) -> io::Result<FileChannel> {
+    pub(super) fn new(
+        medium: Arc<FileMedium>,
+        depth: u16,
+        claimant: Claimant,
+    ) -> io::Result<FileChannel> {
         let way = match medium.opened.is_memory {
             true => Way::Calls,
             false => Way::Rings(medium.looks),
@@ -94,8 +95,7 @@ impl FileChannel {
             ring,
             alignment,
             ops: (0..slots).map(|_| Op::idle()).collect(),
-            ranges: vec![[0; 2]; slots * MAX_RANGES],
-            overlaps: Overlaps::new(slots),
+            order: Order::new(slots, claimant),
             free: (0..depth).rev().collect(),
             ready: VecDeque::with_capacity(slots),
             ready_changes: false,
@@ -114,6 +114,7 @@ impl FileChannel {
     #[inline]
     pub(crate) fn tend(&mut self) {
         self.ring.tend();
+        self.order.tend();
     }
 
     pub(crate) fn is_polled(&self) -> bool {
@@ -127,7 +128,11 @@ impl FileChannel {
 
     pub(crate) fn is_due(&mut self) -> bool {
         self.ring.arm();
-        !self.ready.is_empty() || !self.ended.is_empty() || self.ring.is_due()
+        if self.in_flight == 0 {
+            self.order.rest();
+        }
+        let due = !self.ready.is_empty() || !self.ended.is_empty() || self.order.is_waiting();
+        due || self.ring.is_due()
     }
 
     /// The outcome of a request that needs no operation, or cannot have one.
@@ -228,10 +233,7 @@ impl FileChannel {
                 (kind, offset, len, fua)
             }
             Request::Deallocate { ranges } => {
-                let places = &mut self.ranges[usize::from(slot) * MAX_RANGES..];
-                for (place, range) in places.iter_mut().zip(ranges) {
-                    *place = [range.offset, range.len];
-                }
+                self.order.set_ranges(slot, ranges);
                 let kind = Kind::Deallocate {
                     next: 0,
                     ranges: ranges.len(),
@@ -252,11 +254,7 @@ impl FileChannel {
         op.repeats = 0;
         let touched = self.touched(slot);
         self.ops[usize::from(slot)].touches = touched.is_some();
-        let ranges = Ranges {
-            table: &self.ranges,
-            stride: MAX_RANGES,
-        };
-        touched.is_none_or(|touched| self.overlaps.begin(slot, touched, ranges))
+        touched.is_none_or(|touched| self.order.begin(slot, touched))
     }
 
     /// The bytes that a command touches; `None` where it does not matter which.
@@ -265,8 +263,7 @@ impl FileChannel {
         match op.kind {
             Kind::Sync => None,
             Kind::Deallocate { ranges, .. } => {
-                let first = usize::from(slot) * MAX_RANGES;
-                let pieces = self.ranges[first..first + ranges].iter();
+                let pieces = self.order.ranges(slot, ranges).iter();
                 let start = pieces.clone().map(|[offset, _]| *offset).min();
                 let end = pieces.map(|[offset, len]| offset + len).max();
                 Some(Touched {
@@ -341,8 +338,8 @@ impl FileChannel {
                 offset,
                 len: left,
             },
-            Kind::Deallocate { next, .. } => {
-                let [offset, len] = self.ranges[usize::from(slot) * MAX_RANGES + next];
+            Kind::Deallocate { next, ranges } => {
+                let [offset, len] = self.order.ranges(slot, ranges)[next];
                 Io::Fallocate {
                     mode: Clear::Punch.mode(),
                     offset,
@@ -533,19 +530,18 @@ impl FileChannel {
     fn end(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
         self.ring.release(slot);
         if self.ops[usize::from(slot)].touches {
-            let ranges = Ranges {
-                table: &self.ranges,
-                stride: MAX_RANGES,
-            };
-            let (ready, ops) = (&mut self.ready, &self.ops);
-            let changes = &mut self.ready_changes;
-            self.overlaps.end(slot, ranges, |next| {
-                ready.push_back(next);
-                *changes |= ops[usize::from(next)].kind.changes();
-            });
+            self.order.end(slot);
+            self.begin_free();
         }
         self.free.push(slot);
         self.give_back(slot, outcome, done);
+    }
+
+    /// Lets those begin that nobody is in the way of any more.
+    fn begin_free(&mut self) {
+        while let Some(slot) = self.order.next_free() {
+            self.make_ready(slot);
+        }
     }
 
     fn give_back(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
@@ -577,6 +573,7 @@ impl FileChannel {
         }
         self.ready.clear();
         self.ended.clear();
+        self.order.forget();
     }
 }
 
@@ -643,6 +640,10 @@ impl Channel for FileChannel {
         }
         if let Err(error) = self.ring.run_completions() {
             self.break_down(&error);
+        }
+        if self.order.is_waiting() {
+            self.order.retry();
+            self.begin_free();
         }
         while let Some((slot, result)) = self.ring.next() {
             match self.step(slot, result) {

@@ -9,7 +9,7 @@
 //!   space back.
 //! - One ring per channel, one operation per command at a time, everything allocated when the
 //!   channel is made.
-//! - Of commands that overlap, no two run at the same time that could mix their bytes ([`overlap`]).
+//! - Of commands that overlap, no two run at the same time that could mix their bytes ([`order`]).
 //!
 //! What it does NOT do: choose an order of overlapping commands for the host, cache, or keep out
 //! programs that ask for no lock.
@@ -24,6 +24,7 @@ mod entry;
 mod health;
 mod op;
 mod open;
+mod order;
 mod overlap;
 mod registrar;
 #[allow(unsafe_code)] // the one place: see there
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use controller::port::MediumTraits;
+use memory::Claimant;
 use rustix::fs::{FallocateFlags, fdatasync, fstat};
 
 pub(crate) use self::channel::FileChannel;
@@ -158,8 +160,12 @@ impl FileMedium {
         )
     }
 
-    pub(crate) fn channel(self: &Arc<Self>, depth: u16) -> io::Result<FileChannel> {
-        FileChannel::new(Arc::clone(self), depth)
+    pub(crate) fn channel(
+        self: &Arc<Self>,
+        depth: u16,
+        claimant: Claimant,
+    ) -> io::Result<FileChannel> {
+        FileChannel::new(Arc::clone(self), depth, claimant)
     }
 
     /// Blocks until all that was written is on the media.

@@ -11,8 +11,7 @@
 //! The way of the many is a count per 4 KiB, modulo a fixed number of them: what meets nobody there meets nobody. Only
 //! what meets somebody there looks at every command that is older and not done.
 //!
-//! It does NOT order what different channels do: the namespaces of a subsystem are served by one reactor, which has one
-//! channel for a medium, and namespaces share no bytes.
+//! It does NOT order what different channels do: [`super::order`] does.
 
 /// A unit of the counts, as a power of two.
 const GRANULE_SHIFT: u32 = 12;
@@ -93,6 +92,22 @@ impl Overlaps {
             newest: NONE,
             uncounted: 0,
         }
+    }
+
+    /// The commands that there are, the newest first, with what they touch.
+    pub(super) fn each(&self) -> impl Iterator<Item = (u16, Touched)> {
+        let mut next = self.newest;
+        std::iter::from_fn(move || {
+            let slot = next;
+            let entry = self.entries.get(usize::from(slot))?;
+            next = entry.older;
+            Some((slot, entry.touched))
+        })
+    }
+
+    /// What a command touches that has begun and not ended.
+    pub(super) fn touched(&self, slot: u16) -> Touched {
+        self.entries[usize::from(slot)].touched
     }
 
     /// A command begins. False where it has to wait until [`Overlaps::end`] names it.

@@ -3,6 +3,8 @@
 //!
 //! Invariants:
 //! - What shares bytes with a command that is not done yet is not begun ([`Slices::meets`]): the two do not mix.
+//! - Where several channels use the medium, a command begins when its claim is whole, and those behind it that wait for
+//!   nobody go first. Small ones are here that wait for their claims.
 //! - A command holds the view that its addresses are found in, so that no unmap takes the memory away under it.
 //!
 //! A copy engine would have its place here: a slice is what it would be given, and a turn what it would be asked in.
@@ -12,9 +14,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::port::{Cause, Done, Outcome};
+use controller::port::{Cause, Done, FUSED_BYTES, Outcome, Request};
 use controller::ticket::Ticket;
-use memory::{DmaView, Hint, Iova, Need, Segment, Store};
+use memory::{Claim, Claimant, DmaView, Hint, Iova, Need, Segment, Store};
 
 /// Bytes that are copied at a time: those of a batch of 32 commands of 4 KiB.
 pub(super) const SLICE: u32 = 128 << 10;
@@ -29,7 +31,29 @@ pub(super) enum Op {
     Read,
     Write,
     Compare,
+    CompareAndWrite,
     Zero { deallocate: bool },
+    Deallocate,
+}
+
+impl Op {
+    /// What a request does; `None` where it touches no bytes.
+    pub(super) fn of(request: &Request<'_>) -> Option<Op> {
+        Some(match *request {
+            Request::Read { .. } => Op::Read,
+            Request::Write { .. } => Op::Write,
+            Request::Compare { .. } => Op::Compare,
+            Request::CompareAndWrite { .. } => Op::CompareAndWrite,
+            Request::WriteZeroes { deallocate, .. } => Op::Zero { deallocate },
+            Request::Deallocate { .. } => Op::Deallocate,
+            Request::Flush => return None,
+        })
+    }
+
+    /// Whether the bytes may be others afterwards.
+    pub(super) fn changes(self) -> bool {
+        !matches!(self, Op::Read | Op::Compare)
+    }
 }
 
 /// Bytes of the host; those without an address are discarded.
@@ -43,24 +67,29 @@ struct Piece {
 struct Large {
     ticket: Ticket,
     op: Op,
+    /// What it touches, the ranges as they were given, and from the first byte to the last.
+    ranges: Vec<(u64, u64)>,
+    start: u64,
+    end: u64,
+    claim: Claim,
     /// What is left of the medium's bytes.
     offset: u64,
     left: u64,
-    /// Where the command ends; it begins at `start`.
-    start: u64,
-    end: u64,
     /// What is left of the host's bytes, the next ones last.
     pieces: Vec<Piece>,
     view: Arc<DmaView>,
     hint: Hint,
 }
 
+/// Room for a command's pieces and ranges.
+type Room = (Vec<Piece>, Vec<(u64, u64)>);
+
 /// The commands that go on.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     going: VecDeque<Large>,
-    /// Room for pieces, to be used again.
-    spare: Vec<Vec<Piece>>,
+    /// To be used again.
+    spare: Vec<Room>,
 }
 
 impl Slices {
@@ -87,32 +116,39 @@ impl Slices {
         going.any(|large| offset < large.end && large.start < end)
     }
 
-    /// Takes a command for `len` bytes from `offset` on, which lie inside the store and share none with another; or gives
+    /// Takes a command that touches these ranges, which lie inside the store and share nothing with another's; or gives
     /// the ticket back where there are too many.
     #[cold]
     pub(super) fn add(
         &mut self,
         ticket: Ticket,
         op: Op,
-        (offset, len): (u64, u64),
+        ranges: impl Iterator<Item = (u64, u64)>,
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
-    ) -> Result<(), Ticket> {
+        claim: Claim,
+    ) -> Result<(), (Ticket, Claim)> {
         if !self.has_room() {
-            return Err(ticket);
+            return Err((ticket, claim));
         }
-        let mut pieces = self.spare.pop().unwrap_or_default();
+        let (mut pieces, mut touched) = self.spare.pop().unwrap_or_default();
+        touched.extend(ranges);
         pieces.extend(segments.iter().rev().map(|segment| Piece {
             at: (!segment.is_sink()).then(|| segment.iova()),
             len: segment.len(),
         }));
+        let start = touched.iter().map(|(offset, _)| *offset).min();
+        let end = touched.iter().map(|(offset, len)| offset + len).max();
+        let (start, end) = (start.unwrap_or(0), end.unwrap_or(0));
         self.going.push_back(Large {
             ticket,
             op,
-            offset,
-            left: len,
-            start: offset,
-            end: offset + len,
+            ranges: touched,
+            start,
+            end,
+            claim,
+            offset: start,
+            left: end - start,
             pieces,
             view: Arc::clone(view),
             hint: Hint::default(),
@@ -120,25 +156,44 @@ impl Slices {
         Ok(())
     }
 
-    /// Does a slice of the oldest command.
+    /// Does a slice of the oldest command that nobody is in the way of.
     #[cold]
-    pub(super) fn go_on(&mut self, store: &Store, done: &mut Vec<Done>) {
-        let Some(large) = self.going.front_mut() else {
+    pub(super) fn go_on(&mut self, store: &Store, claimant: &Claimant, done: &mut Vec<Done>) {
+        let mut going = self.going.iter_mut();
+        let Some(at) = going.position(|large| large.may_begin(claimant)) else {
             return;
         };
+        let large = &mut self.going[at];
         let cause = large.slice(store);
         if cause == Cause::None && large.left > 0 {
             return;
         }
-        if let Some(Large {
-            ticket, mut pieces, ..
-        }) = self.going.pop_front()
-        {
+        large.release(claimant);
+        if let Some(large) = self.going.remove(at) {
+            let (mut pieces, mut ranges) = (large.pieces, large.ranges);
             pieces.clear();
-            self.spare.push(pieces);
-            let outcome = Outcome::of(cause);
-            done.push(Done { ticket, outcome });
+            ranges.clear();
+            self.spare.push((pieces, ranges));
+            done.push(Done {
+                ticket: large.ticket,
+                outcome: Outcome::of(cause),
+            });
         }
+    }
+
+    /// Claims all that there is, for a channel that has been alone.
+    #[cold]
+    pub(super) fn claim_at_once(&mut self, claimant: &Claimant) {
+        for large in &mut self.going {
+            claimant.claim_at_once(&mut large.claim, large.ranges.iter().copied());
+        }
+    }
+
+    /// Gives all claims back, for a channel that ends.
+    pub(super) fn release_all(&mut self, claimant: &Claimant) {
+        self.going
+            .iter_mut()
+            .for_each(|large| large.release(claimant));
     }
 }
 
@@ -150,19 +205,71 @@ impl Drop for Slices {
 }
 
 impl Large {
+    fn may_begin(&mut self, claimant: &Claimant) -> bool {
+        let ranges = self.ranges.iter().copied();
+        claimant.claim(&mut self.claim, ranges, self.op.changes())
+    }
+
+    fn release(&mut self, claimant: &Claimant) {
+        claimant.release(&mut self.claim, self.ranges.iter().copied());
+    }
+
     fn slice(&mut self, store: &Store) -> Cause {
-        if let Op::Zero { deallocate } = self.op {
-            let most = if deallocate { DISCARD } else { SLICE.into() };
-            // Up to a whole one, or the system could give back only a part of it.
-            let len = self.left.min(most - self.offset % most);
-            store.zero(self.offset, len, deallocate);
-            self.went(len);
-            return Cause::None;
+        match self.op {
+            Op::Zero { deallocate } => {
+                let most = if deallocate { DISCARD } else { SLICE.into() };
+                // Up to a whole one, or the system could give back only a part of it.
+                let len = self.left.min(most - self.offset % most);
+                store.zero(self.offset, len, deallocate);
+                self.went(len);
+                Cause::None
+            }
+            Op::Deallocate => {
+                for (offset, len) in &self.ranges {
+                    store.zero(*offset, *len, true);
+                }
+                self.left = 0;
+                Cause::None
+            }
+            Op::CompareAndWrite => self.compare_and_write(store),
+            Op::Read => self.each_segment(Need::DeviceWrites, |offset, segment| {
+                store.copy_to(offset, segment);
+                true
+            }),
+            Op::Write => self.each_segment(Need::DeviceReads, |offset, segment| {
+                store.copy_from(offset, segment);
+                true
+            }),
+            Op::Compare => self.each_segment(Need::DeviceReads, |offset, segment| {
+                store.compare(offset, segment)
+            }),
         }
-        let need = match self.op {
-            Op::Read => Need::DeviceWrites,
-            _ => Need::DeviceReads,
-        };
+    }
+
+    /// The first half of the host's bytes is compared, the other one written.
+    fn compare_and_write(&mut self, store: &Store) -> Cause {
+        let (offset, len) = (self.offset, 2 * self.left as usize);
+        let mut data = [0; 2 * FUSED_BYTES as usize];
+        let mut rest = &mut data[..len];
+        self.left = len as u64;
+        let cause = self.each_segment(Need::DeviceReads, |_, segment| {
+            let (here, behind) = std::mem::take(&mut rest).split_at_mut(segment.len() as usize);
+            segment.read_into(0, here);
+            rest = behind;
+            true
+        });
+        match cause {
+            Cause::None => super::compare_and_write(store, offset, &data[..len]),
+            cause => cause,
+        }
+    }
+
+    /// Calls `with` for a slice of the host's bytes, and where in the medium they belong, until it says that they differ.
+    fn each_segment(
+        &mut self,
+        need: Need,
+        mut with: impl FnMut(u64, &Segment<'_>) -> bool,
+    ) -> Cause {
         let mut room = SLICE;
         while room > 0
             && let Some(piece) = self.pieces.pop()
@@ -177,18 +284,7 @@ impl Large {
                 return Cause::Aborted;
             };
             let len = segment.len();
-            let same = match self.op {
-                Op::Read => {
-                    store.copy_to(self.offset, &segment);
-                    true
-                }
-                Op::Compare => store.compare(self.offset, &segment),
-                _ => {
-                    store.copy_from(self.offset, &segment);
-                    true
-                }
-            };
-            if !same {
+            if !with(self.offset, &segment) {
                 return Cause::CompareMismatch;
             }
             if len < piece.len {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{
-    Access, Buffer, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Need, Segment, Store,
+    Access, Buffer, Claims, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Need, Segment,
+    Store,
 };
 
 use super::RamChannel;
@@ -33,7 +34,7 @@ fn rig() -> Rig {
         store.write_bytes(at, &(at as u32).to_le_bytes());
     }
     Rig {
-        channel: RamChannel::new(Arc::clone(&store)),
+        channel: RamChannel::new(Arc::clone(&store), Claims::new().claimant().unwrap()),
         store,
         memory: memory.alloc(4 * MIB, 4096).unwrap(),
         view: map.view(),

@@ -117,6 +117,10 @@ impl Rig {
                 cqes.push(cqe);
             }
             if cqes.len() == commands.len() {
+                // As before a sleep: what comes next may use channels of its own.
+                for (_, channel) in self.channels.iter_mut() {
+                    assert!(!channel.is_due());
+                }
                 cqes.sort_by_key(|cqe: &Cqe| cqe.cid);
                 return cqes;
             }

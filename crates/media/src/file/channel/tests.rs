@@ -30,7 +30,9 @@ impl Fixture {
         // also where the folder is in memory
         medium.opened.is_memory = false;
         medium.opened.is_block_device = is_block_device;
-        let channel = Arc::new(medium).channel(4).unwrap();
+        let channel = Arc::new(medium)
+            .channel(4, memory::Claims::new().claimant().unwrap())
+            .unwrap();
         Fixture {
             _directory: directory,
             path,

@@ -1,0 +1,183 @@
+//! When a command may begin: when no older one of its channel is in its way ([`super::overlap`]), and then none of another
+//! channel ([`memory::claims`]).
+//!
+//! A command that waits for one of its own channel holds no claim, or one that is whole: so there is no circle of commands
+//! that wait for each other. Claims end with their commands, also where a command is given up that the kernel still has:
+//! whoever gives up a file's channel has waited for that, as far as anybody can.
+//!
+//! What this does NOT do: it wakes nobody. While [`Order::is_waiting`], the channel is to be reaped.
+
+use std::collections::VecDeque;
+
+use controller::port::ByteRange;
+use memory::{Claim, Claimant};
+
+use super::overlap::{Overlaps, Ranges, Touched};
+
+/// Ranges of one Deallocate (NVM Command Set: NR is eight bits, 0's based).
+pub(super) const MAX_RANGES: usize = 256;
+
+/// The commands of a channel that touch bytes, by slot.
+#[derive(Debug)]
+pub(super) struct Order {
+    overlaps: Overlaps,
+    /// Offset and length, [`MAX_RANGES`] a slot. (Of a type that the allocator's zeros will do
+    /// for, so that what is never used is never touched.)
+    ranges: Vec<[u64; 2]>,
+    claimant: Claimant,
+    claims: Box<[Claim]>,
+    /// Slots in nobody's way but another channel's.
+    waiting: VecDeque<u16>,
+    /// Slots that an older one of this channel has let go, and those of them and of `waiting` that may begin.
+    let_go: Vec<u16>,
+    free: VecDeque<u16>,
+}
+
+impl Order {
+    pub(super) fn new(slots: usize, claimant: Claimant) -> Self {
+        Order {
+            overlaps: Overlaps::new(slots),
+            ranges: vec![[0; 2]; slots * MAX_RANGES],
+            claimant,
+            claims: (0..slots).map(|_| Claim::NEEDLESS).collect(),
+            waiting: VecDeque::with_capacity(slots),
+            let_go: Vec::with_capacity(slots),
+            free: VecDeque::with_capacity(slots),
+        }
+    }
+
+    /// Keeps the ranges of a slot's Deallocate.
+    pub(super) fn set_ranges(&mut self, slot: u16, ranges: &[ByteRange]) {
+        let places = &mut self.ranges[usize::from(slot) * MAX_RANGES..];
+        for (place, range) in places.iter_mut().zip(ranges) {
+            *place = [range.offset, range.len];
+        }
+    }
+
+    /// The first `count` ranges of a slot's Deallocate: offset and length.
+    pub(super) fn ranges(&self, slot: u16, count: usize) -> &[[u64; 2]] {
+        let first = usize::from(slot) * MAX_RANGES;
+        &self.ranges[first..first + count]
+    }
+
+    /// A command comes. False where it has to wait: [`Order::next_free`] names it when it may begin.
+    pub(super) fn begin(&mut self, slot: u16, touched: Touched) -> bool {
+        self.claims[usize::from(slot)] = Claim::default();
+        let ranges = ranges(&self.ranges);
+        self.overlaps.begin(slot, touched, ranges) && self.claim(slot)
+    }
+
+    /// A command has ended.
+    pub(super) fn end(&mut self, slot: u16) {
+        self.release(slot);
+        let let_go = &mut self.let_go;
+        self.overlaps
+            .end(slot, ranges(&self.ranges), |next| let_go.push(next));
+        while let Some(next) = self.let_go.pop() {
+            if self.claim(next) {
+                self.free.push_back(next);
+            }
+        }
+    }
+
+    /// A command that waited and may begin now.
+    #[inline]
+    pub(super) fn next_free(&mut self) -> Option<u16> {
+        self.free.pop_front()
+    }
+
+    /// Whether some command waits for another channel's.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Tries again for those that wait for other channels. To be called before those are ended that hold what others want,
+    /// so that these have a turn's time to take it.
+    #[cold]
+    pub(super) fn retry(&mut self) {
+        for _ in 0..self.waiting.len() {
+            if let Some(slot) = self.waiting.pop_front()
+                && self.claim(slot)
+            {
+                self.free.push_back(slot);
+            }
+        }
+    }
+
+    /// To be called now and then: others may wait for that.
+    #[inline]
+    pub(super) fn tend(&mut self) {
+        self.must_claim();
+    }
+
+    /// The channel has nothing in flight, and may sleep.
+    pub(super) fn rest(&mut self) {
+        self.claimant.rest();
+    }
+
+    /// Every command is given up.
+    pub(super) fn forget(&mut self) {
+        self.waiting.clear();
+        let slots: Vec<u16> = self.overlaps.each().map(|(slot, _)| slot).collect();
+        slots.into_iter().for_each(|slot| self.release(slot));
+    }
+
+    /// Whether what begins is to be claimed. What a channel that was alone has here, it claims all at once, also of those
+    /// that wait for each other.
+    #[inline]
+    fn must_claim(&mut self) -> bool {
+        let (overlaps, table, claims) = (&self.overlaps, &self.ranges, &mut self.claims);
+        self.claimant.must_claim(|claimant| {
+            for (slot, touched) in overlaps.each() {
+                let claim = &mut claims[usize::from(slot)];
+                claimant.claim_at_once(claim, bytes(table, slot, touched));
+            }
+        })
+    }
+
+    /// Claims what a command touches, or lets it wait.
+    #[inline]
+    fn claim(&mut self, slot: u16) -> bool {
+        !self.must_claim() || self.claim_beside(slot)
+    }
+
+    fn claim_beside(&mut self, slot: u16) -> bool {
+        let touched = self.overlaps.touched(slot);
+        let claim = &mut self.claims[usize::from(slot)];
+        let bytes = bytes(&self.ranges, slot, touched);
+        let whole = self.claimant.claim(claim, bytes, touched.changes);
+        if !whole {
+            self.waiting.push_back(slot);
+        }
+        whole
+    }
+
+    fn release(&mut self, slot: u16) {
+        let touched = self.overlaps.touched(slot);
+        let claim = &mut self.claims[usize::from(slot)];
+        let bytes = bytes(&self.ranges, slot, touched);
+        self.claimant.release(claim, bytes);
+    }
+}
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
+fn ranges(table: &[[u64; 2]]) -> Ranges<'_> {
+    Ranges {
+        table,
+        stride: MAX_RANGES,
+    }
+}
+
+/// The bytes that a command touches: offset and length.
+fn bytes(table: &[[u64; 2]], slot: u16, touched: Touched) -> impl Iterator<Item = (u64, u64)> {
+    let first = usize::from(slot) * MAX_RANGES;
+    let several = &table[first..first + usize::from(touched.ranges)];
+    let one = (touched.ranges == 0).then_some((touched.start, touched.end - touched.start));
+    let several = several.iter().map(|[offset, len]| (*offset, *len));
+    one.into_iter().chain(several)
+}
