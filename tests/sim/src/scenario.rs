@@ -119,7 +119,8 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     let number = world.media.len();
     // The same id names the medium on every reactor.
     let channel = ChannelId(number as u16);
-    let real = random.once_in(4).then(|| {
+    let alone = world.reactors.len() == 1;
+    let real = (alone && random.once_in(4)).then(|| {
         let size = len as u64;
         let kind = MediumKind::Ram { size };
         media::Medium::open(&MediumSpec { kind }).expect("memory")

@@ -207,6 +207,9 @@ impl World {
         let reactor = &mut self.reactors[at];
         reactor.step(self.now);
         for (to, letter) in reactor.letters.drain(..) {
+            if self.steps >= self.trace_from {
+                println!("{:>14} reactor {at} to {to:?}: {letter:?}", self.now);
+            }
             self.post.send(OnTheWay {
                 at: self.now + self.random.below(self.post_ns),
                 from: at,

@@ -220,6 +220,7 @@ impl Host {
         match self.phase {
             Phase::Dead { until } if now >= until => {
                 around.wire.send(Message::Connect);
+                around.trace(self.id, || format!("{:?}", self.manners));
                 self.enter(around, Phase::Connecting);
             }
             Phase::Setup if self.admin.is_idle() => {
