@@ -78,6 +78,8 @@ pub fn build(seed: u64, trace_from: u64) -> World {
         post_ns: random.spread(500, 50_000),
         move_ns: random.spread(10_000, 500_000),
         next_move: 0,
+        moved_at: 0,
+        commands_at_move: 0,
     };
     let busy = random.spread(200, 20_000);
     for _ in 0..random.between(1, 3) {
@@ -103,7 +105,7 @@ fn habits(random: &mut Random, hangs: bool, faults: bool) -> Habits {
         at_once: random.pick(&[0, 1, 2, 4]),
         usual_ns: random.spread(500, 20_000),
         slow: random.pick(&[0, 50, 500]),
-        hangs: if hangs { 4_000 } else { 0 },
+        hangs: if hangs { 10_000 } else { 0 },
         fails: if faults { 300 } else { 0 },
         full: random.pick(&[0, 8, 100]),
         depth: random.spread(2, DEPTH.into()) as usize,

@@ -78,8 +78,12 @@ pub struct World {
     pub post_ns: u64,
     /// Nanoseconds between moves of lanes: up to twice this.
     pub move_ns: u64,
-    /// When the operator moves something next.
+    /// When the operator moves something next, when that was last, and how many commands had completed.
     pub next_move: u64,
+    /// As above.
+    pub moved_at: u64,
+    /// As above.
+    pub commands_at_move: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -270,9 +274,16 @@ impl World {
                 return Err(Failure(format!("at {now} ns: a stall: the move {asked:?}")));
             }
         }
-        if self.ending {
+        // While nothing else happens the operator waits, too.
+        let idle = self.tally.commands == self.commands_at_move;
+        if idle {
+            self.next_move = now + 1 + (now - self.moved_at).max(self.move_ns);
+        }
+        if self.ending || idle {
             return Ok(());
         }
+        self.commands_at_move = self.tally.commands;
+        self.moved_at = now;
         let host = self.random.index(self.hosts.len());
         let Attached { reactor, seat, .. } = self.hosts[host];
         let to = EngineId(self.random.index(self.reactors.len()) as u16);

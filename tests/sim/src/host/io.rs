@@ -10,6 +10,8 @@ use crate::wire::Message;
 
 /// How long a command hangs at least that is given up: 4 s, and lanes learn a little later of what counts.
 const GIVEN_UP_NS: u64 = 3_900_000_000;
+/// A host that polls in vain for so many nanoseconds waits for one more.
+const VAIN_SHARE: u64 = 64;
 /// Bytes of one command at most.
 const TRANSFER_MAX: u64 = 32 << 10;
 
@@ -57,6 +59,7 @@ impl Host {
             self.ring_tail(Some(at), around);
             let cq = &mut self.cqs[self.sqs[at].cq];
             if !cq.interrupts && cq.look_at.is_none() {
+                cq.found_at = now;
                 cq.look_at = Some(now + self.random.between(500, 20_000));
             }
         }
@@ -279,7 +282,10 @@ impl Host {
         let out = self.sqs.iter().any(|sq| sq.cq == cq && sq.out > 0);
         let queue = &mut self.cqs[cq];
         if !queue.interrupts && out && queue.look_at.is_none() {
-            queue.look_at = Some(now + self.random.between(500, 20_000));
+            // The longer in vain, the more rarely.
+            let vain_ns = now.saturating_sub(queue.found_at);
+            let interval = self.random.between(500, 20_000) + vain_ns / VAIN_SHARE;
+            queue.look_at = Some(now + interval);
         }
     }
 
@@ -304,6 +310,7 @@ impl Host {
             self.done(cq, completion, around)?;
         }
         if taken > 0 {
+            self.cqs[cq].found_at = around.now;
             self.ring_head(Some(cq), around);
         }
         Ok(())

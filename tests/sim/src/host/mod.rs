@@ -323,7 +323,8 @@ impl Host {
             _ => return Ok(()),
         };
         if !over {
-            self.ask_at = around.now + self.random.between(2_000, 100_000);
+            let vain_ns = around.now - self.since;
+            self.ask_at = around.now + self.random.between(2_000, 100_000) + vain_ns / 64;
             return Ok(());
         }
         match self.phase {

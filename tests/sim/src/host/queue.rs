@@ -140,6 +140,8 @@ pub(super) struct Cq {
     pub(super) interrupts: bool,
     /// When the host looks.
     pub(super) look_at: Option<u64>,
+    /// When it has found something last.
+    pub(super) found_at: u64,
 }
 
 /// A submission queue.
@@ -191,6 +193,7 @@ impl Cq {
             told: 0,
             interrupts: true,
             look_at: None,
+            found_at: 0,
         }
     }
 
