@@ -55,8 +55,7 @@ impl<C: Channel> Engine<C> {
     #[inline]
     #[must_use]
     pub fn expects_mail(&self) -> bool {
-        let lanes = &self.lanes;
-        lanes.away > 0 || !lanes.guests.is_empty() || self.has_mail() || !lanes.moved.is_empty()
+        self.lanes.abroad || self.has_mail() || !self.lanes.moved.is_empty()
     }
 
     /// A message has come from another engine.
@@ -74,6 +73,7 @@ impl<C: Channel> Engine<C> {
             }
             About::Posted(posted) => {
                 if let Some(controller) = self.owner(key) {
+                    self.lanes.abroad = true;
                     self.posted.push(VisitorPost { controller, posted });
                 }
             }
@@ -231,8 +231,22 @@ impl<C: Channel> Engine<C> {
         }
     }
 
+    /// What there is to do in a turn, after that of the lanes, for those that do not live with their controllers. Whether
+    /// anything was done.
+    #[cold]
+    pub(crate) fn look_abroad(&mut self, now: Time, raise: &mut impl Interrupts) -> bool {
+        let posted = !self.posted.is_empty();
+        if posted {
+            self.raise_for_visitors(now, raise);
+        }
+        self.hear_guests(raise);
+        self.travel(now);
+        self.lanes.note_abroad();
+        posted
+    }
+
     /// Raises what guests of other engines have posted.
-    pub(crate) fn raise_for_visitors(&mut self, now: Time, raise: &mut impl Interrupts) {
+    fn raise_for_visitors(&mut self, now: Time, raise: &mut impl Interrupts) {
         for VisitorPost { controller, posted } in std::mem::take(&mut self.posted) {
             let slot = ControllerSlot(controller);
             let Some(controller) = self.members.get_mut(slot.0) else {
@@ -246,7 +260,7 @@ impl<C: Channel> Engine<C> {
     }
 
     /// After the turns of the lanes: what guests have posted and what they have to tell.
-    pub(crate) fn hear_guests(&mut self, raise: &mut impl Interrupts) {
+    fn hear_guests(&mut self, raise: &mut impl Interrupts) {
         let mut at = self.lanes.guests.len();
         // From the last one on, as some end meanwhile.
         while at > 0 {
@@ -285,7 +299,7 @@ impl<C: Channel> Engine<C> {
     }
 
     /// Moves on every lane that is to move.
-    pub(crate) fn travel(&mut self, now: Time) {
+    fn travel(&mut self, now: Time) {
         let Engine { lanes, members, .. } = self;
         let manner = |slot: usize| members.get_mut(slot).and_then(|its| manner_of(its));
         lanes.travel(now, manner);
@@ -311,7 +325,7 @@ impl Lanes {
         spread: &[EngineId],
         now: Time,
     ) {
-        if !self.fresh.is_empty() || self.away > 0 {
+        if self.abroad {
             self.place_lanes_of(slot, controller, spread, now);
         }
     }

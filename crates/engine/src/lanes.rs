@@ -95,6 +95,8 @@ pub(crate) struct Lanes {
     pub(crate) travelling: Vec<usize>,
     /// Moves that somebody asked for and that have ended.
     pub(crate) moved: Vec<Moved>,
+    /// There may be something of what follows to look after. False for all that most engines ever do.
+    pub(crate) abroad: bool,
     /// How many live elsewhere, and the slots of those that live here as guests.
     pub(crate) away: usize,
     pub(crate) guests: Vec<usize>,
@@ -296,6 +298,7 @@ impl LaneTable for LanesOf<'_> {
         lane.settle(key);
         self.lanes.put(index, lane);
         self.lanes.fresh.push(index);
+        self.lanes.abroad = true;
         key
     }
 

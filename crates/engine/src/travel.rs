@@ -93,6 +93,12 @@ impl Lanes {
         places.collect()
     }
 
+    /// Whether there is anything to look after still.
+    pub(crate) fn note_abroad(&mut self) {
+        let lists = [&self.guests, &self.travelling, &self.fresh];
+        self.abroad = self.away > 0 || lists.iter().any(|list| !list.is_empty());
+    }
+
     /// Where the lane at a place lives.
     pub(crate) fn residence(&self, index: usize) -> EngineId {
         let away = self.slots[index].away.as_ref();
@@ -128,6 +134,7 @@ impl Lanes {
             asked,
         });
         self.travelling.push(index);
+        self.abroad = true;
         Ok(true)
     }
 
@@ -253,6 +260,7 @@ impl Lanes {
         lane.visit(own);
         self.put(index, lane);
         self.guests.push(index);
+        self.abroad = true;
     }
 
     /// The place of a guest, by its home and its key there.

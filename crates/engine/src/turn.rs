@@ -205,10 +205,6 @@ impl<C: Channel> Engine<C> {
             self.turns_to_look = CONTROLLER_TURNS;
             turn.worked |= self.turn_members(now, &mut raise);
         }
-        if !self.posted.is_empty() {
-            self.raise_for_visitors(now, &mut raise);
-            worked = true;
-        }
         let channels = &mut self.channels;
         self.lanes.each_hot(now, |lane| {
             let done = lane.turn(channels);
@@ -236,11 +232,8 @@ impl<C: Channel> Engine<C> {
                 members.heat(slot);
             }
         });
-        if !self.lanes.guests.is_empty() {
-            self.hear_guests(&mut raise);
-        }
-        if !self.lanes.travelling.is_empty() {
-            self.travel(now);
+        if self.lanes.abroad {
+            worked |= self.look_abroad(now, &mut raise);
         }
         if now >= self.interrupts_due {
             self.take_interrupts(now, &mut raise);
@@ -259,7 +252,9 @@ impl<C: Channel> Engine<C> {
     /// Looks at doorbells that are stored without a message: of the next controllers that it is time for, or, where no
     /// lane is hot and so nobody is kept waiting, of one in every turn.
     fn look_at_bells(&mut self, now: Time) {
-        self.look_at_bells_of_guests();
+        if self.lanes.abroad {
+            self.look_at_bells_of_guests();
+        }
         let count = self.members.places();
         let interval = BELL_ROUND_NS / count.max(1) as u64;
         // after a long turn, or a sleep, each once

@@ -274,12 +274,12 @@ fn a_lane_elsewhere_has_ended_before_its_home_hears_that_it_stopped() {
     let controller = rig.controller(&host);
     controller.bar_write(0, 0x14, &0x0046_0000u32.to_le_bytes());
     rig.turn();
-    rig.hold_mail = true;
+    rig.hold_mail = Some(other);
     rig.turns(4);
     // Whoever makes the queue again finds that nobody uses what it had.
     assert!(!rig.engine_of(other).has_silent_guests());
     assert_eq!(rig.csts(&host) & 1, 1);
-    rig.hold_mail = false;
+    rig.hold_mail = None;
     rig.turns(4);
     assert_eq!(rig.csts(&host) & 1, 0);
 }

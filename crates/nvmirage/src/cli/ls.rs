@@ -1,9 +1,11 @@
 //! `nvmirage ls`: what a running server serves.
 
+use std::collections::BTreeSet;
+
 use super::parse::Control;
 use crate::{
     config::Listen,
-    control::{self, Inventory},
+    control::{self, ControllerStatus, Inventory},
     report::{
         self,
         table::{Align, Table},
@@ -105,6 +107,7 @@ fn controllers(inventory: &Inventory) -> Table {
         ("subsystem", Align::Left),
         ("namespaces", Align::Left),
         ("host", Align::Left),
+        ("queues on", Align::Left),
         ("listen", Align::Left),
     ]);
     for controller in &inventory.controllers {
@@ -116,10 +119,18 @@ fn controllers(inventory: &Inventory) -> Table {
             config.subsystem().to_owned(),
             listed(&config.namespaces),
             host.into(),
+            listed(&reactors_of(controller)),
             listen.to_string(),
         ]);
     }
     table
+}
+
+/// The reactors that queues of a controller live on.
+fn reactors_of(controller: &ControllerStatus) -> Vec<String> {
+    let placement = controller.placement.iter();
+    let reactors: BTreeSet<usize> = placement.map(|queue| queue.reactor).collect();
+    reactors.iter().map(usize::to_string).collect()
 }
 
 /// What each has done with its time since it started.
@@ -180,7 +191,8 @@ mod tests {
             r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","bytes":8589934592,"description":"ram, memory"}],
                 "namespaces":[{"name":"root","media":"disk","lba_size":4096,"blocks":2097152,"nsid":1,"subsystem":"vm1","controllers":["vm1","vm2"],"made_by_host":false},
                               {"name":"spare","media":"disk","lba_size":4096,"blocks":1,"controllers":[],"made_by_host":false}],
-                "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true}],
+                "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true,
+                                "placement":[{"queue":1,"reactor":2},{"queue":2,"reactor":0},{"queue":3,"reactor":2}]}],
                 "reactors":[{"cpu":3,"mode":"adaptive","spin":"50us","budget":30,"commands":7,"turns":9,"turns_with_work":4,
                              "busy_ns":250,"spun_ns":250,"slept_ns":1500,"sleeps":2}]}"#,
         )
@@ -205,7 +217,7 @@ mod tests {
         );
         assert_eq!(
             row("vm1"),
-            ["vm1", "vm1", "root", "attached", "vfio-user:/a/b"]
+            ["vm1", "vm1", "root", "attached", "0,2", "vfio-user:/a/b"]
         );
         assert_eq!(
             row("0 "),

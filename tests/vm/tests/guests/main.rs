@@ -12,6 +12,7 @@ mod images;
 mod interrupts;
 mod manage;
 mod memory;
+mod moves;
 mod polled;
 mod resets;
 mod rings;
