@@ -9,6 +9,7 @@ mod process;
 mod record;
 mod setup;
 mod show;
+mod simulate;
 mod stages;
 mod tidy;
 mod tools;
@@ -26,6 +27,7 @@ use crate::instructions::InstructionsArgs;
 use crate::mutants::MutantsArgs;
 use crate::process::Interrupt;
 use crate::record::RecordArgs;
+use crate::simulate::SimulateArgs;
 use crate::vm::VmArgs;
 use crate::workspace::Workspace;
 
@@ -62,6 +64,8 @@ enum Task {
     Record(RecordArgs),
     /// Break each guard once, in a copy of the tree, and see the test that notices it fail
     Mutants(MutantsArgs),
+    /// Run hosts, controllers and reactors in virtual time, by seed
+    Simulate(SimulateArgs),
     /// Fuzz one target on the terminal
     Fuzz {
         /// The target; without a known one, the error names them
@@ -122,6 +126,7 @@ fn run(cli: &Cli) -> Result<bool> {
             Ok(true)
         }
         Task::Mutants(args) => mutants::run(&workspace, &Interrupt::install()?, args),
+        Task::Simulate(args) => simulate::run(&workspace, args),
         Task::Fuzz { target, seconds } => {
             fuzz::one(&workspace, target, *seconds)?;
             Ok(true)

@@ -1,0 +1,83 @@
+//! Hosts, controllers and reactors in virtual time (`tests/sim`): a stage of the tests, and as many runs as one likes.
+//!
+//! The stage runs the same seeds always, so that a change that breaks one of them shows at once, and some that follow from
+//! the commit, so that over time many are tried and yet each run can be repeated.
+
+use std::process::Command;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::counts::Counts;
+use crate::stages::Context;
+use crate::workspace::Workspace;
+
+/// I/O commands of a run.
+const COMMANDS: u64 = 50_000;
+/// Runs with seeds that are always the same, from 1 on, and runs with seeds of the commit.
+const FIXED_RUNS: u64 = 40;
+const OTHER_RUNS: u64 = 20;
+
+/// Which simulations.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// The seed of the first run; the others have those that follow
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// I/O commands of each run
+    #[arg(long, default_value_t = COMMANDS)]
+    commands: u64,
+    /// How many runs
+    #[arg(long, default_value_t = 100)]
+    runs: u64,
+    /// Print what hosts do, from this step of each run on
+    #[arg(long, value_name = "STEP")]
+    trace: Option<u64>,
+}
+
+/// Runs simulations on the terminal; whether all went well.
+///
+/// # Errors
+/// They cannot be built or run.
+pub(crate) fn run(workspace: &Workspace, args: &SimulateArgs) -> Result<bool> {
+    let mut command = command(workspace, args.seed, args.commands, args.runs)?;
+    if let Some(step) = args.trace {
+        command.args(["--trace", &step.to_string()]);
+    }
+    Ok(command.status()?.success())
+}
+
+/// A stage of the tests.
+///
+/// # Errors
+/// A run finds something, or they cannot be built.
+pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
+    context.run(&mut command(context.workspace, 1, COMMANDS, FIXED_RUNS)?)?;
+    let seed = seed_of_commit(context.workspace)?;
+    context.run(&mut command(context.workspace, seed, COMMANDS, OTHER_RUNS)?)?;
+    Ok(Counts {
+        passed: u32::try_from(FIXED_RUNS + OTHER_RUNS)?,
+        ..Counts::default()
+    })
+}
+
+fn command(workspace: &Workspace, seed: u64, commands: u64, runs: u64) -> Result<Command> {
+    let mut command = workspace.cargo(&["run", "--quiet", "--locked", "--release"])?;
+    command.args(["-p", "tests-sim", "--"]);
+    for (name, value) in [("--seed", seed), ("--commands", commands), ("--runs", runs)] {
+        command.args([name, &value.to_string()]);
+    }
+    Ok(command)
+}
+
+/// A number that the commit says; the same one where this is no checkout.
+fn seed_of_commit(workspace: &Workspace) -> Result<u64> {
+    let mut git = workspace.command("git".as_ref())?;
+    let output = git.args(["rev-parse", "--short=8", "HEAD"]).output();
+    let Ok(output) = output else {
+        return Ok(FIXED_RUNS + 1);
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let seed = u64::from_str_radix(text.trim(), 16).unwrap_or(FIXED_RUNS + 1);
+    Ok(seed)
+}
