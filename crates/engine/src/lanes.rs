@@ -44,6 +44,13 @@ pub(crate) enum Whose {
     Guest(Guest),
 }
 
+/// What a lane has told from elsewhere.
+#[derive(Debug, Default)]
+struct Heard {
+    events: VecDeque<LaneEvent>,
+    forwards: VecDeque<Forward>,
+}
+
 /// A place for one lane.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -51,8 +58,7 @@ pub(crate) struct Slot {
     /// Where it is, if it is another engine's guest.
     pub(crate) away: Option<Away>,
     /// What it has told from there and nobody has taken yet.
-    events: VecDeque<LaneEvent>,
-    forwards: VecDeque<Forward>,
+    heard: Option<Box<Heard>>,
     generation: u32,
     pub(crate) whose: Whose,
     pub(crate) journey: Option<Journey>,
@@ -68,8 +74,7 @@ impl Slot {
         Slot {
             lane: None,
             away: None,
-            events: VecDeque::new(),
-            forwards: VecDeque::new(),
+            heard: None,
             generation: 0,
             whose: Whose::Controller(usize::MAX),
             journey: None,
@@ -112,9 +117,16 @@ impl Lanes {
 
     /// The place of a lane that is not gone, wherever it is.
     pub(crate) fn slot_mut(&mut self, key: OwnerKey) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(slot_of(key))?;
+        let slot = self.placed(key)?;
         let taken = slot.lane.is_some() || slot.away.is_some();
-        (taken && slot.generation == generation_of(key)).then_some(slot)
+        taken.then_some(slot)
+    }
+
+    /// The place that was given with a key, also when its lane is gone.
+    #[inline]
+    fn placed(&mut self, key: OwnerKey) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(slot_of(key))?;
+        (slot.generation == generation_of(key)).then_some(slot)
     }
 
     /// A place for a lane, and the key that goes with it.
@@ -154,8 +166,8 @@ impl Lanes {
             lane.end();
         }
         let slot = &mut self.slots[index];
-        slot.events.clear();
-        let forwards = slot.forwards.drain(..);
+        let heard = slot.heard.take().unwrap_or_default();
+        let forwards = heard.forwards.into_iter();
         forwards.for_each(|forward| forward.ticket.retire());
         if slot.away.take().is_some() {
             self.away -= 1;
@@ -265,14 +277,18 @@ impl Lanes {
     /// What a lane of ours that is elsewhere has told.
     pub(crate) fn hear(&mut self, key: OwnerKey, event: LaneEvent) {
         if let Some(slot) = self.slot_mut(key) {
-            slot.events.push_back(event);
+            slot.heard.get_or_insert_default().events.push_back(event);
         }
     }
 
     /// What it has for the subsystem.
     pub(crate) fn hear_forward(&mut self, key: OwnerKey, forward: Forward) {
         match self.slot_mut(key) {
-            Some(slot) => slot.forwards.push_back(forward),
+            Some(slot) => slot
+                .heard
+                .get_or_insert_default()
+                .forwards
+                .push_back(forward),
             None => forward.ticket.retire(),
         }
     }
@@ -311,15 +327,23 @@ impl LaneTable for LanesOf<'_> {
     }
 
     fn take_event(&mut self, key: OwnerKey) -> Option<LaneEvent> {
-        let slot = self.lanes.slot_mut(key)?;
-        let heard = slot.events.pop_front();
-        heard.or_else(|| slot.lane.as_mut()?.take_event())
+        let slot = self.lanes.placed(key)?;
+        if let Some(heard) = &mut slot.heard
+            && let Some(event) = heard.events.pop_front()
+        {
+            return Some(event);
+        }
+        slot.lane.as_mut()?.take_event()
     }
 
     fn take_forward(&mut self, key: OwnerKey) -> Option<Forward> {
-        let slot = self.lanes.slot_mut(key)?;
-        let heard = slot.forwards.pop_front();
-        heard.or_else(|| slot.lane.as_mut()?.take_forward())
+        let slot = self.lanes.placed(key)?;
+        if let Some(heard) = &mut slot.heard
+            && let Some(forward) = heard.forwards.pop_front()
+        {
+            return Some(forward);
+        }
+        slot.lane.as_mut()?.take_forward()
     }
 
     fn answer(&mut self, ticket: Ticket, result: Answered) {
