@@ -41,6 +41,8 @@ pub struct LaneCounters {
     pub unlogged_errors: Counter,
     /// Interrupts handed to the transport.
     pub interrupts: Counter,
+    /// Those that were not, as the host had consumed everything by then.
+    pub interrupts_spared: Counter,
 }
 
 /// What a reactor did; in the vendor log page.

@@ -273,7 +273,9 @@ impl<C: Channel> Engine<C> {
             let (Whose::Guest(guest), Some(lane)) = (slot.whose, &mut slot.lane) else {
                 continue;
             };
-            if let Some(posted) = lane.take_posted() {
+            let posted = lane.take_posted();
+            if let Some(posted) = posted.filter(|posted| !guest.plain || !lane.host_polls(*posted))
+            {
                 let raised = guest.plain
                     && raise.raise_for(guest.home, ControllerSlot(guest.controller), posted.vector);
                 if raised {

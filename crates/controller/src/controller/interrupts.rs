@@ -1,6 +1,7 @@
 //! Which interrupts a host gets, and when (Base 2.1, 3.1.4.3, 3.1.4.4, 5.1.25.2.2 and 5.1.25.2.3; PCIe Transport 1.1, 3.5).
 //!
-//! Configuration space says which way they go. By MSI-X, what was posted raises its vector. By MSI and by the pin, INTMS
+//! Configuration space says which way they go. By MSI-X, what was posted raises its vector, unless the host has consumed
+//! it already (`lane::polling`). By MSI and by the pin, INTMS
 //! masks, and an interrupt is asked for while a completion queue has entries that the host has not acknowledged by its
 //! head doorbell: that is derived from the queues whenever it is needed, and kept nowhere. So nothing can be lost between
 //! a mask and its end: whoever takes away what held interrupts back (INTMC, the end of a mask, another way that they go)
@@ -172,6 +173,9 @@ impl Controller {
     #[inline]
     pub fn interrupt(&mut self, posted: Posted, lane: &mut Lane, now: Time) -> Option<Interrupt> {
         if self.interrupts.plain {
+            if lane.host_polls(posted) {
+                return None;
+            }
             lane.counters().interrupts.add(1);
             return Some(Interrupt::Vector(posted.vector));
         }

@@ -31,6 +31,7 @@ mod issue;
 mod message;
 mod place;
 mod plan;
+mod polling;
 mod queues;
 mod share;
 mod slots;
@@ -188,6 +189,7 @@ impl Lane {
             counters,
             quota,
             paused: false,
+            patience: 0,
             place: Place::at_home(told),
             steps: None,
         };

@@ -81,6 +81,8 @@ pub(super) struct Queues {
     pub(super) map_pending: bool,
     pub(super) counters: Arc<LaneCounters>,
     pub(super) quota: Quota,
+    /// Turns for which a host that polls is not interrupted.
+    pub(super) patience: u8,
     /// Nothing is fetched for now: the lane is to move.
     pub(super) paused: bool,
     pub(super) place: Place,

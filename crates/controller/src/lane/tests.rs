@@ -8,6 +8,7 @@ mod fused;
 mod hostile;
 mod maps;
 mod model;
+mod polling;
 mod rig;
 mod saved;
 mod sgl;

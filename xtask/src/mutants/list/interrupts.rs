@@ -81,4 +81,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "vfio_user::interrupts::pin_tests::it_is_triggered_once_until_it_is_unmasked",
         ),
     },
+    Mutation {
+        name: "polls-acknowledged",
+        guard: "only a host that has consumed everything is not interrupted",
+        file: "crates/controller/src/lane/polling.rs",
+        from: "if !queues.is_unacknowledged() && queues.serving",
+        to: "if queues.serving",
+        test: unit(
+            "controller",
+            "lane::tests::polling::a_host_that_waits_is_told_of_every_batch",
+        ),
+    },
+    Mutation {
+        name: "polls-patience",
+        guard: "a host that has stopped polling is interrupted after some turns",
+        file: "crates/controller/src/lane/polling.rs",
+        from: "queues.patience -= 1;",
+        to: "queues.patience -= 0;",
+        test: unit(
+            "controller",
+            "lane::tests::polling::one_that_has_stopped_polling_is_told_after_some_turns_and_then_at_once",
+        ),
+    },
 ];
