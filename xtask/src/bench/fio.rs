@@ -25,6 +25,8 @@ pub(super) fn measure(
             "--ioengine=io_uring",
             "--direct=1",
         ])
+        // from the submission on, as our own host counts
+        .args(["--lat_percentiles=1", "--clat_percentiles=0"])
         .args([
             "--thread",
             "--time_based",

@@ -7,6 +7,7 @@
 
 mod fio;
 mod guest;
+mod interrupts;
 mod ours;
 mod plot;
 mod process;
@@ -245,7 +246,8 @@ impl Bench<'_> {
         );
         for (rw, depth) in self.cases() {
             let sample = self.placed(|bench| {
-                let (seconds, cpu) = (bench.args.seconds, bench.args.cpus.host_cpu);
+                // where the drive's reactor was: on the other one it is as far from the disk's interrupts
+                let (seconds, cpu) = (bench.args.seconds, bench.args.cpus.server_cpu);
                 fio::measure(&rig, &bench.disk, &rw, depth, seconds, cpu)
             })?;
             let subject = Subject::new("fio io_uring on the file", &rw, depth);

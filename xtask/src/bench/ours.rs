@@ -207,6 +207,7 @@ pub(crate) fn sample(job: &Value) -> Result<Sample> {
         server_ns: None,
         reactor_ns: job["reactor_busy_ns_per_command"].as_f64(),
         batch: job["batch"].as_f64(),
+        messages: job["doorbell_messages_per_command"].as_f64(),
         placement: job["placement"].as_str().unwrap_or("unknown").to_owned(),
         stalls: job["stalls"].as_u64(),
     })

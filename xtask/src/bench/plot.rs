@@ -56,7 +56,7 @@ fn lines(results: &Results, placement: &str, rw: &str) -> Vec<Named> {
         };
         let point = Point {
             at: subject.queue_depth as f64,
-            median: summary.iops,
+            median: summary.median.iops,
             least: summary.least,
             most: summary.most,
         };

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::sample::{Results, Summary, of_placement};
 
 /// Medians of one placement, a row for each subject; then what failed. `cpu ns` is the server's time on processors for a
-/// command, `reactor` the part of it in turns that found work.
+/// command, `reactor` the part of it in turns that found work, `messages` the doorbells that were messages, for a command.
 pub(super) fn table(results: &Results, placement: &str) -> String {
     let mut table = format!("medians of samples with the CPUs {placement}\n");
     let _ = writeln!(
         table,
-        "{:<26} {:<9} {:>4} {:>2} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>6} {:>6}",
+        "{:<26} {:<9} {:>4} {:>2} {:>10} {:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>6} {:>8} {:>6}",
         "4 KiB",
         "",
         "qd",
@@ -27,6 +27,7 @@ pub(super) fn table(results: &Results, placement: &str) -> String {
         "cpu ns",
         "reactor",
         "batch",
+        "messages",
         "stalls"
     );
     for (subject, samples) in &results.series {
@@ -38,24 +39,27 @@ pub(super) fn table(results: &Results, placement: &str) -> String {
             let _ = writeln!(table, "{head}  0 no sample with this placement");
             continue;
         };
+        let of = &s.median;
         let some = |value: Option<f64>, digits: usize| {
             value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
         };
         let _ = writeln!(
             table,
-            "{head} {:>2} {:>10.0} {:>10.0} {:>10.0} {:>9.2} {:>9} {:>9} {:>9} {:>7} {:>7} {:>6} {:>6}",
+            "{head} {:>2} {:>10.0} {:>10.0} {:>10.0} {:>9.2} {:>9} {:>9} {:>9} {:>7} {:>7} {:>6} {:>8} {:>6}",
             s.samples,
-            s.iops,
+            of.iops,
             s.least,
             s.most,
-            s.mean_us,
-            some(s.p50_us, 2),
-            some(s.p99_us, 2),
-            some(s.p999_us, 2),
-            some(s.server_ns, 0),
-            some(s.reactor_ns, 0),
-            some(s.batch, 1),
-            s.stalls.map_or("-".to_owned(), |stalls| stalls.to_string()),
+            of.mean_us,
+            some(of.p50_us, 2),
+            some(of.p99_us, 2),
+            some(of.p999_us, 2),
+            some(of.server_ns, 0),
+            some(of.reactor_ns, 0),
+            some(of.batch, 1),
+            some(of.messages, 3),
+            of.stalls
+                .map_or("-".to_owned(), |stalls| stalls.to_string()),
         );
     }
     for (subject, why) in &results.failures {
@@ -127,7 +131,7 @@ mod tests {
             words,
             [
                 "nvmirage", "null", "randread", "32", "5", "30", "10", "1000000", "1.50", "1.00",
-                "2.00", "-", "-", "250", "-", "5"
+                "2.00", "-", "-", "250", "-", "-", "5"
             ]
         );
         assert!(

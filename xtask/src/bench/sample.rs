@@ -23,6 +23,8 @@ pub(crate) struct Sample {
     pub(crate) reactor_ns: Option<f64>,
     /// Submission queue entries for each doorbell; only of our own host.
     pub(crate) batch: Option<f64>,
+    /// Doorbells that were messages, for each command; only of our own server.
+    pub(crate) messages: Option<f64>,
     /// `near`, `far`, `mixed` or `unknown`.
     pub(crate) placement: String,
     /// Intervals left out because the machine had not let the host run; none where the tool does not
@@ -113,21 +115,14 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// Medians of samples, with the least and the most commands a second.
+/// What samples come to: medians, with the least and the most commands a second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) samples: usize,
-    pub(crate) iops: f64,
     pub(crate) least: f64,
     pub(crate) most: f64,
-    pub(crate) mean_us: f64,
-    pub(crate) p50_us: Option<f64>,
-    pub(crate) p99_us: Option<f64>,
-    pub(crate) p999_us: Option<f64>,
-    pub(crate) server_ns: Option<f64>,
-    pub(crate) reactor_ns: Option<f64>,
-    pub(crate) batch: Option<f64>,
-    pub(crate) stalls: Option<u64>,
+    /// Medians; of stalls the sum.
+    pub(crate) median: Sample,
 }
 
 impl Summary {
@@ -142,34 +137,40 @@ impl Summary {
             samples: samples.len(),
             least: iops.iter().copied().fold(f64::INFINITY, f64::min),
             most: iops.iter().copied().fold(0.0, f64::max),
-            iops: median(iops)?,
-            mean_us: median(all(&|s| s.mean_us))?,
-            p50_us: some(&|s| s.p50_us),
-            p99_us: some(&|s| s.p99_us),
-            p999_us: some(&|s| s.p999_us),
-            server_ns: some(&|s| s.server_ns),
-            reactor_ns: some(&|s| s.reactor_ns),
-            batch: some(&|s| s.batch),
-            stalls: samples.iter().filter_map(|s| s.stalls).reduce(|a, b| a + b),
+            median: Sample {
+                iops: median(iops)?,
+                mean_us: median(all(&|s| s.mean_us))?,
+                p50_us: some(&|s| s.p50_us),
+                p99_us: some(&|s| s.p99_us),
+                p999_us: some(&|s| s.p999_us),
+                server_ns: some(&|s| s.server_ns),
+                reactor_ns: some(&|s| s.reactor_ns),
+                batch: some(&|s| s.batch),
+                messages: some(&|s| s.messages),
+                placement: samples.first()?.placement.clone(),
+                stalls: samples.iter().filter_map(|s| s.stalls).reduce(|a, b| a + b),
+            },
         })
     }
 
     pub(crate) fn in_json(&self) -> Value {
+        let of = &self.median;
         json!({
             "samples": self.samples,
-            "iops": self.iops,
+            "iops": of.iops,
             "iops_min": self.least,
             "iops_max": self.most,
             "latency_us": {
-                "mean": self.mean_us,
-                "p50": self.p50_us,
-                "p99": self.p99_us,
-                "p999": self.p999_us,
+                "mean": of.mean_us,
+                "p50": of.p50_us,
+                "p99": of.p99_us,
+                "p999": of.p999_us,
             },
-            "server_cpu_ns_per_command": self.server_ns,
-            "reactor_busy_ns_per_command": self.reactor_ns,
-            "batch": self.batch,
-            "stalls_left_out": self.stalls,
+            "server_cpu_ns_per_command": of.server_ns,
+            "reactor_busy_ns_per_command": of.reactor_ns,
+            "batch": of.batch,
+            "doorbell_messages_per_command": of.messages,
+            "stalls_left_out": of.stalls,
         })
     }
 }
@@ -205,11 +206,14 @@ mod tests {
         ];
         let far = Summary::of(&of_placement(&samples, "far")).unwrap();
         assert_eq!(
-            (far.samples, far.iops, far.least, far.most),
+            (far.samples, far.median.iops, far.least, far.most),
             (3, 2.0, 1.0, 3.0)
         );
         assert_eq!(
-            Summary::of(&of_placement(&samples, "near")).unwrap().iops,
+            Summary::of(&of_placement(&samples, "near"))
+                .unwrap()
+                .median
+                .iops,
             10.0
         );
         // a tool whose placement nobody knows has one set
@@ -246,8 +250,9 @@ mod tests {
         };
         let without = sample(1.0, "far");
         let summary = Summary::of(&[&with, &without, &more]).unwrap();
-        assert_eq!((summary.p50_us, summary.p99_us), (Some(2.0), None));
-        assert_eq!(summary.stalls, Some(7));
+        let of = &summary.median;
+        assert_eq!((of.p50_us, of.p99_us), (Some(2.0), None));
+        assert_eq!(of.stalls, Some(7));
         assert!(summary.in_json()["latency_us"]["p99"].is_null());
     }
 }

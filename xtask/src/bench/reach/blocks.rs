@@ -82,7 +82,7 @@ fn lines(results: &Results, placement: &str) -> Vec<Named> {
         let mib = |iops: f64| iops * size / f64::from(1 << 20);
         let point = Point {
             at: size,
-            median: mib(summary.iops),
+            median: mib(summary.median.iops),
             least: mib(summary.least),
             most: mib(summary.most),
         };

@@ -179,12 +179,13 @@ fn table(rows: &[Row]) -> String {
 /// What cases came to, in their order, and with which placement.
 pub(super) struct Compared {
     placement: &'static str,
-    cases: Vec<Summary>,
+    /// Medians.
+    cases: Vec<Sample>,
 }
 
 impl Compared {
     /// The ratio of a figure of the first case to that of the second.
-    fn ratio(&self, of: impl Fn(&Summary) -> Option<f64>) -> Option<f64> {
+    fn ratio(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         Some(of(&self.cases[0])? / of(&self.cases[1])?)
     }
 }
@@ -198,9 +199,19 @@ impl Reach<'_> {
     fn compare(
         &self,
         cases: usize,
+        measure: impl FnMut(usize) -> Result<Sample>,
+    ) -> Result<Compared> {
+        self.compare_often(cases, 0, measure)
+    }
+
+    /// The same with at least so many rounds, for what differs much from one to the next.
+    fn compare_often(
+        &self,
+        cases: usize,
+        least: usize,
         mut measure: impl FnMut(usize) -> Result<Sample>,
     ) -> Result<Compared> {
-        let wanted = usize::try_from(self.args.rounds)?;
+        let wanted = usize::try_from(self.args.rounds)?.max(least);
         let mut results = Results::default();
         for round in 1..=wanted * MORE_ROUNDS {
             for case in 0..cases {
@@ -228,6 +239,7 @@ fn summarize(results: &Results) -> Result<Compared> {
     let placement = results.usual_placement();
     let cases = results.series.iter().map(|(_, samples)| {
         Summary::of(&of_placement(samples, placement))
+            .map(|summary| summary.median)
             .with_context(|| format!("no sample with the CPUs {placement}"))
     });
     Ok(Compared {
