@@ -10,6 +10,7 @@ mod record;
 mod setup;
 mod show;
 mod simulate;
+mod soak;
 mod stages;
 mod tidy;
 mod tools;
@@ -28,6 +29,7 @@ use crate::mutants::MutantsArgs;
 use crate::process::Interrupt;
 use crate::record::RecordArgs;
 use crate::simulate::SimulateArgs;
+use crate::soak::SoakArgs;
 use crate::vm::VmArgs;
 use crate::workspace::Workspace;
 
@@ -66,6 +68,8 @@ enum Task {
     Mutants(MutantsArgs),
     /// Run hosts, controllers and reactors in virtual time, by seed
     Simulate(SimulateArgs),
+    /// Load a daemon with hosts that reset, unmap, move and are killed, and verify
+    Soak(SoakArgs),
     /// Fuzz one target on the terminal
     Fuzz {
         /// The target; without a known one, the error names them
@@ -127,6 +131,7 @@ fn run(cli: &Cli) -> Result<bool> {
         }
         Task::Mutants(args) => mutants::run(&workspace, &Interrupt::install()?, args),
         Task::Simulate(args) => simulate::run(&workspace, args),
+        Task::Soak(args) => soak::run(&workspace, &Interrupt::install()?, args),
         Task::Fuzz { target, seconds } => {
             fuzz::one(&workspace, target, *seconds)?;
             Ok(true)

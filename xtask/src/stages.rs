@@ -13,7 +13,7 @@ use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line};
 use crate::workspace::Workspace;
-use crate::{fuzz, instructions, setup, simulate, tidy};
+use crate::{fuzz, instructions, setup, simulate, soak, tidy};
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
 /// how it is run.
@@ -90,6 +90,12 @@ const STAGES: &[Stage] = &[
         about: "vfio-user, message by message",
         minutes: 8,
         run: protocol,
+    },
+    Stage {
+        name: "soak",
+        about: "a daemon and hosts that reset, unmap, move and die",
+        minutes: 8,
+        run: soak::stage,
     },
     Stage {
         name: "fuzz",

@@ -189,6 +189,23 @@ impl Ledger {
         }
     }
 
+    /// A block certainly holds that write; 0 is zeroes. Nothing was submitted for it yet.
+    pub fn set(&mut self, place: Place, write: u64) {
+        let block = &mut self.spaces[usize::from(place.space)][place.lba as usize];
+        block.records = vec![Record {
+            write,
+            zeroes: write == 0,
+            submitted: 0,
+            done: 0,
+            overwritten: NEVER,
+        }];
+    }
+
+    /// Writes up to this number are somebody else's.
+    pub fn skip_writes(&mut self, to: u64) {
+        self.writes = self.writes.max(to);
+    }
+
     /// A number for a write.
     #[inline]
     pub fn next_write(&mut self) -> u64 {
