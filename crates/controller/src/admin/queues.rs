@@ -39,7 +39,17 @@ pub(crate) struct IoCq {
     pub(crate) drained: u64,
     /// Nothing issued with a table of namespaces older than this generation's is in flight.
     pub(crate) namespaces_drained: u64,
+    /// Completions that were there at the last look.
+    completions_seen: u64,
     deleting: bool,
+}
+
+impl IoCq {
+    /// Whether its lane has completed commands since the last call.
+    pub(crate) fn has_completed_more(&mut self) -> bool {
+        let completions = self.counters.completions.get();
+        std::mem::replace(&mut self.completions_seen, completions) != completions
+    }
 }
 
 /// An I/O submission queue.
@@ -91,6 +101,11 @@ impl IoQueues {
         (0..=self.highest)
             .zip(&self.cqs)
             .filter_map(|(id, cq)| Some((id, cq.as_ref()?)))
+    }
+
+    pub(crate) fn cqs_mut(&mut self) -> impl Iterator<Item = &mut IoCq> {
+        let highest = usize::from(self.highest);
+        self.cqs[..=highest].iter_mut().flatten()
     }
 
     pub(crate) fn cq_mut(&mut self, cqid: u16) -> Option<&mut IoCq> {
@@ -251,6 +266,7 @@ impl Controller {
             counters,
             drained: self.view.epoch(),
             namespaces_drained: self.table_generation,
+            completions_seen: 0,
             deleting: false,
         });
         Ok(Reply::Done(0))

@@ -141,8 +141,16 @@ impl Controller {
         if self.started {
             let passed_ns = now.since(self.now);
             self.history.powered_ns += passed_ns;
-            let mut keys = self.queues.lanes();
-            if keys.any(|key| lanes.local(key).is_some_and(|lane| lane.in_flight() > 0)) {
+            let mut busy = false;
+            for cq in self.queues.cqs_mut() {
+                let Some(key) = cq.lane else { continue };
+                busy |= match lanes.local(key) {
+                    Some(lane) => lane.in_flight() > 0,
+                    // How much a visitor has in flight is not known here; that it has completed something is.
+                    None => cq.has_completed_more(),
+                };
+            }
+            if busy {
                 self.history.busy_ns += passed_ns;
             }
         }

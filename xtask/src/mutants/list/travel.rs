@@ -48,7 +48,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: integration(
             "engine",
             &["--test", "engine"],
-            "travel::nothing_is_lost_or_doubled_while_a_lane_moves_to_and_fro",
+            "travel::a_lane_whose_commands_hang_goes_on_where_it_was",
         ),
     },
     Mutation {
