@@ -12,6 +12,7 @@ use crate::{
     Engine,
     lanes::{Lanes, Whose},
     mail::{About, EngineId, Mail, MoveError},
+    members::Places,
     travel::{Manner, Moved},
     turn::{ControllerSlot, Interrupts},
 };
@@ -261,15 +262,10 @@ impl<C: Channel> Engine<C> {
 
     /// After the turns of the lanes: what guests have posted and what they have to tell.
     fn hear_guests(&mut self, raise: &mut impl Interrupts) {
-        let mut at = self.lanes.guests.len();
         // From the last one on, as some end meanwhile.
-        while at > 0 {
-            at -= 1;
-            let index = self.lanes.guests[at];
+        for at in (0..self.lanes.hot_count()).rev() {
+            let index = self.lanes.hot_at(at);
             let slot = &mut self.lanes.slots[index];
-            if !slot.hot {
-                continue;
-            }
             let (Whose::Guest(guest), Some(lane)) = (slot.whose, &mut slot.lane) else {
                 continue;
             };
@@ -288,15 +284,14 @@ impl<C: Channel> Engine<C> {
         }
     }
 
-    /// Looks at the doorbells of guests that are stored without a message.
-    pub(crate) fn look_at_bells_of_guests(&mut self) {
-        for at in 0..self.lanes.guests.len() {
-            let index = self.lanes.guests[at];
-            let slot = &self.lanes.slots[index];
-            let rung = !slot.hot && matches!(&slot.lane, Some(lane) if lane.has_work());
-            if rung {
-                self.lanes.heat(index);
-            }
+    /// Looks at the doorbells of a guest, which may be stored without a message.
+    pub(crate) fn look_at_bells_of_guest(&mut self, at: usize) {
+        let Some(&index) = self.lanes.guests.get(at) else {
+            return;
+        };
+        let slot = &self.lanes.slots[index];
+        if !slot.hot && matches!(&slot.lane, Some(lane) if lane.has_work()) {
+            self.lanes.heat(index);
         }
     }
 
@@ -324,14 +319,20 @@ impl Lanes {
         &mut self,
         slot: usize,
         controller: &Controller,
-        spread: &[EngineId],
+        places: &mut Places,
         now: Time,
     ) {
-        if self.abroad {
-            self.place_lanes_of(slot, controller, spread, now);
+        if !self.abroad {
+            return;
+        }
+        let way = (controller.interrupts_plainly(), controller.lanes_may_part());
+        if places.settled != Some(way) || !self.fresh.is_empty() {
+            let all = self.place_lanes_of(slot, controller, &places.spread, now);
+            places.settled = all.then_some(way);
         }
     }
 
+    /// Whether all of it was done; some may have to wait for a move to end.
     #[cold]
     fn place_lanes_of(
         &mut self,
@@ -339,22 +340,23 @@ impl Lanes {
         controller: &Controller,
         spread: &[EngineId],
         now: Time,
-    ) {
+    ) -> bool {
+        let mut all = true;
         for (index, cqid) in self.places_of(slot) {
             let key = self.key_of(index);
             let may = controller.may_visit(key);
             if self.fresh.contains(&index) {
                 let at = usize::from(cqid.saturating_sub(1)) % spread.len().max(1);
                 let to = *spread.get(at).filter(|_| may).unwrap_or(&self.engine);
-                if self.set_out(index, to, now, false).is_ok() {
-                    self.fresh.retain(|fresh| *fresh != index);
-                }
+                all &= self.set_out(index, to, now, false).is_ok();
+                self.fresh.retain(|fresh| *fresh != index);
             } else if !may && self.residence(index) != self.engine {
                 // One that is on its way somewhere is asked for when it is there.
-                let _ = self.set_out(index, self.engine, now, false);
+                all &= self.set_out(index, self.engine, now, false).is_ok();
             }
             self.tell_plain(index, key, controller.interrupts_plainly());
         }
+        all
     }
 
     fn tell_plain(&mut self, index: usize, key: OwnerKey, plain: bool) {

@@ -254,6 +254,15 @@ impl Lanes {
         completed
     }
 
+    pub(crate) fn hot_count(&self) -> usize {
+        self.hot.len()
+    }
+
+    /// The place of a hot lane.
+    pub(crate) fn hot_at(&self, at: usize) -> usize {
+        self.hot[at]
+    }
+
     /// Whether no lane is hot.
     pub(crate) fn all_cold(&self) -> bool {
         self.hot.is_empty()

@@ -24,9 +24,17 @@ const COLD_INTERVAL_NS: u64 = 5_000;
 pub(crate) struct Member {
     pub(crate) controller: Controller,
     pub(crate) subsystem: SubsystemSlot,
-    /// Where its lanes are to live; empty: here.
-    spread: Vec<EngineId>,
+    places: Places,
     heat: Heat,
+}
+
+/// Where the lanes of a controller live.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// On which engines they are to live, in turn; empty: on this one.
+    pub(crate) spread: Vec<EngineId>,
+    /// How its interrupts went when all of them were as they are to be: whether plainly, and whether lanes may live elsewhere.
+    pub(crate) settled: Option<(bool, bool)>,
 }
 
 /// A subsystem, where its controllers find it.
@@ -103,7 +111,7 @@ impl Members {
         self.controllers[index] = Some(Member {
             controller,
             subsystem,
-            spread: Vec::new(),
+            places: Places::default(),
             heat: Heat::default(),
         });
         self.heat(index);
@@ -120,7 +128,10 @@ impl Members {
     /// Where the lanes of a controller are to live.
     pub(crate) fn set_spread(&mut self, slot: ControllerSlot, over: Vec<EngineId>) {
         if let Some(Some(member)) = self.controllers.get_mut(slot.0) {
-            member.spread = over;
+            member.places = Places {
+                spread: over,
+                settled: None,
+            };
         }
     }
 
@@ -298,7 +309,7 @@ impl Members {
     /// Gives every hot controller a turn, which says whether it did something, and whether it is to stay hot all the same.
     pub(crate) fn turn_controllers(
         &mut self,
-        mut turn: impl FnMut(usize, &mut Controller, &mut Subsystem, &[EngineId]) -> (bool, bool),
+        mut turn: impl FnMut(usize, &mut Controller, &mut Subsystem, &mut Places) -> (bool, bool),
     ) -> bool {
         let mut any = false;
         for &index in &self.hot {
@@ -312,7 +323,7 @@ impl Members {
                 index,
                 &mut member.controller,
                 &mut home.subsystem,
-                &member.spread,
+                &mut member.places,
             );
             any |= worked;
             member.heat.turned(worked || stays);

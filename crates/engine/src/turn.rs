@@ -252,10 +252,7 @@ impl<C: Channel> Engine<C> {
     /// Looks at doorbells that are stored without a message: of the next controllers that it is time for, or, where no
     /// lane is hot and so nobody is kept waiting, of one in every turn.
     fn look_at_bells(&mut self, now: Time) {
-        if self.lanes.abroad {
-            self.look_at_bells_of_guests();
-        }
-        let count = self.members.places();
+        let count = self.bells();
         let interval = BELL_ROUND_NS / count.max(1) as u64;
         // after a long turn, or a sleep, each once
         let behind = now.since(self.next_bells) / interval.max(1);
@@ -270,10 +267,19 @@ impl<C: Channel> Engine<C> {
         self.next_bells = now + interval;
     }
 
+    /// How many sets of doorbells there are to look at: those of every controller, and of every guest.
+    fn bells(&self) -> usize {
+        self.members.places() + self.lanes.guests.len()
+    }
+
     /// Makes hot what a changed doorbell of that controller belongs to.
     #[inline]
     fn look_at_bells_of(&mut self, index: usize) {
         let Some(controller) = self.members.get_mut(index) else {
+            // After the controllers come the guests.
+            if let Some(guest) = index.checked_sub(self.members.places()) {
+                self.look_at_bells_of_guest(guest);
+            }
             return;
         };
         let lanes = &mut self.lanes;
@@ -297,7 +303,7 @@ impl<C: Channel> Engine<C> {
         } = self;
         let mut worked = members.turn_subsystems(now, channels);
         let mut every_turn = false;
-        worked |= members.turn_controllers(|index, controller, subsystem, spread| {
+        worked |= members.turn_controllers(|index, controller, subsystem, places| {
             let mut lanes = LanesOf {
                 lanes,
                 controller: index,
@@ -308,7 +314,7 @@ impl<C: Channel> Engine<C> {
             }
             let raise = |interrupt| raise.raise(ControllerSlot(index), interrupt);
             controller.take_interrupts(now, &mut lanes, raise);
-            lanes.lanes.place_lanes(index, controller, spread, now);
+            lanes.lanes.place_lanes(index, controller, places, now);
             let due = controller.interrupts_due().unwrap_or(NEVER);
             *interrupts_due = (*interrupts_due).min(due);
             every_turn |= controller.is_arbitrating();
@@ -421,10 +427,9 @@ impl<C: Channel> Engine<C> {
     pub fn arm(&mut self) -> bool {
         self.lanes.arm_hot();
         memory::full_fence();
-        for index in 0..self.members.places() {
+        for index in 0..self.bells() {
             self.look_at_bells_of(index);
         }
-        self.look_at_bells_of_guests();
         let lanes = self.lanes.second_look();
         let members = self.members.heat_busy();
         if members {

@@ -208,11 +208,16 @@ impl Controller {
     #[must_use]
     pub fn may_visit(&self, key: OwnerKey) -> bool {
         let unheard = self.queues.vector_of(key).is_none();
-        let apart = matches!(
+        (unheard || self.lanes_may_part()) && self.arbiter.is_none()
+    }
+
+    /// Whether those with interrupts may, as far as interrupts go.
+    #[must_use]
+    pub fn lanes_may_part(&self) -> bool {
+        matches!(
             self.interrupts.mechanism,
             Mechanism::Vectors | Mechanism::Silent
-        );
-        (unheard || apart) && self.arbiter.is_none()
+        )
     }
 
     /// Everything else that there is to raise: for the admin queue, for what was withheld long enough, for what a mask

@@ -115,8 +115,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "travel-silent",
         guard: "doorbells in mapped pages are looked at where their lane lives",
         file: "crates/engine/src/deliver.rs",
-        from: "let rung = !slot.hot && matches",
-        to: "let rung = false && matches",
+        from: "if !slot.hot && matches!(&slot.lane",
+        to: "if slot.hot && matches!(&slot.lane",
         test: integration(
             "engine",
             &["--test", "engine"],
