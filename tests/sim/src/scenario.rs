@@ -121,8 +121,7 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     let number = world.media.len();
     // The same id names the medium on every reactor.
     let channel = ChannelId(number as u16);
-    let alone = world.reactors.len() == 1;
-    let real = (alone && random.once_in(4)).then(|| {
+    let real = random.once_in(4).then(|| {
         let size = len as u64;
         let kind = MediumKind::Ram { size };
         media::Medium::open(&MediumSpec { kind }).expect("memory")
@@ -193,7 +192,7 @@ fn manners(random: &mut Random, busy: u64) -> Manners {
         event_ns: random.spread(10_000, MILLISECOND / 2),
         // Aggregation Time in 100 us, Aggregation Threshold, 0's based.
         coalescing: match random.once_in(4) {
-            true => 0x100 * random.between(1, 3) as u16 | random.between(1, 20) as u16,
+            true => 0x100 * random.between(1, 3) as u16 + random.between(1, 20) as u16,
             false => 0,
         },
         large: random.pick(&[2, 8, 64]),

@@ -190,7 +190,9 @@ impl Host {
 
     /// A completion queue that does not exist gets another ring and another size.
     pub(super) fn renew_cq(&mut self, cq: usize, around: &Around<'_>) -> Result<(), Failure> {
-        let entries = self.random.spread(2, queue::CQ_ENTRIES.into()) as u32;
+        // Often so small that it is full now and then, which holds up its submission queues.
+        let most = self.random.pick(&[8, queue::CQ_ENTRIES.into()]);
+        let entries = self.random.spread(2, most) as u32;
         let interrupts = !self.random.once_in(3);
         let queue = &mut self.cqs[cq];
         queue.interrupts = interrupts;

@@ -306,7 +306,7 @@ impl Ram {
                 self.put_ring(at + 16 * n, &iova(page, offset).to_le_bytes());
                 self.put_ring(at + 16 * n + 8, &(len as u64).to_le_bytes());
             }
-            return [list, 16 * u64::from(pages.count) | 3 << 60];
+            return [list, (16 * u64::from(pages.count)) | (3 << 60)];
         }
         let mut next = || {
             pieces
