@@ -3,7 +3,7 @@
 use tests_sim::{Options, simulate};
 
 /// I/O commands of each.
-const COMMANDS: u64 = 10_000;
+const COMMANDS: u64 = 20_000;
 
 fn run(seeds: impl IntoIterator<Item = u64>) {
     for seed in seeds {
