@@ -58,6 +58,10 @@ pub struct ReactorCounters {
     pub turns_with_work: Counter,
     /// Nanoseconds of turns that found none.
     pub spun_ns: Counter,
+    /// Turns that took longer than any work does: the system let something else run. They are in no time of the others.
+    pub stalls: Counter,
+    /// Nanoseconds of those.
+    pub stalled_ns: Counter,
     /// Nanoseconds asleep.
     pub slept_ns: Counter,
     /// Times that it went to sleep.

@@ -11,6 +11,10 @@
 //! latency of a command that was in flight in it is in the result. A job that
 //! verifies is not looked at so: checking data takes time, too.
 //!
+//! Where nothing completes for as long although this thread looks, it cannot know
+//! whether the server did not run or has taken so long: such lulls are counted,
+//! and a caller that knows leaves them out ([`JobResult::without_lulls`]).
+//!
 //! It does not pin its thread and owns no clock: both are the caller's. The
 //! same seed gives the same sequence of commands.
 
@@ -179,10 +183,25 @@ pub struct JobResult {
     pub stalls: u64,
     /// How long that was, in nanoseconds.
     pub stalled_ns: u64,
+    /// When nothing completed although this thread ran: among the figures.
+    pub lulls: Lulls,
     /// Commands of all phases for each move of a submission queue's tail.
     pub batch: f64,
     /// Doorbells rung by a register write, for each of those commands.
     pub messages_per_command: f64,
+}
+
+/// Times in which commands were in flight and none completed, each as long as a stall.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lulls {
+    /// How many.
+    pub count: u64,
+    /// How long together, in nanoseconds.
+    pub ns: u64,
+    /// Commands whose completions ended one.
+    pub commands: u64,
+    /// Of commands that were in flight in none.
+    pub latency_ns_of_others: Latency,
 }
 
 /// How far a job has come.
@@ -330,6 +349,23 @@ fn rung<B: Bus>(queues: &[QueuePair<B>]) -> RungSoFar {
 }
 
 impl JobResult {
+    /// Without lulls, what completed at their ends, and the latency of commands that were in flight in one: for who knows
+    /// that the server did not run then.
+    #[must_use]
+    pub fn without_lulls(self) -> Self {
+        let commands = self.commands - self.lulls.commands;
+        let elapsed_ns = self.elapsed_ns - self.lulls.ns;
+        let iops = rate(commands, elapsed_ns);
+        Self {
+            iops,
+            mib_s: mib_s(iops, self.block_size),
+            latency_ns: self.lulls.latency_ns_of_others,
+            commands,
+            elapsed_ns,
+            ..self
+        }
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "means of counts")]
     fn with_rung(self, before: RungSoFar, after: RungSoFar) -> Self {
         let commands = (after.submitted - before.submitted) as f64;
@@ -389,22 +425,34 @@ fn check(job: &Job, namespace: &Namespace, depth: u16, queues: usize) -> Result<
     Ok(units)
 }
 
+/// A second.
 #[expect(
     clippy::cast_precision_loss,
     reason = "rates need no more than 52 bits"
 )]
+fn rate(count: u64, elapsed_ns: u64) -> f64 {
+    match elapsed_ns {
+        0 => 0.0,
+        _ => count as f64 * 1e9 / elapsed_ns as f64,
+    }
+}
+
+fn mib_s(iops: f64, block_size: u32) -> f64 {
+    iops * f64::from(block_size) / f64::from(1 << 20)
+}
+
 fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
-    let seconds = record.elapsed_ns as f64 / 1e9;
-    let rate = |count: f64| if seconds > 0.0 { count / seconds } else { 0.0 };
-    let bytes = record.commands as f64 * f64::from(job.block_size);
+    let iops = rate(record.commands, record.elapsed_ns);
+    let mut all = record.latency.clone();
+    all.add(&record.late).expect("the bounds are the same");
     JobResult {
         name: job.name.clone(),
         rw: job.rw,
         block_size: job.block_size,
         queue_depth: job.queue_depth,
-        iops: rate(record.commands as f64),
-        mib_s: rate(bytes / f64::from(1 << 20)),
-        latency_ns: summary(&record.latency),
+        iops,
+        mib_s: mib_s(iops, job.block_size),
+        latency_ns: summary(&all),
         errors: record.errors + ledger.map_or(0, Ledger::mismatches),
         first_error: record.first_error,
         first_mismatch: ledger.and_then(Ledger::first_mismatch),
@@ -413,6 +461,12 @@ fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
         elapsed_ns: record.elapsed_ns,
         stalls: record.stalls,
         stalled_ns: record.stalled_ns,
+        lulls: Lulls {
+            count: record.lulls,
+            ns: record.lulled_ns,
+            commands: record.commands_ending_lulls,
+            latency_ns_of_others: summary(&record.latency),
+        },
         batch: 0.0,
         messages_per_command: 0.0,
     }

@@ -424,6 +424,40 @@ fn time_in_which_the_host_did_not_run_is_left_out_and_counted() {
 }
 
 #[test]
+fn lulls_are_counted_and_left_out_for_who_knows_that_the_server_did_not_run() {
+    let mut device = device();
+    with_ram(&device, |ram| {
+        (ram.manner, ram.lulls) = (Manner::LaterInReverse, true);
+    });
+    let namespace = device.namespace(1).unwrap();
+    let mut queue = device.create_queue_pair(8, false).unwrap();
+    // Less than a stall for each look; while nothing completes, looks are hundreds of polls apart.
+    let now = Cell::new(0u64);
+    let clock = || {
+        now.set(now.get() + 150_000);
+        now.get()
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let job = Job {
+        runtime: Duration::from_millis(500),
+        ..job(Rw::RandRead)
+    };
+    let all = run(&job, &namespace, &mut queue, device.memory(), &clock, go_on).unwrap();
+    let lulls = all.lulls;
+    assert_eq!(all.stalls, 0);
+    assert!(
+        lulls.count > 1 && lulls.ns >= 300_000 * lulls.count,
+        "{lulls:?}"
+    );
+    assert!(all.latency_ns.max >= 300_000, "{:?}", all.latency_ns);
+    let without = all.clone().without_lulls();
+    assert!(without.latency_ns.max < 301_000, "{:?}", without.latency_ns);
+    assert_eq!(without.elapsed_ns + lulls.ns, all.elapsed_ns);
+    assert_eq!(without.commands + lulls.commands, all.commands);
+    assert!(without.commands > 0 && without.iops > all.iops);
+}
+
+#[test]
 fn a_pause_follows_whenever_everything_is_done() {
     let mut device = device();
     let job = Job {
@@ -440,19 +474,20 @@ fn a_pause_follows_whenever_everything_is_done() {
     assert!(result.latency_ns.max < 100_000, "{:?}", result.latency_ns);
 }
 
-#[test]
-fn a_cold_queue_is_measured_beside_a_busy_one() {
+/// Random reads with a cold queue beside them, used again after `every_ns`, by a clock that gains `step_ns` with every
+/// look: the job's result; and of the cold reads the longest, how many were measured, and how many failed.
+fn with_a_cold_queue(every_ns: u64, step_ns: u64, runtime: Duration) -> (JobResult, [u64; 3]) {
     let mut device = device();
     let namespace = device.namespace(1).unwrap();
     let mut busy = [device.create_queue_pair(8, false).unwrap()];
     let mut cold = device.create_queue_pair(1, false).unwrap();
     let now = Cell::new(0);
     let clock = || {
-        now.set(now.get() + 1000);
+        now.set(now.get() + step_ns);
         now.get()
     };
     let memory = device.memory();
-    let mut beside = Cold::new(&namespace, &mut cold, memory, &clock, 100_000).unwrap();
+    let mut beside = Cold::new(&namespace, &mut cold, memory, &clock, every_ns).unwrap();
     let setting = Setting {
         namespace: &namespace,
         queues: &mut busy,
@@ -460,17 +495,32 @@ fn a_cold_queue_is_measured_beside_a_busy_one() {
         clock: &clock,
         beside: &mut beside,
     };
-    run_in(&job(Rw::RandRead), setting, &mut |_| {
-        ControlFlow::Continue(())
-    })
-    .unwrap();
+    let job = Job {
+        runtime,
+        ..job(Rw::RandRead)
+    };
+    let result = run_in(&job, setting, &mut |_| ControlFlow::Continue(())).unwrap();
     let (latency, count, errors) = beside.result();
+    (result, [latency.max, count, errors])
+}
+
+#[test]
+fn a_cold_queue_is_measured_beside_a_busy_one() {
+    let (_, [longest, count, errors]) = with_a_cold_queue(100_000, 1000, Duration::from_millis(2));
     assert!(
         (10..=20).contains(&count),
         "one each 0.1 ms of 2 ms: {count}"
     );
     assert_eq!(errors, 0);
-    assert!(latency.max < 100_000, "{latency:?}");
+    assert!(longest < 100_000, "{longest}");
+}
+
+#[test]
+fn a_read_on_a_cold_queue_that_the_machine_stalled_is_left_out() {
+    // Each look finds that five milliseconds have passed: nothing can be measured so.
+    let (result, [_, count, _]) = with_a_cold_queue(1000, 5_000_000, Duration::from_millis(500));
+    assert_eq!((count, result.commands), (0, 0));
+    assert!(result.stalls >= 20, "{}", result.stalls);
 }
 
 #[test]
@@ -500,36 +550,4 @@ fn a_storm_of_stores_harms_nobody_else() {
         assert_eq!(result.unwrap().errors, 0);
         assert!(storm.count > 100, "{}", storm.count);
     }
-}
-
-#[test]
-fn a_read_on_a_cold_queue_that_the_machine_stalled_is_left_out() {
-    let mut device = device();
-    let namespace = device.namespace(1).unwrap();
-    let mut busy = [device.create_queue_pair(8, false).unwrap()];
-    let mut cold = device.create_queue_pair(1, false).unwrap();
-    let now = Cell::new(0);
-    // Each look finds that five milliseconds have passed: nothing can be measured so.
-    let clock = || {
-        now.set(now.get() + 5_000_000);
-        now.get()
-    };
-    let memory = device.memory();
-    let mut beside = Cold::new(&namespace, &mut cold, memory, &clock, 1000).unwrap();
-    let setting = Setting {
-        namespace: &namespace,
-        queues: &mut busy,
-        memory,
-        clock: &clock,
-        beside: &mut beside,
-    };
-    let job = Job {
-        runtime: Duration::from_millis(500),
-        ..job(Rw::RandRead)
-    };
-    let go_on = &mut |_| ControlFlow::Continue(());
-    let result = run_in(&job, setting, go_on).unwrap();
-    assert_eq!(beside.result().1, 0, "{:?}", beside.result());
-    assert_eq!(result.commands, 0);
-    assert!(result.stalls >= 20, "{}", result.stalls);
 }

@@ -182,6 +182,16 @@ impl Medium {
         }
     }
 
+    /// How many commands of all its channels used registered memory of their hosts, as of the last [`Channel::tend`] of each.
+    /// `None` where none is to be registered.
+    #[must_use]
+    pub fn io_counts(&self) -> Option<IoCounts> {
+        match &self.backing {
+            Backing::Null | Backing::Ram(_) => None,
+            Backing::File(file) => file.io_counts(),
+        }
+    }
+
     /// A handle for one reactor, with at most `depth` commands in flight (between 1 and
     /// [`MAX_DEPTH`]). It may be made on any thread; it belongs to the one that first submits.
     ///

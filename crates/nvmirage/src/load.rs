@@ -11,7 +11,7 @@ use driver::{
     Device, Doorbells, DriverError, Options, QueuePair, Shutdown,
     bus::vfio_user::VfioUser,
     io::Namespace,
-    workload::{self, Job, Progress, Setting, beside::Beside},
+    workload::{self, Job, Lulls, Progress, Setting, beside::Beside},
 };
 use vfio_user::ClientError;
 use zerocopy::{FromBytes, IntoBytes};
@@ -156,9 +156,21 @@ impl Host {
         };
         let result = workload::run_in(job, setting, progress)
             .with_context(|| format!("the job {} cannot be done", job.name))?;
-        let after = self.reactor()?;
-        let busy = before.zip(after).and_then(|(a, b)| busy_ns(&a, &b));
-        Ok(JobReport::new(&result, busy))
+        let reactor = before.zip(self.reactor()?);
+        let busy = reactor.and_then(|(before, after)| busy_ns(&before, &after));
+        let did_not_run =
+            reactor.is_some_and(|(before, after)| explains(&before, &after, &result.lulls));
+        Ok(match did_not_run {
+            false => JobReport::new(&result, busy),
+            true => {
+                let Lulls { count, ns, .. } = result.lulls;
+                JobReport {
+                    server_stalls: count,
+                    server_stalled_ns: ns,
+                    ..JobReport::new(&result.without_lulls(), busy)
+                }
+            }
+        })
     }
 
     /// The reactor's counters, where the drive is one of ours.
@@ -175,7 +187,7 @@ impl Host {
         }
         let log = ReactorLog::read_from_bytes(page.as_bytes()).expect("the sizes are equal");
         // or a page of their own: the number is any vendor's
-        Ok((log.version == 2 && log.turns_with_work <= log.turns).then_some(log))
+        Ok((log.version == 3 && log.turns_with_work <= log.turns).then_some(log))
     }
 
     /// Refuses a drive that does not keep what is written, by writing its first block and reading that back.
@@ -219,6 +231,15 @@ fn busy_ns(before: &ReactorLog, after: &ReactorLog) -> Option<f64> {
     (commands > 0).then(|| busy as f64 / commands as f64)
 }
 
+/// Time between the end of a reactor's stall and the host's next completion, at most: what was put off is done then.
+const AFTER_STALL_NS: u64 = 100_000;
+
+/// Whether the reactor was kept from running for as long, between two looks, as the host saw nothing complete.
+fn explains(before: &ReactorLog, after: &ReactorLog, lulls: &Lulls) -> bool {
+    let stalled_ns = after.stalled_ns.saturating_sub(before.stalled_ns);
+    lulls.count > 0 && stalled_ns.saturating_add(lulls.count * AFTER_STALL_NS) >= lulls.ns
+}
+
 /// The word for doorbells that are in use.
 pub(crate) fn doorbells_name(doorbells: Doorbells) -> &'static str {
     match doorbells {
@@ -257,6 +278,34 @@ mod tests {
         assert_eq!(busy_ns(&log(1_000, 10), &log(1_000, 10)), None);
         // the server was started anew in between
         assert_eq!(busy_ns(&log(1_000, 10), &log(500, 20)), None);
+    }
+
+    #[test]
+    fn a_lull_is_a_stall_where_the_reactor_says_so() {
+        let log = |stalled_ns| ReactorLog {
+            stalled_ns,
+            ..ReactorLog::new_zeroed()
+        };
+        let lulls = |count, ns| Lulls {
+            count,
+            ns,
+            ..Lulls::default()
+        };
+        let (before, after) = (log(1_000_000), log(3_000_000));
+        assert!(explains(&before, &after, &lulls(1, 2_050_000)));
+        assert!(explains(&before, &after, &lulls(3, 2_250_000)));
+        assert!(
+            !explains(&before, &after, &lulls(1, 2_150_000)),
+            "not all of it"
+        );
+        assert!(
+            !explains(&before, &before, &lulls(1, 300_000)),
+            "the drive was slow"
+        );
+        assert!(
+            !explains(&before, &after, &lulls(0, 0)),
+            "nothing to leave out"
+        );
     }
 
     #[test]

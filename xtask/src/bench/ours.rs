@@ -173,8 +173,10 @@ impl<'a> Ours<'a> {
         let mut sample = sample(&job)?;
         let commands = job["commands"].as_f64().context("a job has no commands")?;
         // what it spent while the host set up and looked at the placement belongs to no command
-        let elapsed =
-            job["elapsed_ns"].as_f64().unwrap_or(0.0) + job["stalled_ns"].as_f64().unwrap_or(0.0);
+        let elapsed = ["elapsed_ns", "stalled_ns", "server_stalled_ns"]
+            .map(|part| job[part].as_f64().unwrap_or(0.0))
+            .iter()
+            .sum::<f64>();
         let spent = (spent.as_nanos() as f64).min(elapsed);
         sample.server_ns = (commands > 0.0).then(|| spent / commands);
         Ok(sample)
@@ -209,7 +211,9 @@ pub(crate) fn sample(job: &Value) -> Result<Sample> {
         batch: job["batch"].as_f64(),
         messages: job["doorbell_messages_per_command"].as_f64(),
         placement: job["placement"].as_str().unwrap_or("unknown").to_owned(),
-        stalls: job["stalls"].as_u64(),
+        stalls: job["stalls"]
+            .as_u64()
+            .map(|stalls| stalls + job["server_stalls"].as_u64().unwrap_or(0)),
     })
 }
 

@@ -41,7 +41,7 @@ const CHANGED_MAX: usize = 1024;
 /// The vendor specific page with the reactor's counters.
 pub const REACTOR_LOG: LogPageId = LogPageId(0xc1);
 
-/// Reactor counters (LID C1h, vendor specific), 64 bytes: how much of its reactor this controller's neighbours and it
+/// Reactor counters (LID C1h, vendor specific), 80 bytes: how much of its reactor this controller's neighbours and it
 /// have used since the process started. Little-endian.
 #[repr(C)]
 #[derive(
@@ -56,7 +56,7 @@ pub const REACTOR_LOG: LogPageId = LogPageId(0xc1);
     zerocopy::KnownLayout,
 )]
 pub struct ReactorLog {
-    /// Revision of this layout: 2. A reader skips what it does not know.
+    /// Revision of this layout: 3. A reader skips what it does not know.
     pub version: u64,
     /// Nanoseconds of the turns that found work.
     pub busy_ns: u64,
@@ -72,9 +72,13 @@ pub struct ReactorLog {
     pub slept_ns: u64,
     /// Times that it went to sleep.
     pub sleeps: u64,
+    /// Turns that took longer than any work does, as the system let something else run.
+    pub stalls: u64,
+    /// Nanoseconds of those, which are in none of the others.
+    pub stalled_ns: u64,
 }
 
-const _: () = assert!(size_of::<ReactorLog>() == 64);
+const _: () = assert!(size_of::<ReactorLog>() == 80);
 
 /// The errors of commands and of no command, newest first (Base 2.1, 5.1.12.1.2).
 #[derive(Clone, Debug, Default)]
@@ -301,7 +305,7 @@ impl LogSources<'_> {
 
     fn reactor(&self) -> ReactorLog {
         let mut log = ReactorLog::new_zeroed();
-        log.version = 2;
+        log.version = 3;
         if let Some(counters) = self.reactor {
             log.busy_ns = counters.busy_ns.get();
             log.completions = counters.completions.get();
@@ -310,6 +314,8 @@ impl LogSources<'_> {
             log.spun_ns = counters.spun_ns.get();
             log.slept_ns = counters.slept_ns.get();
             log.sleeps = counters.sleeps.get();
+            log.stalls = counters.stalls.get();
+            log.stalled_ns = counters.stalled_ns.get();
         }
         log
     }

@@ -41,7 +41,10 @@ const SLBA_WORD: usize = 5;
 
 /// What one phase of a job measured.
 pub(super) struct Record {
+    /// Of commands that were in flight in no lull.
     pub(super) latency: Histogram<u64>,
+    /// Of those that were.
+    pub(super) late: Histogram<u64>,
     pub(super) commands: u64,
     pub(super) errors: u64,
     pub(super) first_error: Option<Status>,
@@ -49,19 +52,28 @@ pub(super) struct Record {
     pub(super) elapsed_ns: u64,
     pub(super) stalls: u64,
     pub(super) stalled_ns: u64,
+    pub(super) lulls: u64,
+    pub(super) lulled_ns: u64,
+    /// Commands whose completion ended a lull.
+    pub(super) commands_ending_lulls: u64,
 }
 
 impl Record {
     pub(super) fn new() -> Self {
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
+            .expect("the bounds are in order and three digits are possible");
         Self {
-            latency: Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3)
-                .expect("the bounds are in order and three digits are possible"),
+            late: latency.clone(),
+            latency,
             commands: 0,
             errors: 0,
             first_error: None,
             elapsed_ns: 0,
             stalls: 0,
             stalled_ns: 0,
+            lulls: 0,
+            lulled_ns: 0,
+            commands_ending_lulls: 0,
         }
     }
 
@@ -93,8 +105,9 @@ struct Line<'a, B: Bus> {
 struct Times {
     started: u64,
     now: u64,
-    /// When the last stall ended.
+    /// When the last stall ended, and the last lull.
     stall_end: u64,
+    lull_end: u64,
     /// When something completed last, or the phase began.
     last_taken: u64,
     /// Nothing is submitted before.
@@ -238,7 +251,9 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             }
             any = true;
             let stalled = self.look(record);
+            let lull = self.ends_lull(record);
             let times = self.times;
+            record.commands_ending_lulls += if lull { taken as u64 } else { 0 };
             let line = &mut self.lines[at];
             for cqe in &cqes[..taken] {
                 line.complete(traffic, cqe, &times, stalled, record);
@@ -267,6 +282,21 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             self.times.stall_end = now;
         }
         stalled
+    }
+
+    /// Whether something completes now after nothing did for a while, in which this thread looked and had commands in
+    /// flight: what did not run then was the server, or it took so long.
+    #[inline]
+    fn ends_lull(&mut self, record: &mut Record) -> bool {
+        let times = &mut self.times;
+        let since = times.now - times.last_taken;
+        let lull = since > STALL_NS && times.stall_end < times.last_taken && self.notes_stalls;
+        if lull {
+            record.lulls += 1;
+            record.lulled_ns += since;
+            times.lull_end = times.now;
+        }
+        lull
     }
 
     /// Nothing has completed. Looks at the clock now and then, and gives up on
@@ -395,9 +425,11 @@ impl<'a, B: Bus> Line<'a, B> {
         // What completed while this thread did not run belongs to that time.
         record.commands += u64::from(!stalled);
         if slot.submitted_ns >= times.stall_end {
-            record
-                .latency
-                .saturating_record(times.now - slot.submitted_ns);
+            let latency = match slot.submitted_ns >= times.lull_end {
+                true => &mut record.latency,
+                false => &mut record.late,
+            };
+            latency.saturating_record(times.now - slot.submitted_ns);
         }
         if !status.is_success() {
             record.errors += 1;

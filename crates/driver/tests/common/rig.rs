@@ -49,7 +49,10 @@ pub(crate) struct Ram {
     pub(crate) skip_reads: bool,
     /// Requests done, by kind: reads, writes, flushes, others.
     pub(crate) count: [u64; 4],
+    /// Not at the next reap, now and then, but a thousand later.
+    pub(crate) lulls: bool,
     held: VecDeque<(Ticket, Outcome)>,
+    reaps: u64,
 }
 
 impl Ram {
@@ -62,7 +65,9 @@ impl Ram {
             lose_writes: false,
             skip_reads: false,
             count: [0; 4],
+            lulls: false,
             held: VecDeque::new(),
+            reaps: 0,
         }
     }
 
@@ -154,7 +159,9 @@ impl Channel for Ram {
     fn submit(&mut self) {}
 
     fn reap(&mut self, done: &mut Vec<Done>) {
-        if self.manner == Manner::Never {
+        self.reaps += 1;
+        let lull = self.lulls && self.reaps % 2000 < 1000;
+        if self.manner == Manner::Never || lull {
             return;
         }
         while let Some((ticket, outcome)) = self.held.pop_back() {

@@ -64,6 +64,8 @@ pub(crate) struct FileChannel {
     /// Slots that ended without the kernel.
     ended: Vec<(u16, Outcome)>,
     in_flight: u32,
+    /// What the medium knows of [`FileChannel::io_counts`].
+    told: IoCounts,
     /// The ring is of no use any more: why.
     broken: Option<i32>,
 }
@@ -101,6 +103,7 @@ impl FileChannel {
             ready_changes: false,
             ended: Vec::with_capacity(slots),
             in_flight: 0,
+            told: IoCounts::default(),
             broken: None,
             medium,
         })
@@ -114,6 +117,14 @@ impl FileChannel {
     #[inline]
     pub(crate) fn tend(&mut self) {
         self.ring.tend();
+        let now = self.io_counts();
+        if now != self.told {
+            self.medium.add_counts(IoCounts {
+                registered: now.registered - self.told.registered,
+                plain: now.plain - self.told.plain,
+            });
+            self.told = now;
+        }
         self.order.tend();
     }
 

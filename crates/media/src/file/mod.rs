@@ -35,7 +35,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use controller::port::MediumTraits;
 use memory::Claimant;
@@ -47,7 +47,7 @@ use self::health::Health;
 use self::open::Opened;
 use self::uring::Looks;
 use crate::error::MediumError;
-use crate::medium::{Direct, FileIo};
+use crate::medium::{Direct, FileIo, IoCounts};
 use crate::size::Bytes;
 
 /// An open file or block device.
@@ -60,6 +60,9 @@ pub(crate) struct FileMedium {
     /// Set when the first attempt found the operation unsupported; it is not tried again.
     no_punch: AtomicBool,
     no_zero_range: AtomicBool,
+    /// What all channels have counted; see [`IoCounts`].
+    registered: AtomicU64,
+    plain: AtomicU64,
 }
 
 /// A way to make a range read as zero without writing it.
@@ -83,6 +86,20 @@ impl Clear {
 }
 
 impl FileMedium {
+    /// What all channels have told so far; `None` where hosts' memory is not to be registered.
+    pub(crate) fn io_counts(&self) -> Option<IoCounts> {
+        self.register_memory.then(|| IoCounts {
+            registered: self.registered.load(Relaxed),
+            plain: self.plain.load(Relaxed),
+        })
+    }
+
+    /// A channel has counted so many more.
+    fn add_counts(&self, more: IoCounts) {
+        self.registered.fetch_add(more.registered, Relaxed);
+        self.plain.fetch_add(more.plain, Relaxed);
+    }
+
     /// See [`crate::MediumKind::File`].
     pub(crate) fn open(
         path: &Path,
@@ -106,6 +123,8 @@ impl FileMedium {
             register_memory: io.register_memory,
             no_punch: AtomicBool::new(!opened.punches),
             no_zero_range: AtomicBool::new(false),
+            registered: AtomicU64::new(0),
+            plain: AtomicU64::new(0),
             health: Health::default(),
             opened,
         })

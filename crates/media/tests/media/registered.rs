@@ -76,6 +76,8 @@ fn memory_is_registered_given_up_and_never_another() {
         "above the limit"
     );
     assert!(now.plain > before.plain + 20 * 256);
+    runner.channel.tend();
+    assert_eq!(medium.io_counts(), Some(runner.channel.io_counts()));
 }
 
 /// Commands of one and of two pieces, until they use registered memory.

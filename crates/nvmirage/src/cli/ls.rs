@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::parse::Control;
 use crate::{
     config::Listen,
-    control::{self, ControllerStatus, Inventory},
+    control::{self, ControllerStatus, Inventory, IoStatus},
     report::{
         self,
         table::{Align, Table},
@@ -64,16 +64,26 @@ fn media(inventory: &Inventory) -> Table {
     let mut table = Table::new(&[
         ("media", Align::Left),
         ("size", Align::Right),
+        ("registered", Align::Right),
         ("kind", Align::Left),
     ]);
     for medium in &inventory.media {
         table.row(vec![
             medium.config.name.clone(),
             units::bytes(medium.bytes),
+            medium.io.as_ref().map_or("-".into(), registered),
             medium.description.clone(),
         ]);
     }
     table
+}
+
+/// The share of commands that used registered memory of their hosts.
+fn registered(io: &IoStatus) -> String {
+    match io.registered.saturating_add(io.plain) {
+        0 => "-".into(),
+        all => format!("{:.0} %", io.registered as f64 * 100.0 / all as f64),
+    }
 }
 
 fn namespaces(inventory: &Inventory) -> Table {
@@ -188,13 +198,14 @@ mod tests {
     #[test]
     fn what_is_served_is_in_the_tables() {
         let inventory: Inventory = serde_json::from_str(
-            r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","bytes":8589934592,"description":"ram, memory"}],
+            r#"{"media":[{"name":"disk","kind":"ram","size":"8GiB","bytes":8589934592,"description":"ram, memory"},
+                         {"name":"slow","kind":"file","path":"/a","bytes":4096,"description":"file","io":{"registered":3,"plain":1}}],
                 "namespaces":[{"name":"root","media":"disk","lba_size":4096,"blocks":2097152,"nsid":1,"subsystem":"vm1","controllers":["vm1","vm2"],"made_by_host":false},
                               {"name":"spare","media":"disk","lba_size":4096,"blocks":1,"controllers":[],"made_by_host":false}],
                 "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true,
                                 "placement":[{"queue":1,"reactor":2},{"queue":2,"reactor":0},{"queue":3,"reactor":2}]}],
                 "reactors":[{"cpu":3,"mode":"adaptive","spin":"50us","budget":30,"commands":7,"turns":9,"turns_with_work":4,
-                             "busy_ns":250,"spun_ns":250,"slept_ns":1500,"sleeps":2}]}"#,
+                             "busy_ns":250,"spun_ns":250,"slept_ns":1500,"sleeps":2,"stalls":0,"stalled_ns":0}]}"#,
         )
         .unwrap();
         let text = tables(&inventory);
@@ -204,7 +215,8 @@ mod tests {
                 .map(str::to_owned)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(row("disk"), ["disk", "8.00", "GiB", "ram,", "memory"]);
+        assert_eq!(row("disk"), ["disk", "8.00", "GiB", "-", "ram,", "memory"]);
+        assert_eq!(row("slow"), ["slow", "4.00", "KiB", "75", "%", "file"]);
         assert_eq!(
             row("root"),
             [

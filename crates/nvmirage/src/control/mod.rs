@@ -49,6 +49,19 @@ pub(crate) struct ReactorStatus {
     pub(crate) slept_ns: u64,
     /// Times that it went to sleep.
     pub(crate) sleeps: u64,
+    /// Looks that took longer than any work does, as the system let something else run.
+    pub(crate) stalls: u64,
+    /// Nanoseconds of those, which are among no others.
+    pub(crate) stalled_ns: u64,
+}
+
+/// Commands that moved data, by what the kernel had to do for their memory.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct IoStatus {
+    /// It was registered beforehand.
+    pub(crate) registered: u64,
+    /// It was looked up and held for the command.
+    pub(crate) plain: u64,
 }
 
 /// A medium and what is known of it.
@@ -61,6 +74,9 @@ pub(crate) struct MediumStatus {
     pub(crate) bytes: u64,
     /// How it is opened, in words.
     pub(crate) description: String,
+    /// Of a file where hosts' memory is registered as far as possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) io: Option<IoStatus>,
 }
 
 /// A namespace and what is known of it.

@@ -24,6 +24,8 @@ const SOCKET_LOOK_BUSY_NS: u64 = 20_000;
 const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
 /// How long after the last work there may be more soon.
 const RECENTLY_NS: u64 = 10_000;
+/// A turn takes some tens of microseconds at most: one that takes longer was interrupted by what else the machine does.
+const STALL_NS: u64 = 200_000;
 /// Commands that a channel holds at most.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
@@ -136,6 +138,11 @@ impl Reactor {
             if turn.worked {
                 self.counters.turns_with_work.add(1);
                 self.counters.completions.add(turn.completions);
+            }
+            if awake_ns > STALL_NS {
+                self.counters.stalls.add(1);
+                self.counters.stalled_ns.add(awake_ns);
+            } else if turn.worked {
                 self.counters.busy_ns.add(awake_ns);
             } else {
                 self.counters.spun_ns.add(awake_ns);

@@ -67,6 +67,9 @@ pub(crate) struct JobReport {
     /// How often the machine did not let the host run, and for how long: nothing of that time counts.
     pub(crate) stalls: u64,
     pub(crate) stalled_ns: u64,
+    /// The same of our own server, as its reactor's time stamps show; left out where they account for all that the host saw.
+    pub(crate) server_stalls: u64,
+    pub(crate) server_stalled_ns: u64,
     /// Submission queue entries for each doorbell.
     pub(crate) batch: f64,
     /// Register writes for each command: what a server gets messages of.
@@ -106,6 +109,8 @@ impl JobReport {
             elapsed_ns: result.elapsed_ns,
             stalls: result.stalls,
             stalled_ns: result.stalled_ns,
+            server_stalls: 0,
+            server_stalled_ns: 0,
             batch: rounded(result.batch),
             doorbell_messages_per_command: rounded(result.messages_per_command),
             blocks_verified: result.blocks_verified,
@@ -181,7 +186,7 @@ pub(crate) fn table(jobs: &[JobReport]) -> Table {
 mod tests {
     use std::time::Duration;
 
-    use driver::workload::{Latency, Rw};
+    use driver::workload::{Latency, Lulls, Rw};
 
     use super::*;
 
@@ -208,6 +213,7 @@ mod tests {
             elapsed_ns: u64::try_from(Duration::from_secs(1).as_nanos()).unwrap(),
             stalls: 0,
             stalled_ns: 0,
+            lulls: Lulls::default(),
             batch: 3.5,
             messages_per_command: 0.0625,
         }
@@ -226,6 +232,8 @@ mod tests {
             "errors",
             "queues",
             "stalls",
+            "server_stalls",
+            "server_stalled_ns",
             "stalled_ns",
         ] {
             assert!(value.get(key).is_some(), "{key}");

@@ -11,7 +11,8 @@ use super::{
 use crate::{
     config,
     control::{
-        ControllerStatus, Inventory, MediumStatus, NamespaceStatus, QueuePlacement, ReactorStatus,
+        ControllerStatus, Inventory, IoStatus, MediumStatus, NamespaceStatus, QueuePlacement,
+        ReactorStatus,
     },
     reactor::subsystems::View,
 };
@@ -37,6 +38,8 @@ impl State {
                         spun_ns: counters.spun_ns.get(),
                         slept_ns: counters.slept_ns.get(),
                         sleeps: counters.sleeps.get(),
+                        stalls: counters.stalls.get(),
+                        stalled_ns: counters.stalled_ns.get(),
                     }
                 })
                 .collect(),
@@ -45,6 +48,10 @@ impl State {
                     config: config.clone(),
                     bytes: open.medium.size(),
                     description: open.medium.describe(),
+                    io: open.medium.io_counts().map(|counts| IoStatus {
+                        registered: counts.registered,
+                        plain: counts.plain,
+                    }),
                 })
                 .collect(),
             namespaces: self.namespaces(&views)?,

@@ -486,8 +486,8 @@ fn a_detached_namespace_takes_no_commands() {
 #[test]
 fn the_reactors_counters_are_page_c1() {
     let mut rig = Rig::enabled();
-    let log = rig.log(0xc1, 0, 64).unwrap();
-    assert_eq!((u64_at(&log, 0), u64_at(&log, 8)), (2, 0));
+    let log = rig.log(0xc1, 0, 80).unwrap();
+    assert_eq!((u64_at(&log, 0), u64_at(&log, 8)), (3, 0));
     let counters = Arc::new(ReactorCounters::default());
     counters.busy_ns.add(1234);
     counters.completions.add(5);
@@ -496,10 +496,12 @@ fn the_reactors_counters_are_page_c1() {
     counters.spun_ns.add(8);
     counters.slept_ns.add(90);
     counters.sleeps.add(1);
+    counters.stalls.add(2);
+    counters.stalled_ns.add(300);
     rig.controller.set_reactor_counters(counters);
-    let log = rig.log(0xc1, 0, 64).unwrap();
-    let words: Vec<u64> = (0..8).map(|n| u64_at(&log, n * 8)).collect();
-    assert_eq!(words, [2, 1234, 5, 600, 70, 8, 90, 1]);
+    let log = rig.log(0xc1, 0, 80).unwrap();
+    let words: Vec<u64> = (0..10).map(|n| u64_at(&log, n * 8)).collect();
+    assert_eq!(words, [3, 1234, 5, 600, 70, 8, 90, 1, 2, 300]);
 }
 
 #[test]
