@@ -20,7 +20,7 @@ use gungraun::prelude::*;
 use media::{Channel, MediumKind};
 use memory::{Buffer, DoorbellPages, Hint, HostSq, Iova, Need};
 use nvme_spec::{Cqe, Sqe};
-use tests_counts::{COMMANDS, Doorbells, Load, Memory, Rig, channel, namespace, null, ram};
+use tests_counts::{COMMANDS, Doorbells, Load, Memory, Rig, channel, file, namespace, null, ram};
 
 const BATCH: u32 = 32;
 const READ_32K: Load = Load {
@@ -37,6 +37,7 @@ const READ_32K: Load = Load {
 #[bench::null_read_shadow(Rig::new(null(), Doorbells::Shadow, Load::READ))]
 #[bench::ram_read(Rig::new(ram(), Doorbells::Mapped, Load::READ))]
 #[bench::ram_write(Rig::new(ram(), Doorbells::Mapped, Load::WRITE))]
+#[bench::memory_file_read(Rig::new(file("/dev/shm"), Doorbells::Mapped, Load::READ))]
 fn batch_of_32(mut rig: Rig) -> Rig {
     rig.batches(COMMANDS / BATCH, BATCH);
     rig
@@ -232,6 +233,32 @@ fn issue(mut with: Issue) -> Issue {
     with
 }
 
+// The same handed to a ring, and the ring to the kernel: what the kernel does is not counted.
+#[library_benchmark]
+#[bench::file(issue_setup(file(env!("CARGO_TARGET_TMPDIR"))))]
+fn add_and_submit(mut with: Issue) -> Issue {
+    let Issue { channel, data } = &mut with;
+    let view = &data.memory.view;
+    let at = Iova(Memory::address(&data.buffer));
+    let segment = view.translate(&mut Hint::default(), at, 4096, Need::DeviceWrites);
+    let segments = [segment.expect("mapped")];
+    for index in 0..COMMANDS {
+        let request = black_box(Request::Read {
+            offset: u64::from(index) * 4096,
+            len: 4096,
+        });
+        let ticket = Ticket::from_bits(index.into());
+        match channel.add(ticket, &request, &segments, view) {
+            Added::Pending => {}
+            other => panic!("a file that is not there at once says {other:?}"),
+        }
+        if (index + 1).is_multiple_of(BATCH) {
+            channel.submit();
+        }
+    }
+    with
+}
+
 /// A completion queue on its own.
 struct Post {
     cq: Cq,
@@ -277,7 +304,7 @@ library_benchmark_group!(
 );
 library_benchmark_group!(
     name = steps,
-    benchmarks = [fetch, parse, bounds, walk, issue, post]
+    benchmarks = [fetch, parse, bounds, walk, issue, add_and_submit, post]
 );
 /// The C library copies with what the processor at hand does best; what every one can do is the same everywhere.
 fn settings() -> LibraryBenchmarkConfig {

@@ -7,6 +7,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a count ends where its host fails")]
 
+use std::path::Path;
 use std::sync::Arc;
 
 use controller::namespace::Namespace;
@@ -15,7 +16,7 @@ use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use engine::{ControllerSlot, Engine, Mode};
-use media::{Channel, Medium, MediumKind, MediumSpec};
+use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
 use memory::{
     Access, Buffer, ClientMappings, DmaMap, DmaView, DoorbellPages, HostCq, HostMemory, HostSq,
     Iova,
@@ -152,16 +153,36 @@ impl Load {
 /// A channel of a new medium.
 #[must_use]
 pub fn channel(kind: MediumKind) -> Channel {
-    Medium::open(&MediumSpec { kind })
-        .unwrap()
-        .channel(1024)
-        .unwrap()
+    let spec = MediumSpec { kind };
+    let medium = Medium::open(&spec).unwrap();
+    if let MediumKind::File { path, .. } = &spec.kind {
+        std::fs::remove_file(path).unwrap();
+    }
+    medium.channel(1024).unwrap()
 }
 
 /// Nothing at all.
 #[must_use]
 pub fn null() -> MediumKind {
     MediumKind::Null { size: MEDIUM_LEN }
+}
+
+/// A file in `dir`, which loses its name when it is opened: on a disk its commands go to the kernel by a ring, in memory
+/// by a call for each.
+#[must_use]
+pub fn file(dir: &str) -> MediumKind {
+    let path = Path::new(dir).join(format!("counts-{}", std::process::id()));
+    std::fs::write(&path, vec![1; MEDIUM_LEN as usize]).unwrap();
+    MediumKind::File {
+        path,
+        size: Some(MEDIUM_LEN),
+        direct: Direct::Auto,
+        // in which of two ways a command goes is a matter of time otherwise
+        io: FileIo {
+            register_memory: false,
+            ..FileIo::default()
+        },
+    }
 }
 
 /// Memory.
