@@ -243,6 +243,11 @@ impl Queues {
     ) -> Went {
         let slot = self.slots.slot(index);
         let asked = match issuer.issue(index, slot, sqe) {
+            // A part of it is with a medium since an earlier try: its namespace is gone meanwhile, say.
+            Issued::Ended(status) if slot.outstanding > 0 => {
+                slot.note(status);
+                Asked::Pending
+            }
             Issued::Ended(status) => Asked::Done(status),
             Issued::Pending => Asked::Pending,
             Issued::Full => Asked::Full,

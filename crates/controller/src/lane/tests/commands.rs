@@ -413,6 +413,30 @@ fn read_and_compare_with_fua_flush_a_volatile_cache() {
 }
 
 #[test]
+fn a_command_whose_namespace_goes_while_a_part_of_it_is_out_ends_with_that_part() {
+    let mut rig = Rig::new(16, &[16], Manner::Hanging);
+    let mut cached = namespace(1, MEDIUM_ID, 64);
+    cached.traits.volatile_cache = true;
+    rig.set_namespaces(vec![cached]);
+    // The flush of a Read with Force Unit Access goes out, and there is no room for the read.
+    rig.medium().capacity = 1;
+    let mut sqe = command(0x02, 4);
+    sqe.cdw12 = 1 << 30;
+    rig.submit(1, sqe);
+    rig.turn();
+    rig.set_namespaces(Vec::new());
+    rig.turn();
+    assert_eq!(rig.completions(), [], "its ticket is out");
+    assert_eq!(rig.lane.in_flight(), 1);
+    rig.medium().release(1);
+    rig.turn();
+    let status = rig.completions()[0].status.status();
+    assert_eq!(status, Status::INVALID_FIELD_IN_COMMAND);
+    assert_eq!(rig.lane.in_flight(), 0);
+    assert_eq!(rig.medium().seen, [Seen::Flush]);
+}
+
+#[test]
 fn flush_of_all_namespaces_without_any_succeeds() {
     let mut rig = rig();
     rig.set_namespaces(Vec::new());
