@@ -78,6 +78,8 @@ pub struct Around<'a> {
     pub ending: bool,
     /// Media fail now and then.
     pub faults: bool,
+    /// For each namespace until when it may have been taken away.
+    pub absent_until: &'a [u64],
     /// Events are printed.
     pub traced: bool,
 }

@@ -6,7 +6,7 @@
 //! time, so that a seed repeats a run exactly.
 //!
 //! - [`scenario`]: what a seed makes;
-//! - [`world`]: who acts next, and what must be true in the end;
+//! - [`world`]: who acts next, and what must be true in the end; [`operator`]: moves and changes of namespaces;
 //! - [`host`]: hosts, and what they check;
 //! - [`ledger`] and [`stamp`]: which values a block may have, and what a block holds;
 //! - [`reactor`], [`seat`], [`wire`]: the program's loop and its transport, without threads and sockets;
@@ -20,6 +20,7 @@ pub mod around;
 pub mod host;
 pub mod ledger;
 pub mod medium;
+pub mod operator;
 pub mod random;
 pub mod reactor;
 pub mod scenario;

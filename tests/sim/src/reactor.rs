@@ -6,8 +6,12 @@
 use std::collections::VecDeque;
 
 use controller::port::Channel;
+use controller::subsystem::OperatorRequest;
 use controller::{Interrupt, time::Time};
-use engine::{ControllerSlot, Engine, EngineId, Idle, Interrupts, Mail, MoveError, Moved};
+use engine::{
+    ControllerSlot, Engine, EngineId, Idle, Interrupts, Mail, MoveError, Moved, SubsystemSlot,
+};
+use nvme_spec::Status;
 
 use crate::medium::Port;
 use crate::random::Random;
@@ -136,6 +140,8 @@ pub struct Reactor {
     pub asked: Vec<Asked>,
     /// As above.
     pub moved: u64,
+    /// What subsystems have answered to the operator.
+    pub answered: Vec<(u64, Result<u32, Status>)>,
     lines: Vec<(EngineId, ControllerSlot, u64)>,
     random: Random,
     state: State,
@@ -161,6 +167,7 @@ impl Reactor {
             direct: Vec::new(),
             asked: Vec::new(),
             moved: 0,
+            answered: Vec::new(),
             lines: Vec::new(),
             random,
             state: State::Awake,
@@ -274,7 +281,8 @@ impl Reactor {
         let channels = self.engine.channels_mut();
         let due = channels.iter_mut().any(|(_, channel)| channel.is_due(now));
         let nothing_came = !due && self.engine.arm();
-        let nothing_came = nothing_came && self.mailbox.is_empty();
+        let news = self.has_answers();
+        let nothing_came = nothing_came && self.mailbox.is_empty() && !news;
         if nothing_came && !self.seats.iter().any(Seat::is_readable) {
             self.counts.sleeps += 1;
             self.state = State::Asleep;
@@ -285,6 +293,11 @@ impl Reactor {
             self.counts.second_looks += 1;
             self.wake_up(now);
         }
+    }
+
+    fn has_answers(&mut self) -> bool {
+        let mut subsystems = self.engine.subsystems_mut();
+        subsystems.any(|(_, subsystem)| subsystem.has_operator_answer())
     }
 
     fn wake_up(&mut self, now: u64) {
@@ -301,7 +314,12 @@ impl Reactor {
             channel.tend();
         }
         self.in_transition = false;
-        self.engine.take_subsystem_news();
+        if self.engine.take_subsystem_news() {
+            for (_, subsystem) in self.engine.subsystems_mut() {
+                let answers = std::iter::from_fn(|| subsystem.take_operator_answer());
+                self.answered.extend(answers);
+            }
+        }
         for seat in &mut self.seats {
             if !seat.is_readable() && !seat.is_in_transition() {
                 continue;
@@ -364,6 +382,14 @@ impl Reactor {
             let lines = seat.map(|seat| Letter::Lines(seat.slot, seat.lines()));
             self.letters.extend(lines.map(|lines| (to, lines)));
         }
+    }
+
+    /// Asks a subsystem for a change, as an operator does.
+    pub fn ask(&mut self, now: u64, slot: SubsystemSlot, token: u64, request: OperatorRequest) {
+        let subsystem = self.engine.subsystem_mut(slot).expect("it is there");
+        subsystem.request(token, request);
+        // It comes by the mailbox.
+        self.wake(now);
     }
 
     /// Asks for a move, as an operator does; whether it is one.

@@ -18,6 +18,7 @@ use crate::around::{Bounds, Tally};
 use crate::host::{Doorbells, Host, Manners, Space};
 use crate::ledger::Ledger;
 use crate::medium::{Clock, Disk, HANG_NS, Habits, Port, SimChannel, TRAITS};
+use crate::operator::Operator;
 use crate::random::Random;
 use crate::reactor::Reactor;
 use crate::seat::Seat;
@@ -77,9 +78,9 @@ pub fn build(seed: u64, trace_from: u64) -> World {
         post: Post::default(),
         post_ns: random.spread(500, 50_000),
         move_ns: random.spread(10_000, 500_000),
-        next_move: 0,
-        moved_at: 0,
-        commands_at_move: 0,
+        operator: Operator::default(),
+        subsystems: Vec::new(),
+        absent_until: Vec::new(),
     };
     let busy = random.spread(200, 20_000);
     for _ in 0..random.between(1, 3) {
@@ -156,13 +157,18 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
         restrictions: None,
     });
     world.spaces.extend(spaces);
+    world.absent_until.extend([0, 0]);
     world.media.push(Medium {
         channel,
         disk: real.is_none().then_some(disk),
     });
-    let config = SubsystemConfig::with_namespaces(8, namespaces);
+    let mut config = SubsystemConfig::with_namespaces(8, namespaces);
+    for namespace in &mut config.namespaces {
+        namespace.shared = true;
+    }
     let subsystem = Subsystem::new(config).expect("a subsystem");
     let subsystem = world.reactors[reactor].engine.add_subsystem(subsystem);
+    world.subsystems.push((reactor, subsystem));
     for _ in 0..random.between(1, 3) {
         let id = world.hosts.len();
         let manners = manners(random, busy);

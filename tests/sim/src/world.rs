@@ -4,20 +4,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use controller::port::ChannelId;
-use engine::EngineId;
+use engine::{EngineId, SubsystemSlot};
 
 use crate::around::{Around, Bounds, Failure, Tally};
 use crate::host::{Host, Space};
 use crate::ledger::{Ledger, Span};
 use crate::medium::{Clock, Disk, Port};
+use crate::operator::Operator;
 use crate::random::Random;
 use crate::reactor::{Direct, Letter, Reactor};
 use crate::stamp;
 
 /// Steps between looks at what nobody waits for.
 const CHORES: u64 = 4096;
-/// How long a move may take: a lane has a second to become empty.
-const MOVE_NS: u64 = 1_500_000_000;
 /// How long it may take until all is quiet.
 const END_NS: u64 = 120_000_000_000;
 
@@ -78,12 +77,12 @@ pub struct World {
     pub post_ns: u64,
     /// Nanoseconds between moves of lanes: up to twice this.
     pub move_ns: u64,
-    /// When the operator moves something next, when that was last, and how many commands had completed.
-    pub next_move: u64,
-    /// As above.
-    pub moved_at: u64,
-    /// As above.
-    pub commands_at_move: u64,
+    /// What the operator is at.
+    pub operator: Operator,
+    /// The subsystems: their reactors and places, in the order of the media.
+    pub subsystems: Vec<(usize, SubsystemSlot)>,
+    /// For each namespace until when it may have been taken away.
+    pub absent_until: Vec<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -154,8 +153,8 @@ impl World {
         if let Some(at) = self.post.next().filter(|at| *at <= next.0) {
             next = (at, Actor::Letter);
         }
-        if self.next_move < next.0 {
-            next = (self.next_move, Actor::Operator);
+        if self.operator.due < next.0 {
+            next = (self.operator.due, Actor::Operator);
         }
         next
     }
@@ -192,6 +191,7 @@ impl World {
             tally: &mut self.tally,
             ending: self.ending,
             faults: self.faults,
+            absent_until: &self.absent_until,
             traced: self.steps >= self.trace_from,
         };
         host.step(&mut around)?;
@@ -221,8 +221,12 @@ impl World {
                 letter,
             });
         }
+        let answered = std::mem::take(&mut reactor.answered);
         for direct in std::mem::take(&mut reactor.direct) {
             self.raise(direct);
+        }
+        for (token, result) in answered {
+            self.change_ended(token, result)?;
         }
         let reactor = &mut self.reactors[at];
         for attached in &mut self.hosts {
@@ -265,42 +269,6 @@ impl World {
         }
     }
 
-    /// The operator moves a queue, or all queues to come, of some controller.
-    fn operate(&mut self) -> Result<(), Failure> {
-        let now = self.now;
-        self.next_move = now + 1 + self.random.below(2 * self.move_ns);
-        for reactor in &self.reactors {
-            if let Some(asked) = reactor.asked.iter().find(|a| now - a.since > MOVE_NS) {
-                return Err(Failure(format!("at {now} ns: a stall: the move {asked:?}")));
-            }
-        }
-        // While nothing else happens the operator waits, too.
-        let idle = self.tally.commands == self.commands_at_move;
-        if idle {
-            self.next_move = now + 1 + (now - self.moved_at).max(self.move_ns);
-        }
-        if self.ending || idle {
-            return Ok(());
-        }
-        self.commands_at_move = self.tally.commands;
-        self.moved_at = now;
-        let host = self.random.index(self.hosts.len());
-        let Attached { reactor, seat, .. } = self.hosts[host];
-        let to = EngineId(self.random.index(self.reactors.len()) as u16);
-        let cqid = self.random.between(1, 4) as u16;
-        let reactor = &mut self.reactors[reactor];
-        let slot = reactor.seats[seat].slot;
-        if self.random.once_in(16) {
-            reactor.engine.spread(slot, vec![to]);
-        } else if reactor.ask_move(now, slot, cqid, to) {
-            self.tally.moves += 1;
-            if self.steps >= self.trace_from {
-                println!("{now:>14} host {host}: queue {cqid} moves to {to:?}");
-            }
-        }
-        Ok(())
-    }
-
     /// What media have done with for certain.
     fn settle(&mut self) {
         if !self.ledger.has_open() {
@@ -339,6 +307,7 @@ impl World {
     fn is_quiet(&mut self) -> bool {
         let hosts = self.hosts.iter().all(|attached| attached.host.is_quiet());
         hosts
+            && !self.operator.changes()
             && self.reactors.iter_mut().all(|reactor| {
                 let mut channels = reactor.engine.channels_mut().iter();
                 channels.all(|(_, port)| controller::port::Channel::in_flight(port) == 0)

@@ -17,6 +17,8 @@ const TRANSFER_MAX: u64 = 32 << 10;
 
 // Status Code Type and Status Code (Base 2.1, 4.2.3).
 const SUCCESS: u16 = 0;
+const INVALID_FIELD: u16 = 0x002;
+const INVALID_NAMESPACE: u16 = 0x00b;
 const DATA_TRANSFER_ERROR: u16 = 0x004;
 const ABORTED: u16 = 0x007;
 const ABORTED_SQ_DELETION: u16 = 0x008;
@@ -536,7 +538,9 @@ impl Host {
 fn may_fail(command: &Command, status: u16, around: &Around<'_>) -> bool {
     let faults = around.faults;
     let excused = |why: u8| command.excuses & why != 0;
+    let absent_until = around.absent_until[usize::from(command.span.space)];
     match status {
+        INVALID_FIELD | INVALID_NAMESPACE => command.since <= absent_until,
         DATA_TRANSFER_ERROR => excused(excuse::UNMAP),
         // What hangs is given up for an unmap, whatever memory it uses.
         ABORTED if around.now - command.since >= GIVEN_UP_NS => true,
