@@ -69,8 +69,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "prp-chain",
         guard: "a pointer to the next page of a PRP list has no offset",
         file: "crates/controller/src/prp.rs",
-        from: "            if page_offset(next) != 0 {\n",
-        to: "            if page_offset(next) & 7 != 0 {\n",
+        from: "            if page_offset(list) != 0 {\n",
+        to: "            if page_offset(list) & 7 != 0 {\n",
         test: unit("controller", "prp::tests::a_chain_pointer_has_no_offset"),
     },
     Mutation {
@@ -187,8 +187,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "compare-and-write",
         guard: "a fused write is not done where its comparison fails",
         file: "crates/media/src/ram.rs",
-        from: "        if there[..len as usize] != *old {\n",
-        to: "        if there[..len as usize] != *old && offset == 1 {\n",
+        from: "    if there != old {\n",
+        to: "    if there != old && offset == 1 {\n",
         test: PROGRAMS,
     },
     Mutation {
