@@ -28,6 +28,7 @@ pub mod lost;
 pub mod mailbox;
 mod map;
 pub mod mapping;
+pub mod numa;
 mod order;
 pub mod ring;
 pub mod sleep;

@@ -28,7 +28,10 @@ use rustix::{
     mm::{Advice, MapFlags, ProtFlags},
 };
 
-use crate::lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError};
+use crate::{
+    lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError},
+    numa,
+};
 
 /// The most files of one session that are mapped at one time.
 pub const MAX_SESSION_MAPPINGS: usize = 512;
@@ -123,6 +126,14 @@ impl Mapping {
     /// Whether the bytes may be written; false for a read-only descriptor and for a file sealed against writing.
     pub fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    /// The nodes of memory that its pages lie on, of some of those that this process has touched: how many on each.
+    ///
+    /// # Errors
+    /// The system's, mostly that it knows no nodes.
+    pub fn nodes(&self) -> io::Result<Vec<(u32, usize)>> {
+        numa::nodes_of(self.base, self.span)
     }
 
     /// The address of the first byte.

@@ -11,7 +11,7 @@ use crate::{
     dma::Segment,
     huge::{self, HUGE_PAGE_LEN},
     map::OwnMap,
-    order,
+    numa, order,
 };
 
 /// Bytes of a usual page.
@@ -51,6 +51,14 @@ impl Store {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let (map, pages) = huge::private(len)?;
         Ok(Store { map, pages })
+    }
+
+    /// Has memory that is taken from now on come from `node`, as long as that has some: for the processor that copies.
+    ///
+    /// # Errors
+    /// The system's: it has no such node.
+    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
+        numa::prefer(&self.map, node)
     }
 
     /// What pages it lies on.
