@@ -5,10 +5,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use controller::port::{Added, Channel as Port, Done, MediumTraits, Request};
 use controller::ticket::Ticket;
-use memory::{Claims, DmaView, MAX_CLAIMANTS, Segment, Store};
+use memory::{Claims, DmaView, MAX_CLAIMANTS, Pieces, Segment, Store};
 
 use crate::error::MediumError;
 use crate::file::{FileChannel, FileMedium};
@@ -96,6 +97,8 @@ pub struct Medium {
     backing: Backing,
     /// What commands of different channels hold of it.
     claims: Claims,
+    /// A node of memory was chosen for it.
+    is_placed: AtomicBool,
 }
 
 enum Backing {
@@ -132,6 +135,7 @@ impl Medium {
             size,
             backing,
             claims: Claims::new(),
+            is_placed: AtomicBool::new(false),
         }))
     }
 
@@ -214,6 +218,27 @@ impl Medium {
             }
             Backing::File(file) => Kind::File(Box::new(file.channel(depth, claimant()?)?)),
         }))
+    }
+
+    /// Has memory of the medium that is taken from now on come from a node of memory, as long as that has some: for a
+    /// reactor there that is about to use it. The first one has its wish. Of no meaning for media that are no memory.
+    ///
+    /// # Errors
+    /// The system's: it has no such node.
+    pub fn prefer_node(&self, node: u32) -> io::Result<()> {
+        match &self.backing {
+            Backing::Ram(store) if !self.is_placed.swap(true, Relaxed) => store.prefer_node(node),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its memory, to be looked after; `None` where it has none.
+    #[must_use]
+    pub fn pieces(&self) -> Option<Arc<dyn Pieces>> {
+        match &self.backing {
+            Backing::Ram(store) => Some(Arc::clone(store) as Arc<dyn Pieces>),
+            Backing::Null | Backing::File(_) => None,
+        }
     }
 
     /// Blocks until everything that has completed is on the media; for a clean stop.

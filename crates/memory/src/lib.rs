@@ -47,7 +47,7 @@ pub use dma::{
 };
 pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence};
 pub use host::{Buffer, HostCq, HostMemory, HostSq};
-pub use huge::{HUGE_PAGE_LEN, HugePages};
+pub use huge::{HUGE_PAGE_LEN, HugePages, Pieces};
 pub use lost::{LostFlag, install_sigbus_handler};
 pub use mapping::{ClientMappings, MapError, Mapping};
 pub use ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};

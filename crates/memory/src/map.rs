@@ -83,7 +83,7 @@ impl OwnMap {
     }
 
     /// Addresses that nobody uses: `len` bytes from a multiple of `align` on.
-    fn room(len: usize, align: usize) -> io::Result<Self> {
+    pub(crate) fn room(len: usize, align: usize) -> io::Result<Self> {
         let both = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
         let start = unsafe {

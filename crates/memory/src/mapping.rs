@@ -29,7 +29,9 @@ use rustix::{
 };
 
 use crate::{
+    huge::HUGE_PAGE_LEN,
     lost::{LostFlag, MAX_MAPPINGS, Watch, WatchError},
+    map::OwnMap,
     numa,
 };
 
@@ -101,6 +103,8 @@ pub struct Mapping {
     /// Bytes of address space: `file_len` rounded up to the file's page size.
     span: usize,
     writable: bool,
+    /// Its pages are smaller than huge ones, and could be put together.
+    usual_pages: bool,
     /// Taken out before the memory is unmapped: see `drop`.
     watch: Option<Watch>,
     budget: Arc<Budget>,
@@ -134,6 +138,12 @@ impl Mapping {
     /// The system's, mostly that it knows no nodes.
     pub fn nodes(&self) -> io::Result<Vec<(u32, usize)>> {
         numa::nodes_of(self.base, self.span)
+    }
+
+    /// Where its pages could be put together into huge ones: the first place, and how many there are.
+    pub(crate) fn huge_pieces(&self) -> Option<(NonNull<u8>, usize)> {
+        let count = self.span / HUGE_PAGE_LEN;
+        (self.usual_pages && self.writable && count > 0).then_some((self.base, count))
     }
 
     /// The address of the first byte.
@@ -173,6 +183,7 @@ impl Mapping {
             file_len: len as u64,
             span: len,
             writable: true,
+            usual_pages: false,
             watch: None,
             budget,
         })
@@ -197,17 +208,21 @@ impl Mapping {
             true => ProtFlags::READ | ProtFlags::WRITE,
             false => ProtFlags::READ,
         };
-        // SAFETY: a new mapping at an address that the system chooses overlaps nothing.
-        let base = unsafe {
-            rustix::mm::mmap(
-                ptr::null_mut(),
-                span,
-                protection,
-                MapFlags::SHARED,
-                fd,
-                range.offset,
-            )?
+        // Pages can be put together only where address and place in the file are both at a huge page's start.
+        let usual_pages = unit < HUGE_PAGE_LEN && span >= HUGE_PAGE_LEN && range.offset == 0;
+        let (room, flags) = match usual_pages {
+            true => {
+                let room = OwnMap::room(span, HUGE_PAGE_LEN)?;
+                (Some(room), MapFlags::SHARED | MapFlags::FIXED)
+            }
+            false => (None, MapFlags::SHARED),
         };
+        let place = room
+            .as_ref()
+            .map_or(ptr::null_mut(), |room| room.at(0, span).cast());
+        // SAFETY: a new mapping, at an address that the system chooses or in the place of `room`, which nobody uses.
+        let base = unsafe { rustix::mm::mmap(place, span, protection, flags, fd, range.offset)? };
+        std::mem::forget(room);
         let base = NonNull::new(base.cast()).expect("mmap does not return a null pointer");
         charge.keep();
         let mut mapping = Mapping {
@@ -215,6 +230,7 @@ impl Mapping {
             file_len: range.len,
             span,
             writable,
+            usual_pages,
             watch: None,
             budget: budget.clone(),
         };
@@ -306,6 +322,8 @@ impl Drop for Charge<'_> {
 #[derive(Debug, Default)]
 pub struct ClientMappings {
     files: Vec<KnownFile>,
+    /// Grows with every file that is mapped.
+    changes: u64,
     lost: LostFlag,
     budget: Arc<Budget>,
 }
@@ -375,7 +393,18 @@ impl ClientMappings {
             identity,
             mapping: mapping.clone(),
         });
+        self.changes += 1;
         Ok(mapping)
+    }
+
+    /// The files that are mapped now.
+    pub fn mappings(&self) -> impl Iterator<Item = &Arc<Mapping>> {
+        self.files.iter().map(|file| &file.mapping)
+    }
+
+    /// How many files have been mapped so far: whoever looks after them sees by it that there is a new one.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The flag that tells when any of this session's memory was taken away.

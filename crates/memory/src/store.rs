@@ -5,7 +5,7 @@
 //! see to it that those who share bytes do not ([`crate::claims`]). Nothing here makes a reference to the bytes, so a race
 //! would end in a mixture of old and new bytes and nothing else.
 
-use std::{io, ptr};
+use std::{io, ptr, ptr::NonNull};
 
 use crate::{
     dma::Segment,
@@ -59,6 +59,22 @@ impl Store {
     /// The system's: it has no such node.
     pub fn prefer_node(&self, node: u32) -> io::Result<()> {
         numa::prefer(&self.map, node)
+    }
+
+    /// The nodes of memory that its pages lie on, of some of those that are there: how many on each.
+    ///
+    /// # Errors
+    /// The system's, mostly that it knows no nodes.
+    pub fn nodes(&self) -> io::Result<Vec<(u32, usize)>> {
+        let first = NonNull::new(self.map.at(0, 0)).ok_or(io::ErrorKind::InvalidInput)?;
+        numa::nodes_of(first, self.map.len())
+    }
+
+    /// Where its usual pages could be put together into huge ones: the first place, and how many there are.
+    pub(crate) fn huge_pieces(&self) -> Option<(NonNull<u8>, usize)> {
+        let first = NonNull::new(self.map.at(0, 0))?;
+        let count = self.map.len() / HUGE_PAGE_LEN;
+        (self.pages == StorePages::Usual && count > 0).then_some((first, count))
     }
 
     /// What pages it lies on.

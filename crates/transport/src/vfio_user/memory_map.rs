@@ -31,6 +31,11 @@ impl MemoryMap {
         }
     }
 
+    /// The files behind it.
+    pub(super) fn files(&self) -> &ClientMappings {
+        &self.files
+    }
+
     /// DMA_MAP. Memory without a descriptor (a ROM, RAM that is not shared, our own doorbells, which QEMU maps back to us
     /// for the sake of other devices) gets a region that nothing can reach.
     pub(super) fn map(

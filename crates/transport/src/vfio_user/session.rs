@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use controller::time::Time;
 use controller::{Controller, Failure, Interrupt};
-use memory::{DoorbellPages, EventFd};
+use memory::{ClientMappings, DoorbellPages, EventFd};
 use rustix::io::Errno;
 use vfio_user::message::{Access, DeviceFlags, DeviceInfo, Version, irq_index, region_index};
 use vfio_user::{Command, Connection, Header, Message};
@@ -70,6 +70,12 @@ impl Session {
             },
             waiting: WaitingList::default(),
         })
+    }
+
+    /// The files of the host's memory that are mapped.
+    #[must_use]
+    pub fn memory(&self) -> &ClientMappings {
+        self.device.memory.files()
     }
 
     /// Sends what waits, and handles the next messages. Due when the socket or [`Self::unmasked`] is readable, when the socket is or writable and
