@@ -15,6 +15,8 @@ mod identity;
 mod interrupt;
 mod keep;
 mod load;
+mod memory_care;
+mod nodes;
 mod placement;
 mod qemu;
 mod reactor;

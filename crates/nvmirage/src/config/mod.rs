@@ -42,6 +42,9 @@ pub(crate) struct Config {
     /// The control socket, as `unix:PATH`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) control: Option<Listen>,
+    /// Whether memory in use is put together into huge pages.
+    #[serde(default, skip_serializing_if = "HugePages::is_default")]
+    pub(crate) huge_pages: HugePages,
     /// Threads that serve. Default: one, adaptive, not pinned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reactor: Vec<Reactor>,
@@ -58,6 +61,23 @@ pub(crate) struct Config {
     /// file, else its socket, from the root. A drive in memory is then a new one at every start, of which nothing is kept.
     #[serde(skip)]
     pub(crate) short_form: Option<PathBuf>,
+}
+
+/// What is done about the pages of memory in use: hosts' and that of media in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum HugePages {
+    /// Pages that are all there are put together into huge ones.
+    #[default]
+    Auto,
+    /// They stay as they are.
+    Off,
+}
+
+impl HugePages {
+    fn is_default(&self) -> bool {
+        *self == HugePages::default()
+    }
 }
 
 /// How a reactor waits for work.

@@ -49,7 +49,7 @@ pub(crate) struct Topology {
 
 impl Topology {
     /// Reads it below `root`. A machine without nodes has one, with all of its CPUs.
-    pub(super) fn read(root: &Path, usable: &[u32]) -> anyhow::Result<Self> {
+    pub(crate) fn read(root: &Path, usable: &[u32]) -> anyhow::Result<Self> {
         let cpus_dir = root.join("sys/devices/system/cpu");
         let nodes_dir = root.join("sys/devices/system/node");
         let online = word(&cpus_dir.join("online"))

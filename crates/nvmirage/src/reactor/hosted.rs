@@ -11,13 +11,17 @@ use std::{
 
 use controller::{Controller, Interrupt, time::Time};
 use engine::ControllerSlot;
-use memory::{DmaView, DoorbellPages, LostFlag};
+use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
 use transport::vfio_user::{Listener, Session, SessionConfig};
 
 use super::{
     handle::Answer,
     lines::Vectors,
     poller::{Poller, Source},
+};
+use crate::{
+    memory_care::{self, Owner},
+    nodes::Nodes,
 };
 
 /// Who is there.
@@ -43,6 +47,8 @@ pub(super) struct Hosted {
     output_watched: bool,
     /// The log has said that a host could not be accepted, and none has been since.
     refusal_logged: bool,
+    /// The files of its host's memory that are looked after, as the session counts them.
+    memory_told: u64,
     /// The change of its session's lines that other reactors know of; 0 where they know none.
     lines_told: u64,
     /// Whom to tell when it is no longer served.
@@ -66,6 +72,7 @@ impl Hosted {
             attached,
             output_watched: false,
             refusal_logged: false,
+            memory_told: 0,
             lines_told: 0,
             removal: None,
         }
@@ -142,6 +149,10 @@ impl Hosted {
                     self.detach(controller, poller);
                     return true;
                 }
+                let memory = session.memory();
+                if std::mem::replace(&mut self.memory_told, memory.changes()) != memory.changes() {
+                    look_after(&self.name, memory);
+                }
                 let wants_write = session.wants_write();
                 if wants_write != self.output_watched {
                     self.output_watched = wants_write;
@@ -167,6 +178,7 @@ impl Hosted {
                 self.attached.store(true, Ordering::Relaxed);
                 self.output_watched = false;
                 self.refusal_logged = false;
+                self.memory_told = 0;
                 self.host = Host::Attached(Box::new(session));
                 true
             }
@@ -265,5 +277,17 @@ impl Hosted {
             // who asked may have given up waiting
             let _ = answer.try_send(());
         }
+    }
+}
+
+/// Has a host's memory looked after.
+fn look_after(name: &str, memory: &ClientMappings) {
+    let owner = Owner::Host {
+        name: name.to_owned(),
+        near: Nodes::of_machine().of_this_thread(),
+    };
+    for mapping in memory.mappings() {
+        let pieces: Arc<dyn Pieces> = mapping.clone();
+        memory_care::look_after(&owner, &pieces);
     }
 }

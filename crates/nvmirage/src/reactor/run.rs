@@ -16,7 +16,7 @@ use super::{
     poller::{Poller, Source, source_of},
     subsystems::Subsystems,
 };
-use crate::clock::Clock;
+use crate::{clock::Clock, nodes::Nodes};
 
 /// Nanoseconds between looks at the sockets while there is work, and while the reactor spins without any. A look is a
 /// system call: a host that polls would wait for it.
@@ -398,6 +398,11 @@ impl Reactor {
     fn open_channel(&mut self, medium: Arc<Medium>, id: ChannelId) -> io::Result<()> {
         if self.channels.iter().any(|(_, open)| *open == id) {
             return Ok(());
+        }
+        if let Some(node) = Nodes::of_machine().of_this_thread()
+            && let Err(error) = medium.prefer_node(node)
+        {
+            tracing::debug!("memory of node {node} cannot be had: {error}");
         }
         let channel = medium.channel(CHANNEL_DEPTH)?;
         if let Some(fd) = channel.wait_fd() {

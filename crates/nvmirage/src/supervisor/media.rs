@@ -11,6 +11,7 @@ use crate::{
     config::{self, MediumKind, Range, Size},
     control::Refusal,
     keep::merge,
+    memory_care::{self, Owner},
     reactor::subsystems::View,
 };
 
@@ -39,6 +40,9 @@ impl State {
         let place = || format!("media {}", config.name);
         let medium = Medium::open(&spec_of(&config)).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
+        if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
+            memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
+        }
         let mut ids = (0..=u16::MAX).map(ChannelId);
         let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
         self.media.push(OpenMedium {

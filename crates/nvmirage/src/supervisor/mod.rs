@@ -22,10 +22,11 @@ use engine::{ControllerSlot, Mode};
 
 use self::{media::Resting, subsystems::Live};
 use crate::{
-    config::{self, Config, Problem},
+    config::{self, Config, HugePages, Problem},
     control::{Inventory, Refusal},
     identity::Identities,
     keep::keeper::Keeper,
+    memory_care,
     reactor::handle::ReactorHandle,
 };
 
@@ -86,6 +87,8 @@ impl Supervisor {
             resting: Vec::new(),
             controllers: Vec::new(),
         };
+        memory_care::start(config.huge_pages == HugePages::Auto)
+            .context("cannot start a thread")?;
         if state.config.reactor.is_empty() {
             state.config.reactor.push(config::Reactor::default());
         }

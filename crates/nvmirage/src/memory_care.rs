@@ -1,0 +1,387 @@
+//! Memory that reactors copy to and from, looked after by a thread of its own: usual pages are put together into huge ones
+//! as they come to be used, and where a host's memory lies on another node than its reactor, the log says so once.
+//!
+//! A copy to a place at random spends much of its time looking up addresses, and in a guest more than elsewhere; a huge page
+//! needs one look where 512 pages need as many. Nothing is allocated for that: only pieces whose pages are all there are
+//! put together. Whoever touches a piece meanwhile waits for it, some hundred microseconds, once; so the thread takes a
+//! piece at a time and rests nine times as long.
+//!
+//! What it does NOT do: keep a reactor or a DMA_MAP waiting for its answer, or hold memory that nobody else uses.
+
+use std::{
+    fmt, io,
+    sync::{
+        Arc, OnceLock, Weak,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    time::{Duration, Instant},
+};
+
+use memory::{HUGE_PAGE_LEN, Pieces};
+use rustix::io::Errno;
+
+use crate::nodes::{self, Far, Nodes};
+
+/// What may wait to be looked after. What finds no room is not.
+const WAITING: usize = 1024;
+/// When memory is looked at: so long after it came, and then after the look before. A guest that starts touches its memory
+/// bit by bit.
+const LOOKS: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+    Duration::from_secs(15),
+    Duration::from_secs(60),
+];
+/// Pieces that are tried before others have their turn: half a gigabyte.
+const PIECES: usize = 256;
+/// Rest after work, as a multiple of it.
+const REST: u32 = 9;
+
+/// Whose memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The host of a controller with this name, whose reactor is on this node, where that matters and is known.
+    Host { name: String, near: Option<u32> },
+    /// A medium with this name.
+    Medium(String),
+}
+
+struct Memory {
+    owner: Owner,
+    pieces: Weak<dyn Pieces>,
+}
+
+static CARE: OnceLock<SyncSender<Memory>> = OnceLock::new();
+
+/// Starts the thread, unless it is there or would have nothing to do. `collapse`: pages are put together. To be called
+/// where the calling thread may run on any CPU: the new one may run on the same ones.
+pub(crate) fn start(collapse: bool) -> io::Result<()> {
+    if CARE.get().is_some() || !(Nodes::of_machine().are_several() || collapse) {
+        return Ok(());
+    }
+    let (sender, receiver) = sync_channel(WAITING);
+    let care = Care {
+        collapse,
+        kept: Vec::new(),
+    };
+    std::thread::Builder::new()
+        .name("memory".to_owned())
+        .spawn(move || care.run(&receiver))?;
+    // where another call has been quicker, this thread ends with its sender
+    let _ = CARE.set(sender);
+    Ok(())
+}
+
+/// Has memory looked after for as long as somebody else holds it. Never waits.
+pub(crate) fn look_after(owner: &Owner, pieces: &Arc<dyn Pieces>) {
+    if let Some(care) = CARE.get() {
+        // what finds no room stays as it is
+        let _ = care.try_send(Memory {
+            owner: owner.clone(),
+            pieces: Arc::downgrade(pieces),
+        });
+    }
+}
+
+struct Care {
+    collapse: bool,
+    kept: Vec<Kept>,
+}
+
+/// Memory that is looked after.
+struct Kept {
+    owner: Owner,
+    pieces: Weak<dyn Pieces>,
+    /// Pieces that are one page each.
+    together: Vec<bool>,
+    /// The kernel does not put these pages together.
+    hopeless: bool,
+    /// The next piece of this look, and how many it has put together.
+    cursor: usize,
+    found: usize,
+    /// Looks so far, and when the next one is due.
+    looks: usize,
+    due: Instant,
+    /// The log has said that it is far.
+    told: bool,
+}
+
+impl Care {
+    fn run(mut self, memory: &Receiver<Memory>) {
+        loop {
+            let due = self.kept.iter().map(|kept| kept.due).min();
+            let came = match due {
+                None => memory.recv().map_err(RecvTimeoutError::from),
+                Some(due) => memory.recv_timeout(due.saturating_duration_since(Instant::now())),
+            };
+            match came {
+                Ok(new) => self.keep(new, Instant::now()),
+                Err(RecvTimeoutError::Timeout) => self.look(Instant::now()),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn keep(&mut self, new: Memory, now: Instant) {
+        self.kept.retain(|kept| kept.pieces.strong_count() > 0);
+        let known = |kept: &Kept| kept.owner == new.owner && kept.pieces.ptr_eq(&new.pieces);
+        if !self.kept.iter().any(known) {
+            self.kept.push(Kept {
+                owner: new.owner,
+                pieces: new.pieces,
+                together: Vec::new(),
+                hopeless: !self.collapse,
+                cursor: 0,
+                found: 0,
+                looks: 0,
+                due: now + LOOKS[0],
+                told: false,
+            });
+        }
+    }
+
+    /// Looks at the memory that has waited longest.
+    fn look(&mut self, now: Instant) {
+        self.kept.retain(|kept| kept.pieces.strong_count() > 0);
+        let due = self.kept.iter_mut().enumerate();
+        let Some((at, kept)) = due.min_by_key(|(_, kept)| kept.due) else {
+            return;
+        };
+        let begins = kept.cursor == 0;
+        if kept.put_together() {
+            kept.due = now;
+        } else {
+            kept.looks += 1;
+            kept.due = now + LOOKS[kept.looks.min(LOOKS.len() - 1)];
+        }
+        if begins && let Some(far) = self.is_far(at) {
+            self.kept[at].told = true;
+            tracing::warn!("{}: {far}", self.kept[at].owner);
+        }
+    }
+
+    /// Whether most of it is far from who uses it, and nobody has said so of this owner.
+    fn is_far(&self, at: usize) -> Option<Far> {
+        let kept = &self.kept[at];
+        let Owner::Host {
+            near: Some(near), ..
+        } = kept.owner
+        else {
+            return None;
+        };
+        let mut same = self.kept.iter().filter(|other| other.owner == kept.owner);
+        if same.any(|other| other.told) {
+            return None;
+        }
+        nodes::far(near, &kept.pieces.upgrade()?.nodes().ok()?)
+    }
+}
+
+impl Kept {
+    /// Puts some pieces together. True where more are to be tried in this look.
+    fn put_together(&mut self) -> bool {
+        let mut tried = 0;
+        while !self.hopeless
+            && let Some(pieces) = self.pieces.upgrade()
+            && self.cursor < pieces.count()
+        {
+            if tried == PIECES {
+                return true;
+            }
+            self.together.resize(pieces.count(), false);
+            let index = self.cursor;
+            self.cursor += 1;
+            if self.together[index] {
+                continue;
+            }
+            tried += 1;
+            let begun = Instant::now();
+            let result = pieces.collapse(index);
+            // Whoever else holds it may let it go meanwhile.
+            drop(pieces);
+            std::thread::sleep(begun.elapsed() * REST);
+            if !self.went(index, result) {
+                break;
+            }
+        }
+        if self.found > 0 {
+            let mib = (self.found * HUGE_PAGE_LEN) >> 20;
+            tracing::info!(
+                "{}: {mib} MiB of its memory were put together into huge pages",
+                self.owner
+            );
+        }
+        (self.cursor, self.found) = (0, 0);
+        false
+    }
+
+    /// Takes up what came of a piece. False where others need not be tried now.
+    fn went(&mut self, index: usize, result: io::Result<bool>) -> bool {
+        match result {
+            Ok(is_together) => {
+                self.together[index] = is_together;
+                self.found += usize::from(is_together);
+                true
+            }
+            Err(error) => match Errno::from_io_error(&error) {
+                // Some page was in use just then.
+                Some(Errno::AGAIN | Errno::BUSY) => true,
+                // The system has no huge page left.
+                Some(Errno::NOMEM) => false,
+                _ => {
+                    tracing::debug!("{}: its memory stays on usual pages: {error}", self.owner);
+                    self.hopeless = true;
+                    false
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Host { name, .. } => write!(f, "controller {name}"),
+            Owner::Medium(name) => write!(f, "media {name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Memory whose pieces do as they are told.
+    struct Told {
+        results: Mutex<Vec<Result<bool, Errno>>>,
+        tried: Mutex<Vec<usize>>,
+        nodes: Vec<(u32, usize)>,
+    }
+
+    impl Pieces for Told {
+        fn count(&self) -> usize {
+            self.results.lock().unwrap().len()
+        }
+
+        fn nodes(&self) -> io::Result<Vec<(u32, usize)>> {
+            Ok(self.nodes.clone())
+        }
+
+        fn collapse(&self, index: usize) -> io::Result<bool> {
+            self.tried.lock().unwrap().push(index);
+            Ok(self.results.lock().unwrap()[index]?)
+        }
+    }
+
+    fn told(results: &[Result<bool, Errno>], nodes: &[(u32, usize)]) -> Arc<Told> {
+        Arc::new(Told {
+            results: Mutex::new(results.to_vec()),
+            tried: Mutex::default(),
+            nodes: nodes.to_vec(),
+        })
+    }
+
+    fn care(collapse: bool) -> Care {
+        Care {
+            collapse,
+            kept: Vec::new(),
+        }
+    }
+
+    fn host(near: Option<u32>) -> Owner {
+        let name = "c".to_owned();
+        Owner::Host { name, near }
+    }
+
+    impl Care {
+        fn take(&mut self, owner: Owner, memory: &Arc<Told>, now: Instant) {
+            let pieces: Arc<dyn Pieces> = memory.clone();
+            let pieces = Arc::downgrade(&pieces);
+            self.keep(Memory { owner, pieces }, now);
+        }
+    }
+
+    fn tried(memory: &Told) -> Vec<usize> {
+        std::mem::take(&mut memory.tried.lock().unwrap())
+    }
+
+    #[test]
+    fn what_is_together_is_left_alone_and_the_rest_is_tried_again() {
+        let now = Instant::now();
+        let mut care = care(true);
+        let memory = told(&[Ok(true), Ok(false), Err(Errno::AGAIN), Ok(true)], &[]);
+        care.take(host(None), &memory, now);
+        care.take(host(None), &memory, now);
+        assert_eq!(care.kept.len(), 1, "it is known");
+        care.look(now);
+        assert_eq!(tried(&memory), [0, 1, 2, 3]);
+        assert_eq!(care.kept[0].due, now + LOOKS[1]);
+        for results in memory.results.lock().unwrap().iter_mut() {
+            *results = Ok(true);
+        }
+        care.look(now);
+        assert_eq!(tried(&memory), [1, 2]);
+        care.look(now);
+        assert_eq!(tried(&memory), [0; 0]);
+        drop(memory);
+        care.look(now);
+        assert!(care.kept.is_empty(), "nobody holds it any more");
+    }
+
+    #[test]
+    fn a_system_without_huge_pages_is_asked_later_and_one_that_knows_none_never() {
+        let now = Instant::now();
+        let mut care = care(true);
+        let short = told(&[Err(Errno::NOMEM), Ok(true)], &[]);
+        let old = told(&[Err(Errno::INVAL), Ok(true)], &[]);
+        care.take(Owner::Medium("short".into()), &short, now);
+        care.take(Owner::Medium("old".into()), &old, now);
+        for _ in 0..4 {
+            care.look(now);
+        }
+        assert_eq!((tried(&short), tried(&old)), (vec![0, 0], vec![0]));
+    }
+
+    #[test]
+    fn much_memory_takes_turns() {
+        let now = Instant::now();
+        let mut care = care(true);
+        let large = told(&[Ok(true); PIECES + 1], &[]);
+        let small = told(&[Ok(true)], &[]);
+        care.take(host(None), &large, now);
+        care.take(Owner::Medium("m".into()), &small, now);
+        care.look(now);
+        assert_eq!((tried(&large).len(), tried(&small).len()), (PIECES, 0));
+        care.look(now);
+        assert_eq!(tried(&large), [PIECES]);
+        care.look(now);
+        assert_eq!(tried(&small), [0]);
+    }
+
+    #[test]
+    fn memory_that_is_far_is_said_once_for_a_host() {
+        let now = Instant::now();
+        let mut care = care(false);
+        let far = told(&[Ok(true)], &[(1, 100)]);
+        let near = told(&[], &[(0, 100)]);
+        care.take(host(Some(0)), &near, now);
+        assert_eq!(care.is_far(0), None);
+        care.take(host(Some(0)), &far, now);
+        care.take(host(Some(0)), &told(&[], &[(1, 100)]), now);
+        assert_eq!(care.is_far(1), Some(Far { cpus: 0, memory: 1 }));
+        (0..2).for_each(|_| care.look(now));
+        assert!(care.kept[1].told);
+        assert_eq!(care.is_far(1), None);
+        assert_eq!(
+            tried(&far),
+            [0; 0],
+            "nothing is put together where that is off"
+        );
+        // Where it does not matter, or is nobody's.
+        care.take(host(None), &far, now);
+        care.take(Owner::Medium("m".into()), &far, now);
+        assert!((2..care.kept.len()).all(|at| care.is_far(at).is_none()));
+    }
+}
