@@ -21,7 +21,7 @@ use controller::ticket::Ticket;
 use memory::{Claimant, DmaView, Segment};
 
 use super::direct::{Access, Alignment};
-use super::op::{Buffer, Fused, Io, Kind, Op};
+use super::op::{Buffer, Fused, Io, Kind, Op, bytes_of, failed, request_reads};
 use super::order::{MAX_RANGES, Order};
 use super::overlap::Touched;
 use super::ring::{BOUNCE_BYTES, MAX_SEGMENTS, Ring, Way, ZEROS_BYTES};
@@ -677,31 +677,6 @@ impl Channel for FileChannel {
 
     fn in_flight(&self) -> u32 {
         self.in_flight
-    }
-}
-
-fn request_reads(request: &Request<'_>) -> bool {
-    matches!(
-        request,
-        Request::Read { .. } | Request::Compare { .. } | Request::CompareAndWrite { .. }
-    )
-}
-
-fn bytes_of(segments: &[Segment<'_>]) -> u64 {
-    let lengths = segments.iter().map(|segment| u64::from(segment.len()));
-    lengths.sum()
-}
-
-/// The outcome for an errno.
-fn failed(reads: bool, errno: i32) -> Outcome {
-    let cause = match errno {
-        _ if reads => Cause::ReadFailed,
-        libc::ENOSPC | libc::EDQUOT => Cause::NoSpace,
-        _ => Cause::WriteFailed,
-    };
-    Outcome {
-        cause,
-        os_error: Some(errno),
     }
 }
 

@@ -1,5 +1,7 @@
-//! What a slot of a channel is doing, and what it asks of the kernel.
+//! What a slot of a channel is doing, what it asks of the kernel, and what an error of that means.
 
+use controller::port::{Cause, Outcome, Request};
+use memory::Segment;
 use rustix::fs::FallocateFlags;
 
 use super::Clear;
@@ -126,5 +128,32 @@ impl Io {
     /// Rings that ask the device for completions take it.
     pub(super) fn is_polled_for(self) -> bool {
         matches!(self, Io::Read { .. } | Io::Write { durable: false, .. })
+    }
+}
+
+/// Whether a failure of the request is one of reading.
+pub(super) fn request_reads(request: &Request<'_>) -> bool {
+    matches!(
+        request,
+        Request::Read { .. } | Request::Compare { .. } | Request::CompareAndWrite { .. }
+    )
+}
+
+/// The bytes of all segments.
+pub(super) fn bytes_of(segments: &[Segment<'_>]) -> u64 {
+    let lengths = segments.iter().map(|segment| u64::from(segment.len()));
+    lengths.sum()
+}
+
+/// The outcome for an errno.
+pub(super) fn failed(reads: bool, errno: i32) -> Outcome {
+    let cause = match errno {
+        _ if reads => Cause::ReadFailed,
+        libc::ENOSPC | libc::EDQUOT => Cause::NoSpace,
+        _ => Cause::WriteFailed,
+    };
+    Outcome {
+        cause,
+        os_error: Some(errno),
     }
 }
