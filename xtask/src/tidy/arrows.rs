@@ -59,6 +59,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "vfio-user",
         ],
     ),
+    (
+        "tests-sim",
+        &["controller", "engine", "media", "memory", "nvme-spec"],
+    ),
+    (
+        "tests-soak",
+        &["driver", "memory", "nvme-spec", "tests-sim"],
+    ),
     ("tests-vm", &[]),
     (
         "transport",
