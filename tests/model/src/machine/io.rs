@@ -90,6 +90,14 @@ impl Machine {
         if self.model.facts.controller[522] & 1 == 0 || self.model.sqs[&sqid].0 < 3 {
             return Ok(());
         }
+        // A pair takes two places of the completion queue. Where every submission queue has one place of its own and no more
+        // are there, it is refused: a rule of this controller's own, with tests of its own.
+        let cqid = self.model.sqs[&sqid].1;
+        let sharing = self.model.sqs.values().filter(|(_, id)| *id == cqid);
+        let places = self.model.cqs[&cqid] - 1;
+        if places < 2 || places == sharing.count() as u32 {
+            return Ok(());
+        }
         let second = Layout::Prp {
             offset: 4 * 4096,
             list_at: 0,
