@@ -3,6 +3,7 @@
 mod commands;
 mod files;
 mod interrupts;
+mod load;
 mod memory_map;
 mod queues;
 mod resets;
@@ -17,6 +18,7 @@ const ALL: &[&[Mutation]] = &[
     commands::MUTATIONS,
     files::MUTATIONS,
     interrupts::MUTATIONS,
+    load::MUTATIONS,
     resets::MUTATIONS,
     subsystem::MUTATIONS,
     travel::MUTATIONS,
