@@ -68,9 +68,9 @@ pub(crate) struct Config {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HugePages {
     /// Pages that are all there are put together into huge ones.
-    #[default]
-    Auto,
+    Collapse,
     /// They stay as they are.
+    #[default]
     Off,
 }
 

@@ -87,7 +87,7 @@ impl Supervisor {
             resting: Vec::new(),
             controllers: Vec::new(),
         };
-        memory_care::start(config.huge_pages == HugePages::Auto)
+        memory_care::start(config.huge_pages == HugePages::Collapse)
             .context("cannot start a thread")?;
         if state.config.reactor.is_empty() {
             state.config.reactor.push(config::Reactor::default());
