@@ -4,8 +4,10 @@
 //! QEMU emulates the processor here, and the guest and all servers share the machine: this compares
 //! drives inside one guest, and says nothing of guests on hardware.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -74,21 +76,71 @@ pub(super) fn measure(
     };
     let cases = u32::try_from(DRIVES.len() * DEPTHS.len())?;
     let bound = SLACK + Duration::from_secs(u64::from(rounds * cases * (seconds + 8)));
-    let report = run(rig, &options, rounds, bound)?;
+    let mut messages = Messages::new(dir.path());
+    let report = run(rig, &options, rounds, bound, &mut messages)?;
     server.stop(Duration::from_secs(20))?;
-    take(&report, results);
+    take(&report, seconds, &messages, results);
     Ok(())
 }
 
+/// Doorbells of the guest that came as messages, as our server counts them.
+struct Messages {
+    /// The server's control socket.
+    control: String,
+    before: BTreeMap<String, u64>,
+    /// Those of each round of a case, `DRIVE-DEPTH`, of our drives.
+    of_cases: BTreeMap<String, Vec<u64>>,
+}
+
+impl Messages {
+    fn new(dir: &Path) -> Self {
+        Messages {
+            control: format!("unix:{}", dir.join("control").display()),
+            before: BTreeMap::new(),
+            of_cases: BTreeMap::new(),
+        }
+    }
+
+    /// A case has ended: takes what was counted since the one before.
+    fn look(&mut self, case: &str) -> Result<()> {
+        let program = tests_vm::server::program()?;
+        let listed = Command::new(program)
+            .args(["ls", "--json", "--control", &self.control])
+            .output()?;
+        let listed: serde_json::Value = serde_json::from_slice(&listed.stdout)?;
+        for controller in listed["controllers"].as_array().into_iter().flatten() {
+            let name = controller["name"].as_str().unwrap_or_default();
+            let count = controller["doorbell_messages"].as_u64().unwrap_or(0);
+            let before = self.before.insert(name.to_owned(), count).unwrap_or(0);
+            if case
+                .rsplit_once('-')
+                .is_some_and(|(drive, _)| drive == name)
+            {
+                let rounds = self.of_cases.entry(case.to_owned()).or_default();
+                rounds.push(count.saturating_sub(before));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Runs the guest, and says which round it is in.
-fn run(rig: &Rig, options: &Options, rounds: u32, bound: Duration) -> Result<Report> {
+fn run(
+    rig: &Rig,
+    options: &Options,
+    rounds: u32,
+    bound: Duration,
+    messages: &mut Messages,
+) -> Result<Report> {
     let deadline = Instant::now() + bound;
     let mut guest = Guest::boot(rig, options)?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match guest.next_line(left) {
             Ok(line) => {
-                if let Some(round) = line.strip_prefix("@@ say ") {
+                if let Some(case) = line.strip_prefix("@@ say case ") {
+                    messages.look(case)?;
+                } else if let Some(round) = line.strip_prefix("@@ say ") {
                     eprintln!("guest: {round} of {rounds} is done");
                 }
             }
@@ -128,11 +180,17 @@ fn configuration(dir: &Path) -> String {
 }
 
 /// Takes the figures of every drive; one that told none is a failure of its own.
-fn take(report: &Report, results: &mut Results) {
+fn take(report: &Report, seconds: u32, messages: &Messages, results: &mut Results) {
     for depth in DEPTHS {
         for (drive, name) in DRIVES {
-            let text = report.text(&format!("{drive}-{depth}")).unwrap_or_default();
-            if let Err(error) = take_one(text, &Subject::new(name, "randread", depth), results) {
+            let case = format!("{drive}-{depth}");
+            let text = report.text(&case).unwrap_or_default();
+            let subject = Subject::new(name, "randread", depth);
+            let of_case = |round: usize, iops: f64| {
+                let messages = *messages.of_cases.get(&case)?.get(round)?;
+                Some(messages as f64 / (iops * f64::from(seconds)))
+            };
+            if let Err(error) = take_one(text, &subject, of_case, results) {
                 results
                     .failures
                     .insert(name.to_owned(), format!("{error:#}"));
@@ -141,11 +199,17 @@ fn take(report: &Report, results: &mut Results) {
     }
 }
 
-fn take_one(text: &str, subject: &Subject, results: &mut Results) -> Result<()> {
+fn take_one(
+    text: &str,
+    subject: &Subject,
+    messages: impl Fn(usize, f64) -> Option<f64>,
+    results: &mut Results,
+) -> Result<()> {
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("3;")).collect();
     ensure!(!lines.is_empty(), "fio told nothing: {}", text.trim());
-    for line in lines {
+    for (round, line) in lines.into_iter().enumerate() {
         let mut sample = fio::parse(line)?;
+        sample.messages = messages(round, sample.iops);
         sample.placement = "unknown".into();
         results.add(subject.clone(), sample);
     }
@@ -174,7 +238,7 @@ mod tests {
     fn a_drive_that_tells_nothing_fails_alone() {
         let report = Report::parse(&["@@ tell virtio-blk-1 exit status 1", "@@ end 0"]);
         let mut results = Results::default();
-        take(&report, &mut results);
+        take(&report, 1, &Messages::new(Path::new("/")), &mut results);
         assert!(results.series.is_empty());
         assert_eq!(results.failures.len(), 5);
         assert!(

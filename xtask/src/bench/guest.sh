@@ -25,6 +25,7 @@ for round in $(seq ROUNDS); do
     for depth in DEPTHS; do
         for drive in DRIVES; do
             tell "$drive-$depth" read_disk "$(disk $drive)" $depth
+            say "case $drive-$depth"
         done
     done
     say "round $round"

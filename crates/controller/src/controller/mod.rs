@@ -18,7 +18,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use memory::{DmaView, DoorbellPages, LostFlag, StateFile, Told};
+use memory::{Counter, DmaView, DoorbellPages, LostFlag, StateFile, Told};
 use nvme_spec::registers::DOORBELLS;
 
 use crate::admin::events::{Event, Events};
@@ -116,6 +116,8 @@ pub struct Controller {
     pub(crate) history: HealthRecord,
     /// What the record says of whether it is in use, and when it was written.
     pub(crate) health_kept: (bool, Time),
+    /// Doorbells of I/O queues that came as messages.
+    doorbell_messages: Arc<Counter>,
     /// How much there was to tell lanes that hosts may know of.
     pub(crate) told: Arc<Told>,
     /// To be told to every lane in the next turn.
@@ -219,6 +221,7 @@ impl Controller {
             saved,
             history: kept.health.powered_on(),
             health_kept: (kept.health.in_use, Time(0)),
+            doorbell_messages: Arc::default(),
             told: Arc::default(),
             view_changed: false,
             namespaces_changed: false,
@@ -342,6 +345,7 @@ impl Controller {
             self.interrupts.recheck();
         }
         if cqid != 0 {
+            self.doorbell_messages.add(1);
             self.kicks |= 1 << cqid;
         }
     }
@@ -445,6 +449,11 @@ impl Controller {
         self.watch_pages(&doorbells);
         self.doorbells = doorbells;
         Ok(())
+    }
+
+    /// Doorbells of I/O queues that come as messages are counted there.
+    pub fn count_doorbell_messages_in(&mut self, counter: Arc<Counter>) {
+        self.doorbell_messages = counter;
     }
 
     /// Where the reactor counts, for the vendor log page.

@@ -110,6 +110,9 @@ pub(crate) struct ControllerStatus {
     /// Its identifier in its subsystem (CNTLID).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cntlid: Option<u16>,
+    /// Doorbells of its hosts that came as messages, since it is served.
+    #[serde(default)]
+    pub(crate) doorbell_messages: u64,
     /// Where the queues live that its host has made.
     #[serde(default)]
     pub(crate) placement: Vec<QueuePlacement>,

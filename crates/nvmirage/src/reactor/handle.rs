@@ -12,7 +12,7 @@ use controller::counters::ReactorCounters;
 use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
 use media::Medium;
-use memory::{Bell, EventFd};
+use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 
 use super::{
@@ -84,6 +84,8 @@ pub(crate) struct NewController {
     pub(crate) listener: transport::vfio_user::Listener,
     /// Set while a host is attached.
     pub(crate) attached: Arc<AtomicBool>,
+    /// Counts doorbells that come as messages.
+    pub(crate) doorbell_messages: Arc<Counter>,
 }
 
 /// Where a reactor takes messages.

@@ -440,6 +440,7 @@ impl Reactor {
             subsystem,
             listener,
             attached,
+            doorbell_messages,
         } = new;
         let doorbells = Arc::new(
             DoorbellPages::new(config.doorbell_slots()).context("cannot make doorbell pages")?,
@@ -450,6 +451,7 @@ impl Reactor {
         let its = its.context("its subsystem is gone")?;
         let mut controller = Controller::new(config, doorbells, its)?;
         controller.set_reactor_counters(self.counters.clone());
+        controller.count_doorbell_messages_in(doorbell_messages);
         let slot = self.engine.add_controller(controller, subsystem);
         let hosted = Hosted::new(name, slot, listener, session_config, attached);
         if let Err(error) = hosted.watch(&self.poller) {

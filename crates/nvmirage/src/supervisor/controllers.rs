@@ -53,6 +53,7 @@ impl State {
             .prepare(config, reactor, subsystem)
             .with_context(place)?;
         let attached = new.attached.clone();
+        let doorbell_messages = new.doorbell_messages.clone();
         for other in &config.reactors {
             self.open_media_on(config.subsystem(), *other)
                 .with_context(place)?;
@@ -73,6 +74,7 @@ impl State {
             reactor,
             slot,
             attached,
+            doorbell_messages,
             visited: BTreeSet::new(),
         });
         Ok(())
@@ -122,6 +124,7 @@ impl State {
             subsystem,
             listener,
             attached: Arc::default(),
+            doorbell_messages: Arc::default(),
         })
     }
 

@@ -151,6 +151,7 @@ impl State {
                 .map(|(queue, reactor)| QueuePlacement { queue, reactor })
                 .collect(),
             attached: self.has_host(&config.name),
+            doorbell_messages: served.map_or(0, |served| served.doorbell_messages.get()),
             cntlid: id.map(|id| id.0),
             config,
         })

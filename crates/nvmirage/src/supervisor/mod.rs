@@ -46,6 +46,7 @@ struct Served {
     reactor: usize,
     slot: ControllerSlot,
     attached: Arc<AtomicBool>,
+    doorbell_messages: Arc<memory::Counter>,
     /// Reactors that one of its queues was moved to, beside those of the configuration.
     visited: BTreeSet<usize>,
 }
