@@ -86,8 +86,8 @@ pub(crate) struct Host {
     ledger: Ledger,
     journal: Journal,
     entries: Vec<Entry>,
-    /// Blocks of which only a read can tell what they hold.
-    unknown: Vec<u64>,
+    /// Blocks of which only a read can tell what they hold, one that is submitted after this moment.
+    unknown: Vec<(u64, u64)>,
     depth: u16,
     tally: Tally,
     held_up: Duration,
@@ -365,7 +365,9 @@ impl Host {
             bail!("{wrong}");
         }
         for (lba, write) in blocks(out.span).zip(seen) {
-            if let Some(known) = self.unknown.iter().position(|unknown| *unknown == lba) {
+            // One that was on its way before may have seen what was there before.
+            let tells = |(unknown, since): &(u64, u64)| *unknown == lba && *since < out.mark;
+            if let Some(known) = self.unknown.iter().position(tells) {
                 self.unknown.swap_remove(known);
                 self.settle(lba, write)?;
             }
@@ -381,7 +383,9 @@ impl Host {
         if out.writes {
             self.ledger.leave_open(0, out.span, out.mark);
             self.ledger.settle(0, u64::MAX);
-            self.unknown.extend(blocks(out.span));
+            let since = self.ledger.moment();
+            self.unknown
+                .extend(blocks(out.span).map(|lba| (lba, since)));
         } else {
             self.ledger.drop_read(out.span);
         }
@@ -428,7 +432,7 @@ impl Host {
             count,
         };
         let mut writes = self.random.once_in(2);
-        if let Some(&lba) = self.unknown.last() {
+        if let Some(&(lba, _)) = self.unknown.last() {
             span = Span {
                 lba,
                 count: 1,
