@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 use controller::{
     Controller, ControllerConfig, DoorbellMode, Interrupt,
     namespace::Namespace,
-    port::{Added, Channel, Done, MediumTraits, Outcome, Request},
+    port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request},
     subsystem::{Subsystem, SubsystemConfig},
     ticket::Ticket,
     time::Time,
@@ -138,7 +138,10 @@ impl Rig {
             FuzzChannel::Real(medium.channel(64).unwrap()),
             FuzzChannel::Held(held.clone()),
         ];
-        let ids = channels.map(|channel| engine.add_channel(channel, 256).ok().unwrap());
+        let ids = [ChannelId(0), ChannelId(1)];
+        for (id, channel) in ids.into_iter().zip(channels) {
+            assert!(engine.add_channel(id, channel, 256).is_ok());
+        }
         let namespaces = ids.iter().zip(1..).map(|(&channel, nsid)| Namespace {
             nsid,
             channel,
