@@ -37,9 +37,9 @@ const COPY_MEMORY_LEN: usize = 256 << 20;
 /// Memory of rings and words, and of what an allocator needs beside a buffer.
 const SMALL_MEMORY_LEN: usize = 1 << 20;
 /// How often a thread is woken: the median counts, as waking takes different ways.
-const WAKE_UPS: usize = 51;
-/// How long the other thread has had to fall asleep.
-const IDLE: Duration = Duration::from_millis(4);
+const WAKE_UPS: usize = 11;
+/// How long the other thread has slept: a CPU that has halted for longer wakes later, up to about this.
+const IDLE: Duration = Duration::from_millis(200);
 
 /// Measure the machine: what no drive can be faster than
 #[derive(Debug, clap::Args)]
