@@ -209,8 +209,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "cold-look",
         guard: "a cold lane whose mapped doorbell moved is found again",
         file: "crates/engine/src/turn.rs",
-        from: "            lanes.warm(key);\n        });",
-        to: "            lanes.get_mut(key);\n        });",
+        from: "                lanes.warm(key);\n            }\n        });",
+        to: "                lanes.get_mut(key);\n            }\n        });",
         test: integration(
             "engine",
             &["--test", "engine"],
