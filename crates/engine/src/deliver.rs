@@ -30,11 +30,6 @@ impl<C: Channel> Engine<C> {
         self.lanes.outbox.pop_front()
     }
 
-    /// A message that could not be carried now; it is the next one again.
-    pub fn put_back_mail(&mut self, to: EngineId, mail: Mail) {
-        self.lanes.outbox.push_front((to, mail));
-    }
-
     /// Whether there is mail to carry.
     #[inline]
     #[must_use]

@@ -192,7 +192,12 @@ impl Lanes {
             self.heat(slot_of(key));
         } else if let Some(away) = &slot.away {
             let to = away.engine;
-            self.send(to, key, About::Kick);
+            // One is enough, however often a host rings while nobody carries the mail.
+            let is_told =
+                |(_, mail): &(_, Mail)| mail.key == key && matches!(mail.about, About::Kick);
+            if !self.outbox.iter().any(is_told) {
+                self.send(to, key, About::Kick);
+            }
         }
     }
 

@@ -17,6 +17,8 @@ use crate::{
 
 /// How long a lane may take to become empty.
 const PATIENCE_NS: u64 = 1_000_000_000;
+/// Mail that may wait to be carried before guests are heard no more.
+const OUTBOX: usize = 256;
 
 /// Where a lane of ours lives.
 #[derive(Debug)]
@@ -285,6 +287,10 @@ impl Lanes {
         let Whose::Guest(guest) = self.slots[index].whose else {
             return;
         };
+        if self.outbox.len() >= OUTBOX {
+            // What there is to tell stays with the lane, which has limits of its own, and keeps it hot.
+            return;
+        }
         while let Some(event) = self.of_guest(index, Lane::take_event) {
             let has_stopped = matches!(event, LaneEvent::Stopped);
             self.send(guest.home, guest.key, About::Event(event));

@@ -49,6 +49,9 @@ impl State {
                 "there is no reactor {reactor}: there are {count}, counted from 0"
             )));
         }
+        if (1..reactors.len()).any(|at| reactors[..at].contains(&reactors[at])) {
+            return Err(Refusal::invalid("a reactor is named twice: name each once"));
+        }
         let mut configs = self.config.controller.iter();
         let subsystem = configs.find(|c| c.name == name).map(|c| c.subsystem());
         let subsystem = subsystem.unwrap_or(name).to_owned();
