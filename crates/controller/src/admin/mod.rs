@@ -34,7 +34,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
-use crate::lane::{LaneCommand, LaneTable, Registration, ShadowSpec};
+use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
 use crate::queue::{BadDoorbell, Bells, Cq, QueueError, RingAbsent, Sq};
 use crate::status;
 use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
@@ -164,6 +164,13 @@ impl Controller {
         let looked = admin.look(&self.doorbells);
         let fetched = admin.fetch();
         if looked.is_err() {
+            let frozen = [
+                (admin.sq.is_frozen(), QueueName::Submission(0)),
+                (admin.cq.is_frozen(), QueueName::Completion(0)),
+            ];
+            for (_, queue) in frozen.into_iter().filter(|(frozen, _)| *frozen) {
+                self.watch.ignore(queue);
+            }
             self.bad_doorbell(0);
         }
         match fetched {

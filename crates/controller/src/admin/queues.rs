@@ -19,7 +19,7 @@ use crate::admin::pending::Waiting;
 use crate::config::MAX_IO_QUEUES;
 use crate::controller::Controller;
 use crate::counters::LaneCounters;
-use crate::lane::{Lane, LaneCommand, LaneConfig, LaneTable, SqSpec};
+use crate::lane::{Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec};
 use crate::queue::QueueError;
 use crate::state::slots_for;
 use crate::ticket::OwnerKey;
@@ -269,6 +269,7 @@ impl Controller {
             completions_seen: 0,
             deleting: false,
         });
+        self.watch.heed(QueueName::Completion(cqid));
         Ok(Reply::Done(0))
     }
 
@@ -308,6 +309,7 @@ impl Controller {
             priority: cdw11.qprio(),
             deleting: false,
         });
+        self.watch.heed(QueueName::Submission(sqid));
         Ok(Reply::Done(0))
     }
 

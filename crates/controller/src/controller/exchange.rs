@@ -235,9 +235,11 @@ impl Controller {
                 }
             }
             LaneEvent::CommandFailed(failed) => self.command_failed(&failed),
-            LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, .. }) => match queue {
-                QueueName::Submission(qid) | QueueName::Completion(qid) => self.bad_doorbell(qid),
-            },
+            LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, .. }) => {
+                self.watch.ignore(queue);
+                let (QueueName::Submission(qid) | QueueName::Completion(qid)) = queue;
+                self.bad_doorbell(qid);
+            }
             LaneEvent::Fault(LaneFault::RingLost { .. }) => self.fail(Failure::QueueLost),
             // Taken before: it needs the table of lanes.
             LaneEvent::Stopped => (),

@@ -20,7 +20,7 @@ use super::{Controller, DEADLINE_NS, FLUSH_DEADLINE_NS};
 use crate::admin::events::Events;
 use crate::admin::reservations::Notifications;
 use crate::admin::{AdminQueue, IoQueues};
-use crate::lane::{LaneCommand, LaneTable};
+use crate::lane::{LaneCommand, LaneTable, QueueName};
 use crate::port::{Channel, Channels, Outcome};
 use crate::queue::QueueError;
 use crate::ticket::Ticket;
@@ -257,6 +257,8 @@ impl Controller {
         match self.make_admin_queue() {
             Ok(admin) => {
                 self.admin = Some(admin);
+                self.watch.heed(QueueName::Submission(0));
+                self.watch.heed(QueueName::Completion(0));
                 self.features.reset(self.now);
                 self.arbiter = self.new_arbiter();
                 self.restart_keep_alive();

@@ -66,7 +66,7 @@ pub struct Controller {
     bar0_size: u64,
     pub(crate) registers: Registers,
     pub(crate) doorbells: Arc<DoorbellPages>,
-    watch: Watch,
+    pub(crate) watch: Watch,
     /// Completion queues whose doorbells were written by messages, one bit each.
     kicks: u128,
     pub(crate) view: Arc<DmaView>,

@@ -4,6 +4,9 @@
 //! than to give each of their lanes a turn. A doorbell that has changed is only a reason to look: the lane, which then gets
 //! a turn, judges the value.
 //!
+//! A host may store what it likes into doorbells that are nobody's: of queues that are frozen, or that are not there. They
+//! are not looked at until a queue is made there, so that a storm of such stores costs its neighbours nothing.
+//!
 //! Invariant: what changes after a lane's last look is found by a later look here. A value is taken as seen only by a look
 //! here, which names the lane; a lane that was hot then looks for itself before it can grow cold.
 
@@ -13,17 +16,35 @@ use memory::DoorbellPages;
 
 use super::Controller;
 use crate::config::DoorbellMode;
+use crate::lane::QueueName;
 use crate::ticket::OwnerKey;
 
 /// What a look needs, in one place: with many controllers, to fetch it is what a look costs.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     pages: Arc<DoorbellPages>,
     /// Queue pairs to look at; none before RDY, when no doorbell has an effect.
     pairs: usize,
-    /// What the last look found, by queue pair; the admin queue's is the first.
-    seen: Box<[u64]>,
+    /// By queue pair; the admin queue's is the first.
+    seen: Box<[Seen]>,
 }
+
+/// A pair of doorbells: the tail of the submission queue in the low half, the head of the completion queue in the high one.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// What the last look found, of what is watched.
+    value: u64,
+    /// Bits of the doorbells that are somebody's.
+    watched: u64,
+}
+
+const TAIL: u64 = u32::MAX as u64;
+const HEAD: u64 = !TAIL;
+
+const UNSEEN: Seen = Seen {
+    value: 0,
+    watched: TAIL | HEAD,
+};
 
 impl Watch {
     /// A watch over at most so many queue pairs.
@@ -31,20 +52,57 @@ impl Watch {
         Watch {
             pages: pages.clone(),
             pairs: 0,
-            seen: vec![0; most].into(),
+            seen: vec![UNSEEN; most].into(),
         }
     }
 
-    /// Calls `changed` with each queue pair that has a doorbell with another value than at the last look.
+    /// Calls `changed` with each doorbell that has another value than at the last look. What it says is nobody's is not
+    /// looked at until [`Watch::heed`].
     #[inline]
-    fn look(&mut self, mut changed: impl FnMut(u16)) {
+    fn look(&mut self, mut changed: impl FnMut(QueueName) -> bool) {
         for (pair, seen) in self.seen.iter_mut().take(self.pairs).enumerate() {
-            let value = self.pages.load_pair(pair);
-            if value != *seen {
-                *seen = value;
-                changed(pair as u16);
+            let value = self.pages.load_pair(pair) & seen.watched;
+            let difference = value ^ seen.value;
+            if difference != 0 {
+                seen.value = value;
+                let qid = pair as u16;
+                if difference & TAIL != 0 && !changed(QueueName::Submission(qid)) {
+                    seen.ignore(TAIL);
+                }
+                if difference & HEAD != 0 && !changed(QueueName::Completion(qid)) {
+                    seen.ignore(HEAD);
+                }
             }
         }
+    }
+
+    /// Looks at the doorbell of a queue, which begins.
+    pub(crate) fn heed(&mut self, queue: QueueName) {
+        if let Some((seen, half)) = self.half(queue) {
+            seen.watched |= half;
+        }
+    }
+
+    /// Looks at the doorbell of a frozen queue no more.
+    pub(crate) fn ignore(&mut self, queue: QueueName) {
+        if let Some((seen, half)) = self.half(queue) {
+            seen.ignore(half);
+        }
+    }
+
+    fn half(&mut self, queue: QueueName) -> Option<(&mut Seen, u64)> {
+        let (qid, half) = match queue {
+            QueueName::Submission(qid) => (qid, TAIL),
+            QueueName::Completion(qid) => (qid, HEAD),
+        };
+        Some((self.seen.get_mut(usize::from(qid))?, half))
+    }
+}
+
+impl Seen {
+    fn ignore(&mut self, half: u64) {
+        self.watched &= !half;
+        self.value &= self.watched;
     }
 }
 
@@ -62,13 +120,16 @@ impl Controller {
     pub fn look_at_doorbells(&mut self, mut rung: impl FnMut(OwnerKey)) -> bool {
         let Controller { watch, queues, .. } = self;
         let mut admin = false;
-        watch.look(|qid| {
-            if qid == 0 {
-                admin = true;
-                return;
-            }
-            let lanes = [queues.lane_of_sq(qid), queues.lane_of_cq(qid)];
-            lanes.into_iter().flatten().for_each(&mut rung);
+        watch.look(|queue| {
+            let lane = match queue {
+                QueueName::Submission(0) | QueueName::Completion(0) => {
+                    admin = true;
+                    return true;
+                }
+                QueueName::Submission(qid) => queues.lane_of_sq(qid),
+                QueueName::Completion(qid) => queues.lane_of_cq(qid),
+            };
+            lane.map(&mut rung).is_some()
         });
         admin
     }

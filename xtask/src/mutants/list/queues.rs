@@ -48,6 +48,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "frozen-doorbells",
+        guard: "what is stored into doorbells of frozen queues costs nobody anything",
+        file: "crates/controller/src/controller/exchange.rs",
+        from: "                self.watch.ignore(queue);\n",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::events::doorbells_of_frozen_and_absent_queues_are_not_looked_at",
+        ),
+    },
+    Mutation {
+        name: "heeded-doorbells",
+        guard: "doorbells of a queue that is made again are looked at",
+        file: "crates/controller/src/admin/queues.rs",
+        from: "        self.watch.heed(QueueName::Submission(sqid));\n",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::events::doorbells_of_frozen_and_absent_queues_are_not_looked_at",
+        ),
+    },
+    Mutation {
         name: "full-queue",
         guard: "a full completion queue stalls its submission queues",
         file: "crates/controller/src/lane/fetch.rs",

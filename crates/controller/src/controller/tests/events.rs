@@ -3,6 +3,7 @@
 use nvme_spec::Sqe;
 
 use super::rig::*;
+use crate::config::DoorbellMode;
 
 const NOTICES: u32 = 1 << 8;
 
@@ -226,6 +227,59 @@ fn a_bad_admin_doorbell_freezes_the_admin_queue_until_a_reset() {
     rig.disable();
     rig.enable();
     assert!(rig.identify(1, 0, 0).is_ok());
+}
+
+/// Doorbells are nobody's before a queue is made and after its value was one that cannot be: what is stored there then
+/// reaches nobody (Base 2.1, 5.1.2 gives a host an event for the first of them only).
+#[test]
+fn doorbells_of_frozen_and_absent_queues_are_not_looked_at() {
+    let mut config = config();
+    config.doorbells = DoorbellMode::Mapped;
+    let mut rig = Rig::with(config);
+    rig.enable();
+    rig.create_pair(1, 8);
+    rig.create_pair(3, 8);
+    rig.turns(2);
+    let looks = |rig: &mut Rig| {
+        let mut rung = 0;
+        let admin = rig.controller.look_at_doorbells(|_| rung += 1);
+        (admin, rung)
+    };
+    looks(&mut rig);
+    assert_eq!(looks(&mut rig), (false, 0), "nothing has changed");
+
+    // Tails of queue 1 and of queue 2, which is not there.
+    rig.doorbells.store(2, 8);
+    rig.doorbells.store(4, 8);
+    assert_eq!(looks(&mut rig), (false, 1));
+    rig.turns(4);
+    for wild in [3, u32::MAX, 1] {
+        rig.doorbells.store(2, wild);
+        rig.doorbells.store(4, wild);
+        rig.doorbells.store(5, wild);
+        rig.turns(1);
+        assert_eq!(looks(&mut rig), (false, 0), "{wild}");
+    }
+    // The completion queue lives on, and so does another pair.
+    rig.doorbells.store(3, 1);
+    rig.doorbells.store(6, 1);
+    assert_eq!(looks(&mut rig), (false, 2));
+
+    // A queue that is made again is looked at, and so is the admin queue after a reset.
+    rig.doorbells.store(0, 32);
+    assert!(looks(&mut rig).0);
+    rig.turns(4);
+    rig.doorbells.store(0, 9);
+    assert_eq!(looks(&mut rig), (false, 0), "frozen, too");
+    rig.disable();
+    rig.enable();
+    rig.create_pair(1, 8);
+    rig.create_pair(2, 8);
+    looks(&mut rig);
+    rig.doorbells.store(0, 1);
+    rig.doorbells.store(2, 2);
+    rig.doorbells.store(4, 2);
+    assert_eq!(looks(&mut rig), (true, 2));
 }
 
 #[test]
