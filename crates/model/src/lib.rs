@@ -1,0 +1,52 @@
+//! When a command is done: models of drives, as event machines in whole nanoseconds.
+//!
+//! A model holds no bytes and reads no clock. It is told what arrives ([`Timing::submit`]) and how far time has come
+//! ([`Timing::advance`]), and hands out what is done. The same machine so serves a real host, with the time of a clock, and
+//! a simulation, with a time of its own. What each model does is defined, to the nanosecond, in the book's *Timing models, exactly*.
+//!
+//! Invariants:
+//! - The same calls give the same results on any machine: no floating point, no unordered iteration, no randomness but from a seed.
+//! - Nothing is allocated per command once a model has reached its size.
+//! - A submission that stalls has changed nothing.
+//!
+//! What it does NOT do: hold or check data, know of hosts, queues or namespaces, or wait.
+#![forbid(unsafe_code)]
+
+mod op;
+mod parameters;
+
+pub use self::op::{KvKind, KvOp, Op, ZoneOp};
+pub use self::parameters::{
+    Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashParameters, KvParameters,
+    NvmParameters, Parameters, ZonesParameters,
+};
+
+/// What became of a submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is under way; its id comes back from [`Timing::advance`].
+    Accepted,
+    /// There is no room now, and nothing has changed. To be tried again after the next event.
+    Stall,
+}
+
+/// A command that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Due {
+    /// When, in nanoseconds.
+    pub at: u64,
+    /// What it was submitted as.
+    pub id: u64,
+}
+
+/// A timing model.
+pub trait Timing {
+    /// A command arrives at `now`, in nanoseconds. Time never falls: an earlier `now` than that of the call before counts as that.
+    fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission;
+
+    /// When something is due next: a command is done, or room comes free. `None` where nothing is under way.
+    fn next_event(&self) -> Option<u64>;
+
+    /// Lets everything happen that is due up to `now`, and appends what is done: by time, then in the order of submission.
+    fn advance(&mut self, now: u64, done: &mut Vec<Due>);
+}

@@ -1,0 +1,172 @@
+//! What a model is made from. All numbers are whole; the unit is in the name.
+
+/// Everything about one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parameters {
+    /// Low-latency non-volatile memory.
+    Nvm(NvmParameters),
+    /// Key-value.
+    Kv(KvParameters),
+    /// Conventional flash.
+    Flash(FlashParameters),
+    /// Zoned flash.
+    Zones(ZonesParameters),
+}
+
+/// Whose rules are followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// The book's.
+    #[default]
+    Exact,
+    /// Those of the published program (NVMeVirt), with what is known to be wrong in them.
+    Code,
+}
+
+/// One direction of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direction {
+    /// Of one page of 4096 bytes alone.
+    pub latency_ns: u64,
+    /// 0: not limited.
+    pub bandwidth_bytes_per_s: u64,
+    /// 0: not limited.
+    pub rate_per_s: u64,
+}
+
+/// Low-latency non-volatile memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NvmParameters {
+    /// Whose rules.
+    pub arithmetic: Arithmetic,
+    /// Reads.
+    pub read: Direction,
+    /// Writes.
+    pub write: Direction,
+}
+
+/// When the sub-commands of a compound command start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompoundRule {
+    /// All at its arrival.
+    #[default]
+    Together,
+    /// Each when the one before is done.
+    InOrder,
+}
+
+/// Key-value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvParameters {
+    /// Whose rules.
+    pub arithmetic: Arithmetic,
+    /// Units that work at the same time.
+    pub units: u32,
+    /// Of the whole drive: retrieve.
+    pub read: Direction,
+    /// Of the whole drive: store, append.
+    pub write: Direction,
+    /// Delete.
+    pub delete_latency_ns: u64,
+    /// Exist.
+    pub exist_latency_ns: u64,
+    /// List, iterators.
+    pub list_latency_ns: u64,
+    /// Compound commands.
+    pub compound: CompoundRule,
+}
+
+/// Which line is collected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CollectionPolicy {
+    /// The one with the fewest valid pages.
+    #[default]
+    Greedy,
+    /// By what is gained, and how old it is.
+    CostBenefit,
+    /// The oldest.
+    Fifo,
+}
+
+/// Conventional flash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlashParameters {
+    /// Whose rules.
+    pub arithmetic: Arithmetic,
+    /// Bytes that the host sees.
+    pub size_bytes: u64,
+    /// Independent FTLs.
+    pub partitions: u32,
+    /// Channels, a multiple of `partitions`.
+    pub channels: u32,
+    /// Dies on each.
+    pub dies_per_channel: u32,
+    /// What one sense reads.
+    pub flash_page_bytes: u32,
+    /// What one program writes.
+    pub oneshot_bytes: u32,
+    /// Of one block of one die.
+    pub block_bytes: u64,
+    /// Kinds of flash pages: 1 to 4.
+    pub cell_bits: u8,
+    /// Physical over logical space, in tenths of a percent.
+    pub overprovisioning_permille: u32,
+    /// Sense of one page of 4096 bytes, by cell.
+    pub read_4k_ns: [u64; 4],
+    /// Sense of more, by cell.
+    pub read_ns: [u64; 4],
+    /// Program of a wordline.
+    pub program_ns: u64,
+    /// Erase of a block.
+    pub erase_ns: u64,
+    /// Of each channel; 0: not limited.
+    pub channel_bandwidth_bytes_per_s: u64,
+    /// Most bytes of one transfer of a sense.
+    pub max_channel_transfer_bytes: u32,
+    /// For each 4096 bytes over a channel.
+    pub firmware_channel_transfer_ns: u64,
+    /// Of the link to the host, each way; 0: not limited.
+    pub link_bandwidth_bytes_per_s: u64,
+    /// Before the senses of a small read.
+    pub firmware_read_4k_ns: u64,
+    /// Before the senses of any other.
+    pub firmware_read_ns: u64,
+    /// Shared write buffer.
+    pub buffer_bytes: u64,
+    /// Before the data of a write is fetched.
+    pub buffer_base_ns: u64,
+    /// And for each 4096 bytes of it.
+    pub buffer_per_page_ns: u64,
+    /// A write is done when it is in the buffer.
+    pub early_completion: bool,
+    /// Of a Deallocate.
+    pub deallocate_ns: u64,
+    /// Free lines of a partition at which a line is collected.
+    pub collect_below: u32,
+    /// Which one.
+    pub policy: CollectionPolicy,
+}
+
+/// Zoned flash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZonesParameters {
+    /// Dies, channels, link, buffer; `size_bytes` is that of all zones, with what lies beyond their capacities. What concerns the FTL
+    /// (`partitions`, over-provisioning, collection) is not looked at.
+    pub flash: FlashParameters,
+    /// ZSZE: from the start of one zone to that of the next.
+    pub zone_size_bytes: u64,
+    /// What can be written of a zone.
+    pub zone_capacity_bytes: u64,
+    /// Dies that a zone lies on.
+    pub dies_per_zone: u32,
+    /// A buffer of each zone's own; 0: all share `flash.buffer_bytes`.
+    pub zone_buffer_bytes: u64,
+    /// Of a reset, at least.
+    pub reset_ns: u64,
+    /// Of a finish, at least.
+    pub finish_ns: u64,
+    /// A finish programs what is not written.
+    pub finish_writes: bool,
+    /// Of an explicit open.
+    pub open_ns: u64,
+}
