@@ -20,6 +20,7 @@ use std::sync::Arc;
 use memory::{DmaView, Segment};
 
 use crate::ticket::Ticket;
+use crate::time::Time;
 
 /// A piece of a medium, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +189,22 @@ pub trait Channel {
     #[inline]
     fn is_full(&self, _request: &Request<'_>) -> bool {
         false
+    }
+
+    /// Whether it has a time of its own, which its reactor then tells at the begin of every turn ([`Channel::set_time`]).
+    #[inline]
+    fn keeps_time(&self) -> bool {
+        false
+    }
+
+    /// It is `now`: what is added from here on arrives at this time, and what is due by then has happened. Never falls.
+    #[inline]
+    fn set_time(&mut self, _now: Time) {}
+
+    /// When something happens by itself next, without any request: a command ends, or room comes free.
+    #[inline]
+    fn next_due(&self) -> Option<Time> {
+        None
     }
 
     /// Whether it moves bytes by itself, on the processor that adds a request. Then it wants to know beforehand of those

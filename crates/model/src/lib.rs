@@ -44,6 +44,9 @@ pub trait Timing {
     /// A command arrives at `now`, in nanoseconds. Time never falls: an earlier `now` than that of the call before counts as that.
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission;
 
+    /// Whether a [`Timing::submit`] of `op` would be accepted as things stand after the last [`Timing::advance`].
+    fn has_room(&self, op: &Op<'_>) -> bool;
+
     /// When something is due next: a command is done, or room comes free. `None` where nothing is under way.
     fn next_event(&self) -> Option<u64>;
 
