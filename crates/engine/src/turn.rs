@@ -14,7 +14,7 @@ use crate::{
     lanes::{Lanes, LanesOf, Whose, number_of, slot_of},
     mail::EngineId,
     members::{Member, Members},
-    wait::Waiting,
+    wait::{EARLY_NS, Waiting},
 };
 
 /// Busy turns after which every hot controller gets one: admin commands wait no longer than that.
@@ -69,6 +69,8 @@ pub struct Engine<C> {
     taken: u32,
     pub(crate) lanes: Lanes,
     channels: Channels<C>,
+    /// Those that keep a time of their own.
+    timed: Vec<ChannelId>,
     done: Vec<Done>,
     waiting: Waiting,
     /// Busy turns until controllers get theirs.
@@ -91,6 +93,7 @@ impl<C: Channel> Engine<C> {
             taken: 0,
             lanes: Lanes::default(),
             channels: Channels::new(),
+            timed: Vec::new(),
             done: Vec::new(),
             waiting: Waiting::new(mode, now),
             turns_to_look: 0,
@@ -112,13 +115,16 @@ impl<C: Channel> Engine<C> {
     /// # Errors
     /// The channel itself, where there is one with this id.
     pub fn add_channel(&mut self, id: ChannelId, channel: C, depth: usize) -> Result<(), C> {
+        let timed = channel.keeps_time();
         self.channels.insert_at(id, channel)?;
+        self.timed.extend(timed.then_some(id));
         self.done.reserve(depth);
         Ok(())
     }
 
     /// Gives a channel back; nothing may be in flight on it.
     pub fn remove_channel(&mut self, id: ChannelId) -> Option<C> {
+        self.timed.retain(|timed| *timed != id);
         self.channels.remove(id)
     }
 
@@ -197,6 +203,7 @@ impl<C: Channel> Engine<C> {
     pub fn turn(&mut self, now: Time, mut raise: impl Interrupts) -> Turn {
         let mut turn = Turn::default();
         let mut worked = false;
+        self.tell_time(now);
         self.members.remember_cold(now);
         if now >= self.next_bells || self.lanes.all_cold() {
             self.look_at_bells(now);
@@ -247,6 +254,23 @@ impl<C: Channel> Engine<C> {
             self.turns_to_look = 0;
         }
         turn
+    }
+
+    /// Tells the time to channels that keep one.
+    #[inline]
+    fn tell_time(&mut self, now: Time) {
+        for id in &self.timed {
+            if let Some(channel) = self.channels.get_mut(*id) {
+                channel.set_time(now);
+            }
+        }
+    }
+
+    /// When something happens on a channel by itself next.
+    fn next_due(&self) -> Option<Time> {
+        let timed = self.timed.iter();
+        let channels = timed.filter_map(|id| self.channels.get(*id));
+        channels.filter_map(Channel::next_due).min()
     }
 
     /// Looks at doorbells that are stored without a message: of the next controllers that it is time for, or, where no
@@ -417,6 +441,10 @@ impl<C: Channel> Engine<C> {
         let subsystems = subsystems.filter_map(Subsystem::next_deadline);
         let deadlines = controllers.chain(subsystems).chain(other_deadline);
         let deadlines = deadlines.chain(self.lanes.patience_ends());
+        let leave = self
+            .next_due()
+            .map(|due| Time(due.0.saturating_sub(EARLY_NS)));
+        let deadlines = deadlines.chain(leave);
         self.waiting.idle(now, unwoken, deadlines.min())
     }
 

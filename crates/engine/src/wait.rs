@@ -50,6 +50,9 @@ pub const TIMED_LOOK_MAX_NS: u64 = 500_000;
 pub const SLEEP_MAX_NS: u64 = 1_000_000_000;
 /// The shortest time to spin but none: about what a sleep and its end cost.
 const SPIN_MIN_NS: u64 = 4_000;
+/// How much earlier a reactor wakes for what happens at a certain time, and spins the rest of the way in every mode: a timer of
+/// the system is late by its slack (50 µs unless told otherwise) and by the way from one process to another.
+pub(crate) const EARLY_NS: u64 = 100_000;
 /// Credit for spinning is saved up to so much.
 const CREDIT_MAX_NS: u64 = 10_000_000;
 
