@@ -12,10 +12,15 @@
 //! What it does NOT do: hold or check data, know of hosts, queues or namespaces, or wait.
 #![forbid(unsafe_code)]
 
+mod explain;
 mod op;
+pub mod parameter;
 mod parameters;
+pub mod preset;
 
+pub use self::explain::{Ceiling, Explanation, Latency, ZoneShape};
 pub use self::op::{KvKind, KvOp, Op, ZoneOp};
+pub use self::parameter::{Change, InvalidParameter, Kind, Moment, Unit, Value};
 pub use self::parameters::{
     Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashParameters, KvParameters,
     NvmParameters, Parameters, ZonesParameters,

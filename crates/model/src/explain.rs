@@ -1,0 +1,329 @@
+//! What follows from parameters: geometry, latencies of one command alone, ceilings.
+//!
+//! Closed forms, in whole numbers. They hold for one command alone (latencies) and for endlessly many that spread evenly over the
+//! dies (ceilings); between them lies what the models are for.
+//!
+//! What it does NOT do: run a model, or know of collection; [`Ceiling`]s of writes are those of a drive that has not begun to collect.
+
+use crate::{
+    Arithmetic, Direction, FlashParameters, KvParameters, NvmParameters, Parameters,
+    ZonesParameters,
+    parameter::{InvalidParameter, PAGE_BYTES, Shape},
+};
+
+#[cfg(test)]
+mod tests;
+
+const SECOND: u128 = 1_000_000_000;
+
+/// Everything that follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Lines, pages; of conventional flash.
+    pub shape: Option<Shape>,
+    /// Zones; of zoned flash.
+    pub zones: Option<ZoneShape>,
+    /// One command alone.
+    pub latencies: Vec<Latency>,
+    /// What is never exceeded.
+    pub ceilings: Vec<Ceiling>,
+}
+
+/// How zones lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneShape {
+    /// How many there are.
+    pub zones: u64,
+    /// Bytes that can be written, of all of them.
+    pub capacity_bytes: u64,
+    /// Dies of the drive.
+    pub dies: u64,
+    /// Wordlines of one zone.
+    pub wordlines: u64,
+    /// Blocks that a reset of a full zone erases.
+    pub blocks: u64,
+}
+
+/// The time of one command on an idle drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// Which command.
+    pub what: &'static str,
+    /// Its bytes.
+    pub bytes: u64,
+    /// In the kind of flash page where it is shortest.
+    pub least_ns: u64,
+    /// And where it is longest.
+    pub most_ns: u64,
+}
+
+/// What a drive does in a second at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ceiling {
+    /// Of which commands.
+    pub what: &'static str,
+    /// Bytes of one.
+    pub bytes: u64,
+    /// Commands in a second; `None`: nothing limits them.
+    pub per_s: Option<u64>,
+    /// Bytes in a second.
+    pub bytes_per_s: Option<u64>,
+    /// What limits them.
+    pub limit: &'static str,
+}
+
+impl Parameters {
+    /// What follows from them.
+    ///
+    /// # Errors
+    /// No model can be made of them.
+    pub fn explain(&self) -> Result<Explanation, InvalidParameter> {
+        self.check()?;
+        Ok(match self {
+            Parameters::Nvm(nvm) => explain_nvm(nvm),
+            Parameters::Kv(kv) => explain_kv(kv),
+            Parameters::Flash(flash) => Explanation {
+                shape: Some(Shape::of(flash)?),
+                zones: None,
+                latencies: flash_latencies(flash),
+                ceilings: flash_ceilings(flash, &["dies", "dies"]),
+            },
+            Parameters::Zones(zones) => explain_zones(zones),
+        })
+    }
+}
+
+fn explain_nvm(nvm: &NvmParameters) -> Explanation {
+    Explanation {
+        shape: None,
+        zones: None,
+        latencies: vec![
+            alone("read", nvm.read.latency_ns),
+            alone("write", nvm.write.latency_ns),
+        ],
+        ceilings: vec![
+            pipeline("read", &nvm.read, 1, nvm.arithmetic),
+            pipeline("write", &nvm.write, 1, nvm.arithmetic),
+        ],
+    }
+}
+
+fn explain_kv(kv: &KvParameters) -> Explanation {
+    let units = u64::from(kv.units);
+    Explanation {
+        shape: None,
+        zones: None,
+        latencies: vec![
+            alone("retrieve", kv.read.latency_ns),
+            alone("store", kv.write.latency_ns),
+        ],
+        ceilings: vec![
+            pipeline("retrieve", &kv.read, units, kv.arithmetic),
+            pipeline("store", &kv.write, units, kv.arithmetic),
+        ],
+    }
+}
+
+fn alone(what: &'static str, ns: u64) -> Latency {
+    Latency {
+        what,
+        bytes: PAGE_BYTES,
+        least_ns: ns,
+        most_ns: ns,
+    }
+}
+
+fn pipeline(
+    what: &'static str,
+    direction: &Direction,
+    units: u64,
+    arithmetic: Arithmetic,
+) -> Ceiling {
+    let bandwidth = direction.bandwidth_bytes_per_s;
+    let mut limits = Vec::new();
+    match arithmetic {
+        Arithmetic::Exact => {
+            if bandwidth != 0 {
+                limits.push((bandwidth / PAGE_BYTES, "bandwidth"));
+            }
+            if direction.rate_per_s != 0 {
+                limits.push((direction.rate_per_s, "rate"));
+            }
+        }
+        // There a command takes its unit for all of its latency, and every key is on the first one.
+        Arithmetic::Code => {
+            let ns = u128::from(direction.latency_ns.max(1));
+            limits.push((
+                whole(SECOND / ns),
+                "latency, which occupies the one unit in use",
+            ));
+        }
+    }
+    let least = limits.into_iter().min_by_key(|(per_s, _)| *per_s);
+    let limit = match units {
+        _ if arithmetic == Arithmetic::Code => least.map(|(_, limit)| limit),
+        1 => least.map(|(_, limit)| limit),
+        _ => least.map(|(_, limit)| match limit {
+            "rate" => "rate, of all units",
+            _ => "bandwidth, of all units",
+        }),
+    };
+    Ceiling {
+        what,
+        bytes: PAGE_BYTES,
+        per_s: least.map(|(per_s, _)| per_s),
+        bytes_per_s: match arithmetic {
+            Arithmetic::Exact => Some(bandwidth).filter(|b| *b != 0),
+            Arithmetic::Code => least.map(|(per_s, _)| per_s.saturating_mul(PAGE_BYTES)),
+        },
+        limit: limit.unwrap_or("nothing"),
+    }
+}
+
+/// Nanoseconds that bytes take, rounded up; none where the bandwidth is not limited.
+fn duration(bytes: u64, bytes_per_s: u64) -> u64 {
+    match bytes_per_s {
+        0 => 0,
+        rate => whole((u128::from(bytes) * SECOND).div_ceil(u128::from(rate))),
+    }
+}
+
+fn whole(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+/// Over a channel, with the firmware's share.
+fn transfer(flash: &FlashParameters, bytes: u64) -> u64 {
+    let firmware = bytes.div_ceil(PAGE_BYTES) * flash.firmware_channel_transfer_ns;
+    duration(bytes, flash.channel_bandwidth_bytes_per_s) + firmware
+}
+
+fn cells<'a>(flash: &FlashParameters, times: &'a [u64; 4]) -> &'a [u64] {
+    &times[..usize::from(flash.cell_bits.clamp(1, 4))]
+}
+
+fn flash_latencies(flash: &FlashParameters) -> Vec<Latency> {
+    let link = |bytes| duration(bytes, flash.link_bandwidth_bytes_per_s);
+    let senses = cells(flash, &flash.read_4k_ns);
+    let way = flash.firmware_read_4k_ns + transfer(flash, PAGE_BYTES) + link(PAGE_BYTES);
+    let buffered = |bytes: u64| {
+        flash.buffer_base_ns + bytes.div_ceil(PAGE_BYTES) * flash.buffer_per_page_ns + link(bytes)
+    };
+    let oneshot = u64::from(flash.oneshot_bytes);
+    let programmed = buffered(oneshot) + transfer(flash, oneshot) + flash.program_ns;
+    let write = buffered(PAGE_BYTES);
+    vec![
+        Latency {
+            what: "read",
+            bytes: PAGE_BYTES,
+            least_ns: way + senses.iter().min().copied().unwrap_or(0),
+            most_ns: way + senses.iter().max().copied().unwrap_or(0),
+        },
+        alone("write", write),
+        Latency {
+            what: if flash.early_completion {
+                "write of a wordline, FUA"
+            } else {
+                "write of a wordline"
+            },
+            bytes: oneshot,
+            least_ns: programmed,
+            most_ns: programmed,
+        },
+    ]
+}
+
+/// Of reads of a page, of reads of much, and of writes, without collection.
+fn flash_ceilings(flash: &FlashParameters, die_words: &[&'static str; 2]) -> Vec<Ceiling> {
+    let dies = u64::from(flash.channels) * u64::from(flash.dies_per_channel);
+    let page = u64::from(flash.flash_page_bytes);
+    let oneshot = u64::from(flash.oneshot_bytes);
+    let mean = |times: &[u64; 4]| {
+        let times = cells(flash, times);
+        let sum: u128 = times.iter().copied().map(u128::from).sum();
+        whole(sum / times.len().max(1) as u128)
+    };
+    let ceiling = |what, bytes: u64, die_ns: u64, in_one: u64, word| {
+        // `in_one` bytes are handled by one operation of a die.
+        let per_s = |of: u64, ns: u64| match ns {
+            0 => u128::MAX,
+            ns => u128::from(of) * u128::from(in_one) * SECOND / u128::from(ns),
+        };
+        let channel_ns = transfer(flash, in_one);
+        let link = match flash.link_bandwidth_bytes_per_s {
+            0 => u128::MAX,
+            bandwidth => u128::from(bandwidth),
+        };
+        let limits = [
+            (per_s(dies, die_ns + channel_ns), word),
+            (per_s(u64::from(flash.channels), channel_ns), "channels"),
+            (link, "link"),
+        ];
+        let (bytes_per_s, limit) = limits
+            .into_iter()
+            .min_by_key(|(bytes_per_s, _)| *bytes_per_s)
+            .unwrap_or((u128::MAX, word));
+        let limited = bytes_per_s != u128::MAX;
+        Ceiling {
+            what,
+            bytes,
+            per_s: limited.then(|| whole(bytes_per_s / u128::from(bytes))),
+            bytes_per_s: limited.then(|| whole(bytes_per_s)),
+            limit: if limited { limit } else { "nothing" },
+        }
+    };
+    let (sense, sense_all) = (mean(&flash.read_4k_ns), mean(&flash.read_ns));
+    vec![
+        ceiling("random read", PAGE_BYTES, sense, PAGE_BYTES, die_words[0]),
+        ceiling("sequential read", page, sense_all, page, die_words[0]),
+        ceiling(
+            "write, before collection",
+            PAGE_BYTES,
+            flash.program_ns,
+            oneshot,
+            die_words[1],
+        ),
+    ]
+}
+
+fn explain_zones(zones: &ZonesParameters) -> Explanation {
+    let flash = &zones.flash;
+    let count = flash.size_bytes / zones.zone_size_bytes.max(1);
+    let oneshot = u64::from(flash.oneshot_bytes);
+    let dies_per_zone = u64::from(zones.dies_per_zone);
+    let wordlines = zones.zone_capacity_bytes / oneshot;
+    let share = wordlines.div_ceil(dies_per_zone) * oneshot;
+    let mut ceilings = flash_ceilings(flash, &["dies", "dies"]);
+    for ceiling in &mut ceilings {
+        if ceiling.what.starts_with("write") {
+            ceiling.what = "write, to many zones";
+        }
+    }
+    // What one zone takes: its own dies and their channels.
+    let own_dies = FlashParameters {
+        channels: u32::try_from(dies_per_zone.min(flash.channels.into())).unwrap_or(1),
+        dies_per_channel: u32::try_from(dies_per_zone.div_ceil(flash.channels.into())).unwrap_or(1),
+        ..flash.clone()
+    };
+    let one = flash_ceilings(&own_dies, &["its dies", "its dies"]);
+    ceilings.extend(
+        one.into_iter()
+            .filter(|c| c.what.starts_with("write"))
+            .map(|ceiling| Ceiling {
+                what: "write, to one zone",
+                ..ceiling
+            }),
+    );
+    Explanation {
+        shape: None,
+        zones: Some(ZoneShape {
+            zones: count,
+            capacity_bytes: count.saturating_mul(zones.zone_capacity_bytes),
+            dies: u64::from(flash.channels) * u64::from(flash.dies_per_channel),
+            wordlines,
+            blocks: dies_per_zone.min(wordlines) * share.div_ceil(flash.block_bytes.max(1)),
+        }),
+        latencies: flash_latencies(flash),
+        ceilings,
+    }
+}

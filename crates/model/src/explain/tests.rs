@@ -1,0 +1,83 @@
+//! Closed forms, worked by hand.
+
+use super::*;
+use crate::preset::preset;
+
+fn explain(name: &str, size: u64) -> Explanation {
+    let preset = preset(name).unwrap();
+    preset
+        .parameters(size, None)
+        .and_then(|p| p.explain())
+        .unwrap()
+}
+
+fn ceiling(explanation: &Explanation, what: &str) -> (u64, &'static str) {
+    let found = explanation.ceilings.iter().find(|c| c.what == what);
+    let found = found.unwrap_or_else(|| panic!("no {what}"));
+    (found.per_s.unwrap(), found.limit)
+}
+
+#[test]
+fn the_970_pro_alone_and_at_its_ceilings() {
+    let all = explain("samsung-970-pro", 64 << 30);
+    // 21500 + 29760 + ceil(4096e9 / (800 * 2^20)) + ceil(4096e9 / (3360 * 2^20))
+    //   = 21500 + 29760 + 4883 + 1163, and 12000 more for the other kind of page
+    assert_eq!(
+        (all.latencies[0].least_ns, all.latencies[0].most_ns),
+        (57_306, 69_306)
+    );
+    // 4000 + 460 + 1163
+    assert_eq!(all.latencies[1].least_ns, 5_623);
+    // 16 dies / (35760 + 4883) ns
+    assert_eq!(ceiling(&all, "random read"), (393_671, "dies"));
+    // 16 dies * 32 KiB / (185000 + 39063) ns = 2.34 GB/s
+    let write = all
+        .ceilings
+        .iter()
+        .find(|c| c.what.starts_with("write"))
+        .unwrap();
+    assert_eq!(write.bytes_per_s, Some(2_339_913_327));
+    assert_eq!(write.limit, "dies");
+}
+
+#[test]
+fn pipelines_are_limited_by_rate_or_bandwidth() {
+    let optane = explain("optane-p4800x", 1 << 30);
+    assert_eq!(optane.latencies[0].least_ns, 5_390);
+    assert_eq!(ceiling(&optane, "read"), (550_000, "rate"));
+    assert_eq!(ceiling(&optane, "write"), (500_000, "rate"));
+    let kv = explain("samsung-kvssd", 1 << 30);
+    // 1.3 * 2^30 / 4096
+    assert_eq!(ceiling(&kv, "store"), (340_787, "bandwidth, of all units"));
+}
+
+#[test]
+fn the_published_rules_let_latency_limit_throughput() {
+    let preset = preset("optane-p4800x@code").unwrap();
+    let mut parameters = preset.parameters(1 << 30, None).unwrap();
+    let creation = crate::Moment::Creation;
+    parameters.set("arithmetic", "code", creation).unwrap();
+    let all = parameters.explain().unwrap();
+    // 1 / 5390 ns
+    assert_eq!(ceiling(&all, "read").0, 185_528);
+    // 1 / 4130 ns
+    assert_eq!(ceiling(&all, "write").0, 242_130);
+}
+
+#[test]
+fn zones_are_counted() {
+    let all = explain("wd-zn540", 64 << 30);
+    let zones = all.zones.unwrap();
+    assert_eq!((zones.zones, zones.dies), (32, 32));
+    assert_eq!(zones.capacity_bytes, 32 * 1077 * (1 << 20));
+    assert_eq!(zones.wordlines, 11_488);
+    assert_eq!(zones.blocks, 32);
+    // 20000 + 50000 + ceil(4096e9 / (450 * 2^20)) + ceil(4096e9 / (3050 * 2^20))
+    assert_eq!(all.latencies[0].least_ns, 20_000 + 50_000 + 8_681 + 1_281);
+    // 5600 + 600 + 1281
+    assert_eq!(all.latencies[1].least_ns, 7_481);
+    let prototype = explain("zns-prototype", 64 << 30);
+    let (to_one, _) = ceiling(&prototype, "write, to one zone");
+    // one die: 192 KiB / (1913000 + 234375 + 48 * 413) ns
+    assert_eq!(to_one, 22_148);
+}

@@ -1,0 +1,277 @@
+//! The table of every parameter of each kind of model.
+
+use super::{Change, InvalidParameter, Kind, Unit, Value};
+use crate::{
+    Arithmetic, CollectionPolicy, CompoundRule, FlashParameters, KvParameters, NvmParameters,
+    Parameters, ZonesParameters,
+};
+
+/// One parameter.
+#[derive(Debug)]
+pub struct Parameter {
+    /// What it is called.
+    pub name: &'static str,
+    /// What its number counts.
+    pub unit: Unit,
+    /// Least value.
+    pub min: u64,
+    /// Greatest value.
+    pub max: u64,
+    /// When it may change.
+    pub change: Change,
+    /// What it does, in a few words.
+    pub about: &'static str,
+    place: Place,
+}
+
+/// Where it is kept.
+#[derive(Debug)]
+enum Place {
+    Nvm(
+        fn(&NvmParameters) -> &dyn Field,
+        fn(&mut NvmParameters) -> &mut dyn Field,
+    ),
+    Kv(
+        fn(&KvParameters) -> &dyn Field,
+        fn(&mut KvParameters) -> &mut dyn Field,
+    ),
+    Flash(
+        fn(&FlashParameters) -> &dyn Field,
+        fn(&mut FlashParameters) -> &mut dyn Field,
+    ),
+    Zones(
+        fn(&ZonesParameters) -> &dyn Field,
+        fn(&mut ZonesParameters) -> &mut dyn Field,
+    ),
+}
+
+/// A field of a parameter struct, as a number. `put` is only given what the range of its parameter allows.
+trait Field {
+    fn get(&self) -> u64;
+    fn put(&mut self, raw: u64);
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty),+) => {$(
+        impl Field for $type {
+            fn get(&self) -> u64 {
+                u64::from(*self)
+            }
+
+            fn put(&mut self, raw: u64) {
+                *self = <$type>::try_from(raw).unwrap_or(<$type>::MAX);
+            }
+        }
+    )+};
+}
+
+whole_numbers!(u8, u32, u64);
+
+impl Field for bool {
+    fn get(&self) -> u64 {
+        u64::from(*self)
+    }
+
+    fn put(&mut self, raw: u64) {
+        *self = raw != 0;
+    }
+}
+
+macro_rules! words {
+    ($($type:ident, $list:ident: $($word:literal => $variant:ident),+;)+) => {$(
+        const $list: &[&str] = &[$($word),+];
+
+        impl Field for $type {
+            fn get(&self) -> u64 {
+                let word = match self { $($type::$variant => $word),+ };
+                $list.iter().zip(0..).find(|(w, _)| **w == word).map_or(0, |(_, index)| index)
+            }
+
+            fn put(&mut self, raw: u64) {
+                let all = [$($type::$variant),+];
+                let found = all.into_iter().zip(0..).find(|(_, index)| *index == raw);
+                *self = found.map_or(*self, |(variant, _)| variant);
+            }
+        }
+    )+};
+}
+
+words! {
+    Arithmetic, ARITHMETIC: "exact" => Exact, "code" => Code;
+    CompoundRule, COMPOUND: "together" => Together, "in_order" => InOrder;
+    CollectionPolicy, POLICY: "greedy" => Greedy, "cost_benefit" => CostBenefit, "fifo" => Fifo;
+}
+
+impl Parameter {
+    /// Its value in parameters of its kind; 0 in those of another.
+    pub fn get(&self, from: &Parameters) -> Value {
+        let raw = match (&self.place, from) {
+            (Place::Nvm(get, _), Parameters::Nvm(p)) => get(p).get(),
+            (Place::Kv(get, _), Parameters::Kv(p)) => get(p).get(),
+            (Place::Flash(get, _), Parameters::Flash(p)) => get(p).get(),
+            (Place::Flash(get, _), Parameters::Zones(p)) => get(&p.flash).get(),
+            (Place::Zones(get, _), Parameters::Zones(p)) => get(p).get(),
+            _ => 0,
+        };
+        Value {
+            unit: self.unit,
+            raw,
+        }
+    }
+
+    /// Reads a value for it.
+    ///
+    /// # Errors
+    /// The text says nothing, or a value out of its range.
+    pub fn parse(&self, kind: Kind, text: &str) -> Result<Value, InvalidParameter> {
+        let value = self.unit.parse(text);
+        let value = value.map_err(|why| InvalidParameter::Text {
+            name: self.name,
+            text: text.to_owned(),
+            why,
+        })?;
+        if !(self.min..=self.max).contains(&value.raw) {
+            return Err(InvalidParameter::Range {
+                name: self.name,
+                kind,
+                value,
+            });
+        }
+        Ok(value)
+    }
+
+    /// Its range in words: `1 to 64`, `0ns to 10s`.
+    pub fn range(&self) -> String {
+        let shown = |raw| {
+            Value {
+                unit: self.unit,
+                raw,
+            }
+            .to_string()
+        };
+        match self.unit {
+            Unit::Flag | Unit::Word(_) => self.unit.name(),
+            Unit::Bandwidth | Unit::Rate if self.min == 0 => {
+                format!("none, or at most {}", shown(self.max))
+            }
+            _ => format!("{} to {}", shown(self.min), shown(self.max)),
+        }
+    }
+
+    pub(super) fn put(&self, to: &mut Parameters, value: Value) {
+        let field = match (&self.place, to) {
+            (Place::Nvm(_, field), Parameters::Nvm(p)) => field(p),
+            (Place::Kv(_, field), Parameters::Kv(p)) => field(p),
+            (Place::Flash(_, field), Parameters::Flash(p)) => field(p),
+            (Place::Flash(_, field), Parameters::Zones(p)) => field(&mut p.flash),
+            (Place::Zones(_, field), Parameters::Zones(p)) => field(p),
+            _ => return,
+        };
+        field.put(value.raw);
+    }
+}
+
+/// The parameters of a kind. Those of zones are those of the flash that they lie on, and their own.
+pub(super) fn of(kind: Kind) -> impl Iterator<Item = &'static Parameter> {
+    let (first, then): (&[Parameter], &[Parameter]) = match kind {
+        Kind::Nvm => (NVM, &[]),
+        Kind::Kv => (KV, &[]),
+        Kind::Flash => (FLASH, FTL),
+        Kind::Zns => (FLASH, ZONES),
+    };
+    first.iter().chain(then)
+}
+
+/// Longest time of one step: an hour of virtual time is simulated, and a command does not outlast it.
+const MAX_NS: u64 = 10_000_000_000;
+/// More than any link that is planned.
+const MAX_BANDWIDTH: u64 = 1 << 40;
+const MAX_RATE: u64 = 1_000_000_000;
+
+macro_rules! table {
+    ($place:ident, $list:ident, $($name:literal $unit:ident $([$words:ident])? $min:literal..=$max:tt $change:ident ($($path:tt)+) $about:literal;)+) => {
+        static $list: &[Parameter] = &[$(Parameter {
+            name: $name,
+            unit: Unit::$unit $(($words))?,
+            min: $min,
+            max: $max,
+            change: Change::$change,
+            about: $about,
+            place: Place::$place(|p| &p.$($path)+, |p| &mut p.$($path)+),
+        }),+];
+    };
+}
+
+table! { Nvm, NVM,
+    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "whose rules: exact, or those of the published program";
+    "read_latency" Time 1..=MAX_NS Live (read.latency_ns) "of one read of 4 KiB alone";
+    "read_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (read.bandwidth_bytes_per_s) "of all reads together";
+    "read_rate" Rate 0..=MAX_RATE Live (read.rate_per_s) "most reads in a second";
+    "write_latency" Time 1..=MAX_NS Live (write.latency_ns) "of one write of 4 KiB alone";
+    "write_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (write.bandwidth_bytes_per_s) "of all writes together";
+    "write_rate" Rate 0..=MAX_RATE Live (write.rate_per_s) "most writes in a second";
+}
+
+table! { Kv, KV,
+    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "whose rules: exact, or those of the published program";
+    "units" Count 1..=1024 Reset (units) "parts that work at the same time; a key always goes to the same one";
+    "read_latency" Time 1..=MAX_NS Live (read.latency_ns) "of one retrieve of 4 KiB alone";
+    "read_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (read.bandwidth_bytes_per_s) "of all retrieves together, divided among the units";
+    "read_rate" Rate 0..=MAX_RATE Live (read.rate_per_s) "most retrieves in a second, divided among the units";
+    "write_latency" Time 1..=MAX_NS Live (write.latency_ns) "of one store of 4 KiB alone";
+    "write_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (write.bandwidth_bytes_per_s) "of all stores together, divided among the units";
+    "write_rate" Rate 0..=MAX_RATE Live (write.rate_per_s) "most stores in a second, divided among the units";
+    "delete_latency" Time 0..=MAX_NS Live (delete_latency_ns) "of one delete";
+    "exist_latency" Time 0..=MAX_NS Live (exist_latency_ns) "of one exist";
+    "list_latency" Time 0..=MAX_NS Live (list_latency_ns) "of one list, or step of an iterator";
+    "compound" Word[COMPOUND] 0..=1 Live (compound) "when the parts of a compound command start";
+}
+
+table! { Flash, FLASH,
+    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "whose rules: exact, or those of the published program";
+    "channels" Count 1..=1024 Fixed (channels) "ways to the dies";
+    "dies_per_channel" Count 1..=1024 Fixed (dies_per_channel) "dies that share a channel";
+    "flash_page" Size 4096..=16_777_216 Fixed (flash_page_bytes) "what one sense reads, a multiple of 4KiB";
+    "oneshot" Size 4096..=67_108_864 Fixed (oneshot_bytes) "what one program writes on a die, a multiple of flash_page";
+    "block" Size 4096..=1_099_511_627_776 Fixed (block_bytes) "a block of one die, a multiple of oneshot";
+    "cell_bits" Count 1..=4 Fixed (cell_bits) "bits of a cell: the kinds of flash pages";
+    "read_4k_cell0" Time 0..=MAX_NS Live (read_4k_ns[0]) "sense of 4 KiB in the first kind of flash page (LSB)";
+    "read_4k_cell1" Time 0..=MAX_NS Live (read_4k_ns[1]) "the same in the second kind (MSB); cell_bits from 2 on";
+    "read_4k_cell2" Time 0..=MAX_NS Live (read_4k_ns[2]) "the same in the third kind (CSB); cell_bits from 3 on";
+    "read_4k_cell3" Time 0..=MAX_NS Live (read_4k_ns[3]) "the same in the fourth kind; cell_bits 4";
+    "read_cell0" Time 0..=MAX_NS Live (read_ns[0]) "sense of more than 4 KiB in the first kind of flash page";
+    "read_cell1" Time 0..=MAX_NS Live (read_ns[1]) "the same in the second kind; cell_bits from 2 on";
+    "read_cell2" Time 0..=MAX_NS Live (read_ns[2]) "the same in the third kind; cell_bits from 3 on";
+    "read_cell3" Time 0..=MAX_NS Live (read_ns[3]) "the same in the fourth kind; cell_bits 4";
+    "program" Time 0..=MAX_NS Live (program_ns) "program of a wordline";
+    "erase" Time 0..=MAX_NS Live (erase_ns) "erase of a block";
+    "channel_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (channel_bandwidth_bytes_per_s) "of each channel";
+    "max_channel_transfer" Size 4096..=67_108_864 Live (max_channel_transfer_bytes) "most bytes that leave a die in one piece";
+    "firmware_channel_transfer" Time 0..=MAX_NS Live (firmware_channel_transfer_ns) "added for each 4 KiB over a channel";
+    "link_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (link_bandwidth_bytes_per_s) "of the link to the host, each way";
+    "firmware_read_4k" Time 0..=MAX_NS Live (firmware_read_4k_ns) "before the senses of a read of at most 4 KiB a partition";
+    "firmware_read" Time 0..=MAX_NS Live (firmware_read_ns) "before the senses of a larger read";
+    "buffer" Size 0..=1_099_511_627_776 Reset (buffer_bytes) "write buffer of the drive";
+    "buffer_base" Time 0..=MAX_NS Live (buffer_base_ns) "before the data of a write is fetched";
+    "buffer_per_page" Time 0..=MAX_NS Live (buffer_per_page_ns) "and for each 4 KiB of it";
+    "early_completion" Flag 0..=1 Live (early_completion) "a write without FUA is done when it is in the buffer";
+}
+
+table! { Flash, FTL,
+    "partitions" Count 1..=256 Fixed (partitions) "independent translation layers; channels is a multiple of it";
+    "overprovisioning" Percent 0..=10_000 Fixed (overprovisioning_permille) "space beyond what the host sees";
+    "deallocate" Time 0..=MAX_NS Live (deallocate_ns) "of a deallocate or write zeroes";
+    "collect_below" Count 2..=1024 Live (collect_below) "free lines of a partition at which one is collected";
+    "policy" Word[POLICY] 0..=2 Live (policy) "which line is collected";
+}
+
+table! { Zones, ZONES,
+    "zone_size" Size 4096..=1_099_511_627_776 Fixed (zone_size_bytes) "from the start of a zone to that of the next";
+    "zone_capacity" Size 4096..=1_099_511_627_776 Fixed (zone_capacity_bytes) "what can be written of a zone";
+    "dies_per_zone" Count 1..=1_048_576 Fixed (dies_per_zone) "dies that a zone lies on";
+    "zone_buffer" Size 0..=1_099_511_627_776 Reset (zone_buffer_bytes) "write buffer of each zone; 0B: all share buffer";
+    "reset" Time 0..=MAX_NS Live (reset_ns) "of a reset of a zone, at least";
+    "finish" Time 0..=MAX_NS Live (finish_ns) "of a finish, at least";
+    "finish_writes" Flag 0..=1 Live (finish_writes) "a finish programs what is not written";
+    "open" Time 0..=MAX_NS Live (open_ns) "of an explicit open";
+}
