@@ -1,8 +1,8 @@
 //! What the bytes of NVMe mean: layouts, and nothing else.
 //!
 //! Registers, queue entries, commands, data structures and PCI capabilities of NVM Express Base
-//! specification 2.1 ("Base 2.1"), NVM command set 1.1 ("NVM 1.1") and NVMe over PCIe transport 1.1
-//! ("PCIe 1.1"), under the specification's own names.
+//! specification 2.1 ("Base 2.1"), NVM command set 1.1 ("NVM 1.1"), Key Value command set 1.1 ("KV 1.1") and
+//! NVMe over PCIe transport 1.1 ("PCIe 1.1"), under the specification's own names.
 //!
 //! Invariants:
 //! - Any bytes that a peer may send are a value of the type: enumerations are open (a number with
@@ -36,6 +36,7 @@ pub mod features;
 pub mod firmware;
 pub mod format;
 pub mod identify;
+pub mod key_value;
 pub mod lba_status;
 pub mod log;
 pub mod namespace_management;
@@ -44,6 +45,7 @@ pub mod pci;
 pub mod prp;
 pub mod registers;
 pub mod reservation;
+pub mod samsung;
 pub mod sanitize;
 pub mod sgl;
 pub mod sqe;

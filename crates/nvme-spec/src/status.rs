@@ -1,4 +1,4 @@
-//! Status Code Type and Status Code (Base 2.1, 4.2.3; NVM 1.1, 3).
+//! Status Code Type and Status Code (Base 2.1, 4.2.3; NVM 1.1, 3; KV 1.1, 3).
 //!
 //! Do Not Retry, More and Command Retry Delay are no part of a status: they stand beside it in
 //! [`crate::cqe::StatusField`].
@@ -58,6 +58,13 @@ open_enum! {
         NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
         RESERVATION_CONFLICT = 0x083, "Reservation Conflict";
         FORMAT_IN_PROGRESS = 0x084, "Format In Progress";
+
+        // Generic command status, Key Value command set.
+        INVALID_VALUE_SIZE = 0x085, "Invalid Value Size";
+        INVALID_KEY_SIZE = 0x086, "Invalid Key Size";
+        KV_KEY_DOES_NOT_EXIST = 0x087, "KV Key Does Not Exist";
+        UNRECOVERED_ERROR = 0x088, "Unrecovered Error";
+        KEY_EXISTS = 0x089, "Key Exists";
 
         // Command specific status (SCT 1).
         COMPLETION_QUEUE_INVALID = 0x100, "Completion Queue Invalid";
@@ -281,6 +288,11 @@ mod tests {
             (Status::CAPACITY_EXCEEDED, 0x081),
             (Status::RESERVATION_CONFLICT, 0x083),
             (Status::FORMAT_IN_PROGRESS, 0x084),
+            (Status::INVALID_VALUE_SIZE, 0x085),
+            (Status::INVALID_KEY_SIZE, 0x086),
+            (Status::KV_KEY_DOES_NOT_EXIST, 0x087),
+            (Status::UNRECOVERED_ERROR, 0x088),
+            (Status::KEY_EXISTS, 0x089),
             (Status::INVALID_FIRMWARE_SLOT, 0x106),
             (Status::INVALID_FIRMWARE_IMAGE, 0x107),
             (Status::INVALID_FORMAT, 0x10a),
