@@ -12,19 +12,34 @@
 //! What it does NOT do: hold or check data, know of hosts, queues or namespaces, or wait.
 #![forbid(unsafe_code)]
 
+mod error;
 mod explain;
+mod flash;
+mod kv;
+mod machine;
+mod nvm;
 mod op;
 pub mod parameter;
 mod parameters;
+mod pending;
 pub mod preset;
+mod server;
+mod units;
+mod zones;
 
+pub use self::error::ParameterError;
 pub use self::explain::{Ceiling, Explanation, Latency, ZoneShape};
+pub use self::flash::{Counters, DieShape, Flash, Geometry, Lines, PartitionView, Policy, Wear};
+pub use self::kv::Kv;
+pub use self::machine::Model;
+pub use self::nvm::Nvm;
 pub use self::op::{KvKind, KvOp, Op, ZoneOp};
 pub use self::parameter::{Change, InvalidParameter, Kind, Moment, Unit, Value};
 pub use self::parameters::{
     Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashParameters, KvParameters,
     NvmParameters, Parameters, ZonesParameters,
 };
+pub use self::zones::Zones;
 
 /// What became of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,7 @@ const SAFE_CRATES: &[&str] = &[
     "controller",
     "driver",
     "engine",
+    "model",
     "nvme-spec",
     "nvmirage",
     "transport",
@@ -30,8 +31,8 @@ const DATA_PATH_LINTS: [&str; 3] = [
 ];
 
 const TEXT_EXTENSIONS: &[&str] = &[
-    "css", "html", "js", "json", "lock", "log", "md", "rs", "service", "sh", "svg", "toml", "ts",
-    "txt", "yaml", "yml",
+    "css", "html", "js", "json", "lock", "log", "md", "py", "rs", "service", "sh", "svg", "toml",
+    "ts", "txt", "yaml", "yml",
 ];
 
 /// Whether the file `name` is text by its name. What is none (corpora, recorded bytes) is not

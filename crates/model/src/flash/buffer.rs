@@ -1,0 +1,99 @@
+//! Write buffers: bytes that are taken when a command comes, and come back when its wordlines are programmed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::error::ParameterError;
+use crate::units::zeros;
+
+/// One buffer, or several of the same size (pools).
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    size: u64,
+    used: Vec<u64>,
+    /// When how much comes back to which pool.
+    back: BinaryHeap<Reverse<(u64, usize, u64)>>,
+}
+
+impl Buffer {
+    pub(crate) fn new(size: u64, pools: usize) -> Result<Self, ParameterError> {
+        Ok(Self {
+            size,
+            used: zeros(pools)?,
+            back: BinaryHeap::new(),
+        })
+    }
+
+    /// Another size from now on: what is taken stays so.
+    pub(crate) fn retune(&mut self, size: u64) {
+        self.size = size;
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn used(&self, pool: usize) -> u64 {
+        self.used[pool]
+    }
+
+    /// Takes `bytes`, if there is room for them.
+    #[must_use]
+    pub(crate) fn take(&mut self, pool: usize, bytes: u64) -> bool {
+        let has = self.has(pool, bytes);
+        if has {
+            self.used[pool] += bytes;
+        }
+        has
+    }
+
+    /// Whether there is room for `bytes`.
+    pub(crate) fn has(&self, pool: usize, bytes: u64) -> bool {
+        bytes <= self.size.saturating_sub(self.used[pool])
+    }
+
+    /// Bytes that were taken come back at `at`.
+    pub(crate) fn give_back(&mut self, at: u64, pool: usize, bytes: u64) {
+        if bytes > 0 {
+            self.back.push(Reverse((at, pool, bytes)));
+        }
+    }
+
+    /// Bytes that were taken come back at once.
+    pub(crate) fn drop_now(&mut self, pool: usize, bytes: u64) {
+        self.used[pool] -= bytes;
+    }
+
+    /// When bytes come back next.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.back.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Lets come back what is due at `now` or before.
+    pub(crate) fn settle(&mut self, now: u64) {
+        while self.next().is_some_and(|at| at <= now) {
+            if let Some(Reverse((_, pool, bytes))) = self.back.pop() {
+                self.used[pool] -= bytes;
+            }
+        }
+    }
+}
+
+/// The bytes that a command took for what it writes, in order: each unit has its size until they are used up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    left: u64,
+}
+
+impl Share {
+    pub(crate) fn of(taken: u64) -> Self {
+        Self { left: taken }
+    }
+
+    /// The share of the next `bytes`.
+    pub(crate) fn next(&mut self, bytes: u64) -> u64 {
+        let share = self.left.min(bytes);
+        self.left -= share;
+        share
+    }
+}

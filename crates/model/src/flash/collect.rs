@@ -1,0 +1,56 @@
+//! Collection: the valid pages of a line are written again elsewhere, and it is erased.
+
+use super::ftl::{DieWork, Ftl, Writer};
+
+impl Ftl {
+    /// Collects one line; gives how many of its pages were not valid, or none if no line has such a page.
+    pub(super) fn collect(&mut self, work: &mut impl DieWork) -> Option<u32> {
+        let victim = self.policy.victim(&self.lines)?;
+        let shape = self.geometry;
+        let valid = self.lines.valid(victim);
+        self.lines.take(victim);
+        self.collected_pages += u64::from(valid);
+        // By ascending flash page of the block, then by die.
+        let per_row = shape.die.wordline / shape.die.flash_page;
+        let row_pages = shape.dies * shape.die.wordline;
+        let mut left = valid;
+        for flash_page in 0..shape.die.rows * per_row {
+            if left == 0 {
+                break;
+            }
+            let cell = (flash_page % shape.die.cell_bits) as usize;
+            let first = victim * shape.line
+                + flash_page / per_row * row_pages
+                + flash_page % per_row * shape.die.flash_page;
+            for die in 0..shape.dies {
+                let first = first + die * shape.die.wordline;
+                left -= self.collect_flash_page(first, die, cell, work);
+            }
+        }
+        work.erase();
+        self.lines.release(victim);
+        Some(shape.line - valid)
+    }
+
+    /// Collects the flash page that begins at `first`; gives how many of its pages were valid.
+    fn collect_flash_page(
+        &mut self,
+        first: u32,
+        die: u32,
+        cell: usize,
+        work: &mut impl DieWork,
+    ) -> u32 {
+        let places = first..first + self.geometry.die.flash_page;
+        let count = places.clone().filter(|&place| self.held(place).is_some());
+        let valid = count.map(|_| 1).sum();
+        if valid > 0 {
+            work.sense(die, cell, valid);
+        }
+        for place in places {
+            if let Some(logical) = self.lift(place) {
+                self.place(Writer::Collection, logical, work);
+            }
+        }
+        valid
+    }
+}

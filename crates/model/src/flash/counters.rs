@@ -1,0 +1,119 @@
+//! What a drive has done, counted.
+
+use super::Flash;
+use super::lines::Lines;
+
+/// Counts since the drive was made, all partitions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Pages that hosts wrote, as whole pages.
+    pub host_pages: u64,
+    /// Pages that collection wrote again.
+    pub collected_pages: u64,
+    /// Lines that were erased.
+    pub erased_lines: u64,
+    /// Submissions that found no room in the buffer.
+    pub stalls: u64,
+}
+
+impl Counters {
+    /// Pages written over pages that hosts wrote, in thousandths; 1000 where no host wrote any. Take the difference of two counts for the time between them.
+    pub fn write_amplification_permille(&self) -> u64 {
+        let all = u128::from(self.host_pages) + u128::from(self.collected_pages);
+        match self.host_pages {
+            0 => 1000,
+            host => u64::try_from(all * 1000 / u128::from(host)).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// How often lines were erased.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wear {
+    /// The line that was erased least.
+    pub least: u32,
+    /// The line that was erased most.
+    pub most: u32,
+    /// All erases.
+    pub total: u64,
+    /// Lines.
+    pub lines: u64,
+}
+
+/// One partition, looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct PartitionView<'a> {
+    /// Pages that hosts wrote.
+    pub host_pages: u64,
+    /// Pages that collection wrote again.
+    pub collected_pages: u64,
+    /// Its lines.
+    pub lines: &'a Lines,
+}
+
+impl Flash {
+    /// The partitions, in their order.
+    pub fn partitions(&self) -> impl Iterator<Item = PartitionView<'_>> {
+        self.partitions.iter().map(|partition| PartitionView {
+            host_pages: partition.ftl.host_pages,
+            collected_pages: partition.ftl.collected_pages,
+            lines: &partition.ftl.lines,
+        })
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        let mut counters = Counters {
+            stalls: self.stalls,
+            ..Counters::default()
+        };
+        for partition in self.partitions() {
+            counters.host_pages += partition.host_pages;
+            counters.collected_pages += partition.collected_pages;
+            counters.erased_lines += partition.lines.erased();
+        }
+        counters
+    }
+
+    /// How often lines were erased.
+    pub fn wear(&self) -> Wear {
+        let mut wear = Wear {
+            least: u32::MAX,
+            ..Wear::default()
+        };
+        for lines in self.partitions().map(|partition| partition.lines) {
+            for erases in lines.all().map(|line| lines.erases(line)) {
+                wear.least = wear.least.min(erases);
+                wear.most = wear.most.max(erases);
+                wear.lines += 1;
+            }
+            wear.total += lines.erased();
+        }
+        wear
+    }
+
+    /// Free lines of the partition that has the fewest.
+    pub fn free_lines(&self) -> usize {
+        let free = self.partitions().map(|partition| partition.lines.free());
+        free.min().unwrap_or(0)
+    }
+
+    /// Bytes of the write buffer that are taken, at the time of the last call.
+    pub fn buffer_used(&self) -> u64 {
+        self.buffer.used(0)
+    }
+
+    /// How many full lines have how many valid pages: bin `i` of `bins` counts those with at least `i / bins` and less than `(i + 1) / bins` of their pages
+    /// valid, the last one also those with all. `bins` of 0 is as 1.
+    pub fn valid_histogram(&self, bins: usize) -> Vec<u64> {
+        let bins = bins.max(1);
+        let mut histogram = vec![0; bins];
+        for lines in self.partitions().map(|partition| partition.lines) {
+            for line in lines.by_age() {
+                let bin = lines.valid(line) as usize * bins / lines.pages() as usize;
+                histogram[bin.min(bins - 1)] += 1;
+            }
+        }
+        histogram
+    }
+}

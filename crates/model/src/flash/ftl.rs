@@ -1,0 +1,191 @@
+//! The map of one partition: which logical page lies where, and what is written next.
+//!
+//! It knows no time. What has to be done on dies it says to a [`DieWork`], so that the same code places pages for a host, with time, and prepares a drive, without.
+//!
+//! Invariants:
+//! - a logical page that is mapped to a place is what that place says it holds, and the other way round;
+//! - the valid pages of a line are its places that hold something;
+//! - a line is free when one is needed ([`Geometry`] refuses what would not keep that).
+
+use super::geometry::Geometry;
+use super::lines::Lines;
+use super::policy::{Policy, policy};
+use crate::error::ParameterError;
+use crate::parameters::FlashParameters;
+use crate::units::zeros;
+
+/// What writes: each has a line of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// A host.
+    Host,
+    /// Collection.
+    Collection,
+}
+
+/// What has to be done on dies. `die` counts from 0 in the partition.
+pub(super) trait DieWork {
+    /// A wordline of a writer is full.
+    fn program(&mut self, writer: Writer, die: u32);
+
+    /// `pages` pages of a flash page of kind `cell` are collected; [`DieWork::moved`] follows for each.
+    fn sense(&mut self, die: u32, cell: usize, pages: u32);
+
+    /// A page of the last sense was placed. If that filled a wordline, [`DieWork::program`] comes after.
+    fn moved(&mut self);
+
+    /// A block of each die is erased.
+    fn erase(&mut self);
+}
+
+/// Nothing is done: pages are placed in no time.
+#[derive(Debug)]
+pub(super) struct NoWork;
+
+impl DieWork for NoWork {
+    fn program(&mut self, _: Writer, _: u32) {}
+    fn sense(&mut self, _: u32, _: usize, _: u32) {}
+    fn moved(&mut self) {}
+    fn erase(&mut self) {}
+}
+
+/// A line that is being written.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    line: u32,
+    /// Pages of it that were taken.
+    taken: u32,
+    /// The die of the next page, and how many pages of that wordline were taken.
+    die: u32,
+    of_wordline: u32,
+}
+
+/// The FTL of one partition.
+#[derive(Debug)]
+pub(super) struct Ftl {
+    pub(super) geometry: Geometry,
+    pub(super) lines: Lines,
+    pub(super) policy: Box<dyn Policy>,
+    /// Place of each logical page and logical page of each place, as their complements: 0 is none. So a fresh drive's map is memory
+    /// that was never touched.
+    place_of: Vec<u32>,
+    held_at: Vec<u32>,
+    host_line: Option<Open>,
+    collection_line: Option<Open>,
+    credits: i64,
+    refill: u32,
+    pub(super) collect_below: u32,
+    pub(super) host_pages: u64,
+    pub(super) collected_pages: u64,
+}
+
+impl Ftl {
+    pub(super) fn new(
+        geometry: Geometry,
+        parameters: &FlashParameters,
+    ) -> Result<Self, ParameterError> {
+        Ok(Self {
+            geometry,
+            lines: Lines::new(geometry.lines, geometry.line),
+            policy: policy(parameters.policy),
+            place_of: zeros(geometry.logical as usize)?,
+            held_at: zeros(geometry.physical() as usize)?,
+            host_line: None,
+            collection_line: None,
+            credits: i64::from(geometry.line),
+            refill: geometry.line,
+            collect_below: parameters.collect_below,
+            host_pages: 0,
+            collected_pages: 0,
+        })
+    }
+
+    /// Where a logical page lies.
+    pub(super) fn lookup(&self, logical: u32) -> Option<u32> {
+        decode(self.place_of[logical as usize])
+    }
+
+    /// The logical page that a place holds.
+    pub(super) fn held(&self, place: u32) -> Option<u32> {
+        decode(self.held_at[place as usize])
+    }
+
+    /// A host writes a logical page: its credit is paid, which may collect a line, and it gets a new place.
+    pub(super) fn write(&mut self, logical: u32, work: &mut impl DieWork) {
+        self.pay(work);
+        self.forget(logical);
+        self.host_pages += 1;
+        self.place(Writer::Host, logical, work);
+    }
+
+    /// A logical page lies nowhere any more.
+    pub(super) fn forget(&mut self, logical: u32) {
+        let place = std::mem::take(&mut self.place_of[logical as usize]);
+        if let Some(place) = decode(place) {
+            self.held_at[place as usize] = 0;
+            self.lines.invalidate(place / self.geometry.line);
+        }
+    }
+
+    /// Before a page of a host is placed.
+    fn pay(&mut self, work: &mut impl DieWork) {
+        if self.credits <= 0 {
+            if self.lines.free() <= self.collect_below as usize
+                && let Some(invalid) = self.collect(work)
+            {
+                self.refill = invalid;
+            }
+            self.credits += i64::from(self.refill);
+        }
+        self.credits -= 1;
+    }
+
+    /// Gives a logical page, which lies nowhere, the next place of a writer's line.
+    pub(super) fn place(&mut self, writer: Writer, logical: u32, work: &mut impl DieWork) {
+        let shape = self.geometry;
+        let slot = match writer {
+            Writer::Host => &mut self.host_line,
+            Writer::Collection => &mut self.collection_line,
+        };
+        let open = slot.get_or_insert_with(|| Open {
+            line: self.lines.open(),
+            taken: 0,
+            die: 0,
+            of_wordline: 0,
+        });
+        let (line, die) = (open.line, open.die);
+        let place = line * shape.line + open.taken;
+        open.taken += 1;
+        open.of_wordline += 1;
+        let wordline_is_full = open.of_wordline == shape.die.wordline;
+        if wordline_is_full {
+            open.of_wordline = 0;
+            open.die = if die + 1 == shape.dies { 0 } else { die + 1 };
+        }
+        let line_is_full = open.taken == shape.line;
+        if line_is_full {
+            *slot = None;
+        }
+        self.place_of[logical as usize] = !place;
+        self.held_at[place as usize] = !logical;
+        self.lines.place(line);
+        if line_is_full {
+            self.lines.fill(line);
+        }
+        if writer == Writer::Collection {
+            work.moved();
+        }
+        if wordline_is_full {
+            work.program(writer, die);
+        }
+    }
+
+    /// Takes what the place holds out of it.
+    pub(super) fn lift(&mut self, place: u32) -> Option<u32> {
+        decode(std::mem::take(&mut self.held_at[place as usize]))
+    }
+}
+
+fn decode(entry: u32) -> Option<u32> {
+    (entry != 0).then_some(!entry)
+}

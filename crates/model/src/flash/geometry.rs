@@ -1,0 +1,104 @@
+//! The shape of a drive: what its pages, wordlines, blocks and lines are, and how many.
+
+use crate::error::ParameterError;
+use crate::parameter::Shape;
+use crate::parameters::{FlashParameters, Parameters};
+use crate::units::PAGE_LEN;
+
+/// The shape of one die, in pages of 4096 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DieShape {
+    /// Pages of a flash page, which is what one sense reads.
+    pub flash_page: u32,
+    /// Pages of a wordline, which is what one program writes: a multiple of `flash_page`.
+    pub wordline: u32,
+    /// Wordlines of a block.
+    pub rows: u32,
+    /// Kinds of flash pages, 1 to 4.
+    pub cell_bits: u32,
+}
+
+impl DieShape {
+    /// The shape of a die of a drive whose parameters were checked.
+    pub(crate) fn new(parameters: &FlashParameters) -> Self {
+        let rows = parameters.block_bytes / u64::from(parameters.oneshot_bytes);
+        Self {
+            flash_page: parameters.flash_page_bytes / PAGE_LEN,
+            wordline: parameters.oneshot_bytes / PAGE_LEN,
+            rows: u32::try_from(rows)
+                .expect("a block is at most 2^40 bytes, and a wordline at least 2^12"),
+            cell_bits: u32::from(parameters.cell_bits),
+        }
+    }
+
+    /// The kind of the flash page that holds page `page` of wordline `row` of a block.
+    pub(crate) fn cell(&self, row: u64, page: u32) -> usize {
+        let flash_page =
+            row * u64::from(self.wordline / self.flash_page) + u64::from(page / self.flash_page);
+        usize::try_from(flash_page % u64::from(self.cell_bits)).expect("below 4")
+    }
+}
+
+/// The shape of a drive with an FTL. All partitions are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Of each die.
+    pub die: DieShape,
+    /// Independent FTLs.
+    pub partitions: u32,
+    /// Channels of each.
+    pub channels: u32,
+    /// Dies of each.
+    pub dies: u32,
+    /// Pages of a line: a block on every die of a partition.
+    pub line: u32,
+    /// Lines of each partition.
+    pub lines: u32,
+    /// Pages of each partition that the host sees.
+    pub logical: u32,
+}
+
+impl Geometry {
+    /// The shape of a drive with an FTL.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Parameters::check`], and more pages in a partition than a map can have.
+    pub fn new(parameters: &FlashParameters) -> Result<Self, ParameterError> {
+        Parameters::Flash(parameters.clone()).check()?;
+        let shape = Shape::of(parameters)?;
+        let pages = shape.lines.saturating_mul(shape.pages_per_line);
+        if pages > u64::from(u32::MAX) {
+            return Err(ParameterError::TooManyPages { pages });
+        }
+        let counted = |count: u64| u32::try_from(count).expect("no more than the pages");
+        Ok(Self {
+            die: DieShape::new(parameters),
+            partitions: parameters.partitions,
+            channels: parameters.channels / parameters.partitions,
+            dies: counted(shape.dies_per_partition),
+            line: counted(shape.pages_per_line),
+            lines: counted(shape.lines),
+            logical: counted(shape.logical_pages),
+        })
+    }
+
+    /// The die of a place of a partition, and the kind of flash page that it lies in.
+    pub(super) fn position(&self, place: u32) -> (u32, usize) {
+        let page = place % self.line;
+        let wordline = page / self.die.wordline;
+        let row = u64::from(wordline / self.dies);
+        let cell = self.die.cell(row, page % self.die.wordline);
+        (wordline % self.dies, cell)
+    }
+
+    /// Pages of the whole drive that the host sees.
+    pub fn pages(&self) -> u64 {
+        u64::from(self.logical) * u64::from(self.partitions)
+    }
+
+    /// Pages of each partition that there are.
+    pub fn physical(&self) -> u32 {
+        self.lines * self.line // checked when it was made
+    }
+}

@@ -1,0 +1,218 @@
+//! The lines of a partition: which are free, open and full, how many of their pages are valid, and how old they are.
+//!
+//! Full lines stand in two orders at once: by the time at which they were filled, and by how many of their pages are valid. Both are lists through the lines
+//! themselves, so that a page becomes invalid, and a victim is found, in a time that does not grow with their number.
+//!
+//! What it does NOT do: know which page lies where.
+
+use std::collections::VecDeque;
+
+const NONE: u32 = u32::MAX;
+
+/// The lines of one partition.
+#[derive(Debug)]
+pub struct Lines {
+    pages: u32,
+    lines: Vec<Line>,
+    free: VecDeque<u32>,
+    /// Of full lines by their number of valid pages: the first of each list.
+    by_valid: Vec<u32>,
+    /// No full line has fewer valid pages.
+    fewest: u32,
+    oldest: u32,
+    newest: u32,
+    /// Pages placed since the start.
+    placed: u64,
+    erased: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    valid: u32,
+    full: bool,
+    /// Neighbours among the full lines with as many valid pages.
+    next: u32,
+    previous: u32,
+    /// Neighbours among all full lines, by the time at which they were filled.
+    newer: u32,
+    older: u32,
+    erases: u32,
+    /// What `placed` was when it was filled.
+    filled_at: u64,
+}
+
+impl Lines {
+    /// `count` free lines of `pages` pages.
+    pub(super) fn new(count: u32, pages: u32) -> Self {
+        let line = Line {
+            valid: 0,
+            full: false,
+            next: NONE,
+            previous: NONE,
+            newer: NONE,
+            older: NONE,
+            erases: 0,
+            filled_at: 0,
+        };
+        Self {
+            pages,
+            lines: vec![line; count as usize],
+            free: (0..count).collect(),
+            by_valid: vec![NONE; pages as usize + 1],
+            fewest: pages,
+            oldest: NONE,
+            newest: NONE,
+            placed: 0,
+            erased: 0,
+        }
+    }
+
+    /// Pages of each.
+    pub fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// All lines.
+    pub fn all(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.lines.len()).expect("they are made from 32 bits")
+    }
+
+    /// How many are free.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Valid pages of a line.
+    pub fn valid(&self, line: u32) -> u32 {
+        self.lines[line as usize].valid
+    }
+
+    /// How often a line was erased.
+    pub fn erases(&self, line: u32) -> u32 {
+        self.lines[line as usize].erases
+    }
+
+    /// How often lines were erased, in all.
+    pub fn erased(&self) -> u64 {
+        self.erased
+    }
+
+    /// Pages placed in the partition since a full line was filled.
+    pub fn age(&self, line: u32) -> u64 {
+        self.placed - self.lines[line as usize].filled_at
+    }
+
+    /// The full lines, from the one that was filled first to the one that was filled last.
+    pub fn by_age(&self) -> impl Iterator<Item = u32> {
+        let from = Some(self.oldest).filter(|&line| line != NONE);
+        std::iter::successors(from, |&line| {
+            Some(self.lines[line as usize].newer).filter(|&line| line != NONE)
+        })
+    }
+
+    /// The full lines that have the fewest valid pages, in no particular order.
+    pub fn with_fewest_valid(&self) -> impl Iterator<Item = u32> {
+        let from = Some(self.by_valid[self.fewest as usize]).filter(|&line| line != NONE);
+        std::iter::successors(from, |&line| {
+            Some(self.lines[line as usize].next).filter(|&line| line != NONE)
+        })
+    }
+
+    /// Opens the line that has been free for longest.
+    pub(super) fn open(&mut self) -> u32 {
+        let line = self.free.pop_front();
+        line.expect("a geometry has spare lines enough for one to be free")
+    }
+
+    /// A page was placed in an open line.
+    pub(super) fn place(&mut self, line: u32) {
+        self.placed += 1;
+        self.lines[line as usize].valid += 1;
+    }
+
+    /// The last page of an open line was taken.
+    pub(super) fn fill(&mut self, line: u32) {
+        let placed = self.placed;
+        let newest = std::mem::replace(&mut self.newest, line);
+        let filled = &mut self.lines[line as usize];
+        filled.full = true;
+        filled.filled_at = placed;
+        filled.older = newest;
+        filled.newer = NONE;
+        let valid = filled.valid;
+        match newest {
+            NONE => self.oldest = line,
+            newest => self.lines[newest as usize].newer = line,
+        }
+        self.link(line, valid);
+    }
+
+    /// A page of a line is valid no longer.
+    pub(super) fn invalidate(&mut self, line: u32) {
+        let Line { valid, full, .. } = self.lines[line as usize];
+        if full {
+            self.unlink(line, valid);
+            self.lines[line as usize].valid = valid - 1;
+            self.link(line, valid - 1);
+        } else {
+            self.lines[line as usize].valid = valid - 1;
+        }
+    }
+
+    /// Takes a full line out of both orders, to be emptied.
+    pub(super) fn take(&mut self, line: u32) {
+        let Line {
+            valid,
+            newer,
+            older,
+            ..
+        } = self.lines[line as usize];
+        self.unlink(line, valid);
+        match older {
+            NONE => self.oldest = newer,
+            older => self.lines[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.lines[newer as usize].older = older,
+        }
+        let taken = &mut self.lines[line as usize];
+        taken.full = false;
+        taken.erases = taken.erases.saturating_add(1);
+        self.erased += 1;
+        self.fewest = self.fewest_from(self.fewest);
+    }
+
+    /// A line that was taken is empty, and free.
+    pub(super) fn release(&mut self, line: u32) {
+        self.lines[line as usize].valid = 0;
+        self.free.push_back(line);
+    }
+
+    fn fewest_from(&self, from: u32) -> u32 {
+        let found = (from..self.pages).find(|&valid| self.by_valid[valid as usize] != NONE);
+        found.unwrap_or(self.pages)
+    }
+
+    fn link(&mut self, line: u32, valid: u32) {
+        let next = std::mem::replace(&mut self.by_valid[valid as usize], line);
+        let linked = &mut self.lines[line as usize];
+        linked.next = next;
+        linked.previous = NONE;
+        if next != NONE {
+            self.lines[next as usize].previous = line;
+        }
+        self.fewest = self.fewest.min(valid);
+    }
+
+    fn unlink(&mut self, line: u32, valid: u32) {
+        let Line { next, previous, .. } = self.lines[line as usize];
+        match previous {
+            NONE => self.by_valid[valid as usize] = next,
+            previous => self.lines[previous as usize].next = next,
+        }
+        if next != NONE {
+            self.lines[next as usize].previous = previous;
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Fifo: the line that was filled first and has a page that is not valid.
+
+use super::{Lines, Policy};
+
+#[derive(Debug)]
+pub(super) struct Fifo;
+
+impl Policy for Fifo {
+    fn victim(&mut self, lines: &Lines) -> Option<u32> {
+        lines
+            .by_age()
+            .find(|&line| lines.valid(line) < lines.pages())
+    }
+}

@@ -1,0 +1,82 @@
+//! One model of any kind.
+
+use crate::error::ParameterError;
+use crate::flash::Flash;
+use crate::kv::Kv;
+use crate::nvm::Nvm;
+use crate::parameters::Parameters;
+use crate::zones::Zones;
+use crate::{Admission, Due, Op, Timing};
+
+/// A model, of the kind that its parameters are of.
+#[derive(Debug)]
+pub enum Model {
+    /// Low-latency non-volatile memory.
+    Nvm(Nvm),
+    /// Key-value.
+    Kv(Kv),
+    /// Conventional flash.
+    Flash(Flash),
+    /// Zoned flash.
+    Zones(Zones),
+}
+
+impl Model {
+    /// A fresh drive at rest.
+    ///
+    /// # Errors
+    ///
+    /// Parameters that make no drive; the message says what would do.
+    pub fn new(parameters: &Parameters) -> Result<Self, ParameterError> {
+        Ok(match parameters {
+            Parameters::Nvm(parameters) => Self::Nvm(Nvm::new(parameters)?),
+            Parameters::Kv(parameters) => Self::Kv(Kv::new(parameters)?),
+            Parameters::Flash(parameters) => Self::Flash(Flash::new(parameters)?),
+            Parameters::Zones(parameters) => Self::Zones(Zones::new(parameters)?),
+        })
+    }
+
+    /// Other parameters from now on. What is under way keeps its time.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Model::new`], another kind of drive, another shape; then nothing has changed.
+    pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
+        match (self, parameters) {
+            (Self::Nvm(model), Parameters::Nvm(parameters)) => model.retune(parameters),
+            (Self::Kv(model), Parameters::Kv(parameters)) => model.retune(parameters),
+            (Self::Flash(model), Parameters::Flash(parameters)) => model.retune(parameters),
+            (Self::Zones(model), Parameters::Zones(parameters)) => model.retune(parameters),
+            _ => Err(ParameterError::Fixed { name: "kind" }),
+        }
+    }
+}
+
+macro_rules! each {
+    ($model:expr, $name:ident => $call:expr) => {
+        match $model {
+            Model::Nvm($name) => $call,
+            Model::Kv($name) => $call,
+            Model::Flash($name) => $call,
+            Model::Zones($name) => $call,
+        }
+    };
+}
+
+impl Timing for Model {
+    fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
+        each!(self, model => model.submit(now, id, op))
+    }
+
+    fn has_room(&self, op: &Op<'_>) -> bool {
+        each!(self, model => model.has_room(op))
+    }
+
+    fn next_event(&self) -> Option<u64> {
+        each!(self, model => model.next_event())
+    }
+
+    fn advance(&mut self, now: u64, done: &mut Vec<Due>) {
+        each!(self, model => model.advance(now, done));
+    }
+}

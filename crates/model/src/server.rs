@@ -1,0 +1,193 @@
+//! Servers: what takes a time for each piece of work, and has been asked for how much.
+//!
+//! [`Intervals`] is a link or a channel: work is reserved for some time not before a given one and fills the first gap that is long enough. So a transfer that begins
+//! later, though it was reserved before, delays none that fits before it. [`Pace`] and [`Free`] are a pipeline: first come, first served, and exact, so that
+//! a million commands take a million times the fraction of a nanosecond that one does.
+
+use std::collections::VecDeque;
+
+use crate::parameters::Direction;
+use crate::units::{PAGE_LEN, SECOND};
+
+/// A server that reserves intervals: sorted, apart from each other, and only those that end after the present.
+#[derive(Debug, Default)]
+pub(crate) struct Intervals {
+    busy: VecDeque<(u64, u64)>,
+}
+
+impl Intervals {
+    /// Reserves `length` nanoseconds as early as they fit, not before `from`, and gives their end. `now` is the present, at most `from`.
+    pub(crate) fn reserve(&mut self, now: u64, from: u64, length: u64) -> u64 {
+        while self.busy.front().is_some_and(|&(_, end)| end <= now) {
+            self.busy.pop_front();
+        }
+        if length == 0 {
+            return from;
+        }
+        let mut start = from;
+        let mut index = match self.busy.back() {
+            Some(&(_, end)) if end > from => self.busy.partition_point(|&(_, end)| end <= from),
+            _ => self.busy.len(),
+        };
+        while let Some(&(begin, end)) = self.busy.get(index) {
+            if begin >= start.saturating_add(length) {
+                break;
+            }
+            start = end; // above `start`, as what ends at `from` or before was passed over
+            index += 1;
+        }
+        let end = start.saturating_add(length);
+        self.insert(index, start, end);
+        end
+    }
+
+    /// Puts `[start, end)` before the interval `index`, as one with those that it touches.
+    fn insert(&mut self, index: usize, start: u64, end: u64) {
+        let before = index
+            .checked_sub(1)
+            .filter(|&before| self.busy[before].1 == start);
+        let after = self.busy.get(index).is_some_and(|next| next.0 == end);
+        match (before, after) {
+            (Some(before), true) => {
+                self.busy[before].1 = self.busy[index].1;
+                self.busy.remove(index);
+            }
+            (Some(before), false) => self.busy[before].1 = end,
+            (None, true) => self.busy[index].0 = start,
+            (None, false) => self.busy.insert(index, (start, end)),
+        }
+    }
+}
+
+/// A span of time, or a time, as whole nanoseconds and a number of [`Pace::denominator`]ths of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Exact {
+    whole: u64,
+    part: u128,
+}
+
+/// What a command costs a pipeline, exactly: the greater of `len / bandwidth` and `1 / rate`.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    /// Parts of a nanosecond: the least common multiple of bandwidth and rate.
+    denominator: u128,
+    /// Of one byte, in those parts.
+    byte: u128,
+    /// Of a command at least, in those parts.
+    command: u128,
+    /// The length asked for last, and its cost: a division of 128 bits is slow, and lengths repeat.
+    last: (u32, Exact),
+}
+
+impl Pace {
+    /// The pace of one of `share` equal servers that have `direction` together. Bandwidth and rate are below 2^50, `share` below 2^12, as
+    /// [`Parameters::check`](crate::Parameters::check) has it.
+    pub(crate) fn new(direction: &Direction, share: u32) -> Self {
+        let bandwidth = u128::from(direction.bandwidth_bytes_per_s);
+        let rate = u128::from(direction.rate_per_s);
+        let denominator = least_common_multiple(bandwidth.max(1), rate.max(1)); // below 2^100
+        let second = u128::from(SECOND) * u128::from(share);
+        let parts = |per_second: u128| match per_second {
+            0 => 0,
+            per_second => second * (denominator / per_second), // below 2^(30 + 12 + 50)
+        };
+        let mut pace = Self {
+            denominator,
+            byte: parts(bandwidth),
+            command: parts(rate),
+            last: (0, Exact::default()),
+        };
+        pace.last = (0, pace.exact(pace.command));
+        pace
+    }
+
+    /// What `len` bytes cost.
+    pub(crate) fn cost(&mut self, len: u32) -> Exact {
+        if self.last.0 != len {
+            let parts = (self.byte * u128::from(len)).max(self.command); // below 2^(92 + 32)
+            self.last = (len, self.exact(parts));
+        }
+        self.last.1
+    }
+
+    /// What is left of `latency_ns` when the cost of one page is taken off; nothing where that is more.
+    pub(crate) fn rest(&mut self, latency_ns: u64) -> Exact {
+        let cost = self.cost(PAGE_LEN);
+        if latency_ns < self.ceil(cost) {
+            return Exact::default();
+        }
+        match cost.part {
+            0 => Exact {
+                whole: latency_ns - cost.whole,
+                part: 0,
+            },
+            part => Exact {
+                whole: latency_ns - cost.whole - 1, // the ceiling of the cost is one more than its whole
+                part: self.denominator - part,
+            },
+        }
+    }
+
+    /// The sum of two.
+    pub(crate) fn add(&self, left: Exact, right: Exact) -> Exact {
+        let part = left.part + right.part;
+        let carry = u64::from(part >= self.denominator);
+        Exact {
+            whole: left.whole.saturating_add(right.whole).saturating_add(carry),
+            part: part - u128::from(carry) * self.denominator,
+        }
+    }
+
+    /// The least whole number of nanoseconds that is not below.
+    pub(crate) fn ceil(&self, exact: Exact) -> u64 {
+        exact.whole.saturating_add(u64::from(exact.part > 0))
+    }
+
+    fn exact(&self, parts: u128) -> Exact {
+        Exact {
+            whole: u64::try_from(parts / self.denominator).unwrap_or(u64::MAX),
+            part: parts % self.denominator,
+        }
+    }
+}
+
+/// From when on a pipeline is free.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Free(Exact);
+
+impl Free {
+    /// Takes `len` bytes that come at `now`; gives the exact time at which the server has let them through.
+    pub(crate) fn take(&mut self, pace: &mut Pace, now: u64, len: u32) -> Exact {
+        let cost = pace.cost(len);
+        let start = match self.0.whole < now {
+            true => Exact {
+                whole: now,
+                part: 0,
+            },
+            false => self.0,
+        };
+        self.0 = pace.add(start, cost);
+        self.0
+    }
+}
+
+impl Free {
+    /// The same, as a time for any pace: up to the next whole nanosecond.
+    pub(crate) fn rounded(self) -> Self {
+        Self(Exact {
+            whole: self.0.whole.saturating_add(u64::from(self.0.part > 0)),
+            part: 0,
+        })
+    }
+}
+
+fn least_common_multiple(left: u128, right: u128) -> u128 {
+    let (mut a, mut b) = (left, right);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    left / a * right
+}
+
+#[cfg(test)]
+mod tests;

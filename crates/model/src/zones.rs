@@ -1,0 +1,406 @@
+//! Zoned flash: dies, channels, link and buffer as of a conventional drive, and no FTL. A zone lies on some dies, wordline after wordline.
+//!
+//! What it does NOT do: know the state of a zone or its write pointer as a host sees them. Whoever submits has checked that; what must not be is timed somehow.
+
+use crate::error::ParameterError;
+use crate::flash::{Buffer, Costs, DieShape, DieTimes, Dies, Link, Sense, Share};
+use crate::parameters::{Parameters, ZonesParameters};
+use crate::pending::Pending;
+use crate::units::{PAGE, zeros};
+use crate::{Admission, Due, Op, Timing, ZoneOp};
+
+/// The model of a zoned drive.
+#[derive(Debug)]
+pub struct Zones {
+    shape: Shape,
+    costs: Costs,
+    reset: u64,
+    finish: u64,
+    finish_writes: bool,
+    open: u64,
+    zones: Vec<Zone>,
+    dies: Dies,
+    link: Link,
+    buffer: Buffer,
+    /// Bytes of each pool of the buffer in wordlines that are not full.
+    waiting: Vec<u64>,
+    pending: Pending,
+    stalls: u64,
+}
+
+/// Where zones lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    die: DieShape,
+    dies: u64,
+    dies_per_zone: u64,
+    size: u64,
+    capacity: u64,
+    /// Wordlines of a zone.
+    wordlines: u64,
+    zones: u64,
+    channels: u32,
+    own_buffers: bool,
+}
+
+/// What was done to a zone since its reset.
+#[derive(Clone, Copy, Debug, Default)]
+struct Zone {
+    /// Bytes from its start that were ever written.
+    fill: u64,
+    /// Wordlines from its start whose programs were asked for.
+    programmed: u64,
+    /// Bytes of the buffer in its wordline that is not full.
+    held: u64,
+}
+
+impl Shape {
+    fn new(parameters: &ZonesParameters) -> Result<Self, ParameterError> {
+        Parameters::Zones(parameters.clone()).check()?;
+        let flash = &parameters.flash;
+        Ok(Self {
+            die: DieShape::new(flash),
+            dies: u64::from(flash.channels) * u64::from(flash.dies_per_channel),
+            dies_per_zone: u64::from(parameters.dies_per_zone),
+            size: parameters.zone_size_bytes,
+            capacity: parameters.zone_capacity_bytes,
+            wordlines: parameters.zone_capacity_bytes / u64::from(flash.oneshot_bytes),
+            zones: flash.size_bytes / parameters.zone_size_bytes,
+            channels: flash.channels,
+            own_buffers: parameters.zone_buffer_bytes > 0,
+        })
+    }
+
+    fn oneshot(&self) -> u64 {
+        u64::from(self.die.wordline) * PAGE
+    }
+
+    /// The die of wordline `wordline` of zone `zone`.
+    fn die(&self, zone: usize, wordline: u64) -> usize {
+        let first = zone as u64 * self.dies_per_zone;
+        index((first + wordline % self.dies_per_zone) % self.dies)
+    }
+
+    /// How many of the first `wordlines` of a zone lie on its die `die`.
+    fn on_die(&self, wordlines: u64, die: u64) -> u64 {
+        (wordlines + self.dies_per_zone - 1 - die) / self.dies_per_zone
+    }
+
+    /// The zone that a byte of the drive lies in, and how far from its start; none beyond the last.
+    fn locate(&self, offset: u64) -> Option<(usize, u64)> {
+        let zone = offset / self.size;
+        (zone < self.zones).then(|| (index(zone), offset % self.size))
+    }
+
+    fn pool(&self, zone: usize) -> usize {
+        if self.own_buffers { zone } else { 0 }
+    }
+}
+
+/// What is known to be fewer than 2^32.
+fn index(small: u64) -> usize {
+    usize::try_from(small).expect("dies and zones are few")
+}
+
+impl Zones {
+    /// A drive at rest, all zones empty.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Parameters::check`]; no memory for so many zones.
+    pub fn new(parameters: &ZonesParameters) -> Result<Self, ParameterError> {
+        let shape = Shape::new(parameters)?;
+        let flash = &parameters.flash;
+        let hangs_on = (0..shape.dies).map(|die| (die % u64::from(shape.channels)) as u32);
+        let pools = if shape.own_buffers {
+            index(shape.zones)
+        } else {
+            1
+        };
+        let mut zones = Self {
+            shape,
+            costs: Costs::new(flash),
+            reset: 0,
+            finish: 0,
+            finish_writes: false,
+            open: 0,
+            zones: zeros(index(shape.zones))?,
+            dies: Dies::new(DieTimes::new(flash), &shape.die, hangs_on.collect()),
+            link: Link::new(flash),
+            buffer: Buffer::new(0, pools)?,
+            waiting: zeros(pools)?,
+            pending: Pending::default(),
+            stalls: 0,
+        };
+        zones.retune(parameters)?;
+        Ok(zones)
+    }
+
+    /// Other parameters from now on. What is under way keeps its time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Zones::new`], and another shape; then nothing has changed.
+    pub fn retune(&mut self, parameters: &ZonesParameters) -> Result<(), ParameterError> {
+        if Shape::new(parameters)? != self.shape {
+            return Err(ParameterError::Fixed { name: "geometry" });
+        }
+        let flash = &parameters.flash;
+        self.link.retune(flash);
+        self.dies.retune(DieTimes::new(flash));
+        self.costs = Costs::new(flash);
+        self.buffer.retune(match parameters.zone_buffer_bytes {
+            0 => flash.buffer_bytes,
+            own => own,
+        });
+        self.reset = parameters.reset_ns;
+        self.finish = parameters.finish_ns;
+        self.finish_writes = parameters.finish_writes;
+        self.open = parameters.open_ns;
+        Ok(())
+    }
+
+    /// Submissions that found no room in the buffer.
+    pub fn stalls(&self) -> u64 {
+        self.stalls
+    }
+
+    /// Bytes of the buffer that are taken, at the time of the last call: of that of `zone`, or of the one that all share.
+    pub fn buffer_used(&self, zone: u32) -> u64 {
+        let pool = self.shape.pool(zone as usize);
+        match pool < self.waiting.len() {
+            true => self.buffer.used(pool),
+            false => 0,
+        }
+    }
+
+    fn read(&mut self, now: u64, offset: u64, len: u32) -> u64 {
+        let at = now.saturating_add(self.costs.before_read(len, PAGE));
+        let end = offset.saturating_add(u64::from(len));
+        let mut sensed = at;
+        let mut from = offset;
+        while from < end
+            && let Some((zone, start)) = self.shape.locate(from)
+        {
+            let stop = (start.saturating_add(end - from)).min(self.shape.size);
+            let written = stop.min(self.zones[zone].fill);
+            let pages = start / PAGE..written.div_ceil(PAGE);
+            sensed = sensed.max(self.sense(now, at, zone, pages));
+            from += stop - start;
+        }
+        self.link.send(now, sensed, len)
+    }
+
+    /// Senses pages of a zone, one flash page at a time; gives when all have left their channels.
+    fn sense(&mut self, now: u64, at: u64, zone: usize, pages: std::ops::Range<u64>) -> u64 {
+        let shape = self.shape.die;
+        let mut sensed = at;
+        let mut page = pages.start;
+        while page < pages.end {
+            let flash_page = u64::from(shape.flash_page);
+            let stop = ((page / flash_page + 1) * flash_page).min(pages.end);
+            let wordline = page / u64::from(shape.wordline);
+            let of_wordline = (page % u64::from(shape.wordline)) as u32;
+            let sense = Sense {
+                die: self.shape.die(zone, wordline),
+                cell: shape.cell(wordline / self.shape.dies_per_zone, of_wordline),
+                pages: (stop - page) as u32, // at most a flash page
+            };
+            sensed = sensed.max(self.dies.sense_for_drive(now, at, sense));
+            page = stop;
+        }
+        sensed
+    }
+
+    /// What a write does to its zone; nothing beyond the last one.
+    fn moves(&self, offset: u64, len: u32) -> Option<Move> {
+        let (zone, start) = self.shape.locate(offset)?;
+        let from = self.zones[zone].fill;
+        let to = start
+            .saturating_add(u64::from(len))
+            .min(self.shape.capacity)
+            .max(from);
+        let new = (to - from).min(u64::from(len));
+        let pool = self.shape.pool(zone);
+        // Not so much that it would wait for what wordlines hold that are not full.
+        let most = self.buffer.size().saturating_sub(self.waiting[pool]);
+        Some(Move {
+            zone,
+            pool,
+            from,
+            to,
+            new,
+            need: new.min(most),
+        })
+    }
+
+    fn write(&mut self, now: u64, offset: u64, len: u32, fua: bool) -> Option<u64> {
+        self.buffer.settle(now);
+        let moves = self.moves(offset, len);
+        if let Some(moves) = &moves
+            && !self.buffer.take(moves.pool, moves.need)
+        {
+            self.stalls += 1;
+            return None;
+        }
+        let copied = now.saturating_add(self.costs.before_write(len));
+        let fetched = self.link.fetch(now, copied, len);
+        let programmed = moves.map_or(0, |moves| self.fill(now, fetched, &moves));
+        Some(self.costs.write_done(fua, fetched, programmed))
+    }
+
+    /// Moves the fill of a zone, and programs what that makes full; gives the greatest end of it.
+    fn fill(&mut self, now: u64, fetched: u64, moves: &Move) -> u64 {
+        let oneshot = self.shape.oneshot();
+        let zone = &mut self.zones[moves.zone];
+        let mut share = Share::of(moves.need);
+        let brought = moves.to - moves.new;
+        let mut programmed = 0;
+        let mut at = moves.from;
+        while at < moves.to {
+            let wordline = at / oneshot;
+            let full = (wordline + 1) * oneshot;
+            let stop = full.min(moves.to);
+            let bytes = share.next(stop.saturating_sub(at.max(brought)));
+            zone.held += bytes;
+            self.waiting[moves.pool] += bytes;
+            if stop == full {
+                let die = self.shape.die(moves.zone, wordline);
+                let end = self.dies.program(now, fetched, die);
+                programmed = end.max(programmed);
+                let held = std::mem::take(&mut zone.held);
+                self.waiting[moves.pool] -= held;
+                self.buffer.give_back(end, moves.pool, held);
+                zone.programmed = zone.programmed.max(wordline + 1);
+            }
+            at = stop;
+        }
+        zone.fill = moves.to;
+        programmed
+    }
+
+    /// What a zone holds in a wordline that is not full is wanted no longer there; gives how much it is.
+    fn let_go(&mut self, zone: usize) -> u64 {
+        let held = std::mem::take(&mut self.zones[zone].held);
+        self.waiting[self.shape.pool(zone)] -= held;
+        held
+    }
+
+    fn zone_op(&mut self, now: u64, op: ZoneOp) -> u64 {
+        let (ZoneOp::Reset { zone }
+        | ZoneOp::Finish { zone }
+        | ZoneOp::Open { zone }
+        | ZoneOp::Close { zone }) = op;
+        let zone = zone as usize;
+        match op {
+            _ if zone >= self.zones.len() => now,
+            ZoneOp::Reset { .. } => self.reset(now, zone),
+            ZoneOp::Finish { .. } => self.finish(now, zone),
+            ZoneOp::Open { .. } => now.saturating_add(self.open),
+            ZoneOp::Close { .. } => now,
+        }
+    }
+
+    fn reset(&mut self, now: u64, zone: usize) -> u64 {
+        let held = self.let_go(zone);
+        self.buffer.drop_now(self.shape.pool(zone), held);
+        let programmed = std::mem::take(&mut self.zones[zone]).programmed;
+        let mut done = now.saturating_add(self.reset);
+        for die in 0..self.shape.dies_per_zone.min(programmed) {
+            let wordlines = self.shape.on_die(programmed, die);
+            let blocks = wordlines.div_ceil(u64::from(self.shape.die.rows));
+            let end = self.dies.erase(now, self.shape.die(zone, die), blocks);
+            done = done.max(end);
+        }
+        done
+    }
+
+    fn finish(&mut self, now: u64, zone: usize) -> u64 {
+        let pool = self.shape.pool(zone);
+        let held = self.let_go(zone);
+        let mut done = now.saturating_add(self.finish);
+        if !self.finish_writes {
+            self.buffer.drop_now(pool, held);
+            return done;
+        }
+        let first = self.zones[zone].programmed;
+        let mut give_back = Some(held);
+        // The first of them comes first on its die, and on the other dies it makes no difference.
+        for wordline in first..self.shape.wordlines.min(first + self.shape.dies_per_zone) {
+            let die = wordline % self.shape.dies_per_zone;
+            let on_die =
+                self.shape.on_die(self.shape.wordlines, die) - self.shape.on_die(first, die);
+            let die = self.shape.die(zone, die);
+            let mut end = self.dies.fill(now, die, 1);
+            if let Some(held) = give_back.take() {
+                self.buffer.give_back(end, pool, held);
+            }
+            if on_die > 1 {
+                end = self.dies.fill(now, die, on_die - 1);
+            }
+            done = done.max(end);
+        }
+        if let Some(held) = give_back {
+            self.buffer.drop_now(pool, held); // written after another finish, which no zone's state allows
+        }
+        self.zones[zone].programmed = self.shape.wordlines;
+        done
+    }
+}
+
+/// What a write does to the fill of its zone.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    zone: usize,
+    pool: usize,
+    from: u64,
+    to: u64,
+    /// Bytes of the write in that, the last ones.
+    new: u64,
+    /// What they take of the buffer.
+    need: u64,
+}
+
+impl Timing for Zones {
+    fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
+        let now = self.pending.at(now);
+        let at = match *op {
+            Op::Read { offset, len } => self.read(now, offset, len),
+            Op::Write { offset, len, fua } => match self.write(now, offset, len, fua) {
+                Some(at) => at,
+                None => return Admission::Stall,
+            },
+            Op::Deallocate { .. } => now.saturating_add(self.costs.deallocate),
+            Op::Flush => now.max(self.dies.all_free()),
+            Op::Zone(op) => self.zone_op(now, op),
+            Op::Kv(_) | Op::Compound(_) => now,
+        };
+        let turn = self.pending.turn();
+        self.pending.push(at, turn, id);
+        Admission::Accepted
+    }
+
+    fn has_room(&self, op: &Op<'_>) -> bool {
+        match *op {
+            Op::Write { offset, len, .. } => self
+                .moves(offset, len)
+                .is_none_or(|moves| self.buffer.has(moves.pool, moves.need)),
+            _ => true,
+        }
+    }
+
+    fn next_event(&self) -> Option<u64> {
+        let room = self.buffer.next();
+        let done = self.pending.next();
+        room.into_iter().chain(done).min()
+    }
+
+    fn advance(&mut self, now: u64, done: &mut Vec<Due>) {
+        let now = self.pending.at(now);
+        self.buffer.settle(now);
+        self.pending.reap(now, done);
+    }
+}
+
+#[cfg(test)]
+mod tests;
