@@ -85,6 +85,14 @@ impl Slot {
     }
 }
 
+impl Slot {
+    /// How many commands are kept for a lane that is on its way home.
+    pub(crate) fn keeps(&self) -> usize {
+        let kept = self.away.as_ref().and_then(|away| away.kept.as_ref());
+        kept.map_or(0, Vec::len)
+    }
+}
+
 /// All lanes of one reactor.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {

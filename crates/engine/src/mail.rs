@@ -37,6 +37,23 @@ impl Mail {
             _ => None,
         }
     }
+
+    /// Whether it is for a lane, from its home.
+    pub(crate) fn is_from_home(&self) -> bool {
+        match self.about {
+            About::Arrival(_)
+            | About::Command { .. }
+            | About::Kick
+            | About::Answer { .. }
+            | About::Plain(_)
+            | About::HandBack => true,
+            About::Event(_)
+            | About::Forward(_)
+            | About::Posted(_)
+            | About::Empty { .. }
+            | About::Back(_) => false,
+        }
+    }
 }
 
 /// What a message is about.

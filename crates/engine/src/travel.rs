@@ -10,14 +10,14 @@ use controller::{
 use memory::Told;
 
 use crate::{
-    lanes::{Lanes, Whose, slot_of},
-    mail::{About, Arrival, EngineId, MoveError},
+    lanes::{Lanes, Slot, Whose, slot_of},
+    mail::{About, Arrival, EngineId, Mail, MoveError},
     turn::ControllerSlot,
 };
 
 /// How long a lane may take to become empty.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// Mail that may wait to be carried before guests are heard no more.
+/// Mail that may wait to be carried before guests are heard no more, and controllers that have lanes elsewhere have their turn.
 const OUTBOX: usize = 256;
 
 /// Where a lane of ours lives.
@@ -313,6 +313,24 @@ impl Lanes {
 
     fn of_guest<T>(&mut self, index: usize, take: impl Fn(&mut Lane) -> Option<T>) -> Option<T> {
         self.slots[index].lane.as_mut().and_then(take)
+    }
+
+    /// Whether so much waits to be carried to lanes of that controller that it is to say no more for now: its host may
+    /// change its memory map, or send admin commands, faster than a reactor that hangs takes mail.
+    #[inline]
+    pub(crate) fn owes_much(&self, controller: usize) -> bool {
+        self.away > 0 && self.owes(controller)
+    }
+
+    fn owes(&self, controller: usize) -> bool {
+        let is_its =
+            |slot: &Slot| matches!(slot.whose, Whose::Controller(its) if its == controller);
+        let mut kept = self.travelling.iter().map(|index| &self.slots[*index]);
+        if kept.any(|slot| is_its(slot) && slot.keeps() >= OUTBOX) {
+            return true;
+        }
+        let to_lane = |mail: &Mail| mail.is_from_home() && is_its(&self.slots[slot_of(mail.key)]);
+        self.outbox.len() >= OUTBOX && self.outbox.iter().any(|(_, mail)| to_lane(mail))
     }
 
     /// A guest goes back to its home.

@@ -331,6 +331,9 @@ impl<C: Channel> Engine<C> {
         let mut worked = members.turn_subsystems(now, channels);
         let mut every_turn = false;
         worked |= members.turn_controllers(|index, controller, subsystem, places| {
+            if lanes.owes_much(index) {
+                return (false, true);
+            }
             let mut lanes = LanesOf {
                 lanes,
                 controller: index,

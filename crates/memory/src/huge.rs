@@ -224,16 +224,21 @@ mod tests {
         assert_eq!(private(4096).unwrap().1, StorePages::Usual);
     }
 
-    /// Whether this system puts pages together at all.
-    fn collapses() -> bool {
-        memfd("test", HUGE_PAGE_LEN).is_ok()
+    /// Whether pages were put together. A system that does not do so (older than Linux 6.1, or short of memory) says so here
+    /// as it does elsewhere.
+    fn is_done(collapsed: io::Result<bool>) -> bool {
+        match (collapsed, memfd("test", HUGE_PAGE_LEN)) {
+            (Ok(done), _) => {
+                assert!(done, "every page was touched");
+                true
+            }
+            (Err(error), Ok(_)) => panic!("only here: {error}"),
+            (Err(_), Err(_)) => false,
+        }
     }
 
     #[test]
     fn a_client_s_pages_are_put_together_where_all_of_them_are_there() {
-        if !collapses() {
-            return;
-        }
         let len = 3 * HUGE_PAGE_LEN + 8192;
         let client = crate::HostMemory::new(len).unwrap();
         // A buffer is all touched; a page of the last piece is not in it.
@@ -245,10 +250,9 @@ mod tests {
         memory.write_from(HUGE_PAGE_LEN, &vec![7; HUGE_PAGE_LEN]);
         memory.write_from(0, &vec![9; HUGE_PAGE_LEN - 1]);
         memory.write_from(2 * HUGE_PAGE_LEN, &vec![5; HUGE_PAGE_LEN - 4096]);
-        assert!(
-            pieces.collapse(0).unwrap(),
-            "the last page was touched, too"
-        );
+        if !is_done(pieces.collapse(0)) {
+            return;
+        }
         assert!(pieces.collapse(1).unwrap());
         assert!(pieces.collapse(1).unwrap(), "it is one page already");
         assert!(!pieces.collapse(2).unwrap(), "a page is not there");
@@ -265,9 +269,6 @@ mod tests {
 
     #[test]
     fn a_store_of_usual_pages_is_put_together_as_it_is_written() {
-        if !collapses() {
-            return;
-        }
         let store = Store::new(2 * HUGE_PAGE_LEN as u64).unwrap();
         let usual = store.pages() == StorePages::Usual;
         assert_eq!(Pieces::count(&store), if usual { 2 } else { 0 });
@@ -279,8 +280,9 @@ mod tests {
         }
         let pieces = NonNull::new(map.at(0, 1)).map(|first| (first, 2));
         assert!(!collapse_touched(pieces, 1).unwrap());
-        assert!(collapse_touched(pieces, 0).unwrap());
-        assert_eq!(huge_kib(&map), 2048);
+        if is_done(collapse_touched(pieces, 0)) {
+            assert_eq!(huge_kib(&map), 2048);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) struct Watch {
 /// A pair of doorbells: the tail of the submission queue in the low half, the head of the completion queue in the high one.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// What the last look found, of what is watched.
+    /// What the last look found.
     value: u64,
     /// Bits of the doorbells that are somebody's.
     watched: u64,
@@ -61,16 +61,16 @@ impl Watch {
     #[inline]
     fn look(&mut self, mut changed: impl FnMut(QueueName) -> bool) {
         for (pair, seen) in self.seen.iter_mut().take(self.pairs).enumerate() {
-            let value = self.pages.load_pair(pair) & seen.watched;
-            let difference = value ^ seen.value;
-            if difference != 0 {
+            let value = self.pages.load_pair(pair);
+            if value != seen.value {
+                let difference = (value ^ seen.value) & seen.watched;
                 seen.value = value;
                 let qid = pair as u16;
                 if difference & TAIL != 0 && !changed(QueueName::Submission(qid)) {
-                    seen.ignore(TAIL);
+                    seen.watched &= !TAIL;
                 }
                 if difference & HEAD != 0 && !changed(QueueName::Completion(qid)) {
-                    seen.ignore(HEAD);
+                    seen.watched &= !HEAD;
                 }
             }
         }
@@ -80,13 +80,15 @@ impl Watch {
     pub(crate) fn heed(&mut self, queue: QueueName) {
         if let Some((seen, half)) = self.half(queue) {
             seen.watched |= half;
+            // Where it begins, whatever stood there while it was nobody's.
+            seen.value &= !half;
         }
     }
 
     /// Looks at the doorbell of a frozen queue no more.
     pub(crate) fn ignore(&mut self, queue: QueueName) {
         if let Some((seen, half)) = self.half(queue) {
-            seen.ignore(half);
+            seen.watched &= !half;
         }
     }
 
@@ -96,13 +98,6 @@ impl Watch {
             QueueName::Completion(qid) => (qid, HEAD),
         };
         Some((self.seen.get_mut(usize::from(qid))?, half))
-    }
-}
-
-impl Seen {
-    fn ignore(&mut self, half: u64) {
-        self.watched &= !half;
-        self.value &= self.watched;
     }
 }
 

@@ -123,6 +123,8 @@ pub(crate) struct Rig {
     pub(crate) others_sleep: bool,
     /// Mail from this engine stays on its way.
     pub(crate) hold_mail: Option<EngineId>,
+    /// Nobody takes mail from the engines.
+    pub(crate) leave_mail: bool,
     pub(crate) medium: Held,
     channel: ChannelId,
     pub(crate) now: Time,
@@ -147,6 +149,7 @@ impl Rig {
             mail: VecDeque::new(),
             others_sleep: false,
             hold_mail: None,
+            leave_mail: false,
             medium,
             channel,
             now: Time(0),
@@ -190,13 +193,17 @@ impl Rig {
         }
     }
 
-    /// Carries mail from engine to engine.
-    fn carry(&mut self) {
+    /// Carries mail from engine to engine. How much there was.
+    pub(crate) fn carry(&mut self) -> usize {
+        if self.leave_mail {
+            return 0;
+        }
         for from in (0..=self.others.len()).map(|id| EngineId(u16::try_from(id).unwrap())) {
             while let Some((to, mail)) = self.engine_of(from).take_mail() {
                 self.mail.push_back((from, to, mail));
             }
         }
+        let count = self.mail.len();
         for (from, to, mail) in std::mem::take(&mut self.mail) {
             if self.hold_mail == Some(from) {
                 self.mail.push_back((from, to, mail));
@@ -205,6 +212,7 @@ impl Rig {
                 self.engine_of(to).deliver(from, mail);
             }
         }
+        count
     }
 
     pub(crate) fn turns(&mut self, count: usize) {

@@ -235,6 +235,29 @@ fn a_lane_elsewhere_fetches_nothing_before_it_knows_what_its_host_may_know() {
     assert_eq!(host.completions(&mut queue), [1]);
 }
 
+/// What a host causes piles up nowhere: a reactor may hang in a medium's system call for long.
+#[test]
+fn mail_for_an_engine_that_takes_none_has_a_limit() {
+    let (mut rig, host, mut queue, _) = away(Mapped);
+    rig.others[0].1.let_go(true);
+    rig.leave_mail = true;
+    for _ in 0..2_000 {
+        let (view, lost) = host.view_again();
+        rig.controller(&host).set_view(view, lost);
+        rig.turn();
+    }
+    rig.leave_mail = false;
+    let carried = rig.carry();
+    assert!((1..=320).contains(&carried), "{carried}");
+    host.reads(&mut queue, [1]);
+    host.ring(&queue);
+    rig.turns(40);
+    assert_eq!(host.completions(&mut queue), [1]);
+    let (view, _) = host.view_again();
+    let knows = rig.controller(&host).drained(view.epoch());
+    assert!(knows, "the lane has the last map");
+}
+
 #[test]
 fn queues_are_deleted_and_the_controller_is_reset_wherever_its_lanes_are() {
     let (mut rig, mut host, mut queue, other) = away(Mapped);

@@ -147,4 +147,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "travel::a_lane_that_nobody_has_used_for_long_moves_at_once",
         ),
     },
+    Mutation {
+        name: "mail-limit",
+        guard: "what a host causes piles up nowhere, also where a reactor takes no mail",
+        file: "crates/engine/src/turn.rs",
+        from: "            if lanes.owes_much(index) {\n",
+        to: "            if false && lanes.owes_much(index) {\n",
+        test: integration(
+            "engine",
+            &["--test", "engine"],
+            "travel::mail_for_an_engine_that_takes_none_has_a_limit",
+        ),
+    },
 ];
