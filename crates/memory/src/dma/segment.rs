@@ -154,6 +154,22 @@ impl<'v> Segment<'v> {
         unsafe { to.write_bytes(0, self.len as usize) }
     }
 
+    /// `len` of its bytes, from byte `at` on.
+    ///
+    /// # Panics
+    /// If the segment has fewer bytes.
+    #[inline]
+    #[must_use]
+    pub fn part(&self, at: u32, len: u32) -> Segment<'v> {
+        let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(fits, "{len} bytes at {at} of a segment of {}", self.len);
+        Segment {
+            offset: self.offset + u64::from(at),
+            len,
+            ..*self
+        }
+    }
+
     /// Joins two segments where `next` goes on in the same region where `self` ends; both come back otherwise.
     ///
     /// # Errors

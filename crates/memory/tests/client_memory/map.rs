@@ -422,6 +422,30 @@ fn a_part_of_a_files_last_page_is_not_mapped() {
 }
 
 #[test]
+fn a_part_of_a_segment_is_some_of_its_bytes() {
+    let (client, mapping) = file();
+    client.write(100, b"0123456789");
+    let mut map = DmaMap::new(4);
+    map.map(Iova(0), 4 * PAGE, Access::READ_WRITE, Some((mapping, 0)))
+        .unwrap();
+    let view = map.view();
+    let mut hint = Hint::default();
+    let whole = view
+        .translate(&mut hint, Iova(100), 10, Need::DeviceReads)
+        .unwrap();
+    let part = whole.part(3, 4);
+    assert_eq!((part.iova(), part.len()), (Iova(103), 4));
+    let mut bytes = [0; 4];
+    part.read_into(0, &mut bytes);
+    assert_eq!(&bytes, b"3456");
+    assert!(whole.part(10, 0).is_empty());
+    for (at, len) in [(7, 4), (11, 0), (u32::MAX, 2)] {
+        let beyond = std::panic::catch_unwind(|| whole.part(at, len).len());
+        assert!(beyond.is_err(), "{len} bytes at {at}");
+    }
+}
+
+#[test]
 fn segments_join_within_a_region_only() {
     let (_client, mapping) = file();
     let mut map = DmaMap::new(4);
