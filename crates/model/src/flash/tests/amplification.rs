@@ -1,4 +1,4 @@
-//! What collection costs, against closed forms and simulations of others, under uniform random writes.
+//! What collection costs under uniform random writes, against closed forms and simulations of others; and how well random reads use dies.
 
 use super::*;
 
@@ -48,6 +48,65 @@ fn fifo_costs_what_the_closed_form_says() {
         assert!(
             (measured / theory - 1.0).abs() < 0.02,
             "{permille}: {measured} {theory}"
+        );
+    }
+}
+
+/// What share of the dies that `depth` random reads could use are sensing, over a long time: everything but the sense takes no time.
+fn dies_at_work(depth: u64, seed: u64) -> f64 {
+    const SENSE: u64 = 50_000;
+    const DIES: u32 = 16;
+    let parameters = FlashParameters {
+        size_bytes: 64 << 20,
+        channels: DIES,
+        flash_page_bytes: 4096,
+        oneshot_bytes: 4096,
+        cell_bits: 1,
+        read_4k_ns: [SENSE; 4],
+        channel_bandwidth_bytes_per_s: 0,
+        link_bandwidth_bytes_per_s: 0,
+        firmware_read_4k_ns: 0,
+        ..one_die()
+    };
+    let mut flash = drive(&parameters);
+    let pages = flash.geometry.pages();
+    (0..pages).for_each(|page| flash.place_only(page));
+    let mut random = Random(seed);
+    (0..depth).for_each(|id| {
+        flash.submit(0, id, &read(random.below(pages), 1));
+    });
+    let end = 20_000 * SENSE;
+    let mut done = Vec::new();
+    let mut count = 0;
+    while let Some(now) = flash.next_event().filter(|&now| now <= end) {
+        flash.advance(now, &mut done);
+        count += done.len() as u64;
+        for due in done.drain(..) {
+            flash.submit(now, due.id, &read(random.below(pages), 1));
+        }
+    }
+    let usable = depth.min(u64::from(DIES));
+    (count * SENSE) as f64 / (usable * end) as f64
+}
+
+#[test]
+fn random_reads_leave_dies_idle_as_balls_leave_urns_empty() {
+    for (depth, expected) in [(1, 1.0), (16, 0.60), (32, 0.78), (128, 0.94)] {
+        let measured = dies_at_work(depth, 11 + depth);
+        println!("{depth} random reads on 16 dies: {measured:.3}");
+        assert!((measured - expected).abs() < 0.015, "{depth}: {measured}");
+    }
+}
+
+#[test]
+fn greedy_costs_what_simulations_of_others_found() {
+    for (permille, published) in [(70, 7.4), (140, 4.1), (280, 2.4)] {
+        let parameters = lines_of(64, 512, permille, CollectionPolicy::Greedy);
+        let measured = amplification(&parameters, u64::from(permille), 5, 5);
+        println!("greedy, {permille} tenths of a percent: {measured:.3}, elsewhere {published}");
+        assert!(
+            (measured / published - 1.0).abs() < 0.025,
+            "{permille}: {measured}"
         );
     }
 }
