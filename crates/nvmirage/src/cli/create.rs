@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::parse::{self, Control};
 use crate::{
-    config::{self, Direct, Doorbells, Listen, MediumKind, Range, Size},
+    config::{self, Direct, Doorbells, Listen, MediumKind, Range, Size, Timing},
     control,
 };
 
@@ -41,7 +41,8 @@ enum What {
 #[command(after_help = "\
 Examples:
   nvmirage create media scratch --kind ram --size 8GiB
-  nvmirage create media disk --kind file --path disk.img --size 64GiB")]
+  nvmirage create media disk --kind file --path disk.img --size 64GiB
+  nvmirage create media pro --kind ram --size 8GiB --timing samsung-970-pro,program=200us")]
 struct MediumArgs {
     /// Its name
     name: String,
@@ -73,6 +74,10 @@ struct MediumArgs {
     /// Whether hosts' memory is registered with the kernel for a file
     #[arg(long, value_name = "BOOL")]
     register_memory: Option<bool>,
+
+    /// The model that says when its commands are done: a preset, and parameters that differ from it
+    #[arg(long, value_name = "PRESET[,NAME=VALUE...]")]
+    timing: Option<Timing>,
 
     #[command(flatten)]
     control: Control,
@@ -221,6 +226,7 @@ impl MediumArgs {
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,
             register_memory: self.register_memory,
+            timing: self.timing,
         };
         control::client::create(&self.control.socket(), "media", &medium)
     }

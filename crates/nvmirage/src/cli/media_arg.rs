@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::config::{self, Direct, MediumKind, Size};
+use crate::config::{self, Direct, MediumKind, Size, Timing};
 
 /// What one `--media` says: a medium, and the block size of the namespace on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,10 +15,11 @@ pub(super) struct MediaArg {
     poll_submissions: Option<bool>,
     poll_completions: Option<bool>,
     register_memory: Option<bool>,
+    timing: Option<Timing>,
 }
 
-/// The keys of `--media`.
-const KEYS: [&str; 7] = [
+/// The keys of `--media`; with `preset`, `timing.` and a parameter's name is one, too.
+const KEYS: [&str; 8] = [
     "size",
     "path",
     "direct",
@@ -26,6 +27,7 @@ const KEYS: [&str; 7] = [
     "poll_submissions",
     "poll_completions",
     "register_memory",
+    "preset",
 ];
 
 impl FromStr for MediaArg {
@@ -52,6 +54,7 @@ impl FromStr for MediaArg {
             poll_submissions: None,
             poll_completions: None,
             register_memory: None,
+            timing: None,
         };
         let mut seen = Vec::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
@@ -78,6 +81,7 @@ impl MediaArg {
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,
             register_memory: self.register_memory,
+            timing: self.timing.clone(),
             ..config::Medium::new(name, self.kind)
         }
     }
@@ -101,7 +105,16 @@ impl MediaArg {
             "poll_submissions" => self.poll_submissions = Some(yes_or_no(key, value)?),
             "poll_completions" => self.poll_completions = Some(yes_or_no(key, value)?),
             "register_memory" => self.register_memory = Some(yes_or_no(key, value)?),
-            _ => return Err(unknown(key)),
+            "preset" => self.timing = Some(Timing::of(value.to_owned())),
+            _ => match (key.strip_prefix("timing."), &mut self.timing) {
+                (Some(name), Some(timing)) => timing.write(name, value)?,
+                (Some(_), None) => {
+                    return Err(format!(
+                        "{key} comes after preset=NAME, which it differs from"
+                    ));
+                }
+                (None, _) => return Err(unknown(key)),
+            },
         }
         Ok(())
     }
@@ -156,6 +169,14 @@ mod tests {
     }
 
     #[test]
+    fn a_preset_and_what_differs_from_it() {
+        let text = "ram:size=8GiB,preset=samsung-970-pro,timing.program=200us";
+        let timing = parse(text).medium("d".to_owned()).timing.unwrap();
+        let parameters = timing.parameters(8 << 30).unwrap();
+        assert_eq!(parameters.get("program").unwrap().to_string(), "200us");
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         assert!(error("rma:size=1GiB").contains("write null, ram or file"));
         assert!(error("ram:size=8").contains("has no unit"));
@@ -166,5 +187,6 @@ mod tests {
         assert!(error("file:direct=maybe").contains("auto, on or off"));
         assert!(error("file:poll_completions=1").contains("true or false"));
         assert!(error("ram:lba_size=x").contains("512 or 4096"));
+        assert!(error("ram:timing.program=1us").contains("comes after preset=NAME"));
     }
 }

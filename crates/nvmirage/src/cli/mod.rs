@@ -13,6 +13,7 @@ mod delete;
 mod demo;
 mod doctor;
 mod error;
+mod explain;
 mod floor;
 mod identify;
 mod log;
@@ -76,6 +77,7 @@ enum Command {
     QemuArgs(qemu_args::QemuArgs),
     Doctor(doctor::Doctor),
     Check(check::Check),
+    Explain(explain::Explain),
     Ls(ls::Ls),
     Create(create::Create),
     Delete(delete::Delete),
@@ -118,6 +120,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Check(check) => check.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Ls(ls) => ls.run(),
         Command::Create(create) => create.run(),
         Command::Delete(delete) => delete.run(),

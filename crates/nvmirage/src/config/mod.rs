@@ -7,6 +7,7 @@
 mod read;
 pub(crate) mod size;
 mod subsystems;
+pub(crate) mod timing;
 mod validate;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::identity;
 pub(crate) use read::from_toml;
 pub(crate) use read::{from_file, from_json};
 pub(crate) use size::{Range, Size, Span};
+pub(crate) use timing::Timing;
 pub(crate) use validate::Problem;
 
 /// Most I/O queue pairs of a controller.
@@ -184,6 +186,9 @@ pub(crate) struct Medium {
     /// Hosts' memory is registered with the kernel, as far as the limit of locked memory allows; only for `kind = "file"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) register_memory: Option<bool>,
+    /// The model that says when its commands are done. Default: none, as fast as they go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timing: Option<Timing>,
 }
 
 impl Medium {
@@ -198,6 +203,7 @@ impl Medium {
             poll_submissions: None,
             poll_completions: None,
             register_memory: None,
+            timing: None,
         }
     }
 }

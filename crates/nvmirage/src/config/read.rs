@@ -58,11 +58,19 @@ fn nearest(message: &str) -> Option<String> {
     // serde writes: unknown field `a`, expected one of `b`, `c` (or: expected `b`, or: `b` or `c`)
     let mut words = message[at..].split('`').skip(1).step_by(2);
     let found = words.next()?;
+    nearest_word(found, words).map(str::to_owned)
+}
+
+/// The word that is nearest to `found`, if any is near.
+pub(super) fn nearest_word<'a>(
+    found: &str,
+    words: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     words
         .map(|word| (strsim::damerau_levenshtein(found, word), word))
         .filter(|(distance, word)| *distance <= word.len().max(found.len()).div_ceil(2))
         .min()
-        .map(|(_, word)| word.to_owned())
+        .map(|(_, word)| word)
 }
 
 #[cfg(test)]

@@ -190,6 +190,9 @@ impl Medium {
                 });
             }
         }
+        if let Some(timing) = &self.timing {
+            timing.validate(self.size.map(|size| size.0), &mut place);
+        }
         if let Some(size) = self.size {
             place.require(size.0 >= MIN_MEDIUM_LEN, || {
                 format!(

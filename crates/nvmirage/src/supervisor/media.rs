@@ -38,6 +38,12 @@ pub(super) struct Taken {
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
         let place = || format!("media {}", config.name);
+        if config.timing.is_some() {
+            anyhow::bail!(
+                "media {}: timing is not served yet: remove it, or look at it with `nvmirage explain`",
+                config.name
+            );
+        }
         let medium = Medium::open(&spec_of(&config)).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {

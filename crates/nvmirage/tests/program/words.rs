@@ -2,7 +2,7 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "serve",
     "demo",
     "bench",
@@ -10,6 +10,7 @@ const COMMANDS: [&str; 12] = [
     "conformance",
     "qemu-args",
     "check",
+    "explain",
     "ls",
     "create",
     "delete",

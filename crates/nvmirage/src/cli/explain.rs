@@ -1,0 +1,324 @@
+//! `nvmirage explain`: what a preset is, what follows from it at a size, and what was published of the real drive.
+
+mod amplification;
+mod shown;
+
+use serde::Serialize;
+
+use self::amplification::Amplification;
+use crate::{
+    config::{Size, Timing, timing},
+    report,
+};
+use model::{
+    Ceiling, Explanation, Latency, Parameters, ZoneShape,
+    parameter::{PAGE_BYTES, Shape},
+    preset::{self, Preset},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage explain
+      The presets
+  nvmirage explain samsung-970-pro --size 64GiB
+      Geometry, latencies, ceilings and every value with its source, for a drive of that size
+  nvmirage explain optane-p4800x --set read_latency=8us --json | jq '.ceilings'
+      With another latency, for a program";
+
+/// Show what a drive's model is made of, and what follows from it
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Explain {
+    /// A preset; without one all are listed
+    preset: Option<String>,
+
+    /// Size of the drive; default: the real one's
+    #[arg(long, requires = "preset")]
+    size: Option<Size>,
+
+    /// A parameter that differs from the preset; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "preset")]
+    set: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// All that is said of a drive.
+#[derive(Debug, Serialize)]
+struct Report {
+    preset: String,
+    about: &'static str,
+    kind: &'static str,
+    default_of_its_name: bool,
+    variants: Vec<String>,
+    size_bytes: u64,
+    real: Real,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    geometry: Option<Geometry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zones: Option<Zones>,
+    latencies: Vec<Alone>,
+    ceilings: Vec<Most>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_amplification: Option<Amplification>,
+    parameters: Vec<Row>,
+}
+
+/// The drive that it was taken from.
+#[derive(Debug, Serialize)]
+struct Real {
+    size_bytes: u64,
+    size_source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    geometry: Option<Geometry>,
+    published: Vec<Figure>,
+}
+
+#[derive(Debug, Serialize)]
+struct Figure {
+    what: &'static str,
+    figure: &'static str,
+    source: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Geometry {
+    dies: u64,
+    dies_per_partition: u64,
+    pages_per_block: u64,
+    pages_per_line: u64,
+    lines: u64,
+    lines_before_rounding: f64,
+    logical_pages_per_partition: u64,
+    spare_lines: f64,
+}
+
+impl Geometry {
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    fn of(shape: &Shape) -> Self {
+        let pages = (shape.lines * shape.pages_per_line) as f64;
+        let spare = (pages - shape.logical_pages as f64) / shape.pages_per_line as f64;
+        Geometry {
+            dies: shape.dies,
+            dies_per_partition: shape.dies_per_partition,
+            pages_per_block: shape.pages_per_block,
+            pages_per_line: shape.pages_per_line,
+            lines: shape.lines,
+            lines_before_rounding: shape.lines_asked_thousandths as f64 / 1000.0,
+            logical_pages_per_partition: shape.logical_pages,
+            spare_lines: spare,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Zones {
+    zones: u64,
+    capacity_bytes: u64,
+    dies: u64,
+    wordlines_per_zone: u64,
+    blocks_per_zone: u64,
+}
+
+impl Zones {
+    fn of(zones: &ZoneShape) -> Self {
+        Zones {
+            zones: zones.zones,
+            capacity_bytes: zones.capacity_bytes,
+            dies: zones.dies,
+            wordlines_per_zone: zones.wordlines,
+            blocks_per_zone: zones.blocks,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Alone {
+    what: &'static str,
+    bytes: u64,
+    least_ns: u64,
+    most_ns: u64,
+}
+
+impl Alone {
+    fn of(latency: &Latency) -> Self {
+        Alone {
+            what: latency.what,
+            bytes: latency.bytes,
+            least_ns: latency.least_ns,
+            most_ns: latency.most_ns,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Most {
+    what: &'static str,
+    bytes: u64,
+    per_s: Option<u64>,
+    bytes_per_s: Option<u64>,
+    limited_by: &'static str,
+}
+
+impl Most {
+    fn of(ceiling: &Ceiling) -> Self {
+        Most {
+            what: ceiling.what,
+            bytes: ceiling.bytes,
+            per_s: ceiling.per_s,
+            bytes_per_s: ceiling.bytes_per_s,
+            limited_by: ceiling.limit,
+        }
+    }
+}
+
+/// A parameter.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: &'static str,
+    value: String,
+    number: u64,
+    change: &'static str,
+    about: &'static str,
+    /// What was published, where a host's share was taken out of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published_as: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_ns: Option<u64>,
+    source: String,
+}
+
+impl Explain {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let Some(name) = &self.preset else {
+            return list(self.json);
+        };
+        let preset = timing::find_preset(name).map_err(|error| anyhow::anyhow!(error))?;
+        let size_bytes = self.size.map_or(preset.size_bytes, |size| size.0);
+        let mut timing = Timing::of(name.clone());
+        for change in &self.set {
+            let (key, value) = change
+                .split_once('=')
+                .ok_or_else(|| super::UsageError(format!("--set {change}: write NAME=VALUE")))?;
+            timing.write(key, value).map_err(super::UsageError)?;
+        }
+        let wrong = |problems: Vec<String>| anyhow::anyhow!(problems.join("\n"));
+        let parameters = timing.parameters(size_bytes).map_err(wrong)?;
+        let report = Report::of(preset, &timing, &parameters, size_bytes)?;
+        if self.json {
+            return report::print_json(&report);
+        }
+        report::print(&report.in_words())
+    }
+}
+
+impl Report {
+    fn of(
+        preset: &Preset,
+        timing: &Timing,
+        parameters: &Parameters,
+        size_bytes: u64,
+    ) -> anyhow::Result<Self> {
+        let explanation: Explanation = parameters.explain()?;
+        let real = preset.parameters(preset.size_bytes, None)?;
+        let real = real.explain()?.shape.as_ref().map(Geometry::of);
+        let shape = explanation.shape.as_ref();
+        let write_amplification = match (shape, parameters) {
+            (Some(shape), Parameters::Flash(flash)) => {
+                Some(Amplification::expected(shape, flash.collect_below))
+            }
+            _ => None,
+        };
+        let source = |source: preset::Source| format!("{}: {}", source.word(), source.text());
+        Ok(Report {
+            preset: preset.full_name(),
+            about: preset.about,
+            kind: preset.kind.name(),
+            default_of_its_name: preset.is_default,
+            variants: preset::presets()
+                .filter(|p| p.name == preset.name)
+                .map(Preset::full_name)
+                .collect(),
+            size_bytes,
+            real: Real {
+                size_bytes: preset.size_bytes,
+                size_source: source(preset.size_source),
+                geometry: real,
+                published: preset
+                    .published
+                    .iter()
+                    .map(|p| Figure {
+                        what: p.what,
+                        figure: p.figure,
+                        source: source(p.source),
+                    })
+                    .collect(),
+            },
+            geometry: shape.map(Geometry::of),
+            zones: explanation.zones.as_ref().map(Zones::of),
+            latencies: explanation.latencies.iter().map(Alone::of).collect(),
+            ceilings: explanation.ceilings.iter().map(Most::of).collect(),
+            write_amplification,
+            parameters: rows(preset, timing, parameters, &source),
+        })
+    }
+}
+
+fn rows(
+    preset: &Preset,
+    timing: &Timing,
+    parameters: &Parameters,
+    source: &dyn Fn(preset::Source) -> String,
+) -> Vec<Row> {
+    let row = |parameter: &'static model::parameter::Parameter| {
+        let given = preset.values().find(|v| v.name == parameter.name);
+        let is_set = timing.changes.contains_key(parameter.name);
+        let given = given.filter(|_| !is_set);
+        let value = parameter.get(parameters);
+        let host = given.filter(|v| v.host_ns != 0);
+        Row {
+            name: parameter.name,
+            value: value.to_string(),
+            number: value.raw,
+            change: parameter.change.name(),
+            about: parameter.about,
+            published_as: host.map(|v| v.value),
+            host_ns: host.map(|v| v.host_ns),
+            source: given.map_or_else(|| "set: here".to_owned(), |v| source(v.source)),
+        }
+    };
+    preset.kind.parameters().map(row).collect()
+}
+
+/// One line of the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    preset: String,
+    is_default: bool,
+    kind: &'static str,
+    size_bytes: u64,
+    about: &'static str,
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let all: Vec<Listed> = preset::presets()
+        .map(|p| Listed {
+            preset: p.full_name(),
+            is_default: p.is_default,
+            kind: p.kind.name(),
+            size_bytes: p.size_bytes,
+            about: p.about,
+        })
+        .collect();
+    if json {
+        return report::print_json(&all);
+    }
+    report::print(&shown::list(&all))
+}
+
+/// Bytes of so many pages.
+fn bytes_of_pages(pages: u64) -> u64 {
+    pages.saturating_mul(PAGE_BYTES)
+}

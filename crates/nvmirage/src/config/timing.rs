@@ -1,0 +1,388 @@
+//! `[media.timing]`: the model that says when a medium's commands are done.
+//!
+//! A preset, and any of its parameters by name. What may be written is the table of `model::parameter`; this file knows none of
+//! the names.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use model::{
+    InvalidParameter, Kind, Moment, Parameters,
+    preset::{self, MeasuredBy, Preset},
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{read::nearest_word, validate::Place};
+
+/// The timing of a medium.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Timing {
+    /// The drive that it is taken from, as in `samsung-970-pro` or `samsung-970-pro@paper`.
+    pub(crate) preset: String,
+    /// Where the latencies were measured. Default: what the preset's source says of its own; `device` for those written here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) as_measured_by: Option<Measured>,
+    /// Parameters that differ from the preset.
+    #[serde(flatten)]
+    pub(crate) changes: BTreeMap<String, Text>,
+}
+
+/// `PRESET[,NAME=VALUE...]`, as on a command line.
+impl FromStr for Timing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(',');
+        let mut timing = Timing::of(parts.next().unwrap_or_default().to_owned());
+        for part in parts {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("`{part}`: write NAME=VALUE, as in read_latency=8us"))?;
+            timing.write(name, value)?;
+        }
+        find_preset(&timing.preset).map(|_| timing)
+    }
+}
+
+/// Where a latency was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Measured {
+    /// At the device.
+    Device,
+    /// By Linux above it.
+    Linux,
+}
+
+impl From<Measured> for MeasuredBy {
+    fn from(by: Measured) -> Self {
+        match by {
+            Measured::Device => MeasuredBy::Device,
+            Measured::Linux => MeasuredBy::Linux,
+        }
+    }
+}
+
+/// A value as it was written: text, a whole number or a boolean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text(pub(crate) String);
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a parameter's value: text with its unit in quotes, a whole number, true or false",
+                )
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(text.to_owned()))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Text, E> {
+                Ok(Text(number.to_string()))
+            }
+
+            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Text, E> {
+                Ok(Text(flag.to_string()))
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
+}
+
+impl Timing {
+    /// A preset as it is.
+    pub(crate) fn of(preset: String) -> Self {
+        Timing {
+            preset,
+            as_measured_by: None,
+            changes: BTreeMap::new(),
+        }
+    }
+
+    /// Adds `name = "value"` as if it stood in a configuration.
+    ///
+    /// # Errors
+    /// `as_measured_by` of something else than a device or Linux; anything else is looked at with the rest.
+    pub(crate) fn write(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if name != "as_measured_by" {
+            self.changes.insert(name.to_owned(), Text(value.to_owned()));
+            return Ok(());
+        }
+        self.as_measured_by = Some(match value {
+            "device" => Measured::Device,
+            "linux" => Measured::Linux,
+            _ => return Err(format!("as_measured_by={value}: write device or linux")),
+        });
+        Ok(())
+    }
+
+    /// The parameters of a medium of `size_bytes`.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with what to write.
+    pub(crate) fn parameters(&self, size_bytes: u64) -> Result<Parameters, Vec<String>> {
+        let parameters = self.applied(size_bytes)?;
+        match parameters.check() {
+            Ok(()) => Ok(parameters),
+            Err(error) => Err(vec![error.to_string()]),
+        }
+    }
+
+    /// The preset with the changes, whether or not they fit each other and the size.
+    fn applied(&self, size_bytes: u64) -> Result<Parameters, Vec<String>> {
+        let preset = find_preset(&self.preset).map_err(|error| vec![error])?;
+        let kind = preset.kind;
+        if self.as_measured_by.is_some() && matches!(kind, Kind::Flash | Kind::Zns) {
+            return Err(vec![format!(
+                "as_measured_by: {} is a model of kind {}, whose times are those of its parts, and no host measured them: remove it; it is there for the kinds nvm and kv",
+                self.preset,
+                kind.name()
+            )]);
+        }
+        let by = self.as_measured_by.map(MeasuredBy::from);
+        let mut parameters = preset
+            .parameters(size_bytes, by)
+            .map_err(|error| vec![error.to_string()])?;
+        let mut problems = Vec::new();
+        for (name, text) in &self.changes {
+            let set = parameters.set(name, &text.0, Moment::Creation);
+            let host_ns = by.unwrap_or_default().host_ns(name).unwrap_or(0);
+            let set = set.and_then(|()| parameters.subtract_host(name, host_ns));
+            problems.extend(set.err().map(|error| told(&error)));
+        }
+        if problems.is_empty() {
+            Ok(parameters)
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Adds what is wrong with it. Whether it fits the size is looked at where that is known.
+    pub(super) fn validate(&self, size: Option<u64>, place: &mut Place<'_>) {
+        let result = match size {
+            Some(size) => self.parameters(size),
+            None => self.applied(1 << 40),
+        };
+        for problem in result.err().into_iter().flatten() {
+            place.problem(format!("timing: {problem}"));
+        }
+    }
+}
+
+/// The error, with the parameter that may have been meant.
+fn told(error: &InvalidParameter) -> String {
+    match error {
+        InvalidParameter::Unknown { name, kind } => {
+            let words = kind.parameters().map(|p| p.name);
+            match nearest_word(name, words) {
+                Some(word) => format!(
+                    "there is no parameter `{name}` for a model of kind {}; did you mean `{word}`?",
+                    kind.name()
+                ),
+                None => error.to_string(),
+            }
+        }
+        error => error.to_string(),
+    }
+}
+
+/// The preset of that name.
+///
+/// # Errors
+/// There is none; the message names one that may have been meant, or all.
+pub(crate) fn find_preset(name: &str) -> Result<&'static Preset, String> {
+    if let Some(found) = preset::preset(name) {
+        return Ok(found);
+    }
+    let mut names: Vec<String> = preset::presets()
+        .flat_map(|p| [p.name.to_owned(), p.full_name()])
+        .collect();
+    names.dedup();
+    Err(match nearest_word(name, names.iter().map(String::as_str)) {
+        Some(word) => format!("there is no preset `{name}`; did you mean `{word}`?"),
+        None => format!(
+            "there is no preset `{name}`: there are {}",
+            names.join(", ")
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::from_toml;
+
+    fn media(kind: &str, timing: &str) -> Result<crate::config::Config, String> {
+        let text = format!(
+            "[[media]]\nname = \"d\"\nkind = \"ram\"\nsize = \"{kind}\"\n[media.timing]\n{timing}\n"
+        );
+        from_toml(&text).map_err(|error| format!("{error:#}"))
+    }
+
+    fn parameters(timing: &str) -> Parameters {
+        let config = media("8GiB", timing).unwrap();
+        let medium = &config.media[0];
+        medium.timing.as_ref().unwrap().parameters(8 << 30).unwrap()
+    }
+
+    fn get(parameters: &Parameters, name: &str) -> String {
+        parameters.get(name).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_preset_and_what_differs_from_it() {
+        let flash = parameters(
+            "preset = \"samsung-970-pro@paper\"\nprogram = \"200us\"\nchannels = 4\nearly_completion = false",
+        );
+        assert_eq!(get(&flash, "program"), "200us");
+        assert_eq!(get(&flash, "channels"), "4");
+        assert_eq!(get(&flash, "early_completion"), "false");
+        assert_eq!(get(&flash, "read_cell0"), "36us");
+        let code = parameters("preset = \"optane-p4800x\"\narithmetic = \"code\"");
+        assert_eq!(get(&code, "arithmetic"), "code");
+    }
+
+    #[test]
+    fn the_hosts_share_of_latencies() {
+        let latency = |more: &str| {
+            let text = format!("preset = \"optane-p4800x\"\n{more}");
+            get(&parameters(&text), "read_latency")
+        };
+        assert_eq!(latency(""), "5390ns");
+        assert_eq!(latency("as_measured_by = \"linux\""), "5390ns");
+        assert_eq!(latency("as_measured_by = \"device\""), "12us");
+        // what is written here is the device's, unless it says otherwise
+        assert_eq!(latency("read_latency = \"8900ns\""), "8900ns");
+        let linux = "as_measured_by = \"linux\"\nread_latency = \"8900ns\"";
+        assert_eq!(latency(linux), "2290ns");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_all_at_once() {
+        let pro = "preset = \"samsung-970-pro\"\n";
+        let optane = "preset = \"optane-p4800x\"\n";
+        for (size, timing, says) in [
+            (
+                "8GiB",
+                "preset = \"samsung-970pro\"".to_owned(),
+                "timing: there is no preset `samsung-970pro`; did you mean `samsung-970-pro`?",
+            ),
+            (
+                "8GiB",
+                "preset = \"xyz\"".to_owned(),
+                "there are optane-p4800x, optane-p4800x@paper,",
+            ),
+            (
+                "8GiB",
+                "program = \"1us\"".to_owned(),
+                "missing field `preset`",
+            ),
+            (
+                "8GiB",
+                format!("{pro}proggram = \"1us\""),
+                "did you mean `program`?",
+            ),
+            (
+                "8GiB",
+                format!("{pro}read_latency = \"8us\""),
+                "no parameter `read_latency` for a model of kind flash",
+            ),
+            (
+                "8GiB",
+                format!("{pro}program = \"1\""),
+                "program = \"1\": write it with its unit",
+            ),
+            (
+                "8GiB",
+                format!("{pro}program = 1.5"),
+                "a parameter's value: text with its unit in quotes",
+            ),
+            ("8GiB", format!("{pro}channels = -1"), "channels = \"-1\""),
+            (
+                "8GiB",
+                format!("{pro}erase = \"1h\"\nchannels = 5000"),
+                "channels = \"5000\": write 1 to 1024\nmedia d: timing: erase = \"1h\"",
+            ),
+            (
+                "8GiB",
+                format!("{pro}as_measured_by = \"linux\""),
+                "for the kinds nvm and kv",
+            ),
+            (
+                "8GiB",
+                format!("{pro}arithmetic = \"code\""),
+                "arithmetic = \"code\" is there for the kinds nvm and kv",
+            ),
+            ("1GiB", pro.to_owned(), "write a size of at least"),
+            (
+                "8GiB",
+                format!("{optane}as_measured_by = \"windows\""),
+                "unknown variant `windows`",
+            ),
+            (
+                "8GiB",
+                format!("{optane}as_measured_by = \"linux\"\nwrite_latency = \"9us\""),
+                "nothing is left for the drive",
+            ),
+            (
+                "8GiB",
+                format!("{optane}read_latency = \"1us\""),
+                "shorter than the",
+            ),
+            (
+                "3GiB",
+                "preset = \"wd-zn540\"".to_owned(),
+                "no whole number of zones",
+            ),
+        ] {
+            let message = media(size, &timing).unwrap_err();
+            assert!(message.contains(says), "{timing}: {message}");
+        }
+    }
+
+    #[test]
+    fn in_one_word() {
+        let timing: Timing = "optane-p4800x,as_measured_by=linux,read_latency=10us"
+            .parse()
+            .unwrap();
+        let parameters = timing.parameters(1 << 30).unwrap();
+        assert_eq!(get(&parameters, "read_latency"), "3390ns");
+        for (text, says) in [
+            ("optan-p4800x", "did you mean `optane-p4800x`?"),
+            ("optane-p4800x,8us", "write NAME=VALUE"),
+            ("optane-p4800x,as_measured_by=me", "write device or linux"),
+        ] {
+            let error = text.parse::<Timing>().unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn it_is_written_as_it_was_read() {
+        let config = media(
+            "8GiB",
+            "preset = \"samsung-970-pro\"\nchannels = 4\nprogram = \"1us\"",
+        );
+        let config = config.unwrap();
+        let again = from_toml(&config.with_defaults()).unwrap();
+        assert_eq!(again.media, config.media);
+        let json = serde_json::to_string(&config.media[0]).unwrap();
+        let from_json: crate::config::Medium = crate::config::from_json(json.as_bytes()).unwrap();
+        assert_eq!(from_json, config.media[0]);
+    }
+}
