@@ -5,6 +5,7 @@ mod counts;
 mod fuzz;
 mod instructions;
 mod mutants;
+mod oracle;
 mod process;
 mod record;
 mod setup;
@@ -26,6 +27,7 @@ use clap::{Parser, Subcommand};
 use crate::bench::BenchArgs;
 use crate::instructions::InstructionsArgs;
 use crate::mutants::MutantsArgs;
+use crate::oracle::OracleArgs;
 use crate::process::Interrupt;
 use crate::record::RecordArgs;
 use crate::simulate::SimulateArgs;
@@ -68,6 +70,8 @@ enum Task {
     Mutants(MutantsArgs),
     /// Run hosts, controllers and reactors in virtual time, by seed
     Simulate(SimulateArgs),
+    /// Compare the timing models with their oracle, on random drives and commands
+    Oracle(OracleArgs),
     /// Load a daemon with hosts that reset, unmap, move and are killed, and verify
     Soak(SoakArgs),
     /// Fuzz one target on the terminal
@@ -131,6 +135,7 @@ fn run(cli: &Cli) -> Result<bool> {
         }
         Task::Mutants(args) => mutants::run(&workspace, &Interrupt::install()?, args),
         Task::Simulate(args) => simulate::run(&workspace, args),
+        Task::Oracle(args) => oracle::run(&workspace, args),
         Task::Soak(args) => soak::run(&workspace, &Interrupt::install()?, args),
         Task::Fuzz { target, seconds } => {
             fuzz::one(&workspace, target, *seconds)?;

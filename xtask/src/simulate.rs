@@ -71,7 +71,7 @@ fn command(workspace: &Workspace, seed: u64, commands: u64, runs: u64) -> Result
 }
 
 /// A number that the commit says; the same one where this is no checkout.
-fn seed_of_commit(workspace: &Workspace) -> Result<u64> {
+pub(crate) fn seed_of_commit(workspace: &Workspace) -> Result<u64> {
     let mut git = workspace.command("git".as_ref())?;
     let output = git.args(["rev-parse", "--short=8", "HEAD"]).output();
     let Ok(output) = output else {

@@ -13,7 +13,7 @@ use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line};
 use crate::workspace::Workspace;
-use crate::{fuzz, instructions, setup, simulate, soak, tidy};
+use crate::{fuzz, instructions, oracle, setup, simulate, soak, tidy};
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
 /// how it is run.
@@ -78,6 +78,12 @@ const STAGES: &[Stage] = &[
         about: "orderings of shared memory, all interleavings",
         minutes: 5,
         run: loom,
+    },
+    Stage {
+        name: "oracle",
+        about: "timing models against a second reading of their definition",
+        minutes: 6,
+        run: oracle::stage,
     },
     Stage {
         name: "sim",

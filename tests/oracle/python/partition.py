@@ -1,0 +1,145 @@
+"""Conventional flash: lines, credits and collection of one partition [Shape, Credits and collection]."""
+
+from fractions import Fraction
+
+from dies import Channel, Die
+from machine import PAGE, ceil_div, require
+
+
+class Line:
+    """A block of the same index on every die of a partition."""
+
+    def __init__(self, index, pages):
+        self.index = index
+        self.owner = [None] * pages  # the logical page that is valid in each page
+        self.valid = 0
+        self.erases = 0
+        self.taken = 0  # pages, in the order in which they are written
+        self.filled = None  # how many pages had been placed in the partition when it became full
+
+
+class Open:
+    """An open line: the user line or the collection line."""
+
+    def __init__(self):
+        self.line = None
+        self.held = 0  # bytes of the buffer that the wordline has which is not full yet
+        self.sensed = 0  # the greatest end of the senses of that wordline's pages
+
+
+class Partition:
+    def __init__(self, p, index):
+        channels = p["channels"] // p["partitions"]
+        self.policy = p["policy"]
+        self.collect_below = p["collect_below"]
+        own = [Channel(p) for _ in range(channels)]
+        count = channels * p["dies_per_channel"]
+        self.dies = [Die(p, own[i % channels]) for i in range(count)]
+        self.wordline = p["oneshot_bytes"] // PAGE  # w
+        self.flash_page = p["flash_page_bytes"] // PAGE
+        self.block = p["block_bytes"] // PAGE
+        self.ppl = count * self.block
+        logical = ceil_div(p["size_bytes"], PAGE * p["partitions"])
+        lines = ceil_div(logical * (1000 + p["overprovisioning_permille"]), 1000 * self.ppl)
+        require(lines >= 64, "fewer than 64 lines")
+        spare = (self.collect_below + 3) * self.ppl
+        require(lines * self.ppl - logical >= spare, "not enough spare lines")
+        self.lines = [Line(i, self.ppl) for i in range(lines)]
+        self.free = list(self.lines)  # the one that has been free for longest first
+        self.full = []  # the one filled first, first
+        self.map = {}  # logical page: (line, page)
+        self.user = Open()
+        self.collection = Open()
+        self.placed = 0
+        self.credits = self.ppl
+        self.refill = self.ppl
+        self.host_pages = self.collected_pages = self.lines_erased = 0
+
+    def where(self, page):
+        """The die and the block page of a page of a line."""
+        wordline, j = divmod(page, self.wordline)
+        row, die = divmod(wordline, len(self.dies))
+        return die, row * self.wordline + j
+
+    def drop(self, logical):
+        """The place of a page becomes invalid."""
+        if logical in self.map:
+            line, page = self.map.pop(logical)
+            line.owner[page] = None
+            line.valid -= 1
+
+    def place(self, opened, logical):
+        """A page takes the next one of an open line. The die of the wordline that this fills, or None."""
+        if opened.line is None:
+            opened.line = self.free.pop(0)
+            assert opened.line.taken == 0
+        line, page = opened.line, opened.line.taken
+        self.drop(logical)
+        line.owner[page] = logical
+        line.valid += 1
+        line.taken += 1
+        self.map[logical] = (line, page)
+        self.placed += 1
+        if line.taken == self.ppl:
+            line.filled = self.placed
+            self.full.append(line)
+            opened.line = None
+        return self.dies[self.where(page)[0]] if line.taken % self.wordline == 0 else None
+
+    def pay(self, t):
+        """Before a page of a host is placed [Credits and collection]."""
+        if self.credits <= 0:
+            if len(self.free) <= self.collect_below:
+                victim = self.victim()
+                if victim is not None:
+                    self.refill = self.ppl - victim.valid
+                    self.collect(t, victim)
+            self.credits += self.refill
+        self.credits -= 1
+
+    def victim(self):
+        candidates = [line for line in self.full if line.valid < self.ppl]
+        if not candidates or self.policy == "fifo":
+            return candidates[0] if candidates else None
+        # min and max give the first of several, and the first is the one filled first.
+        if self.policy == "greedy":
+            return min(candidates, key=lambda line: line.valid)
+        return max(candidates, key=self.benefit)
+
+    def benefit(self, line):
+        """Lines without a valid page come before all."""
+        if line.valid == 0:
+            return (1, Fraction(0))
+        age = self.placed - line.filled
+        return (0, Fraction((self.ppl - line.valid) * age, 2 * line.valid))
+
+    def collect(self, t, victim):
+        self.collected_pages += victim.valid
+        self.lines_erased += 1
+        victim.erases += 1
+        self.full.remove(victim)
+        for flash_page in range(self.block // self.flash_page):
+            for die in range(len(self.dies)):
+                self.move(t, victim, die, flash_page)
+        assert victim.valid == 0
+        for die in self.dies:
+            die.erase(t)
+        victim.taken = 0
+        victim.filled = None
+        self.free.append(victim)
+
+    def move(self, t, victim, die, flash_page):
+        """Moves the valid pages of one flash page to the collection line."""
+        first = flash_page * self.flash_page  # of the block's pages
+        row, j = divmod(first, self.wordline)
+        start = (row * len(self.dies) + die) * self.wordline + j  # of the line's
+        owners = [o for o in victim.owner[start : start + self.flash_page] if o is not None]
+        if not owners:
+            return
+        end = self.dies[die].sense(t, flash_page, len(owners))
+        for logical in owners:
+            self.collection.sensed = max(self.collection.sensed, end)
+            filled = self.place(self.collection, logical)
+            if filled is not None:
+                filled.program(self.collection.sensed)
+                self.collection.sensed = 0

@@ -1,0 +1,84 @@
+//! Cases that were worked out by hand from the page.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::document::{Command, Document, Drive};
+use crate::drive::Ended;
+use crate::python::folder;
+
+#[derive(Deserialize)]
+struct File {
+    bases: BTreeMap<String, Value>,
+    vectors: Vec<Written>,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    name: String,
+    base: String,
+    #[serde(default)]
+    change: Value,
+    working: String,
+    commands: Vec<Command>,
+    done: Vec<Ended>,
+}
+
+/// One case.
+#[derive(Debug)]
+pub struct Vector {
+    /// What it shows.
+    pub name: String,
+    /// How the times come about.
+    pub working: String,
+    /// What the drive is, and what it is given.
+    pub document: Document,
+    /// When commands are done.
+    pub done: Vec<Ended>,
+}
+
+/// Reads `vectors.json`.
+///
+/// # Errors
+/// It is not as it should be.
+pub fn read() -> Result<Vec<Vector>> {
+    let path = folder().join("vectors.json");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let file: File = serde_json::from_str(&text)?;
+    let vector = |written: Written| {
+        let mut parameters = file
+            .bases
+            .get(&written.base)
+            .context("no such base")?
+            .clone();
+        change(&mut parameters, written.change);
+        let Drive(parameters) = serde_json::from_value(parameters)?;
+        Ok(Vector {
+            name: format!("{}: {}", written.base, written.name),
+            working: written.working,
+            document: Document {
+                parameters,
+                commands: written.commands,
+            },
+            done: written.done,
+        })
+    };
+    file.vectors.into_iter().map(vector).collect()
+}
+
+/// Puts what is changed into the base; objects within are merged likewise.
+fn change(base: &mut Value, change: Value) {
+    match (base, change) {
+        (Value::Object(base), Value::Object(changes)) => {
+            for (name, value) in changes {
+                self::change(base.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (_, Value::Null) => (),
+        (base, value) => *base = value,
+    }
+}

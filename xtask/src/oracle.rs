@@ -1,0 +1,117 @@
+//! The timing models against their oracle (`tests/oracle`): a stage of the tests, and as many drives and commands as one likes.
+//!
+//! The stage tries seeds that are always the same, and one that follows from the commit.
+
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use crate::counts::Counts;
+use crate::simulate::seed_of_commit;
+use crate::stages::Context;
+use crate::workspace::Workspace;
+
+/// Commands of each drive.
+const COMMANDS: u64 = 10_000;
+/// Seeds of the stage that are always the same, and runs of what checks the oracle itself.
+const FIXED_SEEDS: u64 = 1;
+const CHECKS: u64 = 1;
+
+/// Which comparisons.
+#[derive(Debug, Args)]
+pub(crate) struct OracleArgs {
+    /// Random drives of each shape, and random commands for each preset
+    #[arg(long, default_value_t = 4)]
+    seeds: u64,
+    /// The first of the seeds
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Commands of each drive
+    #[arg(long, default_value_t = COMMANDS)]
+    commands: u64,
+    /// Only drives whose name begins so
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Runs in which the oracle is itself compared with closed forms; 0: not at all
+    #[arg(long, default_value_t = 0)]
+    checks: u64,
+}
+
+/// Compares on the terminal; whether all agree.
+///
+/// # Errors
+/// It cannot be built or run.
+pub(crate) fn run(workspace: &Workspace, args: &OracleArgs) -> Result<bool> {
+    Ok(command(workspace, args)?.status()?.success())
+}
+
+/// A stage of the tests.
+///
+/// # Errors
+/// A drive differs, a check of the oracle fails, or they cannot be built.
+pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
+    let fixed = OracleArgs {
+        seeds: FIXED_SEEDS,
+        seed: 1,
+        commands: COMMANDS,
+        only: None,
+        checks: CHECKS,
+    };
+    let other = OracleArgs {
+        seeds: 1,
+        seed: seed_of_commit(context.workspace)?,
+        checks: 0,
+        only: None,
+        ..fixed
+    };
+    let mut counts = Counts::default();
+    for args in [fixed, other] {
+        let said = context.run(&mut command(context.workspace, &args)?)?;
+        let passed = drives(&said);
+        ensure!(passed > 0, "no drive was compared");
+        counts += Counts {
+            passed,
+            ..Counts::default()
+        };
+    }
+    Ok(counts)
+}
+
+/// How many drives were compared, from the last line (`22 drives, 220000 commands`).
+fn drives(output: &str) -> u32 {
+    let last = output.lines().next_back().unwrap_or_default();
+    let number = last.split(' ').next().unwrap_or_default();
+    number.parse().unwrap_or(0)
+}
+
+fn command(workspace: &Workspace, args: &OracleArgs) -> Result<Command> {
+    let mut command = workspace.cargo(&["run", "--quiet", "--locked", "--release"])?;
+    command.args(["-p", "tests-oracle", "--"]);
+    for (name, value) in [
+        ("--seeds", args.seeds),
+        ("--seed", args.seed),
+        ("--commands", args.commands),
+        ("--checks", args.checks),
+    ] {
+        command.args([name, &value.to_string()]);
+    }
+    if let Some(only) = &args.only {
+        command.args(["--only", only]);
+    }
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_is_read() {
+        assert_eq!(
+            drives("a, seed 1  10000 0\n22 drives, 220000 commands\n"),
+            22
+        );
+        assert_eq!(drives(""), 0);
+    }
+}
