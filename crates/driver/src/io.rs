@@ -164,7 +164,12 @@ impl<B: Bus> QueuePair<B> {
     }
 
     /// Fills in the data pointers for the command that is submitted next.
-    fn set_data(&self, sqe: &mut Sqe, buffer: &Buffer, len: usize) -> Result<(), DriverError> {
+    pub(crate) fn set_data(
+        &self,
+        sqe: &mut Sqe,
+        buffer: &Buffer,
+        len: usize,
+    ) -> Result<(), DriverError> {
         // A full queue pair has no slot; the submission that follows says so.
         let Some(cid) = self.next_cid() else {
             return Ok(());

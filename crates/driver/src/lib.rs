@@ -2,14 +2,14 @@
 //!
 //! Reading order: [`Device`] (bring a controller up, ask it what it is, give it
 //! queues), [`QueuePair`] (submit, ring, poll or wait), [`io`] (the NVM command
-//! set), [`sgl`] (data in any pieces), [`bus`] (what lies between). [`workload`]
+//! set), [`key_value`], [`sgl`] (data in any pieces), [`bus`] (what lies between). [`workload`]
 //! is the load generator, and [`floor`] what the machine itself allows.
 //!
 //! Invariants: nothing that a drive or its server answers panics or hangs; no
 //! command allocates, and with mapped or shadow doorbells and polling none makes
 //! a call of the system.
 //!
-//! What it does NOT do: no other command set than NVM, no metadata, no memory
+//! What it does NOT do: no other command sets than NVM and key-value, no metadata, no memory
 //! pages but 4 KiB, no retries. It does not recover by itself: an error
 //! says what happened, and [`Device::reset`] starts over.
 #![forbid(unsafe_code)]
@@ -20,6 +20,7 @@ mod doorbell;
 mod error;
 pub mod floor;
 pub mod io;
+pub mod key_value;
 mod options;
 pub mod prp;
 mod queue;
