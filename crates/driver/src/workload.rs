@@ -21,7 +21,7 @@
 pub mod beside;
 mod drive;
 mod places;
-pub(crate) mod random;
+pub mod random;
 mod traffic;
 mod verify;
 

@@ -267,7 +267,8 @@ impl<C: Channel> Engine<C> {
     }
 
     /// When something happens on a channel by itself next.
-    fn next_due(&self) -> Option<Time> {
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
         let timed = self.timed.iter();
         let channels = timed.filter_map(|id| self.channels.get(*id));
         channels.filter_map(Channel::next_due).min()

@@ -33,10 +33,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "memory",
             "model",
             "nvme-spec",
+            "simulate",
             // The guest of `nvmirage demo --vm` is that of the tests.
             "tests-vm",
             "transport",
             "vfio-user",
+        ],
+    ),
+    (
+        "simulate",
+        &[
+            "controller",
+            "driver",
+            "engine",
+            "media",
+            "memory",
+            "model",
+            "nvme-spec",
         ],
     ),
     (

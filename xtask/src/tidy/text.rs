@@ -18,6 +18,7 @@ const SAFE_CRATES: &[&str] = &[
     "model",
     "nvme-spec",
     "nvmirage",
+    "simulate",
     "transport",
     "vfio-user",
 ];

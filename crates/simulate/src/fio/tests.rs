@@ -1,0 +1,266 @@
+//! Each key that is taken, and what is refused.
+
+use super::*;
+use crate::job::Extent;
+
+fn one(lines: &str) -> Job {
+    let mut jobs = parse(&format!("[job]\n{lines}"), &[]).unwrap();
+    assert_eq!(jobs.len(), 1);
+    jobs.remove(0)
+}
+
+fn refused(lines: &str) -> FioError {
+    parse(&format!("[job]\n{lines}"), &[]).unwrap_err()
+}
+
+fn sized(size: u32) -> [Vec<(u32, u8)>; 3] {
+    [(); 3].map(|()| vec![(size, 100)])
+}
+
+#[test]
+fn without_keys_it_is_fios_default() {
+    let job = one("");
+    assert_eq!(job.name, "job");
+    assert_eq!(
+        (job.kinds.as_slice(), job.random),
+        (&[Kind::Read][..], false)
+    );
+    assert_eq!((job.depth, job.workers, job.loops), (1, 1, 1));
+    assert_eq!((&job.sizes, job.read_percent), (&sized(4096), 50));
+}
+
+#[test]
+fn directions() {
+    use Kind::{Read, Trim, Write};
+    for (value, kinds, random) in [
+        ("read", vec![Read], false),
+        ("write", vec![Write], false),
+        ("trim", vec![Trim], false),
+        ("randread", vec![Read], true),
+        ("randwrite", vec![Write], true),
+        ("randtrim", vec![Trim], true),
+        ("rw", vec![Read, Write], false),
+        ("readwrite", vec![Read, Write], false),
+        ("randrw", vec![Read, Write], true),
+    ] {
+        for key in ["rw", "readwrite"] {
+            let job = one(&format!("{key}={value}"));
+            assert_eq!((&job.kinds, job.random), (&kinds, random), "{value}");
+        }
+    }
+    assert!(refused("rw=randread:8").why.contains("randread:8"));
+}
+
+#[test]
+fn sizes_of_commands() {
+    assert_eq!(one("bs=128k").sizes, sized(131_072));
+    assert_eq!(one("blocksize=512").sizes, sized(512));
+    let sizes = one("bs=4k,8k").sizes;
+    assert_eq!(sizes.map(|size| size[0].0), [4096, 8192, 8192]);
+    let sizes = one("bs=4k,8k,1m").sizes;
+    assert_eq!(sizes.map(|size| size[0].0), [4096, 8192, 1 << 20]);
+    let split = one("bssplit=4k/10:64k/90,8k").sizes;
+    assert_eq!(split[0], [(4096, 10), (65_536, 90)]);
+    assert_eq!(split[1], [(8192, 100)]);
+    let rest = one("bssplit=4k/40:8k:16k/:32k").sizes;
+    assert_eq!(
+        rest[0],
+        [(4096, 40), (8192, 20), (16_384, 20), (32_768, 20)]
+    );
+    let uneven = one("bssplit=4k:8k:16k").sizes;
+    assert_eq!(uneven[0], [(4096, 34), (8192, 33), (16_384, 33)]);
+    for wrong in [
+        "bs=0",
+        "bs=100",
+        "bs=4x",
+        "bs=",
+        "bs",
+        "bs=1k,2k,3k,4k",
+        "bs=4g",
+        "bs=-1",
+    ] {
+        assert!(refused(wrong).why.starts_with("bs: "), "{wrong}");
+    }
+    for wrong in ["bssplit=4k/60:8k/60", "bssplit=4k/60:8k/30", "bssplit=4k/x"] {
+        assert!(refused(wrong).why.starts_with("bssplit: "), "{wrong}");
+    }
+    assert!(refused("bs=4m").why.contains("2097152 at most"));
+    assert_eq!(one("rw=trim\nbs=1g").sizes, sized(1 << 30));
+}
+
+#[test]
+fn depth_and_workers() {
+    assert_eq!(one("iodepth=32").depth, 32);
+    assert_eq!(one("iodepth=32\nioengine=libaio").depth, 32);
+    assert_eq!(one("ioengine=psync\niodepth=32").depth, 1);
+    assert_eq!(one("numjobs=64").workers, 64);
+    for wrong in ["iodepth=0", "iodepth=4096", "numjobs=65", "ioengine=rados"] {
+        refused(wrong);
+    }
+}
+
+#[test]
+fn parts_of_the_drive() {
+    let job = one("offset=1g\noffset_increment=10%\nsize=50%\nio_size=4m");
+    assert_eq!(job.offset, Extent::Bytes(1 << 30));
+    assert_eq!(job.offset_increment, Extent::Percent(10));
+    assert_eq!(job.size, Some(Extent::Percent(50)));
+    assert_eq!(job.io_size, Some(Extent::Bytes(4 << 20)));
+    assert_eq!(one("number_ios=10").commands, Some(10));
+    assert_eq!(one("loops=3").loops, 3);
+    for wrong in ["size=101%", "size=4ki", "offset=x", "loops=0"] {
+        refused(wrong);
+    }
+}
+
+#[test]
+fn times() {
+    let job = one("runtime=10\ntime_based\nstartdelay=500ms\nthinktime=20\nthinktime_blocks=4");
+    assert_eq!(job.runtime_ns, Some(10_000_000_000));
+    assert!(job.time_based);
+    assert_eq!(job.start_delay_ns, 500_000_000);
+    assert_eq!((job.think_ns, job.think_commands), (20_000, 4));
+    assert_eq!(one("runtime=2h").runtime_ns, Some(7_200_000_000_000));
+    assert_eq!(one("thinktime=3ms").think_ns, 3_000_000);
+    assert!(!one("time_based=0").time_based);
+    for wrong in [
+        "runtime=1w",
+        "runtime=1.5s",
+        "time_based=yes",
+        "thinktime_blocks=0",
+    ] {
+        refused(wrong);
+    }
+}
+
+#[test]
+fn mixes_and_rates() {
+    assert_eq!(one("rw=randrw\nrwmixread=70").read_percent, 70);
+    assert_eq!(one("rw=randrw\nrwmixwrite=70").read_percent, 30);
+    assert_eq!(one("rate_iops=5000").rate, Some(5000));
+    assert_eq!(one("rate_process=poisson").arrivals, Arrivals::Poisson);
+    assert_eq!(one("rate_process=linear").arrivals, Arrivals::Even);
+    refused("rwmixread=101");
+    refused("rate_iops=0");
+    let error = refused("rw=randrw\nrate_iops=10");
+    assert!(error.why.contains("two sections"));
+}
+
+#[test]
+fn randomness() {
+    assert!(one("norandommap").forgets);
+    assert_eq!(
+        one("random_distribution=random").distribution,
+        Distribution::Uniform
+    );
+    let zipf = |value: &str| one(&format!("random_distribution={value}")).distribution;
+    assert_eq!(zipf("zipf"), Distribution::Zipf(1_100_000));
+    assert_eq!(zipf("zipf:1.2"), Distribution::Zipf(1_200_000));
+    assert_eq!(zipf("zipf:0.000001"), Distribution::Zipf(1));
+    assert_eq!(one("randseed=7").seed, Some(7));
+    for wrong in [
+        "pareto:0.9",
+        "zipf:0",
+        "zipf:6",
+        "zipf:1.2.3",
+        "zipf:",
+        "zipf:1e1",
+    ] {
+        assert!(
+            refused(&format!("random_distribution={wrong}"))
+                .why
+                .contains(wrong.split(':').next_back().unwrap())
+        );
+    }
+}
+
+#[test]
+fn durability_and_order() {
+    assert_eq!(one("fsync=8").flush_every, 8);
+    assert_eq!(one("fdatasync=1").flush_every, 1);
+    for (value, fua) in [
+        ("none", false),
+        ("0", false),
+        ("sync", true),
+        ("1", true),
+        ("dsync", true),
+    ] {
+        assert_eq!(one(&format!("sync={value}")).fua, fua);
+    }
+    assert!(one("stonewall").after_others);
+    assert!(one("wait_for_previous=1").after_others);
+    one("direct=1\nbuffered=0\nzonemode=none");
+    for wrong in ["direct=0", "buffered=1", "zonemode=zbd"] {
+        refused(wrong);
+    }
+}
+
+#[test]
+fn what_fio_does_by_itself_is_passed_over() {
+    for key in IGNORED {
+        assert_eq!(one(&format!("{key}=1")), one(""), "{key}");
+    }
+}
+
+#[test]
+fn sections_have_what_global_ones_before_them_say() {
+    let text = "; a comment\n[global]\nbs=8k\niodepth=4\n\n[a]\nrw=write\n[global]\niodepth=9\n# another\n[b]\nbs=16k\n";
+    let jobs = parse(text, &[]).unwrap();
+    let all: Vec<_> = jobs
+        .iter()
+        .map(|job| (job.name.as_str(), job.depth, job.sizes[0][0].0))
+        .collect();
+    assert_eq!(all, [("a", 4, 8192), ("b", 9, 16_384)]);
+    let overrides = [("iodepth".to_owned(), "2".to_owned())];
+    let jobs = parse(text, &overrides).unwrap();
+    assert!(jobs.iter().all(|job| job.depth == 2));
+    let overrides = [("iodepth".to_owned(), "0".to_owned())];
+    assert!(
+        parse(text, &overrides)
+            .unwrap_err()
+            .why
+            .starts_with("iodepth=0: ")
+    );
+}
+
+#[test]
+fn what_is_not_taken_is_refused_by_name_and_line() {
+    for key in [
+        "verify",
+        "filesize",
+        "rate",
+        "bsrange",
+        "blockalign",
+        "include",
+        "exec_prerun",
+        "ramp_time",
+        "read_iolog",
+        "unlink",
+        "write_hint",
+        "end_fsync",
+        "latency_target",
+    ] {
+        let error = parse(&format!("[global]\nbs=4k\n[x]\n{key}=1\n"), &[]).unwrap_err();
+        assert_eq!(error.line, 4);
+        assert!(
+            error.why.starts_with(&format!("{key}: is not taken here")),
+            "{error}"
+        );
+        assert!(!is_key(key));
+    }
+    for (names, _) in KEYS {
+        assert!(names.split(", ").all(is_key));
+    }
+    for (text, line, word) in [
+        ("bs=4k\n", 1, "before the first section"),
+        ("[a\n", 1, "does not end"),
+        ("[global]\nbs=4k\n", 2, "no section"),
+        ("", 1, "no section"),
+        ("[a]\nbs=$SIZE\n", 2, "not expanded"),
+        ("[a]\niodepth\n", 2, "has no value"),
+    ] {
+        let error = parse(text, &[]).unwrap_err();
+        assert_eq!(error.line, line, "{text}");
+        assert!(error.why.contains(word), "{error}");
+    }
+}

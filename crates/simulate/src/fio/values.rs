@@ -1,0 +1,106 @@
+//! Values as fio writes them.
+
+use crate::job::Extent;
+use crate::places::THETA_UNIT;
+
+/// A switch: alone, or 0 or 1.
+pub(super) fn flag(value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None | Some("" | "1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(other) => Err(format!("`{other}` is neither 0 nor 1")),
+    }
+}
+
+/// A whole number in a range.
+pub(super) fn number(value: &str, least: u64, most: u64) -> Result<u64, String> {
+    match value.parse::<u64>() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        _ => Err(format!(
+            "`{value}` is no whole number from {least} to {most}"
+        )),
+    }
+}
+
+/// A number of bytes.
+pub(super) fn bytes(value: &str) -> Result<u64, String> {
+    let (number, unit) = parts(value);
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => {
+            return Err(format!(
+                "`{value}` has an unknown unit: write k, m, g or t, which are powers of 1024, or bytes"
+            ));
+        }
+    };
+    let number: Option<u64> = number.parse().ok();
+    let bytes = number.and_then(|number| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| format!("`{value}` is no size: write a whole number, as in 4096, 4k or 1g"))
+}
+
+/// Bytes, or a share of the drive.
+pub(super) fn extent(value: &str) -> Result<Extent, String> {
+    match value.strip_suffix('%') {
+        Some(percent) => Ok(Extent::Percent(number(percent, 0, 100)? as u8)),
+        None => bytes(value).map(Extent::Bytes),
+    }
+}
+
+/// A time in nanoseconds; `unit_ns` is what a bare number counts.
+pub(super) fn time_ns(value: &str, unit_ns: u64) -> Result<u64, String> {
+    let (number, unit) = parts(value);
+    let unit_ns = match unit {
+        "" => unit_ns,
+        "us" | "usec" => 1_000,
+        "ms" | "msec" => 1_000_000,
+        "s" | "sec" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => {
+            return Err(format!(
+                "`{value}` has an unknown unit: write us, ms, s, m, h or d"
+            ));
+        }
+    };
+    let number: Option<u64> = number.parse().ok();
+    let time = number.and_then(|number| number.checked_mul(unit_ns));
+    time.ok_or_else(|| format!("`{value}` is no time: write a whole number, as in 30s or 500us"))
+}
+
+/// A positive decimal number up to 5, in millionths.
+pub(super) fn millionths(value: &str) -> Result<u64, String> {
+    let wrong = || format!("`{value}` is no number above 0 and up to 5, as in 1.2");
+    let (whole, part) = value.split_once('.').unwrap_or((value, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(part) || part.len() > 6 || whole.len() > 1 {
+        return Err(wrong());
+    }
+    let text = format!("{whole}{part:0<6}");
+    let value: u64 = text.parse().map_err(|_| wrong())?;
+    match (1..=5 * THETA_UNIT).contains(&value) {
+        true => Ok(value),
+        false => Err(wrong()),
+    }
+}
+
+/// One of several words.
+pub(super) fn choice<T: Clone>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
+    let found = all.iter().find(|(name, _)| *name == value);
+    found.map(|(_, value)| value.clone()).ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+        format!(
+            "`{value}` is not taken; one of these is: {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn parts(value: &str) -> (&str, &str) {
+    let digits = value.find(|c: char| !c.is_ascii_digit());
+    value.split_at(digits.unwrap_or(value.len()))
+}

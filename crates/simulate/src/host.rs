@@ -1,0 +1,462 @@
+//! A host's thread: one queue pair, and what comes next on it.
+//!
+//! Data goes nowhere, so all commands share one buffer. Unless told otherwise a host takes no time: what it sees done it
+//! follows up at the same instant. With a cost it is one processor: each submission and each completion keeps it for so long.
+
+use driver::QueuePair;
+use driver::bus::Bus;
+use driver::io::{Blocks, Namespace};
+use driver::workload::random::Random;
+use memory::Buffer;
+use nvme_spec::command::{DsmCdw10, DsmCdw11, DsmRange};
+use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::{Cqe, Sqe, Status};
+use zerocopy::IntoBytes;
+
+use crate::Error;
+use crate::fixed::{LOG_BITS, exponential};
+use crate::job::{Arrivals, Job, Kind, Op, Stream};
+use crate::trace::Arrival;
+
+/// Bytes of a logical block.
+pub(crate) const BLOCK: u64 = 512;
+/// Completions taken in one look.
+const BATCH: usize = 64;
+/// After so long without a command a queue may have been put aside, and its doorbell is not looked at in every turn.
+const ASIDE_NS: u64 = 500_000;
+/// A second.
+const SECOND: u128 = 1_000_000_000;
+/// It waits for nothing but completions.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What the software of a host takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCost {
+    /// For each command, before the drive learns of it.
+    pub submission_ns: u64,
+    /// For each command, after the drive has posted it.
+    pub completion_ns: u64,
+}
+
+/// What comes next.
+enum Next {
+    /// This command, whose time counts from then.
+    Op(Op, u64),
+    /// Nothing before that time.
+    At(u64),
+    /// Nothing any more.
+    End,
+}
+
+/// A job's worker in time.
+#[derive(Debug)]
+struct Paced {
+    stream: Stream,
+    end: u64,
+    runtime_ns: Option<u64>,
+    delay_ns: u64,
+    /// Nothing is submitted before.
+    not_before: u64,
+    rate: Option<u64>,
+    arrivals: Arrivals,
+    distances: Random,
+    /// The next command of a rate is due then.
+    due: u64,
+    issued: u64,
+    begun: u64,
+    think_ns: u64,
+    think_commands: u64,
+    done: u64,
+}
+
+impl Paced {
+    fn begin(&mut self, now: u64) {
+        self.begun = now.saturating_add(self.delay_ns);
+        self.not_before = self.begun;
+        self.due = self.begun;
+        self.end = self.begun.saturating_add(self.runtime_ns.unwrap_or(NEVER));
+    }
+
+    #[inline]
+    fn next(&mut self, now: u64) -> Next {
+        if now >= self.end {
+            return Next::End;
+        }
+        let earliest = self.not_before.max(self.due);
+        if now < earliest {
+            return Next::At(earliest.min(self.end));
+        }
+        let Some(op) = self.stream.next() else {
+            return Next::End;
+        };
+        if let Some(rate) = self.rate {
+            self.space(rate);
+        }
+        Next::Op(op, now)
+    }
+
+    /// When the command after this one is due.
+    fn space(&mut self, rate: u64) {
+        self.issued += 1;
+        self.due = match self.arrivals {
+            Arrivals::Even => {
+                let since = (u128::from(self.issued) * SECOND).div_ceil(rate.into());
+                self.begun
+                    .saturating_add(u64::try_from(since).unwrap_or(NEVER))
+            }
+            Arrivals::Poisson => {
+                let distance = u128::from(exponential(self.distances.next_u64())) * SECOND;
+                let ns = (distance / u128::from(rate)) >> LOG_BITS;
+                self.due.saturating_add(u64::try_from(ns).unwrap_or(NEVER))
+            }
+        };
+    }
+
+    /// A command is done.
+    fn finished(&mut self, now: u64) {
+        if self.think_ns > 0 {
+            self.done += 1;
+            if self.done == self.think_commands {
+                self.done = 0;
+                self.not_before = now.saturating_add(self.think_ns);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Source {
+    Job(Box<Paced>),
+    Trace {
+        arrivals: Vec<Arrival>,
+        next: usize,
+        begun: u64,
+    },
+}
+
+impl Source {
+    #[inline]
+    fn next(&mut self, now: u64) -> Next {
+        match self {
+            Source::Job(job) => job.next(now),
+            Source::Trace {
+                arrivals,
+                next,
+                begun,
+            } => {
+                let Some(arrival) = arrivals.get(*next) else {
+                    return Next::End;
+                };
+                let at = begun.saturating_add(arrival.at);
+                if now < at {
+                    return Next::At(at);
+                }
+                *next += 1;
+                // Also where there was no room in the queue then.
+                Next::Op(arrival.op, at)
+            }
+        }
+    }
+}
+
+/// A command in flight.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    since: u64,
+    op: Op,
+}
+
+/// A command that is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    pub(crate) kind: Kind,
+    pub(crate) len: u64,
+    pub(crate) since: u64,
+    pub(crate) at: u64,
+    pub(crate) status: Status,
+}
+
+/// Data pointers into memory that all commands share.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    /// The first page of the buffer.
+    pub(crate) buffer: u64,
+    /// The list of its further pages.
+    pub(crate) list: u64,
+}
+
+/// One thread with its queue pair.
+pub(crate) struct Host<B: Bus> {
+    queue: QueuePair<B>,
+    namespace: Namespace,
+    data: Data,
+    /// Sixteen bytes for each slot: the ranges of Deallocate.
+    ranges: Buffer,
+    source: Source,
+    slots: Vec<Slot>,
+    cost: HostCost,
+    /// Which job it works for.
+    pub(crate) job: usize,
+    begun: bool,
+    ended: bool,
+    /// Completions may be there.
+    pub(crate) look: bool,
+    busy_until: u64,
+    /// Commands in the queue that the drive was not told of.
+    unrung: u32,
+    last_active: u64,
+    /// When it has something to do by itself.
+    pub(crate) wake: u64,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stepped {
+    /// Commands that the drive was told of.
+    pub(crate) rung: u32,
+    /// The queue may have been put aside before that.
+    pub(crate) was_aside: bool,
+}
+
+impl<B: Bus> Host<B> {
+    /// A thread that works on a job.
+    pub(crate) fn of_job(
+        queue: QueuePair<B>,
+        namespace: Namespace,
+        (data, ranges): (Data, Buffer),
+        cost: HostCost,
+        (number, job, stream, seed): (usize, &Job, Stream, u64),
+    ) -> Self {
+        let source = Source::Job(Box::new(Paced {
+            stream,
+            end: NEVER,
+            runtime_ns: job.runtime_ns,
+            delay_ns: job.start_delay_ns,
+            not_before: 0,
+            rate: job.rate,
+            arrivals: job.arrivals,
+            distances: Random::new(!seed),
+            due: 0,
+            issued: 0,
+            begun: 0,
+            think_ns: job.think_ns,
+            think_commands: job.think_commands,
+            done: 0,
+        }));
+        Self::new(queue, namespace, (data, ranges), cost, number, source)
+    }
+
+    /// A thread that follows a trace.
+    pub(crate) fn of_trace(
+        queue: QueuePair<B>,
+        namespace: Namespace,
+        memory: (Data, Buffer),
+        cost: HostCost,
+        arrivals: Vec<Arrival>,
+    ) -> Self {
+        let source = Source::Trace {
+            arrivals,
+            next: 0,
+            begun: 0,
+        };
+        Self::new(queue, namespace, memory, cost, 0, source)
+    }
+
+    fn new(
+        queue: QueuePair<B>,
+        namespace: Namespace,
+        (data, ranges): (Data, Buffer),
+        cost: HostCost,
+        job: usize,
+        source: Source,
+    ) -> Self {
+        let nothing = Slot {
+            since: 0,
+            op: Op {
+                kind: Kind::Flush,
+                offset: 0,
+                len: 0,
+                fua: false,
+            },
+        };
+        Self {
+            slots: vec![nothing; queue.depth().into()],
+            queue,
+            namespace,
+            data,
+            ranges,
+            source,
+            cost,
+            job,
+            begun: false,
+            ended: false,
+            look: false,
+            busy_until: 0,
+            unrung: 0,
+            last_active: 0,
+            wake: NEVER,
+        }
+    }
+
+    /// Its time begins.
+    pub(crate) fn begin(&mut self, now: u64) {
+        self.begun = true;
+        self.wake = now;
+        match &mut self.source {
+            Source::Job(job) => job.begin(now),
+            Source::Trace { begun, .. } => *begun = now,
+        }
+    }
+
+    /// It submits nothing more.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether it has begun, submits nothing more, and has nothing in flight.
+    pub(crate) fn is_done(&self) -> bool {
+        self.begun && self.ended && self.in_flight() == 0
+    }
+
+    pub(crate) fn in_flight(&self) -> u16 {
+        self.queue.in_flight()
+    }
+
+    /// Everything that it does at `now`; `finished` hears of every command that is done.
+    #[inline]
+    pub(crate) fn step(
+        &mut self,
+        now: u64,
+        mut finished: impl FnMut(Finished),
+    ) -> Result<Stepped, Error> {
+        let mut stepped = Stepped::default();
+        let was_idle = self.queue.in_flight() == 0;
+        let was_aside = was_idle && now.saturating_sub(self.last_active) >= ASIDE_NS;
+        self.wake = NEVER;
+        loop {
+            if now < self.busy_until {
+                self.wake = self.busy_until;
+                break;
+            }
+            if self.cost.submission_ns > 0 {
+                stepped.rung += self.ring()?;
+            }
+            if self.look && self.reap(now, &mut finished)? {
+                continue;
+            }
+            if self.ended || self.queue.next_cid().is_none() {
+                break;
+            }
+            match self.source.next(now) {
+                Next::Op(op, since) => {
+                    self.submit(op, since)?;
+                    self.busy_until = now + self.cost.submission_ns;
+                }
+                Next::At(at) => {
+                    self.wake = at;
+                    break;
+                }
+                Next::End => self.ended = true,
+            }
+        }
+        if self.cost.submission_ns == 0 {
+            stepped.rung += self.ring()?;
+        }
+        stepped.was_aside = was_aside && stepped.rung > 0;
+        self.last_active = now;
+        Ok(stepped)
+    }
+
+    #[inline]
+    fn ring(&mut self) -> Result<u32, Error> {
+        let unrung = std::mem::take(&mut self.unrung);
+        if unrung > 0 {
+            self.queue.ring()?;
+        }
+        Ok(unrung)
+    }
+
+    /// Takes completions; whether to go on with that at once.
+    #[inline]
+    fn reap(&mut self, now: u64, finished: &mut impl FnMut(Finished)) -> Result<bool, Error> {
+        let mut cqes = [Cqe::default(); BATCH];
+        let cost = self.cost.completion_ns;
+        let most = if cost > 0 { 1 } else { BATCH };
+        let taken = self.queue.poll(&mut cqes[..most])?;
+        self.look = taken == most;
+        let at = now + cost;
+        for cqe in &cqes[..taken] {
+            let Slot { since, op } = self.slots[usize::from(cqe.cid)];
+            finished(Finished {
+                kind: op.kind,
+                len: op.len,
+                since,
+                at,
+                status: cqe.status.status(),
+            });
+            if let Source::Job(job) = &mut self.source {
+                job.finished(at);
+            }
+        }
+        if taken > 0 {
+            self.busy_until = at;
+        }
+        Ok(self.look)
+    }
+
+    #[inline]
+    fn submit(&mut self, op: Op, since: u64) -> Result<(), Error> {
+        let cid = self.queue.next_cid().expect("the caller has looked");
+        let mut sqe = match op.kind {
+            Kind::Read => self.transfer(NvmOpcode::READ, &op)?,
+            Kind::Write => self.transfer(NvmOpcode::WRITE, &op)?,
+            Kind::Trim => self.deallocate(cid, &op)?,
+            Kind::Flush => Sqe {
+                opcode: NvmOpcode::FLUSH.0,
+                ..Sqe::default()
+            },
+        };
+        sqe.nsid = self.namespace.nsid;
+        let given = self.queue.submit(sqe);
+        debug_assert_eq!(given, Ok(cid));
+        self.slots[usize::from(cid)] = Slot { since, op };
+        self.unrung += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn transfer(&self, opcode: NvmOpcode, op: &Op) -> Result<Sqe, Error> {
+        let blocks = u32::try_from(op.len / BLOCK).ok().and_then(Blocks::new);
+        let blocks = blocks.ok_or(Error::TooLarge { len: op.len })?;
+        let sqe = self
+            .namespace
+            .transfer(opcode, op.offset / BLOCK, blocks, op.fua);
+        Ok(Sqe {
+            prp1: self.data.buffer,
+            prp2: match op.len {
+                0..=4096 => 0,
+                4097..=8192 => self.data.buffer + 4096,
+                _ => self.data.list,
+            },
+            ..sqe
+        })
+    }
+
+    fn deallocate(&self, cid: u16, op: &Op) -> Result<Sqe, Error> {
+        let nlb = u32::try_from(op.len / BLOCK).map_err(|_| Error::TooLarge { len: op.len })?;
+        let range = DsmRange {
+            cattr: 0,
+            nlb,
+            slba: op.offset / BLOCK,
+        };
+        let at = usize::from(cid) * size_of::<DsmRange>();
+        self.ranges.write_from(at, range.as_bytes());
+        Ok(Sqe {
+            opcode: NvmOpcode::DATASET_MANAGEMENT.0,
+            prp1: self.queue.iova(&self.ranges).0 + at as u64,
+            cdw10: DsmCdw10::new().with_nr_z(0).into(),
+            cdw11: DsmCdw11::new().with_ad(true).into(),
+            ..Sqe::default()
+        })
+    }
+}

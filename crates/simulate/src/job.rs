@@ -1,0 +1,386 @@
+//! What a job does: the directions, sizes and places of its commands, in which order and until when.
+//!
+//! A [`Job`] is a section of a job file, read but not yet put on a drive; a [`Stream`] is one of its workers on a drive of a
+//! certain size, which says what comes next. Neither knows time beyond what it is told, nor queues.
+
+use driver::workload::random::{Random, mix};
+
+use crate::Error;
+use crate::places::{Shuffle, Zipf};
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Dataset Management, Deallocate.
+    Trim,
+    /// Flush.
+    Flush,
+}
+
+impl Kind {
+    /// All of them, in the order of reports.
+    pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::Trim => "trim",
+            Kind::Flush => "flush",
+        }
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// One command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// What it does.
+    pub kind: Kind,
+    /// First byte, a multiple of 512.
+    pub offset: u64,
+    /// Bytes, a multiple of 512; 0 for a flush.
+    pub len: u64,
+    /// Force Unit Access.
+    pub fua: bool,
+}
+
+/// A part of a drive, as it is written in a job file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many per cent of the drive.
+    Percent(u8),
+}
+
+impl Extent {
+    fn of(self, drive: u64) -> u64 {
+        match self {
+            Extent::Bytes(bytes) => bytes,
+            Extent::Percent(percent) => {
+                let bytes = u128::from(drive) * u128::from(percent) / 100;
+                u64::try_from(bytes).expect("at most 100 %")
+            }
+        }
+    }
+}
+
+/// How places are chosen that are not in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Distribution {
+    /// Each as often as any other.
+    #[default]
+    Uniform,
+    /// By Zipf's law, with this exponent in millionths.
+    Zipf(u64),
+}
+
+/// How far apart commands of a rate are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Always as far.
+    #[default]
+    Even,
+    /// Independent of each other.
+    Poisson,
+}
+
+/// A section of a job file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The section's name.
+    pub name: String,
+    /// The directions that are taken, by [`Kind`]; reads and writes may both be.
+    pub kinds: Vec<Kind>,
+    /// At random, not in order.
+    pub random: bool,
+    /// Sizes of reads, writes and trims, each with the share of commands in per cent.
+    pub sizes: [Vec<(u32, u8)>; 3],
+    /// Commands in flight.
+    pub depth: u16,
+    /// Workers.
+    pub workers: u16,
+    /// Where its part of the drive begins.
+    pub offset: Extent,
+    /// And by how much later for each further worker.
+    pub offset_increment: Extent,
+    /// How long the part is; `None`: to the end of the drive.
+    pub size: Option<Extent>,
+    /// How much is done of it, or more than that; `None`: its size.
+    pub io_size: Option<Extent>,
+    /// How many commands are done at most.
+    pub commands: Option<u64>,
+    /// How long it takes at most, and with `time_based` at least, too.
+    pub runtime_ns: Option<u64>,
+    /// Starts over when it has done its size.
+    pub time_based: bool,
+    /// How often its size is done.
+    pub loops: u64,
+    /// Share of reads where there are writes, too.
+    pub read_percent: u8,
+    /// Commands per second of each worker, at most.
+    pub rate: Option<u64>,
+    /// How these are apart.
+    pub arrivals: Arrivals,
+    /// Pause after each `think_commands` commands that are done.
+    pub think_ns: u64,
+    /// See there.
+    pub think_commands: u64,
+    /// Random places may come again before all have come.
+    pub forgets: bool,
+    /// How random places are chosen.
+    pub distribution: Distribution,
+    /// Its own seed.
+    pub seed: Option<u64>,
+    /// How long after its group it begins.
+    pub start_delay_ns: u64,
+    /// A flush after so many writes; 0: none.
+    pub flush_every: u64,
+    /// Writes are FUA.
+    pub fua: bool,
+    /// Begins only when all sections before it are done.
+    pub after_others: bool,
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        let sizes = vec![(4096, 100)];
+        Self {
+            name: String::new(),
+            kinds: vec![Kind::Read],
+            random: false,
+            sizes: [sizes.clone(), sizes.clone(), sizes],
+            depth: 1,
+            workers: 1,
+            offset: Extent::Bytes(0),
+            offset_increment: Extent::Bytes(0),
+            size: None,
+            io_size: None,
+            commands: None,
+            runtime_ns: None,
+            time_based: false,
+            loops: 1,
+            read_percent: 50,
+            rate: None,
+            arrivals: Arrivals::Even,
+            think_ns: 0,
+            think_commands: 1,
+            forgets: false,
+            distribution: Distribution::Uniform,
+            seed: None,
+            start_delay_ns: 0,
+            flush_every: 0,
+            fua: false,
+            after_others: false,
+        }
+    }
+}
+
+impl Job {
+    /// Sizes of its commands of all kinds.
+    fn all_sizes(&self) -> impl Iterator<Item = u32> {
+        let sizes = self
+            .kinds
+            .iter()
+            .filter_map(|kind| self.sizes.get(kind.index()));
+        sizes.flatten().map(|(size, _)| *size)
+    }
+
+    /// The largest of its commands that carry data.
+    pub(crate) fn largest(&self) -> u32 {
+        let data = self.kinds.iter().filter(|kind| **kind != Kind::Trim);
+        let sizes = data.filter_map(|kind| self.sizes.get(kind.index()));
+        sizes.flatten().map(|(size, _)| *size).max().unwrap_or(0)
+    }
+}
+
+/// How random places are chosen.
+#[derive(Debug)]
+enum Places {
+    InOrder { next: [u64; 3] },
+    Uniform,
+    Once { order: Shuffle, next: u64 },
+    Zipf(Zipf),
+}
+
+/// One worker of a job on a drive.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    kinds: Vec<Kind>,
+    sizes: [Vec<(u32, u8)>; 3],
+    start: u64,
+    len: u64,
+    /// Places begin at multiples of this from the start: the smallest command.
+    unit: u64,
+    units: u64,
+    places: Places,
+    random: Random,
+    read_percent: u8,
+    /// Bytes and commands that are left.
+    bytes_left: u64,
+    commands_left: u64,
+    flush_every: u64,
+    writes: u64,
+    fua: bool,
+}
+
+impl Stream {
+    /// Worker `worker` of `job` on a drive of `drive` bytes.
+    pub(crate) fn new(job: &Job, worker: u16, drive: u64, seed: u64) -> Result<Self, Error> {
+        let unfit = |why: String| Error::Job {
+            name: job.name.clone(),
+            why,
+        };
+        let increment = job.offset_increment.of(drive).saturating_mul(worker.into());
+        let start = job.offset.of(drive).saturating_add(increment) / 512 * 512;
+        let room = drive.saturating_sub(start);
+        let len = job.size.map_or(room, |size| size.of(drive));
+        if len > room {
+            return Err(unfit(format!(
+                "its {len} bytes from {start} on do not lie on a drive of {drive} bytes: lower size or offset, or give --size"
+            )));
+        }
+        let largest = job.all_sizes().max().unwrap_or(0);
+        let unit = u64::from(job.all_sizes().min().unwrap_or(512));
+        if len < u64::from(largest) {
+            return Err(unfit(format!(
+                "its {len} bytes are less than one command of {largest}"
+            )));
+        }
+        let one_size = u64::from(largest) == unit;
+        let units = len / unit;
+        let mut random = Random::new(job.seed.unwrap_or(seed));
+        let places = match (job.random, job.distribution) {
+            (false, _) => Places::InOrder { next: [0; 3] },
+            (true, Distribution::Zipf(theta)) => {
+                Places::Zipf(Zipf::new(units, theta, random.next_u64()))
+            }
+            (true, Distribution::Uniform) if job.forgets || !one_size => Places::Uniform,
+            (true, Distribution::Uniform) => Places::Once {
+                order: Shuffle::new(units, random.next_u64()),
+                next: 0,
+            },
+        };
+        let once = job.io_size.map_or(len, |size| size.of(drive));
+        let endless = job.time_based;
+        Ok(Self {
+            kinds: job.kinds.clone(),
+            sizes: job.sizes.clone(),
+            start,
+            len,
+            unit,
+            units,
+            places,
+            random,
+            read_percent: job.read_percent,
+            bytes_left: match endless {
+                true => u64::MAX,
+                false => once.saturating_mul(job.loops),
+            },
+            commands_left: job.commands.unwrap_or(u64::MAX),
+            flush_every: job.flush_every,
+            writes: 0,
+            fua: job.fua,
+        })
+    }
+
+    /// The next command; `None` when it has done all.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Op> {
+        if self.commands_left == 0 || self.bytes_left == 0 {
+            return None;
+        }
+        if self.flush_every > 0 && self.writes == self.flush_every {
+            self.writes = 0;
+            return Some(Op {
+                kind: Kind::Flush,
+                offset: 0,
+                len: 0,
+                fua: false,
+            });
+        }
+        let kind = self.kind();
+        let len = self.size(kind);
+        let at = self.place(kind, len);
+        self.commands_left -= 1;
+        self.bytes_left = match self.bytes_left {
+            u64::MAX => u64::MAX,
+            left => left.saturating_sub(len),
+        };
+        self.writes += u64::from(kind == Kind::Write);
+        Some(Op {
+            kind,
+            offset: self.start + at,
+            len,
+            fua: self.fua && kind == Kind::Write,
+        })
+    }
+
+    #[inline]
+    fn kind(&mut self) -> Kind {
+        match *self.kinds.as_slice() {
+            [kind] => kind,
+            _ if self.random.below(100) < self.read_percent.into() => Kind::Read,
+            _ => Kind::Write,
+        }
+    }
+
+    #[inline]
+    fn size(&mut self, kind: Kind) -> u64 {
+        let sizes = &self.sizes[kind.index()];
+        if let [(size, _)] = sizes.as_slice() {
+            return (*size).into();
+        }
+        let mut draw = self.random.below(100);
+        for (size, percent) in sizes {
+            match draw.checked_sub((*percent).into()) {
+                Some(left) => draw = left,
+                None => return (*size).into(),
+            }
+        }
+        sizes.last().map_or(self.unit, |(size, _)| (*size).into())
+    }
+
+    /// Where a command of `len` bytes begins, counted from the start of the part.
+    #[inline]
+    fn place(&mut self, kind: Kind, len: u64) -> u64 {
+        let unit = match &mut self.places {
+            Places::InOrder { next } => {
+                let next = &mut next[kind.index()];
+                let at = if *next + len > self.len { 0 } else { *next };
+                *next = at + len;
+                return at;
+            }
+            Places::Uniform => self.random.below(self.units),
+            Places::Zipf(zipf) => zipf.next(&mut self.random),
+            Places::Once { order, next } => {
+                if *next == order.count() {
+                    *order = Shuffle::new(order.count(), self.random.next_u64());
+                    *next = 0;
+                }
+                *next += 1;
+                order.at(*next - 1)
+            }
+        };
+        // A large one among small ones may begin too late.
+        (unit * self.unit).min((self.len - len) / self.unit * self.unit)
+    }
+}
+
+/// The seed of a worker: nothing of one is the other's.
+pub(crate) fn seed_of(seed: u64, job: usize, worker: u16) -> u64 {
+    mix(mix(seed).wrapping_add(mix((job as u64) << 16 | u64::from(worker))))
+}
+
+#[cfg(test)]
+mod tests;

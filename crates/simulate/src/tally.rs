@@ -1,0 +1,206 @@
+//! What is counted while a simulation runs: of jobs, of the drive, and over time.
+
+use crate::histogram::Histogram;
+use crate::host::Finished;
+use crate::job::Kind;
+
+/// Commands of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Commands {
+    /// Bytes of those that succeeded.
+    pub bytes: u64,
+    /// Their times, in nanoseconds.
+    pub latency_ns: Histogram,
+}
+
+/// What a job did in the measured time.
+#[derive(Clone, Debug)]
+pub struct JobTally {
+    /// Its name.
+    pub name: String,
+    /// By [`Kind`].
+    pub kinds: [Commands; 4],
+    /// Commands that failed, and the status of the first one.
+    pub errors: u64,
+    /// See there.
+    pub first_error: Option<String>,
+}
+
+impl JobTally {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            kinds: Default::default(),
+            errors: 0,
+            first_error: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, finished: &Finished) {
+        if !finished.status.is_success() {
+            self.fail(finished);
+            return;
+        }
+        let kind = &mut self.kinds[finished.kind.index()];
+        kind.bytes += finished.len;
+        kind.latency_ns.record(finished.at - finished.since);
+    }
+
+    #[cold]
+    fn fail(&mut self, finished: &Finished) {
+        self.errors += 1;
+        self.first_error
+            .get_or_insert_with(|| finished.status.to_string());
+    }
+}
+
+/// What a drive has done inside since it was made. All 0 for one that does nothing but answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Pages of 4096 bytes that hosts wrote.
+    pub pages_written: u64,
+    /// Pages that collection wrote once more.
+    pub pages_collected: u64,
+    /// Lines that were collected.
+    pub lines_collected: u64,
+    /// Lines that are free, of all partitions.
+    pub lines_free: u64,
+    /// It has lines.
+    pub has_lines: bool,
+}
+
+impl Figures {
+    /// What was done since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            pages_written: self.pages_written - before.pages_written,
+            pages_collected: self.pages_collected - before.pages_collected,
+            lines_collected: self.lines_collected - before.lines_collected,
+            ..*self
+        }
+    }
+
+    /// Pages written for each page that hosts wrote, in thousandths, rounded down; 1000 where hosts wrote none.
+    #[must_use]
+    pub fn amplification_thousandths(&self) -> u64 {
+        let all = u128::from(self.pages_written) + u128::from(self.pages_collected);
+        let thousandths = (all * 1000).checked_div(self.pages_written.into());
+        thousandths.map_or(1000, |value| u64::try_from(value).unwrap_or(u64::MAX))
+    }
+}
+
+/// A drive that tells what it does inside.
+pub trait Drive: controller::port::Channel {
+    /// What it has done so far.
+    fn figures(&self) -> Figures;
+}
+
+/// One interval of a series.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Its end, in nanoseconds since the start.
+    pub end_ns: u64,
+    /// How long it is.
+    pub len_ns: u64,
+    /// Reads and writes that were done in it.
+    pub kinds: [Moment; 2],
+    /// What the drive did inside in it.
+    pub drive: Figures,
+}
+
+/// Commands of one kind in an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// How many.
+    pub commands: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Median of their times.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+/// Intervals of time.
+#[derive(Debug)]
+pub(crate) struct Series {
+    interval_ns: u64,
+    /// When the present one ends.
+    boundary_ns: u64,
+    kinds: [Commands; 2],
+    before: Figures,
+    pub(crate) points: Vec<Point>,
+}
+
+impl Series {
+    pub(crate) fn new(interval_ns: u64) -> Self {
+        Self {
+            interval_ns,
+            boundary_ns: interval_ns,
+            kinds: Default::default(),
+            before: Figures::default(),
+            points: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count(&mut self, finished: &Finished) {
+        let kind = match finished.kind {
+            Kind::Read => &mut self.kinds[0],
+            Kind::Write => &mut self.kinds[1],
+            Kind::Trim | Kind::Flush => return,
+        };
+        kind.bytes += finished.len;
+        kind.latency_ns.record(finished.at - finished.since);
+    }
+
+    /// Whether an interval ends at or before `at`.
+    #[inline]
+    pub(crate) fn ends_by(&self, at: u64) -> bool {
+        at >= self.boundary_ns
+    }
+
+    /// Ends the intervals that end at or before `at`; nothing has happened since the last of what was counted.
+    pub(crate) fn end_by(&mut self, at: u64, figures: Figures) {
+        while self.ends_by(at) {
+            self.close(self.boundary_ns, self.interval_ns, figures);
+            self.boundary_ns = self.boundary_ns.saturating_add(self.interval_ns);
+        }
+    }
+
+    /// Ends the last interval, which may be shorter.
+    pub(crate) fn end(&mut self, at: u64, figures: Figures) {
+        self.end_by(at, figures);
+        let len = at - (self.boundary_ns - self.interval_ns);
+        if len > 0 {
+            self.close(at, len, figures);
+        }
+    }
+
+    fn close(&mut self, end_ns: u64, len_ns: u64, figures: Figures) {
+        let kinds = self.kinds.each_mut().map(|kind| {
+            let latency = &kind.latency_ns;
+            let moment = Moment {
+                commands: latency.count(),
+                bytes: kind.bytes,
+                p50_ns: latency.percentile(50, 100),
+                p99_ns: latency.percentile(99, 100),
+                max_ns: latency.most(),
+            };
+            kind.latency_ns.clear();
+            kind.bytes = 0;
+            moment
+        });
+        self.points.push(Point {
+            end_ns,
+            len_ns,
+            kinds,
+            drive: figures.since(&self.before),
+        });
+        self.before = figures;
+    }
+}

@@ -1,0 +1,149 @@
+//! Small traces by hand, and bad ones.
+
+use super::*;
+
+fn op(kind: Kind, offset: u64, len: u64) -> Op {
+    Op {
+        kind,
+        offset,
+        len,
+        fua: false,
+    }
+}
+
+fn all(text: &str) -> Vec<(u64, Op, u16)> {
+    let trace = parse(text).unwrap();
+    let arrivals = trace.arrivals.iter();
+    arrivals.map(|one| (one.at, one.op, one.queue)).collect()
+}
+
+#[test]
+fn our_own_format() {
+    let text = "nvmirage-trace 1\n# a comment\n1000 R 0 4096\n\n1000 W 8192 512 3\n2500 WF 512 512\n2600 D 0 1048576\n2600 F 0 0\n";
+    assert!(is_trace(text));
+    let fua = Op {
+        fua: true,
+        ..op(Kind::Write, 512, 512)
+    };
+    let expected = [
+        (0, op(Kind::Read, 0, 4096), 0),
+        (0, op(Kind::Write, 8192, 512), 3),
+        (1500, fua, 0),
+        (1600, op(Kind::Trim, 0, 1 << 20), 0),
+        (1600, op(Kind::Flush, 0, 0), 0),
+    ];
+    assert_eq!(all(text), expected);
+    let trace = parse(text).unwrap();
+    let mut written = Vec::new();
+    write(&mut written, &trace.arrivals).unwrap();
+    let again = parse(str::from_utf8(&written).unwrap()).unwrap();
+    assert_eq!(again, trace);
+}
+
+#[test]
+fn msr_cambridge() {
+    let text = "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,3\n128166372016382100,hm,1,write,512,100,3\n";
+    assert_eq!(
+        all(text),
+        [
+            (0, op(Kind::Read, 383_496_192, 32_768), 0),
+            (1_332_047_100, op(Kind::Write, 512, 512), 0),
+            (1_332_052_600, op(Kind::Write, 2_822_144, 4096), 0),
+        ]
+    );
+    assert_eq!(parse(text).unwrap().format, "msr");
+}
+
+#[test]
+fn mqsim() {
+    let text = "4851300 0 16 8 1\n4951300 0 32 16 0\n";
+    assert_eq!(
+        all(text),
+        [
+            (0, op(Kind::Read, 8192, 4096), 0),
+            (100_000, op(Kind::Write, 16_384, 8192), 0),
+        ]
+    );
+    assert_eq!(parse(text).unwrap().format, "mqsim");
+}
+
+#[test]
+fn blkparse() {
+    let text = "\
+  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]
+  8,0    3        1     0.000001000   697  Q   W 223490 + 8 [kjournald]
+  8,0    1        2     0.000003500   697  D   R 16 + 8 [fio]
+  8,0    3        4     0.000002500   697  D  WFS 8 + 8 [fio]
+  8,0    3        5     0.000004500   697  D  FN [fio]
+  8,0    3        6     1.000004500   697  D   D 0 + 2048 [fstrim]
+  8,0    3        7     1.000004600   697  C   D 0 + 2048 [0]
+CPU0 (sda):
+ Reads Queued:           1,        4KiB\t Writes Queued:           1,        4KiB
+";
+    let fua = Op {
+        fua: true,
+        ..op(Kind::Write, 4096, 4096)
+    };
+    assert_eq!(
+        all(text),
+        [
+            (0, fua, 3),
+            (1000, op(Kind::Read, 8192, 4096), 1),
+            (2000, op(Kind::Flush, 0, 0), 3),
+            (1_000_002_000, op(Kind::Trim, 0, 1 << 20), 3),
+        ]
+    );
+    let queued = "8,16 0 1 0.5 9 Q FWS 0 + 8 [a]\n8,16 70 1 0.500000001 9 Q R 8 + 8 [a]\n";
+    assert_eq!(
+        all(queued),
+        [
+            (0, op(Kind::Write, 0, 4096), 0),
+            (1, op(Kind::Read, 4096, 4096), 6),
+        ]
+    );
+}
+
+#[test]
+fn bad_ones_are_refused_with_their_line() {
+    let head = |line: &str| format!("nvmirage-trace 1\n0 R 0 512\n{line}\n");
+    for (text, line, word) in [
+        (head("1 X 0 512"), 3, "no operation"),
+        (head("1"), 3, "no operation"),
+        (head("x R 0 512"), 3, "whole number"),
+        (head("1 R 0"), 3, "no length"),
+        (head("1 R 0 0"), 3, "no whole blocks"),
+        (head("1 R 100 512"), 3, "no whole blocks"),
+        (head("1 R 18446744073709551104 1024"), 3, "no end"),
+        (head("1 R 0 512 64"), 3, "queue 64"),
+        (head("1 R 0 512 0 9"), 3, "behind"),
+        (head("5 R 0 512\n4 R 0 512"), 4, "falls"),
+        ("nvmirage-trace 2\n".into(), 1, "version"),
+        ("nvmirage-trace 1\n".into(), 1, "no command"),
+        ("hello\n".into(), 1, "no trace"),
+        (String::new(), 1, "no trace"),
+        (
+            "1,h,0,Read,0,512,1\n2,h,0,Erase,0,512,1\n".into(),
+            2,
+            "neither",
+        ),
+        ("1,h,0,Read,0,512,1\n2,h\n".into(), 2, "fields"),
+        (
+            "1,h,0,Read,18446744073709551615,512,1\n".into(),
+            1,
+            "no end",
+        ),
+        (
+            "99999999999999999999,h,0,Read,0,512,1\n".into(),
+            1,
+            "whole number",
+        ),
+        ("0 0 0 8 1\n0 0 0 8 2\n".into(), 2, "neither"),
+        ("0 0 36028797018963968 8 1\n".into(), 1, "too large"),
+        ("8,0 0 1 x 9 Q R 8 + 8 [a]\n".into(), 1, "none, as in"),
+    ] {
+        let error = parse(&text).unwrap_err();
+        assert_eq!(error.line, line, "{text}: {error}");
+        assert!(error.why.contains(word), "{text}: {error}");
+    }
+    assert!(!is_trace("[global]\nbs=4k\n"));
+}

@@ -1,0 +1,19 @@
+//! The very bytes: the same on every machine, in every version that does not mean to change them.
+
+use super::*;
+
+fn hash(text: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn nvm() {
+    let jobs = "[a]\nrw=randrw\nbssplit=4k/60:16k/40\niodepth=8\nrandom_distribution=zipf:1.2\ntime_based\nnumjobs=2\n[b]\nrw=randread\nrate_iops=20000\nrate_process=poisson\ntime_based\n[c]\nrw=trim\nbs=64k\nthinktime=100\ntime_based\n";
+    let text = json(&run(&plan(jobs, 20 * MS)));
+    assert_eq!(
+        hash(&text),
+        "1d082d6d9b800d8a7be5d9eea7e47ab600af84238cc41472df991ed1dc1dde86"
+    );
+}
