@@ -8,6 +8,9 @@ use crate::size::Bytes;
 /// Why [`crate::Medium::open`] refused.
 #[derive(Debug, thiserror::Error)]
 pub enum MediumError {
+    /// A timing that cannot be.
+    #[error(transparent)]
+    Timing(#[from] model::ParameterError),
     /// A size of zero, or one that is no multiple of 512.
     #[error("size {} is not a positive multiple of 512 bytes: choose one that is", Bytes(*size))]
     Size {

@@ -26,6 +26,7 @@ mod medium;
 mod null;
 mod ram;
 mod size;
+mod timed;
 
 pub use self::error::MediumError;
 pub use self::medium::{

@@ -9,13 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use controller::port::{Added, Channel as Port, Done, MediumTraits, Request};
 use controller::ticket::Ticket;
+use controller::time::Time;
 use memory::{Claims, DmaView, MAX_CLAIMANTS, Pieces, Segment, Store};
+use model::Model;
 
 use crate::error::MediumError;
 use crate::file::{FileChannel, FileMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
+use crate::timed::{Only, TimedChannel};
 
 /// The most commands one channel has in flight.
 pub const MAX_DEPTH: u16 = 4096;
@@ -99,6 +102,10 @@ pub struct Medium {
     claims: Claims,
     /// A node of memory was chosen for it.
     is_placed: AtomicBool,
+    /// The drive whose time it has; `None`: it is as fast as it is.
+    timing: Option<model::Parameters>,
+    /// Somebody has the channel of a medium with timing.
+    is_timed: Arc<AtomicBool>,
 }
 
 enum Backing {
@@ -113,6 +120,25 @@ impl Medium {
     /// # Errors
     /// See [`MediumError`]; each says what to do.
     pub fn open(spec: &MediumSpec) -> Result<Arc<Medium>, MediumError> {
+        Ok(Arc::new(Self::backed(spec)?))
+    }
+
+    /// The same, with the time of the drive that `timing` describes.
+    ///
+    /// # Errors
+    /// Those of [`Medium::open`], and of a drive that cannot be.
+    pub fn open_timed(
+        spec: &MediumSpec,
+        timing: &model::Parameters,
+    ) -> Result<Arc<Medium>, MediumError> {
+        // What cannot be shows now, and not when the first reactor comes.
+        Model::new(timing)?;
+        let mut medium = Self::backed(spec)?;
+        medium.timing = Some(timing.clone());
+        Ok(Arc::new(medium))
+    }
+
+    fn backed(spec: &MediumSpec) -> Result<Medium, MediumError> {
         let (size, backing) = match &spec.kind {
             MediumKind::Null { size } => (checked(*size)?, Backing::Null),
             MediumKind::Ram { size } => {
@@ -131,12 +157,14 @@ impl Medium {
                 (file.size(), Backing::File(Arc::new(file)))
             }
         };
-        Ok(Arc::new(Medium {
+        Ok(Medium {
             size,
             backing,
             claims: Claims::new(),
             is_placed: AtomicBool::new(false),
-        }))
+            timing: None,
+            is_timed: Arc::default(),
+        })
     }
 
     /// Bytes; never changes.
@@ -200,9 +228,26 @@ impl Medium {
     /// [`MAX_DEPTH`]). It may be made on any thread; it belongs to the one that first submits.
     ///
     /// # Errors
-    /// The system's, for a file where io_uring cannot be had; and there are [`MAX_CLAIMANTS`] channels at most.
+    /// The system's, for a file where io_uring cannot be had; and there are [`MAX_CLAIMANTS`] channels at most, of a medium
+    /// with timing one.
     pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let depth = depth.clamp(1, MAX_DEPTH);
+        let Some(timing) = &self.timing else {
+            return self.untimed(depth);
+        };
+        let only = Only::of(&self.is_timed).ok_or_else(|| {
+            io::Error::other(
+                "a medium with timing is served by one reactor: give all controllers that use it the same `reactor`",
+            )
+        })?;
+        let model = Model::new(timing).map_err(io::Error::other)?;
+        let inner = self.untimed(depth)?;
+        let timed = TimedChannel::new(inner, model, only, depth);
+        Ok(Channel(Kind::Timed(Box::new(timed))))
+    }
+
+    /// A handle on the bytes alone.
+    fn untimed(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let claimant = || {
             let claimant = self.claims.claimant();
             claimant.ok_or_else(|| {
@@ -278,6 +323,7 @@ enum Kind {
     Null(NullChannel),
     Ram(Box<RamChannel>),
     File(Box<FileChannel>),
+    Timed(Box<TimedChannel>),
 }
 
 impl Channel {
@@ -291,6 +337,7 @@ impl Channel {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) => None,
             Kind::File(file) => Some(file.wait_fd()),
+            Kind::Timed(timed) => timed.inner().wait_fd(),
         }
     }
 
@@ -303,6 +350,7 @@ impl Channel {
             Kind::Null(_) => false,
             Kind::Ram(ram) => ram.is_due(),
             Kind::File(file) => file.is_due(),
+            Kind::Timed(timed) => timed.is_due(),
         }
     }
 }
@@ -317,6 +365,7 @@ impl Channel {
             Kind::Null(_) => {}
             Kind::Ram(ram) => ram.tend(),
             Kind::File(file) => file.tend(),
+            Kind::Timed(timed) => timed.inner_mut().tend(),
         }
     }
 
@@ -327,6 +376,7 @@ impl Channel {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) => false,
             Kind::File(file) => file.is_polled(),
+            Kind::Timed(timed) => timed.inner().is_polled(),
         }
     }
 
@@ -336,6 +386,7 @@ impl Channel {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) => IoCounts::default(),
             Kind::File(file) => file.io_counts(),
+            Kind::Timed(timed) => timed.inner().io_counts(),
         }
     }
 }
@@ -362,6 +413,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.add(ticket, request, segments, view),
             Kind::Ram(channel) => channel.add(ticket, request, segments, view),
             Kind::File(channel) => channel.add(ticket, request, segments, view),
+            Kind::Timed(channel) => channel.add(ticket, request, segments, view),
         }
     }
 
@@ -371,6 +423,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.submit(),
             Kind::Ram(channel) => channel.submit(),
             Kind::File(channel) => channel.submit(),
+            Kind::Timed(channel) => channel.submit(),
         }
     }
 
@@ -380,6 +433,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.reap(done),
             Kind::Ram(channel) => channel.reap(done),
             Kind::File(channel) => channel.reap(done),
+            Kind::Timed(channel) => channel.reap(done),
         }
     }
 
@@ -389,6 +443,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.in_flight(),
             Kind::Ram(channel) => channel.in_flight(),
             Kind::File(channel) => channel.in_flight(),
+            Kind::Timed(channel) => channel.in_flight(),
         }
     }
 
@@ -398,18 +453,42 @@ impl Port for Channel {
             Kind::Null(channel) => channel.is_full(request),
             Kind::Ram(channel) => channel.is_full(request),
             Kind::File(channel) => channel.is_full(request),
+            Kind::Timed(channel) => channel.is_full(request),
         }
     }
 
     #[inline]
     fn copies(&self) -> bool {
-        matches!(self.0, Kind::Ram(_))
+        match &self.0 {
+            Kind::Null(_) | Kind::File(_) => false,
+            Kind::Ram(_) => true,
+            Kind::Timed(timed) => timed.copies(),
+        }
     }
 
     #[inline]
     fn expect(&self, offset: u64, len: u64) {
-        if let Kind::Ram(channel) = &self.0 {
-            channel.expect(offset, len);
+        match &self.0 {
+            Kind::Null(_) | Kind::File(_) => {}
+            Kind::Ram(channel) => channel.expect(offset, len),
+            Kind::Timed(timed) => timed.expect(offset, len),
+        }
+    }
+
+    fn keeps_time(&self) -> bool {
+        matches!(self.0, Kind::Timed(_))
+    }
+
+    fn set_time(&mut self, now: Time) {
+        if let Kind::Timed(timed) = &mut self.0 {
+            timed.set_time(now);
+        }
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        match &self.0 {
+            Kind::Timed(timed) => timed.next_due(),
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
         }
     }
 }

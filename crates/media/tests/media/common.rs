@@ -173,6 +173,13 @@ impl Runner {
         );
     }
 
+    /// What ended since the last call, by number.
+    pub(crate) fn take_ended(&mut self) -> Vec<(u64, Outcome)> {
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.sort_by_key(|(id, _)| *id);
+        ended
+    }
+
     /// Waits, as a sleeping reactor does, until nothing is in flight; what ended, by number.
     pub(crate) fn drain(&mut self) -> Vec<(u64, Outcome)> {
         self.channel.submit();
@@ -197,9 +204,7 @@ impl Runner {
             waits += 1;
             assert!(waits < 10_000_000, "nothing but waking up");
         }
-        let mut ended = std::mem::take(&mut self.ended);
-        ended.sort_by_key(|(id, _)| *id);
-        ended
+        self.take_ended()
     }
 
     /// One request, from start to end.

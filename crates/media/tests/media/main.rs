@@ -12,3 +12,4 @@ mod no_allocation;
 mod open;
 mod registered;
 mod scattered;
+mod timed;

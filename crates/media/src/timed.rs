@@ -1,0 +1,273 @@
+//! A medium with the time of another drive: its bytes are where they are, and a model says when commands are done.
+//!
+//! A command is done here when its bytes have moved and its time has come, whichever is later. Bytes move when it arrives, as on
+//! the medium without a time, so what is read is what was there then.
+//!
+//! One reactor has the channel: what a drive does depends on the order in which commands arrive, and that order is the
+//! reactor's. A stall of the model (its write buffer is full) is a channel without room, so that the queue behind the
+//! command is not fetched further.
+//!
+//! Time comes in with [`Port::set_time`], once a turn. What arrives in a turn arrives at its time, and what is done is found at
+//! the first turn after that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use controller::port::{Added, Cause, Channel as Port, Done, Outcome, Request};
+use controller::ticket::Ticket;
+use controller::time::Time;
+use memory::{DmaView, Segment};
+use model::{Admission, Due, Model, Op, Timing};
+
+use crate::medium::Channel;
+
+/// A command that was taken and is not done.
+#[derive(Debug)]
+struct Held {
+    /// The owner's ticket, as bits.
+    ticket: u64,
+    outcome: Outcome,
+    /// What has still to happen: its bytes, and each part that the model was asked for.
+    awaited: u32,
+}
+
+/// The right to a medium's only channel, as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Only(Arc<AtomicBool>);
+
+impl Only {
+    /// The right, where nobody has it.
+    pub(crate) fn of(taken: &Arc<AtomicBool>) -> Option<Only> {
+        let free = !taken.swap(true, Relaxed);
+        free.then(|| Only(Arc::clone(taken)))
+    }
+}
+
+impl Drop for Only {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
+    }
+}
+
+/// A reactor's handle on a medium with a time.
+#[derive(Debug)]
+pub(crate) struct TimedChannel {
+    inner: Box<Channel>,
+    model: Model,
+    /// Nobody else has the model's drive.
+    _only: Only,
+    now: Time,
+    /// By the number that a command has below, which is its ticket there, and its id with the model.
+    held: Vec<Held>,
+    free: Vec<u32>,
+    due: Vec<Due>,
+    moved: Vec<Done>,
+    /// Commands that are done and were not told yet.
+    done: Vec<Done>,
+}
+
+impl TimedChannel {
+    /// Over `inner`, for at most `depth` commands.
+    pub(crate) fn new(inner: Channel, model: Model, only: Only, depth: u16) -> Self {
+        let depth = usize::from(depth);
+        TimedChannel {
+            inner: Box::new(inner),
+            model,
+            _only: only,
+            now: Time(0),
+            held: Vec::with_capacity(depth),
+            free: Vec::with_capacity(depth),
+            due: Vec::with_capacity(depth),
+            moved: Vec::with_capacity(depth),
+            done: Vec::with_capacity(depth),
+        }
+    }
+
+    /// What it lies on.
+    pub(crate) fn inner(&self) -> &Channel {
+        &self.inner
+    }
+
+    /// What it lies on.
+    pub(crate) fn inner_mut(&mut self) -> &mut Channel {
+        &mut self.inner
+    }
+
+    /// See [`Channel::is_due`].
+    pub(crate) fn is_due(&mut self) -> bool {
+        !self.done.is_empty() || self.inner.is_due()
+    }
+
+    /// Whether the model has room for all that a request asks of it.
+    fn has_room(&self, request: &Request<'_>) -> bool {
+        let mut ops = ops(request);
+        ops.all(|op| self.model.has_room(&op))
+    }
+
+    /// A number for a command; `None` where all are taken.
+    fn number(&mut self, held: Held) -> Option<u32> {
+        if let Some(number) = self.free.pop() {
+            self.held[number as usize] = held;
+            return Some(number);
+        }
+        if self.held.len() == self.held.capacity() {
+            return None;
+        }
+        self.held.push(held);
+        u32::try_from(self.held.len() - 1).ok()
+    }
+
+    /// One of the things that a command waited for has happened.
+    fn happened(&mut self, number: u32) {
+        let held = &mut self.held[number as usize];
+        held.awaited -= 1;
+        if held.awaited == 0 {
+            self.free.push(number);
+            self.done.push(Done {
+                ticket: Ticket::from_bits(held.ticket),
+                outcome: held.outcome,
+            });
+        }
+    }
+
+    /// Takes what the model has done up to now.
+    fn advance(&mut self) {
+        self.model.advance(self.now.0, &mut self.due);
+        for at in 0..self.due.len() {
+            self.happened(self.due[at].id as u32);
+        }
+        self.due.clear();
+    }
+
+    /// The bytes of a command have moved, or have not.
+    fn bytes_moved(&mut self, ticket: Ticket, outcome: Outcome) {
+        let number = ticket.into_bits() as u32;
+        self.held[number as usize].outcome = outcome;
+        self.happened(number);
+    }
+}
+
+/// What a request is to a model.
+fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r> {
+    let mut one = None;
+    let mut other = None;
+    let mut ranges: &[_] = &[];
+    match *request {
+        Request::Read { offset, len } | Request::Compare { offset, len } => {
+            one = Some(Op::Read { offset, len });
+        }
+        Request::Write { offset, len, fua } => one = Some(Op::Write { offset, len, fua }),
+        Request::CompareAndWrite {
+            offset, len, fua, ..
+        } => {
+            one = Some(Op::Write { offset, len, fua });
+            other = Some(Op::Read { offset, len });
+        }
+        Request::WriteZeroes { offset, len, .. } => one = Some(Op::Deallocate { offset, len }),
+        Request::Deallocate { ranges: all } => ranges = all,
+        Request::Flush => one = Some(Op::Flush),
+    }
+    let ranges = ranges.iter().map(|range| Op::Deallocate {
+        offset: range.offset,
+        len: range.len,
+    });
+    one.into_iter().chain(other).chain(ranges)
+}
+
+impl Port for TimedChannel {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        if !self.has_room(request) {
+            return Added::Full(ticket);
+        }
+        let held = Held {
+            ticket: ticket.into_bits(),
+            outcome: Outcome::OK,
+            awaited: 1,
+        };
+        let bits = held.ticket;
+        let Some(number) = self.number(held) else {
+            return Added::Full(Ticket::from_bits(bits));
+        };
+        let below = Ticket::from_bits(number.into());
+        let moved = match self.inner.add(below, request, segments, view) {
+            Added::Full(below) => {
+                below.retire();
+                self.free.push(number);
+                return Added::Full(Ticket::from_bits(bits));
+            }
+            Added::Pending => None,
+            Added::Done(below, outcome) => Some((below, outcome)),
+        };
+        // What failed at once takes no time of the drive's.
+        if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {
+            for op in ops(request) {
+                // There was room for each of them; with several of them the first may have taken it, and a part that
+                // finds none now is not waited for.
+                if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
+                    self.held[number as usize].awaited += 1;
+                }
+            }
+        }
+        if let Some((below, outcome)) = moved {
+            self.bytes_moved(below, outcome);
+        }
+        Added::Pending
+    }
+
+    fn submit(&mut self) {
+        self.inner.submit();
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        if self.inner.in_flight() > 0 {
+            let mut moved = std::mem::take(&mut self.moved);
+            self.inner.reap(&mut moved);
+            for Done { ticket, outcome } in moved.drain(..) {
+                self.bytes_moved(ticket, outcome);
+            }
+            self.moved = moved;
+        }
+        done.append(&mut self.done);
+    }
+
+    fn in_flight(&self) -> u32 {
+        (self.held.len() - self.free.len() + self.done.len()) as u32
+    }
+
+    fn is_full(&self, request: &Request<'_>) -> bool {
+        !self.has_room(request) || self.inner.is_full(request)
+    }
+
+    fn copies(&self) -> bool {
+        self.inner.copies()
+    }
+
+    fn expect(&self, offset: u64, len: u64) {
+        self.inner.expect(offset, len);
+    }
+
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
+    fn set_time(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        self.advance();
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        let told = (!self.done.is_empty()).then_some(self.now);
+        told.or(self.model.next_event().map(Time))
+    }
+}
+
+/// Whether nothing was done for a request at all.
+fn is_refused(outcome: Outcome) -> bool {
+    outcome.cause == Cause::Unsupported
+}

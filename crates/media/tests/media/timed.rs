@@ -1,0 +1,227 @@
+//! Media with the time of a drive. Expected times are worked out from the book's *Timing models, exactly*.
+
+use std::sync::Arc;
+
+use controller::port::{ByteRange, Cause, Channel as _, Request};
+use controller::time::Time;
+use media::{Direct, Medium, MediumKind, MediumSpec};
+use model::{CollectionPolicy, Direction, FlashParameters, NvmParameters, Parameters};
+
+use crate::common::{Host, Runner, file_spec, on_disk, pattern};
+
+const READ: Request<'_> = Request::Read {
+    offset: 0,
+    len: 4096,
+};
+const WRITE: Request<'_> = Request::Write {
+    offset: 0,
+    len: 4096,
+    fua: false,
+};
+
+/// 10 us a read and 20 us a write; at 2 GB/s 4096 bytes take 2048 ns.
+fn nvm() -> Parameters {
+    let direction = |latency_ns| Direction {
+        latency_ns,
+        bandwidth_bytes_per_s: 2_000_000_000,
+        rate_per_s: 0,
+    };
+    Parameters::Nvm(NvmParameters {
+        arithmetic: model::Arithmetic::Exact,
+        read: direction(10_000),
+        write: direction(20_000),
+    })
+}
+
+/// One die that programs a page in 100 us, and a buffer of two pages, which a write is in after 1 us.
+fn flash() -> Parameters {
+    Parameters::Flash(FlashParameters {
+        arithmetic: model::Arithmetic::Exact,
+        size_bytes: 8 << 20,
+        partitions: 1,
+        channels: 1,
+        dies_per_channel: 1,
+        flash_page_bytes: 4096,
+        oneshot_bytes: 4096,
+        block_bytes: 64 << 10,
+        cell_bits: 1,
+        overprovisioning_permille: 100,
+        read_4k_ns: [50_000; 4],
+        read_ns: [50_000; 4],
+        program_ns: 100_000,
+        erase_ns: 1_000_000,
+        channel_bandwidth_bytes_per_s: 0,
+        max_channel_transfer_bytes: 4096,
+        firmware_channel_transfer_ns: 0,
+        link_bandwidth_bytes_per_s: 0,
+        firmware_read_4k_ns: 0,
+        firmware_read_ns: 0,
+        buffer_bytes: 8192,
+        buffer_base_ns: 1_000,
+        buffer_per_page_ns: 0,
+        early_completion: true,
+        deallocate_ns: 7_000,
+        collect_below: 2,
+        policy: CollectionPolicy::Greedy,
+    })
+}
+
+fn ram(timing: &Parameters) -> Arc<Medium> {
+    let spec = MediumSpec {
+        kind: MediumKind::Ram { size: 8 << 20 },
+    };
+    Medium::open_timed(&spec, timing).expect("a drive that can be")
+}
+
+fn at(runner: &mut Runner, now: u64) -> Vec<u64> {
+    runner.channel.set_time(Time(now));
+    runner.channel.submit();
+    runner.reap();
+    let ended = runner.take_ended();
+    assert!(
+        ended
+            .iter()
+            .all(|(_, outcome)| outcome.cause == Cause::None)
+    );
+    ended.into_iter().map(|(id, _)| id).collect()
+}
+
+#[test]
+fn a_command_is_done_when_its_time_has_come_and_not_before() {
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&ram(&nvm()), 8);
+    assert!(runner.channel.keeps_time());
+    assert_eq!(at(&mut runner, 1_000), []);
+    host.put(0, &pattern(1, 4096));
+    let write = runner.add(&host, &WRITE, &[(0, 4096)]);
+    let first = runner.add(&host, &READ, &[(8192, 4096)]);
+    let second = runner.add(&host, &READ, &[(16_384, 4096)]);
+    assert_eq!(runner.channel.in_flight(), 3);
+    assert_eq!(runner.channel.next_due(), Some(Time(11_000)));
+    assert_eq!(at(&mut runner, 10_999), []);
+    assert_eq!(at(&mut runner, 11_000), [first]);
+    assert_eq!(runner.channel.next_due(), Some(Time(13_048)));
+    assert_eq!(at(&mut runner, 20_999), [second]);
+    assert_eq!(at(&mut runner, 21_000), [write]);
+    assert_eq!(runner.channel.next_due(), None);
+    assert_eq!(runner.channel.in_flight(), 0);
+    assert_eq!(
+        host.get(16_384, 4096),
+        pattern(1, 4096),
+        "bytes are moved when they arrive"
+    );
+}
+
+#[test]
+fn a_full_write_buffer_is_a_channel_without_room() {
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&ram(&flash()), 8);
+    at(&mut runner, 0);
+    let ids: Vec<_> = (0..2)
+        .map(|_| runner.add(&host, &WRITE, &[(0, 4096)]))
+        .collect();
+    assert!(runner.channel.is_full(&WRITE));
+    assert_eq!(runner.try_add(&host, &WRITE, &[(0, 4096)]), None);
+    assert!(!runner.channel.is_full(&READ));
+    assert_eq!(at(&mut runner, 1_000), ids);
+    // Nothing is in flight, and yet something happens: the first program ends.
+    assert_eq!(runner.channel.in_flight(), 0);
+    assert_eq!(runner.channel.next_due(), Some(Time(101_000)));
+    at(&mut runner, 100_999);
+    assert_eq!(runner.try_add(&host, &WRITE, &[(0, 4096)]), None);
+    at(&mut runner, 101_000);
+    let third = runner.add(&host, &WRITE, &[(0, 4096)]);
+    assert_eq!(at(&mut runner, 102_000), [third]);
+}
+
+#[test]
+fn a_command_of_many_parts_is_done_once_with_the_last() {
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&ram(&flash()), 8);
+    at(&mut runner, 0);
+    let ranges: Vec<_> = (0..256)
+        .map(|n| ByteRange {
+            offset: n * 8192,
+            len: 4096,
+        })
+        .collect();
+    let trim = runner.add(&host, &Request::Deallocate { ranges: &ranges }, &[]);
+    assert_eq!(at(&mut runner, 6_999), []);
+    assert_eq!(at(&mut runner, 7_000), [trim]);
+    let both = Request::CompareAndWrite {
+        offset: 0,
+        len: 4096,
+        commit: false,
+        fua: false,
+    };
+    let both = runner.add(&host, &both, &[(0, 8192)]);
+    // The write is in the buffer after 1 us; the page is read from the die that programs it until 108 us.
+    assert_eq!(at(&mut runner, 157_999), []);
+    assert_eq!(at(&mut runner, 158_000), [both]);
+}
+
+#[test]
+fn a_medium_with_timing_has_one_channel_at_a_time_and_a_bound() {
+    let host = Host::new(1 << 20);
+    let medium = ram(&nvm());
+    let mut runner = Runner::new(&medium, 2);
+    let error = medium.channel(2).expect_err("one reactor has it");
+    assert!(error.to_string().contains("the same `reactor`"), "{error}");
+    runner.add(&host, &READ, &[(0, 4096)]);
+    runner.add(&host, &READ, &[(0, 4096)]);
+    assert_eq!(runner.try_add(&host, &READ, &[(0, 4096)]), None);
+    assert_eq!(at(&mut runner, 20_000).len(), 2);
+    runner.add(&host, &READ, &[(0, 4096)]);
+    assert_eq!(at(&mut runner, 40_000).len(), 1);
+    drop(runner);
+    medium.channel(2).expect("nobody has it");
+}
+
+#[test]
+fn bytes_of_a_file_are_waited_for_too() {
+    let directory = on_disk();
+    let spec = file_spec(
+        &directory.path().join("disk.img"),
+        Some(8 << 20),
+        Direct::Auto,
+    );
+    let host = Host::new(1 << 20);
+    let medium = Medium::open_timed(&spec, &nvm()).expect("opened");
+    let mut runner = Runner::new(&medium, 8);
+    host.put(0, &pattern(2, 4096));
+    at(&mut runner, 0);
+    let write = runner.add(&host, &WRITE, &[(0, 4096)]);
+    // Its time comes at once; its bytes come when the disk has them.
+    runner.channel.set_time(Time(20_000));
+    let ended = runner.drain();
+    assert_eq!(ended.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [write]);
+    let read = runner.add(&host, &READ, &[(8192, 4096)]);
+    runner.channel.set_time(Time(30_000));
+    assert_eq!(
+        runner.drain().iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+        [read]
+    );
+    assert_eq!(host.get(8192, 4096), pattern(2, 4096));
+    // With the bytes there first, the time is waited for.
+    let late = runner.add(&host, &READ, &[(8192, 4096)]);
+    runner.channel.submit();
+    while !runner.channel.is_due() {
+        std::thread::yield_now();
+    }
+    runner.reap();
+    assert_eq!(at(&mut runner, 39_999), []);
+    assert_eq!(at(&mut runner, 40_000), [late]);
+}
+
+#[test]
+fn a_timing_that_cannot_be_is_refused_with_what_would_do() {
+    let Parameters::Nvm(mut parameters) = nvm() else {
+        unreachable!()
+    };
+    parameters.read.latency_ns = 2_047;
+    let spec = MediumSpec {
+        kind: MediumKind::Ram { size: 8 << 20 },
+    };
+    let error = Medium::open_timed(&spec, &Parameters::Nvm(parameters)).expect_err("too short");
+    assert!(error.to_string().contains("2048"), "{error}");
+}
