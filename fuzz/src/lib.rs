@@ -157,6 +157,7 @@ impl Rig {
                 optimal_bytes: 4096,
             },
             restrictions: None,
+            set: None,
         });
         let subsystem = SubsystemConfig::with_namespaces(4, namespaces);
         let mut subsystem = Subsystem::new(subsystem).unwrap();

@@ -4,7 +4,8 @@
 //! host's mappings (`memory::DmaView`), and whoever drives a controller decides when it gets a turn.
 //!
 //! Reading order: [`port`] (what a medium implements), [`ticket`] (the duty to complete a command once), [`lane`] (one
-//! completion queue with its submission queues: the hot path), [`prp`], [`sgl`], [`command`], then the admin side.
+//! completion queue with its submission queues: the hot path), [`prp`], [`sgl`], [`command`], [`set`] (command sets beside NVM), then the
+//! admin side.
 //!
 //! What it does NOT do: it raises no interrupt and answers no socket (transports do), moves no data (media do), and does
 //! not schedule (the engine does).
@@ -29,6 +30,7 @@ pub mod port;
 pub mod prp;
 pub mod queue;
 mod registers;
+pub mod set;
 pub mod sgl;
 pub mod state;
 pub mod status;

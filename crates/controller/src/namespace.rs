@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use nvme_spec::Status;
+use nvme_spec::opcode::Csi;
 
 use crate::port::{ByteRange, ChannelId, MediumTraits};
+use crate::set::CommandSet;
 use crate::subsystem::BlockRanges;
 
 /// What commands may not do with a namespace for now.
@@ -56,7 +58,7 @@ pub struct Namespace {
     pub channel: ChannelId,
     /// First byte of the namespace in its medium.
     pub start: u64,
-    /// Size in logical blocks. `start + (blocks << lba_shift)` does not pass 2^64.
+    /// Size in logical blocks; 0 where its command set has none. `start + (blocks << lba_shift)` does not pass 2^64.
     pub blocks: u64,
     /// Size of a logical block as a power of two: 9 or 12.
     pub lba_shift: u8,
@@ -68,9 +70,32 @@ pub struct Namespace {
     pub traits: MediumTraits,
     /// What commands may not do with it for now; `None` nearly always.
     pub restrictions: Option<Arc<Restrictions>>,
+    /// Which commands it has beside, or instead of, the NVM command set's; `None`: just those.
+    pub set: Option<Arc<dyn CommandSet>>,
 }
 
 impl Namespace {
+    /// The command set that it reports.
+    #[must_use]
+    pub fn csi(&self) -> Csi {
+        self.set.as_ref().map_or(Csi::NVM, |set| set.csi())
+    }
+
+    /// Whether it has logical blocks, which the structures of the NVM command set describe.
+    #[must_use]
+    pub fn has_blocks(&self) -> bool {
+        self.set.as_ref().is_none_or(|set| set.has_blocks())
+    }
+
+    /// Where its blocks are in its medium.
+    #[must_use]
+    pub fn extent(&self) -> ByteRange {
+        ByteRange {
+            offset: self.start,
+            len: self.blocks << self.lba_shift,
+        }
+    }
+
     /// The bytes of `blocks` blocks from `slba` in the medium, or `None` where they do not lie inside the namespace.
     #[inline]
     #[must_use]
@@ -110,6 +135,17 @@ impl NamespaceTable {
     fn search(&self, nsid: u32) -> Option<&Namespace> {
         let index = self.sorted.binary_search_by_key(&nsid, |n| n.nsid).ok()?;
         self.sorted.get(index)
+    }
+
+    /// Those of the NVM command set.
+    #[must_use]
+    pub fn nvm_only(all: &Arc<Self>) -> Arc<Self> {
+        let is_nvm = |n: &&Namespace| n.csi() == Csi::NVM;
+        if all.iter().all(|n| is_nvm(&n)) {
+            return Arc::clone(all);
+        }
+        let sorted = all.iter().filter(is_nvm).cloned().collect();
+        Arc::new(NamespaceTable { sorted })
     }
 
     /// All of them, by ascending identifier.
@@ -155,6 +191,7 @@ mod tests {
             eui64: [0; 8],
             traits: MediumTraits::default(),
             restrictions: None,
+            set: None,
         }
     }
 

@@ -18,6 +18,7 @@
 use std::sync::Arc;
 
 use memory::{DmaView, Segment};
+use nvme_spec::{Sqe, Status};
 
 use crate::ticket::Ticket;
 use crate::time::Time;
@@ -88,6 +89,24 @@ pub enum Request<'a> {
     },
     /// Everything completed before this was added, on any channel, is on non-volatile media when it is done.
     Flush,
+    /// A command of the namespace's own command set ([`crate::set`]), which the medium does. Its fields were not checked but
+    /// as far as the set says; the segments are its data. [`Cause::Unsupported`] where the medium has no such command.
+    Command {
+        /// The submission queue entry, copied from the host once. Its data pointers are of no meaning.
+        sqe: &'a Sqe,
+        /// Where the namespace is in the medium.
+        extent: ByteRange,
+        /// Size of its logical block as a power of two.
+        lba_shift: u8,
+        /// Done only when what it changes is on non-volatile media, whatever the command says.
+        fua: bool,
+    },
+    /// Of media with a state: this part is as it was when it was new. Its bytes read as zero, its zones are empty, its keys
+    /// are gone. [`Cause::Unsupported`] where the medium has nothing but bytes.
+    Renew {
+        /// Which part: a whole namespace.
+        extent: ByteRange,
+    },
 }
 
 /// Most bytes of [`Request::CompareAndWrite`]: the largest logical block.
@@ -111,6 +130,8 @@ pub enum Cause {
     Aborted,
     /// The medium cannot do it.
     Unsupported,
+    /// Why, in the words of the namespace's command set; not Successful Completion.
+    Status(Status),
 }
 
 /// How a request ended: the cause, and the errno behind it for our own logs.
@@ -120,6 +141,8 @@ pub struct Outcome {
     pub cause: Cause,
     /// The operating system's error number, where there was one.
     pub os_error: Option<i32>,
+    /// Dwords 0 and 1 of the completion of a [`Request::Command`]; 0 for anything else.
+    pub result: u64,
 }
 
 impl Outcome {
@@ -127,6 +150,7 @@ impl Outcome {
     pub const OK: Outcome = Outcome {
         cause: Cause::None,
         os_error: None,
+        result: 0,
     };
 
     /// `cause`, without an error of the operating system.
@@ -135,7 +159,23 @@ impl Outcome {
         Outcome {
             cause,
             os_error: None,
+            result: 0,
         }
+    }
+
+    /// Success, with Dwords 0 and 1 of the completion.
+    #[must_use]
+    pub const fn with_result(result: u64) -> Outcome {
+        Outcome {
+            result,
+            ..Outcome::OK
+        }
+    }
+
+    /// Refused or failed, in the words of the namespace's command set.
+    #[must_use]
+    pub const fn status(status: Status) -> Outcome {
+        Outcome::of(Cause::Status(status))
     }
 }
 

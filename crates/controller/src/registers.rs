@@ -82,6 +82,7 @@ impl Registers {
             .with_to(READY_TIMEOUT)
             .with_nssrs(true)
             .with_css_nvm(true)
+            .with_css_iocs(true)
             .with_crwms(true);
         Registers {
             cap,

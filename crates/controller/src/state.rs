@@ -35,7 +35,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of the layouts below.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Most submission queues of a controller, all of which may complete into one completion queue.
 pub const MAX_SQS: usize = 64;
@@ -165,12 +165,12 @@ pub struct SlotState {
     pub(crate) reached: u32,
     /// Bytes moved, for the counters.
     pub(crate) bytes: u32,
-    /// Dword 0 of its completion.
-    pub result: u32,
     /// Not 0: it writes to blocks that are marked as uncorrectable, which ends with its success.
     pub(crate) clears: u32,
+    /// Dwords 0 and 1 of its completion.
+    pub result: u64,
     /// 0.
-    pub reserved: [u32; 5],
+    pub reserved: [u32; 4],
 }
 
 const _: () = assert!(size_of::<SqState>() == 32);

@@ -19,6 +19,7 @@ pub fn of(cause: Cause) -> Status {
         Cause::NoSpace => Status::CAPACITY_EXCEEDED,
         Cause::Aborted => Status::COMMAND_ABORT_REQUESTED,
         Cause::Unsupported => Status::INVALID_COMMAND_OPCODE,
+        Cause::Status(status) => status,
     }
 }
 
@@ -54,6 +55,9 @@ fn may_pass(status: Status) -> bool {
             | Status::FORMAT_IN_PROGRESS
             | Status::SANITIZE_IN_PROGRESS
             | Status::COMMAND_INTERRUPTED
+            // Another zone may be closed, finished or reset meanwhile.
+            | Status::TOO_MANY_ACTIVE_ZONES
+            | Status::TOO_MANY_OPEN_ZONES
     )
 }
 

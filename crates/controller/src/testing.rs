@@ -143,6 +143,9 @@ pub(crate) enum Seen {
     WriteZeroes(u64, u64, bool, bool),
     Deallocate(Vec<ByteRange>),
     Flush,
+    /// Opcode, where the namespace is, the host's data, and whether it is to be durable.
+    Command(u8, ByteRange, Vec<u8>, bool),
+    Renew(ByteRange),
 }
 
 /// A medium in a vector.
@@ -153,6 +156,8 @@ pub(crate) struct TestMedium {
     pub(crate) capacity: usize,
     /// What every request ends with instead of being done.
     pub(crate) fault: Option<Cause>,
+    /// What a command of a set ends with.
+    pub(crate) answer: Outcome,
     pub(crate) seen: Vec<Seen>,
     held: VecDeque<(Ticket, Outcome)>,
     released: usize,
@@ -165,6 +170,7 @@ impl TestMedium {
             manner,
             capacity: usize::MAX,
             fault: None,
+            answer: Outcome::OK,
             seen: Vec::new(),
             held: VecDeque::new(),
             released: 0,
@@ -228,7 +234,7 @@ impl TestMedium {
                 }
                 Cause::None
             }
-            Request::Flush => Cause::None,
+            Request::Flush | Request::Renew { .. } | Request::Command { .. } => Cause::None,
         }
     }
 }
@@ -272,8 +278,15 @@ impl Channel for TestMedium {
             } => Seen::WriteZeroes(offset, len, deallocate, fua),
             Request::Deallocate { ranges } => Seen::Deallocate(ranges.to_vec()),
             Request::Flush => Seen::Flush,
+            Request::Command {
+                sqe, extent, fua, ..
+            } => Seen::Command(sqe.opcode, extent, gather(segments), fua),
+            Request::Renew { extent } => Seen::Renew(extent),
         });
-        let outcome = Outcome::of(self.act(request, segments));
+        let outcome = match request {
+            Request::Command { .. } => self.answer,
+            _ => Outcome::of(self.act(request, segments)),
+        };
         if self.manner == Manner::Synchronous {
             return Added::Done(ticket, outcome);
         }
@@ -327,5 +340,6 @@ pub(crate) fn namespace(nsid: u32, channel: ChannelId, blocks: u64) -> Namespace
             ..MediumTraits::default()
         },
         restrictions: None,
+        set: None,
     }
 }

@@ -93,11 +93,16 @@ impl Ticket {
         (self.slot, self.generation)
     }
 
+    /// As 64 bits, to know it again. The duty stays here.
+    #[must_use]
+    pub fn bits(&self) -> u64 {
+        u64::from(self.owner.0) << 32 | u64::from(self.slot) << 16 | u64::from(self.generation)
+    }
+
     /// As 64 bits, for a medium that keeps it in a user-data word. The duty goes with the bits.
     #[must_use]
     pub fn into_bits(self) -> u64 {
-        let bits =
-            u64::from(self.owner.0) << 32 | u64::from(self.slot) << 16 | u64::from(self.generation);
+        let bits = self.bits();
         std::mem::forget(self);
         bits
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use controller::port::{Added, Channel as Port, Done, MediumTraits, Request};
+use controller::set::CommandSet;
 use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{Claims, DmaView, MAX_CLAIMANTS, Pieces, Segment, Store};
@@ -191,6 +192,12 @@ impl Medium {
             Backing::Ram(_) => ram::TRAITS,
             Backing::File(file) => file.traits(),
         }
+    }
+
+    /// The commands that namespaces on it have beside, or instead of, the NVM command set's; `None`: just those.
+    #[must_use]
+    pub fn set(&self) -> Option<Arc<dyn CommandSet>> {
+        None
     }
 
     /// The smallest LBA size, in bytes, that a namespace on it may have. A request that is no

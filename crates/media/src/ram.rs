@@ -186,6 +186,7 @@ impl RamChannel {
                         .for_each(|range| self.store.zero(range.offset, range.len, true))
                 }),
             Request::Flush => Some(()),
+            Request::Command { .. } | Request::Renew { .. } => None,
         };
         // What lies outside was the caller's to refuse; it is refused here rather than trusted.
         done.map_or(Cause::Unsupported, |()| Cause::None)
@@ -214,7 +215,7 @@ fn ranges<'r>(request: &Request<'r>) -> impl Iterator<Item = (u64, u64)> + use<'
         | Request::CompareAndWrite { offset, len, .. } => (Some((offset, len.into())), &[]),
         Request::WriteZeroes { offset, len, .. } => (Some((offset, len)), &[]),
         Request::Deallocate { ranges } => (None, ranges),
-        Request::Flush => (None, &[]),
+        Request::Flush | Request::Command { .. } | Request::Renew { .. } => (None, &[]),
     };
     let several = several.iter().map(|range| (range.offset, range.len));
     one.into_iter().chain(several)

@@ -48,6 +48,7 @@ open_enum! {
         LBA_STATUS_INFORMATION_ALERT = 0x05, "LBA Status Information Alert";
         ENDURANCE_GROUP_EVENT_AGGREGATE_LOG_CHANGE = 0x06, "Endurance Group Event Aggregate Log Page Change";
         ALLOCATED_NAMESPACE_ATTRIBUTE_CHANGED = 0x09, "Allocated Namespace Attribute Changed";
+        ZONE_DESCRIPTOR_CHANGED = 0xef, "Zone Descriptor Changed";
     }
 }
 

@@ -36,6 +36,7 @@ open_enum! {
         CHANGED_ALLOCATED_NAMESPACE_LIST = 0x1c, "Changed Allocated Namespace List";
         RESERVATION_NOTIFICATION = 0x80, "Reservation Notification";
         SANITIZE_STATUS = 0x81, "Sanitize Status";
+        CHANGED_ZONE_LIST = 0xbf, "Changed Zone List";
     }
 }
 

@@ -130,6 +130,18 @@ open_enum! {
         NAMESPACE_NOT_REACHABLE = 0x188, "Namespace Not Reachable";
         INSUFFICIENT_RESOURCES = 0x189, "Insufficient Resources";
 
+        // Command specific status, Zoned Namespace command set (ZNS 1.1, 3.1.1).
+        INVALID_ZONE_OPERATION_REQUEST = 0x1b6, "Invalid Zone Operation Request";
+        ZRWA_RESOURCES_UNAVAILABLE = 0x1b7, "ZRWA Resources Unavailable";
+        ZONE_BOUNDARY_ERROR = 0x1b8, "Zone Boundary Error";
+        ZONE_IS_FULL = 0x1b9, "Zone Is Full";
+        ZONE_IS_READ_ONLY = 0x1ba, "Zone Is Read Only";
+        ZONE_IS_OFFLINE = 0x1bb, "Zone Is Offline";
+        ZONE_INVALID_WRITE = 0x1bc, "Zone Invalid Write";
+        TOO_MANY_ACTIVE_ZONES = 0x1bd, "Too Many Active Zones";
+        TOO_MANY_OPEN_ZONES = 0x1be, "Too Many Open Zones";
+        INVALID_ZONE_STATE_TRANSITION = 0x1bf, "Invalid Zone State Transition";
+
         // Media and data integrity errors (SCT 2).
         WRITE_FAULT = 0x280, "Write Fault";
         UNRECOVERED_READ_ERROR = 0x281, "Unrecovered Read Error";

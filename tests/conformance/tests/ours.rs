@@ -36,6 +36,7 @@ fn namespaces(medium: &Medium) -> Vec<Namespace> {
         eui64: [nsid; 8],
         traits: medium.traits(),
         restrictions: None,
+        set: None,
     };
     vec![namespace(1, 9), namespace(2, 12)]
 }

@@ -406,5 +406,6 @@ pub fn namespace(channel: ChannelId) -> Namespace {
         eui64: [1; 8],
         traits: MediumTraits::default(),
         restrictions: None,
+        set: None,
     }
 }

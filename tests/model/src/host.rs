@@ -478,6 +478,7 @@ fn bus() -> InProcess<media::Channel> {
         eui64: [nsid as u8; 8],
         traits: medium.traits(),
         restrictions: None,
+        set: None,
     });
     let mut channels = Channels::new();
     let channel = medium.channel(64).expect("a channel");

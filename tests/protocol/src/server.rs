@@ -299,6 +299,7 @@ fn config(
         eui64: [7; 8],
         traits: medium.traits(),
         restrictions: None,
+        set: None,
     };
     let config = ControllerConfig {
         name: format!("c{index}"),

@@ -232,7 +232,10 @@ impl Op {
                     .extend(ranges.iter().map(|range| (range.offset, range.len)));
                 (Kind::Zero, (0, 0))
             }
-            Request::Flush => (Kind::Nothing, (0, 0)),
+            // Its namespaces have no command set of their own.
+            Request::Flush | Request::Command { .. } | Request::Renew { .. } => {
+                (Kind::Nothing, (0, 0))
+            }
         };
         self.kind = kind;
         if range.1 > 0 {

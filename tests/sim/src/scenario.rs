@@ -155,6 +155,7 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
         eui64: [space.space as u8 + 1; 8],
         traits,
         restrictions: None,
+        set: None,
     });
     world.spaces.extend(spaces);
     world.absent_until.extend([0, 0]);

@@ -9,7 +9,7 @@ use nvme_spec::{Sqe, Status};
 use crate::admin::Reply;
 use crate::admin::events::Event;
 use crate::admin::features::{FeatureContext, Features, data_len};
-use crate::admin::identify::identify;
+use crate::admin::identify::{identify, sets};
 use crate::admin::logs::{LogRequest, LogSources};
 use crate::controller::Controller;
 use crate::lane::LaneTable;
@@ -82,11 +82,12 @@ impl Controller {
             namespaces: &self.namespaces,
             firmware_revision: &self.config.firmware_revision,
             served: self.served(subsystem).collect(),
+            sets: sets(subsystem).cloned().collect(),
             sanitize: subsystem.sanitize_log(),
             reservations: &self.notifications,
             reactor: self.reactor.as_deref(),
         };
-        let part = request.cut(&sources.page(request.lid)?);
+        let part = request.cut(&sources.page(&request)?);
         self.send(sqe, &part)?;
         if !request.retain_event {
             self.events.clear(request.lid);

@@ -4,35 +4,40 @@
 //! Linux trusts it: after a passed-through command that changes capabilities or the inventory of namespaces it looks at
 //! them again, and users without privileges may only pass through I/O commands with no effect but on their own blocks.
 
+use std::sync::Arc;
+
 use nvme_spec::features::FeatureId;
 use nvme_spec::log::{
     CommandEffects, CommandsSupportedAndEffectsLog, FeatureEffects,
     FeatureIdsSupportedAndEffectsLog, Scope,
 };
-use nvme_spec::opcode::{AdminOpcode, NvmOpcode};
+use nvme_spec::opcode::{AdminOpcode, Csi, NvmOpcode};
 use nvme_spec::{Sqe, Status};
 use zerocopy::FromZeros;
 
 use super::features;
 use crate::command;
 use crate::namespace::NamespaceTable;
+use crate::set::CommandSet;
 
 const NAMESPACE: Scope = Scope::new().with_nss(true);
 const CONTROLLER: Scope = Scope::new().with_ctrls(true);
 const SUBSYSTEM: Scope = Scope::new().with_nvmss(true);
 
-/// The page for the NVM command set, of the admin commands `served`.
+/// The page for a command set, of the admin commands `served`, and the `sets` that namespaces with that command set have.
 pub(super) fn commands(
     served: impl Iterator<Item = AdminOpcode>,
+    csi: Csi,
+    sets: &[Arc<dyn CommandSet>],
 ) -> CommandsSupportedAndEffectsLog {
     let mut log = CommandsSupportedAndEffectsLog::new_zeroed();
     for opcode in served {
         log.acs[usize::from(opcode.0)] = admin(opcode).with_csupp(true);
     }
     for (opcode, entry) in (0..=u8::MAX).zip(&mut log.iocs) {
-        if is_served(opcode) {
-            *entry = io(NvmOpcode(opcode)).with_csupp(true);
-        }
+        let mut effects = sets.iter().filter_map(|set| set.effects(opcode));
+        let nvm = || nvm(opcode).filter(|_| csi == Csi::NVM);
+        *entry = effects.next().or_else(nvm).unwrap_or_default();
     }
     log
 }
@@ -53,16 +58,15 @@ fn admin(opcode: AdminOpcode) -> CommandEffects {
     }
 }
 
-/// Whether an I/O command is known at all, whatever its fields say.
-fn is_served(opcode: u8) -> bool {
+/// What an I/O command of the NVM command set has; `None` where it is not known at all, whatever its fields say.
+pub(crate) fn nvm(opcode: u8) -> Option<CommandEffects> {
     let sqe = Sqe {
         opcode,
         ..Sqe::default()
     };
-    command::parse(&sqe) != Err(Status::INVALID_COMMAND_OPCODE)
-}
-
-fn io(opcode: NvmOpcode) -> CommandEffects {
+    if command::parse(&sqe) == Err(Status::INVALID_COMMAND_OPCODE) {
+        return None;
+    }
     let writes = [
         NvmOpcode::WRITE,
         NvmOpcode::WRITE_UNCORRECTABLE,
@@ -71,7 +75,8 @@ fn io(opcode: NvmOpcode) -> CommandEffects {
         NvmOpcode::COPY,
     ];
     // No scope: Linux takes any effect but LBCC of an I/O command for an unusual one, and says so once.
-    CommandEffects::new().with_lbcc(writes.contains(&opcode))
+    let changes = writes.contains(&NvmOpcode(opcode));
+    Some(CommandEffects::new().with_csupp(true).with_lbcc(changes))
 }
 
 /// The page of features. None changes user data or what Identify says.

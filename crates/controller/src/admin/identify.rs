@@ -6,6 +6,8 @@
 mod allocated;
 mod namespace;
 
+use std::sync::Arc;
+
 use nvme_spec::command::{IdentifyCdw10, IdentifyCdw11};
 use nvme_spec::copy::CopyDescriptorFormats;
 use nvme_spec::cqe::CQE_SIZE_LOG2;
@@ -14,9 +16,7 @@ use nvme_spec::identify::controller::{
     Oncs, QueueEntrySize, Sgls, Vwc,
 };
 use nvme_spec::identify::lists::{IoCommandSetVector, IoCommandSets, NamespaceIdList};
-use nvme_spec::identify::{
-    Cns, IDENTIFY_SIZE, IdentifyNvmController, IdentifyNvmNamespace, ascii_field,
-};
+use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyNvmController, ascii_field};
 use nvme_spec::opcode::Csi;
 use nvme_spec::registers::Version;
 use nvme_spec::sqe::SQE_SIZE_LOG2;
@@ -33,6 +33,7 @@ use crate::config::DoorbellMode;
 use crate::controller::Controller;
 use crate::identity::LOCAL_OUI;
 use crate::namespace::NamespaceTable;
+use crate::set::CommandSet;
 use crate::subsystem::{Allocated, Subsystem};
 
 /// RTD3E: a shutdown is bounded by the drain, 4 s, and the flush, 30 s, and some time between them; in microseconds.
@@ -68,13 +69,15 @@ pub(crate) fn identify(
         }
         Cns::NAMESPACE => {
             if let Some(n) = active(sqe.nsid, asked, subsystem)? {
+                with_blocks(n)?;
                 fill(namespace::namespace(n, subsystem).as_bytes());
             }
         }
         Cns::ACTIVE_NAMESPACE_ID_LIST => fill(active_list(sqe.nsid, namespaces)?.as_bytes()),
         Cns::IO_COMMAND_SET_ACTIVE_NAMESPACE_ID_LIST => {
-            nvm_only(csi)?;
-            fill(active_list(sqe.nsid, namespaces)?.as_bytes());
+            supported(csi, subsystem)?;
+            let of_set = namespaces.iter().filter(|n| n.csi() == csi);
+            fill(id_list(sqe.nsid, of_set.map(|n| n.nsid))?.as_bytes());
         }
         Cns::NAMESPACE_IDENTIFICATION_DESCRIPTOR_LIST => {
             let n = active(sqe.nsid, asked, subsystem)?;
@@ -82,18 +85,20 @@ pub(crate) fn identify(
             fill(&namespace::descriptors(&n.namespace));
         }
         Cns::IO_COMMAND_SET_NAMESPACE => {
-            nvm_only(csi)?;
+            supported(csi, subsystem)?;
             if sqe.nsid != NSID_ALL || !subsystem.has_namespace_management() {
-                active(sqe.nsid, asked, subsystem)?;
+                let found = active(sqe.nsid, asked, subsystem)?;
+                fill(&*of_set(found, csi)?);
             }
-            // For an active namespace too, everything it could tell is zero: no protection information.
-            fill(IdentifyNvmNamespace::new_zeroed().as_bytes());
         }
         Cns::IO_COMMAND_SET_CONTROLLER => {
-            nvm_only(csi)?;
+            let set = supported(csi, subsystem)?;
             let mut nvm = IdentifyNvmController::new_zeroed();
             nvm.ver = NVM_1_1;
-            fill(nvm.as_bytes());
+            match set {
+                Some(set) => fill(&*set.identify_controller()),
+                None => fill(nvm.as_bytes()),
+            }
         }
         Cns::NAMESPACE_INDEPENDENT => {
             if let Some(n) = active(sqe.nsid, asked, subsystem)? {
@@ -106,25 +111,28 @@ pub(crate) fn identify(
                 return Err(Status::INVALID_FIELD_IN_COMMAND);
             }
             let mut sets = IoCommandSets::new_zeroed();
-            sets.combinations[0] = IoCommandSetVector::new().with_nvm(true);
+            sets.combinations[0] = combination(subsystem);
             fill(sets.as_bytes());
         }
         Cns::ALLOCATED_NAMESPACE_ID_LIST => {
             fill(allocated::ids(sqe.nsid, subsystem)?.as_bytes());
         }
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE_ID_LIST => {
-            nvm_only(csi)?;
-            fill(allocated::ids(sqe.nsid, subsystem)?.as_bytes());
+            supported(csi, subsystem)?;
+            let of_set = subsystem.directory().iter();
+            let of_set = of_set.filter(|n| n.namespace.csi() == csi);
+            fill(id_list(sqe.nsid, of_set.map(Allocated::nsid))?.as_bytes());
         }
         Cns::ALLOCATED_NAMESPACE => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
+                with_blocks(n)?;
                 fill(namespace::namespace(n, subsystem).as_bytes());
             }
         }
         Cns::IO_COMMAND_SET_ALLOCATED_NAMESPACE => {
-            nvm_only(csi)?;
-            allocated::named(sqe.nsid, subsystem)?;
-            fill(IdentifyNvmNamespace::new_zeroed().as_bytes());
+            supported(csi, subsystem)?;
+            let found = allocated::named(sqe.nsid, subsystem)?;
+            fill(&*of_set(found, csi)?);
         }
         Cns::ALLOCATED_NAMESPACE_INDEPENDENT => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
@@ -151,14 +159,52 @@ fn active<'a>(
     subsystem: &'a Subsystem,
 ) -> Result<Option<&'a Allocated>, Status> {
     let found = allocated::named(nsid, subsystem)?;
-    Ok(found.filter(|n| n.attached.contains(asked.id())))
+    let shown = |n: &&Allocated| n.attached.contains(asked.id()) && n.is_shown(asked.all_sets);
+    Ok(found.filter(shown))
 }
 
-fn nvm_only(csi: Csi) -> Result<(), Status> {
-    match csi {
-        Csi::NVM => Ok(()),
-        _ => Err(Status::INVALID_FIELD_IN_COMMAND),
+/// The command sets beside NVM that namespaces of the subsystem have.
+pub(crate) fn sets(subsystem: &Subsystem) -> impl Iterator<Item = &Arc<dyn CommandSet>> {
+    let namespaces = subsystem.directory().iter();
+    namespaces.filter_map(|n| n.namespace.set.as_ref())
+}
+
+/// Whether a command set is supported: NVM, and those that namespaces of the subsystem have; and who speaks for it, for
+/// another set than NVM.
+fn supported(csi: Csi, subsystem: &Subsystem) -> Result<Option<&Arc<dyn CommandSet>>, Status> {
+    if csi == Csi::NVM {
+        return Ok(None);
     }
+    let set = sets(subsystem).find(|set| set.csi() == csi);
+    set.map(Some).ok_or(Status::INVALID_FIELD_IN_COMMAND)
+}
+
+/// The command sets that may be used together: all that are supported, as there is no reason why not.
+fn combination(subsystem: &Subsystem) -> IoCommandSetVector {
+    let others = sets(subsystem).map(|set| 1_u64.checked_shl(set.csi().0.into()));
+    let bits = others.flatten().fold(0, |all, bit| all | bit);
+    IoCommandSetVector::from(bits).with_nvm(true)
+}
+
+/// What a command set tells of a namespace, which is another command set's where that is an error; all zeros where there
+/// is none.
+fn of_set(found: Option<&Allocated>, csi: Csi) -> Result<Box<[u8; IDENTIFY_SIZE]>, Status> {
+    let zeros = || Box::new([0; IDENTIFY_SIZE]);
+    let Some(Allocated { namespace, .. }) = found else {
+        return Ok(zeros());
+    };
+    match &namespace.set {
+        // Everything that the NVM command set could tell is zero: no protection information.
+        _ if csi == Csi::NVM && namespace.has_blocks() => Ok(zeros()),
+        Some(set) if set.csi() == csi && csi != Csi::NVM => Ok(set.identify_namespace(namespace)),
+        _ => Err(Status::INVALID_IO_COMMAND_SET),
+    }
+}
+
+/// Refuses what tells of logical blocks for a namespace that has none.
+fn with_blocks(n: &Allocated) -> Result<(), Status> {
+    let has = n.namespace.has_blocks();
+    has.then_some(()).ok_or(Status::INVALID_IO_COMMAND_SET)
 }
 
 fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {

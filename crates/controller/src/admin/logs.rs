@@ -5,6 +5,7 @@
 //! process survive the counters of SMART / Health Information and the count of errors.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use nvme_spec::command::{
     GetLogPageCdw10, GetLogPageCdw14, get_log_page_numd_z, get_log_page_offset,
@@ -28,6 +29,7 @@ use crate::admin::health::Health;
 use crate::admin::reservations::Notifications;
 use crate::counters::ReactorCounters;
 use crate::namespace::NamespaceTable;
+use crate::set::CommandSet;
 
 /// Entries of the Error Information log.
 pub(crate) const ERROR_ENTRIES: usize = 64;
@@ -189,6 +191,8 @@ impl ChangedNamespaces {
 pub(crate) struct LogRequest {
     pub(crate) lid: LogPageId,
     pub(crate) retain_event: bool,
+    /// The command set of Commands Supported and Effects.
+    csi: Csi,
     offset: usize,
     /// Bytes to transfer, a multiple of 4, at most `max_transfer`.
     pub(crate) len: usize,
@@ -209,14 +213,14 @@ impl LogRequest {
             || len > u64::from(max_transfer)
             || !offset.is_multiple_of(4)
             || offset > size as u64
-            || cdw14.ot()
-            || lid == LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS && cdw14.csi() != Csi::NVM;
+            || cdw14.ot();
         if refused {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
         Ok(LogRequest {
             lid,
             retain_event: cdw10.rae(),
+            csi: cdw14.csi(),
             offset: offset as usize,
             len: len as usize,
         })
@@ -261,14 +265,16 @@ pub(crate) struct LogSources<'a> {
     pub(crate) reservations: &'a Notifications,
     /// The admin commands that are served.
     pub(crate) served: Vec<AdminOpcode>,
+    /// The command sets that namespaces have beside NVM.
+    pub(crate) sets: Vec<Arc<dyn CommandSet>>,
     pub(crate) sanitize: SanitizeStatusLog,
     pub(crate) reactor: Option<&'a ReactorCounters>,
 }
 
 impl LogSources<'_> {
     /// A whole page.
-    pub(crate) fn page(&self, lid: LogPageId) -> Result<Vec<u8>, Status> {
-        let page = match lid {
+    pub(crate) fn page(&self, request: &LogRequest) -> Result<Vec<u8>, Status> {
+        let page = match request.lid {
             LogPageId::SUPPORTED_LOG_PAGES => supported().as_bytes().to_vec(),
             LogPageId::ERROR_INFORMATION => self.errors.page(self.is_sanitizing()),
             LogPageId::SANITIZE_STATUS => self.sanitize.as_bytes().to_vec(),
@@ -276,8 +282,7 @@ impl LogSources<'_> {
             LogPageId::FIRMWARE_SLOT_INFORMATION => self.firmware().as_bytes().to_vec(),
             LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST => self.changed.page().as_bytes().to_vec(),
             LogPageId::COMMANDS_SUPPORTED_AND_EFFECTS => {
-                let served = self.served.iter().copied();
-                effects::commands(served).as_bytes().to_vec()
+                self.effects(request.csi)?.as_bytes().to_vec()
             }
             LogPageId::FEATURE_IDENTIFIERS_SUPPORTED_AND_EFFECTS => {
                 effects::features(self.namespaces).as_bytes().to_vec()
@@ -290,6 +295,16 @@ impl LogSources<'_> {
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
         Ok(page)
+    }
+
+    fn effects(&self, csi: Csi) -> Result<CommandsSupportedAndEffectsLog, Status> {
+        let sets = self.sets.iter().filter(|set| set.csi() == csi).cloned();
+        let sets: Vec<_> = sets.collect();
+        if csi != Csi::NVM && sets.is_empty() {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        let served = self.served.iter().copied();
+        Ok(effects::commands(served, csi, &sets))
     }
 
     fn firmware(&self) -> FirmwareSlotLog {

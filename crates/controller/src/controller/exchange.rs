@@ -2,6 +2,7 @@
 
 use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
+use nvme_spec::registers::CommandSetSelected;
 
 use super::lifecycle::Phase;
 use super::{Controller, DEADLINE_NS, Failure};
@@ -12,6 +13,7 @@ use crate::lane::{
     Copying, EPOCH_FORWARDED, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
     QueueName,
 };
+use crate::namespace::NamespaceTable;
 use crate::port::{Channel, Channels};
 use crate::queue::Bells;
 use crate::subsystem::Subsystem;
@@ -61,11 +63,16 @@ impl Controller {
             subsystem.controller_was_reset(self.id);
         }
         self.follow_sanitize(subsystem);
-        if self.table_generation == subsystem.generation() {
+        let all_sets = self.registers.cc().css() == CommandSetSelected::ALL_SUPPORTED;
+        if self.table_generation == subsystem.generation() && self.all_sets == all_sets {
             return false;
         }
         self.table_generation = subsystem.generation();
+        self.all_sets = all_sets;
         self.namespaces = subsystem.take_table(self.id);
+        if !all_sets {
+            self.namespaces = NamespaceTable::nvm_only(&self.namespaces);
+        }
         self.namespaces_changed = true;
         self.told.add();
         let exists = |nsid| subsystem.directory().get(nsid).is_some();

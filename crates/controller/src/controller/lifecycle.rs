@@ -102,8 +102,10 @@ pub enum EnableError {
     /// CC.MPS is not 0.
     #[error("CC.MPS is {0}: only 4 KiB pages (0) are offered")]
     PageSize(u8),
-    /// CC.CSS is not 000b.
-    #[error("CC.CSS is {0}: only the NVM command set (0) is offered")]
+    /// CC.CSS is neither 000b nor 110b.
+    #[error(
+        "CC.CSS is {0}: only the NVM command set (0) and all supported command sets (6) are offered"
+    )]
     CommandSet(u8),
     /// CC.AMS is neither 0 nor 1.
     #[error(
@@ -277,7 +279,8 @@ impl Controller {
         if cc.mps() != 0 {
             return Err(EnableError::PageSize(cc.mps()));
         }
-        if cc.css() != CommandSetSelected::NVM {
+        let sets = [CommandSetSelected::NVM, CommandSetSelected::ALL_SUPPORTED];
+        if !sets.contains(&cc.css()) {
             return Err(EnableError::CommandSet(cc.css().0));
         }
         let offered = [

@@ -77,6 +77,8 @@ pub struct Controller {
     /// What is attached, as of the subsystem's generation.
     pub(crate) namespaces: Arc<NamespaceTable>,
     pub(crate) table_generation: u64,
+    /// The host has all command sets (CC.CSS), and not the NVM command set alone.
+    pub(crate) all_sets: bool,
     /// Counts resets: the answer to a command of an earlier life is for nobody.
     pub(crate) life: u32,
     /// How many writes there were when a sanitize operation had erased everything.
@@ -166,7 +168,7 @@ impl Controller {
         let namespace_limit = subsystem.namespace_limit();
         let (state, saved) = saved::create(&config, namespace_limit)?;
         let id = subsystem.join(&config.name)?;
-        let namespaces = subsystem.take_table(id);
+        let namespaces = NamespaceTable::nvm_only(&subsystem.take_table(id));
         let context = FeatureContext {
             queues: config.queues,
             queues_exist: false,
@@ -194,6 +196,7 @@ impl Controller {
             namespace_limit,
             namespaces,
             table_generation: subsystem.generation(),
+            all_sets: false,
             life: 0,
             writes_before: None,
             followed_life: 0,

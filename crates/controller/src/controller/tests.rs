@@ -28,6 +28,7 @@ mod reservations;
 mod rig;
 mod sanitize;
 mod saved_features;
+mod sets;
 mod shutdown;
 mod systems;
 mod uncorrectable;

@@ -1,6 +1,7 @@
 //! Completing commands: what comes back from media, and what is given up.
 
 use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::zoned::ZonedOpcode;
 use nvme_spec::{Cqe, Sqe, Status};
 
 use super::message::{FailedCommand, LaneEvent, QueueName};
@@ -12,20 +13,25 @@ use crate::state::{SqState, ordered, slot_state, sq_state};
 use crate::status;
 use crate::ticket::Ticket;
 
+// Commands of zones, among those of blocks.
+const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
+const MANAGEMENT_SEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_SEND.0);
+const MANAGEMENT_RECEIVE: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_RECEIVE.0);
+
 impl Queues {
     /// The subsystem has answered a command that waits for it.
     pub(super) fn answer(&mut self, ticket: Ticket, status: Status) {
-        self.end_request(ticket, status);
+        self.end_request(ticket, status, 0);
     }
 
     /// A medium has ended a request.
     #[inline]
     pub(super) fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
-        self.end_request(ticket, status::of(outcome.cause));
+        self.end_request(ticket, status::of(outcome.cause), outcome.result);
     }
 
     #[inline]
-    fn end_request(&mut self, ticket: Ticket, status: Status) {
+    fn end_request(&mut self, ticket: Ticket, status: Status, result: u64) {
         let (index, generation) = ticket.fulfil();
         let Some(slot) = self.slots.named(index, generation) else {
             debug_assert!(false, "a ticket came back twice");
@@ -33,6 +39,9 @@ impl Queues {
         };
         slot.outstanding -= 1;
         slot.note(status);
+        if result != 0 {
+            slot.result = result;
+        }
         if slot.outstanding > 0 {
             return;
         }
@@ -80,7 +89,8 @@ impl Queues {
                 None => 0,
             };
             let posted = self.cq.post(Cqe {
-                dw0: result,
+                dw0: result as u32,
+                dw1: (result >> 32) as u32,
                 sq_head: head,
                 sq_id: sqid,
                 cid,
@@ -154,6 +164,11 @@ impl Queues {
                     counters.compares.add(1);
                     counters.compare_bytes.add(u64::from(slot.bytes));
                 }
+                APPEND => {
+                    counters.writes.add(1);
+                    counters.write_bytes.add(u64::from(slot.bytes));
+                }
+                MANAGEMENT_SEND | MANAGEMENT_RECEIVE => {}
                 NvmOpcode::FLUSH => counters.flushes.add(1),
                 NvmOpcode::VERIFY => {
                     counters.verifies.add(1);

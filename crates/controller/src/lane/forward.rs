@@ -12,6 +12,7 @@ use super::queues::Queues;
 use crate::command::{self, Command};
 use crate::namespace::Restrictions;
 use crate::prp::Segments;
+use crate::set::Access;
 use crate::state::slot_state;
 use crate::ticket::Ticket;
 
@@ -81,6 +82,19 @@ pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bo
         | Command::ReservationRelease
         | Command::ReservationReport => Ok(false),
     }
+}
+
+/// Whether a command of the namespace's own set may be done where there are restrictions.
+///
+/// # Errors
+/// What it ends with.
+#[cold]
+pub(super) fn check_access(restrictions: &Restrictions, access: Access) -> Result<(), Status> {
+    let refusal = match access {
+        Access::Reads => restrictions.reads,
+        Access::Changes => restrictions.writes,
+    };
+    restrictions.all.or(refusal).map_or(Ok(()), Err)
 }
 
 impl Lane {

@@ -18,6 +18,7 @@ use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
 use crate::prp::{self, Segments};
 use crate::queue::Sq;
+use crate::set::{self, Data};
 use crate::sgl;
 use crate::state::SlotState;
 use crate::status;
@@ -174,12 +175,17 @@ impl<'t, C: Channel> Issuer<'t, C> {
     fn dispatch(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Result<Issued, Status> {
         let command = match command::parse(sqe) {
             Ok(command) => command,
-            Err(status) => return unparsed(sqe, status),
+            Err(status) => return self.unparsed(index, slot, sqe, status),
         };
         if command == Command::Flush && sqe.nsid == NSID_ALL {
             return Ok(self.flush_all(index, slot));
         }
         let namespace = self.named(sqe.nsid)?;
+        if let Some(set) = &namespace.set
+            && let Some(asked) = set.command(sqe, namespace)?
+        {
+            return self.command(index, slot, sqe, namespace, &asked);
+        }
         if let Some(restrictions) = &namespace.restrictions {
             slot.clears = forward::check(restrictions, &command)?.into();
         }
@@ -244,6 +250,94 @@ impl<'t, C: Channel> Issuer<'t, C> {
             | Command::ReservationRelease
             | Command::ReservationReport => self.forward(index, slot, sqe, &command),
         }
+    }
+
+    /// What to make of a command that is none of the NVM command set's, or has flags that cannot be: one that is fused is
+    /// looked at together with the other one, and another may be one of its namespace's own set.
+    #[cold]
+    fn unparsed(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        sqe: &Sqe,
+        status: Status,
+    ) -> Result<Issued, Status> {
+        let fuse = sqe.flags.fuse();
+        if [Fuse::FIRST, Fuse::SECOND].contains(&fuse) {
+            return Ok(Issued::Fused);
+        }
+        let Some(namespace) = self.namespaces.get(sqe.nsid) else {
+            return Err(status);
+        };
+        let asked = match &namespace.set {
+            Some(set) => set.command(sqe, namespace)?,
+            None => None,
+        };
+        match asked {
+            Some(_) if fuse != Fuse::NORMAL || sqe.flags.psdt() > Psdt::SGL_METADATA_SGL => {
+                Err(Status::INVALID_FIELD_IN_COMMAND)
+            }
+            Some(asked) => self.command(index, slot, sqe, namespace, &asked),
+            None => Err(status),
+        }
+    }
+
+    /// Finds the data of a command of the namespace's own set, and hands it to the medium.
+    #[inline(never)]
+    fn command(
+        &mut self,
+        index: u16,
+        slot: &mut SlotState,
+        sqe: &Sqe,
+        namespace: &Namespace,
+        asked: &set::Asked,
+    ) -> Result<Issued, Status> {
+        if let Some(restrictions) = &namespace.restrictions {
+            forward::check_access(restrictions, asked.access)?;
+        }
+        let request = Request::Command {
+            sqe,
+            extent: namespace.extent(),
+            lba_shift: namespace.lba_shift,
+            fua: self.write_through,
+        };
+        let (bytes, need) = match asked.data {
+            Data::Nothing => (0, Need::DeviceReads),
+            Data::FromHost(bytes) => (bytes, Need::DeviceReads),
+            Data::ToHost(bytes) => (bytes, Need::DeviceWrites),
+        };
+        if bytes > u64::from(self.mdts_bytes) {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        slot.bytes = bytes as u32;
+        self.segments.clear();
+        if bytes > 0 {
+            self.walk(sqe, slot.bytes, need)?;
+        }
+        let Some(channel) = self.channels.get_mut(namespace.channel) else {
+            return Err(Status::NAMESPACE_NOT_READY);
+        };
+        if channel.copies() {
+            self.copied += bytes;
+        }
+        let ticket = Ticket::new(self.key, index, slot.generation);
+        Ok(
+            match channel.add(ticket, &request, &self.segments, self.view) {
+                Added::Done(ticket, outcome) => {
+                    let _ = ticket.fulfil();
+                    slot.result = outcome.result;
+                    Issued::Ended(status::of(outcome.cause))
+                }
+                Added::Pending => {
+                    slot.outstanding += 1;
+                    Issued::Pending
+                }
+                Added::Full(ticket) => {
+                    let _ = ticket.fulfil();
+                    Issued::Full
+                }
+            },
+        )
     }
 
     /// The namespace `nsid`.
@@ -502,15 +596,6 @@ pub(super) fn walk<'v>(
         return sgl::walk(view, hint, sqe.sgl1(), len, need, out);
     }
     prp::walk(view, hint, sqe.prp1, sqe.prp2, len, need, out)
-}
-
-/// What to make of a command that cannot be parsed: one that is fused is looked at together with the other one.
-#[cold]
-fn unparsed(sqe: &Sqe, status: Status) -> Result<Issued, Status> {
-    match sqe.flags.fuse() {
-        Fuse::FIRST | Fuse::SECOND => Ok(Issued::Fused),
-        _ => Err(status),
-    }
 }
 
 /// Whether the namespace is open to the command.

@@ -133,7 +133,7 @@ impl Plan {
             Plan::Copy(copy) => {
                 let ended = copy.took();
                 // Dword 0 of a command that fails: the first range that was not wholly copied (NVM 1.1, 3.3.2.5).
-                slot.result = if ended { 0 } else { copy.copied as u32 };
+                slot.result = if ended { 0 } else { copy.copied as u64 };
                 ended
             }
         }

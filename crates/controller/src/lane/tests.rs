@@ -11,6 +11,7 @@ mod model;
 mod polling;
 mod rig;
 mod saved;
+mod sets;
 mod sgl;
 mod shadow;
 mod steps;

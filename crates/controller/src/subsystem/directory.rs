@@ -6,6 +6,9 @@
 //! What commands may not do with a namespace has several sources, each kept apart here; [`Directory::table`] composes
 //! them for one controller.
 
+use std::sync::Arc;
+
+use nvme_spec::opcode::Csi;
 use nvme_spec::{NSID_ALL, Status};
 
 use super::ranges::BlockRanges;
@@ -16,6 +19,7 @@ use super::set::{ControllerId, ControllerSet};
 use crate::config::{ConfigError, check_namespaces};
 use crate::namespace::{Namespace, NamespaceTable, Restrictions};
 use crate::port::{ByteRange, ChannelId, MediumTraits};
+use crate::set::CommandSet;
 
 /// Sizes of allocations are multiples of this, in bytes.
 pub const GRANULE: u64 = 4096;
@@ -110,6 +114,13 @@ impl Allocated {
         }
     }
 
+    /// Whether a host sees it that has, or has not, enabled all command sets: without that it is shown nothing but the NVM
+    /// command set's.
+    #[must_use]
+    pub fn is_shown(&self, all_sets: bool) -> bool {
+        all_sets || self.namespace.csi() == Csi::NVM
+    }
+
     /// What of it can hold data: all but a rest that is smaller than a block of its medium.
     #[must_use]
     pub fn erasable(&self) -> ByteRange {
@@ -131,6 +142,8 @@ pub struct Pool {
     pub bytes: u64,
     /// What it says of itself.
     pub traits: MediumTraits,
+    /// The commands that namespaces on it have beside, or instead of, the NVM command set's.
+    pub set: Option<Arc<dyn CommandSet>>,
     /// The smallest logical block it takes, in bytes.
     pub min_lba_bytes: u32,
 }
@@ -616,6 +629,7 @@ impl Allocated {
             eui64,
             traits: _,
             restrictions: _,
+            set: _,
         } = namespace;
         if *busy == Some(Busy::Creating) {
             return None;

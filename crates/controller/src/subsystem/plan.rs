@@ -181,7 +181,8 @@ impl Subsystem {
         let (pool, range) = found.ok_or(Status::NAMESPACE_INSUFFICIENT_CAPACITY)?;
         operation.information = 0;
         let (medium, channel) = (pool.medium.clone(), pool.channel);
-        let (traits, min_lba_bytes) = (pool.traits, pool.min_lba_bytes);
+        let (traits, set) = (pool.traits, pool.set.clone());
+        let min_lba_bytes = pool.min_lba_bytes;
         let (nguid, eui64) = self.next_names();
         let new = Allocated {
             namespace: Namespace {
@@ -194,6 +195,7 @@ impl Subsystem {
                 eui64,
                 traits,
                 restrictions: None,
+                set,
             },
             name: None,
             medium,

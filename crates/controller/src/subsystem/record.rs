@@ -204,6 +204,7 @@ impl NamespaceRecord {
                 eui64,
                 traits: medium.traits,
                 restrictions: None,
+                set: medium.set.clone(),
             },
             name,
             medium: medium_name,
@@ -268,6 +269,7 @@ mod tests {
             channel: ChannelId(3),
             bytes: 1 << 20,
             traits: MediumTraits::default(),
+            set: None,
             min_lba_bytes: 512,
         }
     }

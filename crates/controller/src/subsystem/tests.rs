@@ -53,6 +53,7 @@ fn pool(bytes: u64) -> Pool {
         channel: CHANNEL,
         bytes,
         traits: MediumTraits::default(),
+        set: None,
         min_lba_bytes: 512,
     }
 }

@@ -122,8 +122,10 @@ impl Ram {
                     return Outcome::of(Cause::CompareMismatch);
                 }
             }
-            // Nothing here asks for fused commands.
-            Request::CompareAndWrite { .. } => return Outcome::of(Cause::Unsupported),
+            // Nothing here asks for these.
+            Request::CompareAndWrite { .. } | Request::Command { .. } | Request::Renew { .. } => {
+                return Outcome::of(Cause::Unsupported);
+            }
             Request::WriteZeroes { offset, len, .. } => {
                 self.count[3] += 1;
                 self.range(offset, len).fill(0);
@@ -204,6 +206,7 @@ fn namespaces() -> Vec<Namespace> {
         eui64: [nsid; 8],
         traits,
         restrictions: None,
+        set: None,
     };
     vec![namespace(1, 9), namespace(2, 12)]
 }

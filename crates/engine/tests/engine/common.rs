@@ -254,6 +254,7 @@ impl Rig {
                 ..MediumTraits::default()
             },
             restrictions: None,
+            set: None,
         };
         let subsystem = SubsystemConfig::with_namespaces(4, [namespace]);
         let mut subsystem = Subsystem::new(subsystem).unwrap();

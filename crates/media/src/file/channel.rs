@@ -188,6 +188,9 @@ impl FileChannel {
                 return (!fits).then_some(Outcome::of(Cause::Unsupported));
             }
             Request::Flush => return None,
+            Request::Command { .. } | Request::Renew { .. } => {
+                return Some(Outcome::of(Cause::Unsupported));
+            }
         };
         let unit = self.alignment.offset as u64;
         let possible = self.holds(offset, len)
@@ -251,7 +254,10 @@ impl FileChannel {
                 };
                 (kind, 0, 0, false)
             }
-            Request::Flush => (Kind::Sync, 0, 0, false),
+            // The others were refused.
+            Request::Flush | Request::Command { .. } | Request::Renew { .. } => {
+                (Kind::Sync, 0, 0, false)
+            }
         };
         let aligned = match kind {
             Kind::Read | Kind::Write | Kind::Compare | Kind::Fused { .. } => {

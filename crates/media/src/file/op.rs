@@ -155,5 +155,6 @@ pub(super) fn failed(reads: bool, errno: i32) -> Outcome {
     Outcome {
         cause,
         os_error: Some(errno),
+        ..Outcome::OK
     }
 }

@@ -46,7 +46,7 @@ impl Op {
             Request::CompareAndWrite { .. } => Op::CompareAndWrite,
             Request::WriteZeroes { deallocate, .. } => Op::Zero { deallocate },
             Request::Deallocate { .. } => Op::Deallocate,
-            Request::Flush => return None,
+            Request::Flush | Request::Command { .. } | Request::Renew { .. } => return None,
         })
     }
 

@@ -527,6 +527,7 @@ fn a_full_disk_says_so_and_reads_go_on() {
     let full = Outcome {
         cause: Cause::NoSpace,
         os_error: Some(libc::ENOSPC),
+        ..Outcome::OK
     };
     assert_eq!(
         runner.run(&host, &write(MIB as u64, 2 * MIB), &[(0, 2 * MIB)]),

@@ -52,6 +52,7 @@ impl Rig {
                 eui64: [0; 8],
                 traits: medium.traits(),
                 restrictions: None,
+                set: None,
             });
         }
         let doorbells = Arc::new(DoorbellPages::new(8).expect("doorbells"));

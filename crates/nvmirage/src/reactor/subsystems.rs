@@ -304,6 +304,7 @@ mod tests {
                 eui64: [0; 8],
                 traits: controller::port::MediumTraits::default(),
                 restrictions: None,
+                set: None,
             };
             let request = OperatorRequest::Create(Box::new(Allocated::everywhere(namespace)));
             self.subsystems

@@ -132,6 +132,7 @@ impl State {
                 channel,
                 bytes: medium.size(),
                 traits: medium.traits(),
+                set: medium.set(),
                 min_lba_bytes: medium.min_lba_bytes(),
             },
             basis: medium_basis(config)?,

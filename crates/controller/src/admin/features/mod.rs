@@ -101,6 +101,7 @@ pub(crate) fn traits(fid: FeatureId, namespaces: &NamespaceTable) -> Option<Trai
         | FeatureId::TIMESTAMP
         | FeatureId::KEEP_ALIVE_TIMER
         | FeatureId::HOST_BEHAVIOR_SUPPORT
+        | FeatureId::IO_COMMAND_SET_PROFILE
         | FeatureId::HOST_IDENTIFIER => (false, false),
         _ => return None,
     };

@@ -30,6 +30,8 @@ const TMPSEL_COMPOSITE: u8 = 0;
 const TMPSEL_ALL: u8 = 0b1111;
 /// Copy Descriptor Formats that a host enables before it uses them: 2h (NVM 1.1, 3.3.2).
 const COPY_FORMATS: u16 = 1 << 2;
+/// I/O Command Set Combination Index of I/O Command Set Profile (Base 2.1, 5.1.25.1.17).
+const IOCSCI: u32 = 0x1ff;
 
 /// Values of the features of the controller, as they are kept in the state file.
 #[repr(C)]
@@ -159,6 +161,8 @@ impl Values {
                 0
             }
             FeatureId::KEEP_ALIVE_TIMER => values.keep_alive_ms,
+            // There is one combination of command sets (Identify, CNS 1Ch), with all of them.
+            FeatureId::IO_COMMAND_SET_PROFILE => 0,
             FeatureId::HOST_BEHAVIOR_SUPPORT => {
                 data.extend_from_slice(self.host_behavior().as_bytes());
                 0
@@ -238,6 +242,10 @@ impl Values {
             }
             FeatureId::TIMESTAMP => self.set_timestamp(data, context.now)?,
             FeatureId::KEEP_ALIVE_TIMER => self.set_keep_alive(cdw11.into())?,
+            FeatureId::IO_COMMAND_SET_PROFILE if cdw11 & IOCSCI == 0 => {}
+            FeatureId::IO_COMMAND_SET_PROFILE => {
+                return Err(Status::IO_COMMAND_SET_COMBINATION_REJECTED);
+            }
             FeatureId::HOST_BEHAVIOR_SUPPORT => self.set_host_behavior(data)?,
             FeatureId::HOST_IDENTIFIER => self.set_host_identifier(data),
             _ => return Err(Status::INVALID_FIELD_IN_COMMAND),

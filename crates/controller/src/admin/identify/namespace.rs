@@ -6,7 +6,6 @@ use nvme_spec::identify::namespace::{
     DeallocatedReads, Dlfeat, Flbas, Fpi, IdentifyNamespace, IdentifyNamespaceIndependent,
     LbaFormat, Nmic, Nsfeat, NsfeatIndependent, Nstat, Rescap,
 };
-use nvme_spec::opcode::Csi;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
@@ -130,6 +129,6 @@ pub(super) fn descriptors(n: &Namespace) -> [u8; IDENTIFY_SIZE] {
     if n.nguid != [0; 16] {
         add(NamespaceIdentifierType::NGUID, &n.nguid);
     }
-    add(NamespaceIdentifierType::CSI, &[Csi::NVM.0]);
+    add(NamespaceIdentifierType::CSI, &[n.csi().0]);
     page
 }

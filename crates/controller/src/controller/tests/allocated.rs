@@ -44,6 +44,7 @@ fn with_pool() -> SubsystemConfig {
             deallocated_reads_zero: true,
             ..MediumTraits::default()
         },
+        set: None,
         min_lba_bytes: 512,
     }];
     subsystem

@@ -87,7 +87,7 @@ fn linux_resets_and_rebinds_in_a_loop() {
 fn bad_settings_set_cfs_and_not_rdy() {
     for (what, cc) in [
         ("MPS 1: 8 KiB pages", CC_ENABLE | 1 << 7),
-        ("CSS 110b: all command sets", CC_ENABLE | 0b110 << 4),
+        ("CSS 001b: reserved", CC_ENABLE | 0b001 << 4),
         ("CSS 111b: admin only", CC_ENABLE | 0b111 << 4),
         ("AMS 2: reserved", CC_ENABLE | 2 << 11),
         ("AMS 7: vendor specific", CC_ENABLE | 7 << 11),
@@ -97,6 +97,8 @@ fn bad_settings_set_cfs_and_not_rdy() {
         assert_eq!(enable_with(cc, |_| ()), CFS, "{what}");
     }
     assert_eq!(enable_with(CC_ENABLE, |_| ()), RDY);
+    // All supported command sets.
+    assert_eq!(enable_with(CC_ENABLE | 0b110 << 4, |_| ()), RDY);
     // Weighted round robin with urgent priority class.
     assert_eq!(enable_with(CC_ENABLE | 1 << 11, |_| ()), RDY);
 }

@@ -44,6 +44,7 @@ pub(super) fn pool(channel: u16, bytes: u64) -> Pool {
             deallocate: true,
             ..MediumTraits::default()
         },
+        set: None,
         min_lba_bytes: 512,
     }
 }

@@ -9,6 +9,7 @@ fn an_operator_cannot_take_what_a_host_has_taken_meanwhile() {
         channel: CHANNEL,
         bytes: 4 * MIB,
         traits: MediumTraits::default(),
+        set: None,
         min_lba_bytes: 512,
     };
     let at = |nsid, start| {

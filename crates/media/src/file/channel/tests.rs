@@ -121,6 +121,7 @@ fn failure(cause: Cause, errno: i32) -> Outcome {
     Outcome {
         cause,
         os_error: Some(errno),
+        ..Outcome::OK
     }
 }
 

@@ -14,6 +14,7 @@ fn medium(name: &str, bytes: u64) -> OpenMedium {
             channel: ChannelId(0),
             bytes,
             traits: MediumTraits::default(),
+            set: None,
             min_lba_bytes: 512,
         },
         basis: MediumBasis {

@@ -42,11 +42,7 @@ pub(super) fn enable(rig: &mut Rig) {
     assert_eq!(rig.read32(VS), 0x0002_0100);
     assert_eq!(cap >> 48 & 0xf, 0, "4 KiB pages are offered");
     assert_eq!(cap >> 37 & 1, 1, "the NVM command set is offered");
-    assert_eq!(
-        cap >> 43 & 1,
-        0,
-        "else CC.CSS is 110b, which is not offered"
-    );
+    assert_eq!(cap >> 43 & 1, 1, "CC.CSS is 110b then");
     assert_eq!(cap >> 32 & 0xf, 0, "doorbells are four bytes apart");
     // What an earlier reset of the subsystem left is cleared.
     if rig.csts() & NSSRO != 0 {
@@ -60,16 +56,16 @@ pub(super) fn enable(rig: &mut Rig) {
     let (asq, acq) = (rig.read64(ASQ), rig.read64(ACQ));
     write_halves(rig, ASQ, asq);
     write_halves(rig, ACQ, acq);
-    rig.write32(CC, 0x0046_0000);
+    rig.write32(CC, 0x0046_0060);
     assert_eq!(
         rig.read32(CC),
-        0x0046_0000,
+        0x0046_0060,
         "posted writes are flushed by a read"
     );
     // CRTO.CRWMT bounds the wait where CAP.CRMS offers it, in units of 500 ms.
     assert_eq!(rig.read64(CAP) >> 59 & 1, 1);
     assert!(rig.read32(CRTO) & 0xffff > 0);
-    rig.write32(CC, 0x0046_0001);
+    rig.write32(CC, 0x0046_0061);
     rig.wait_ready(true);
 }
 

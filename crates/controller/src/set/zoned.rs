@@ -1,0 +1,153 @@
+//! The Zoned Namespace command set (ZNS 1.1): the NVM command set, and commands for zones beside it.
+//!
+//! What is here does not depend on the state of a zone: how long the data of a command is, and what Identify tells. The
+//! zones are the medium's. Variable zone capacities, excursions of active zones and random write areas (ZRWA) are not
+//! offered.
+
+use nvme_spec::identify::IDENTIFY_SIZE;
+use nvme_spec::log::CommandEffects;
+use nvme_spec::opcode::{Csi, NvmOpcode};
+use nvme_spec::zoned::{
+    DESCRIPTOR_EXTENSION_UNIT, IdentifyZonedController, IdentifyZonedNamespace, NO_ZONE_LIMIT,
+    Ozcs, ZoneAppendCdw12, ZoneReceiveAction, ZoneReceiveCdw13, ZoneSendAction, ZoneSendCdw13,
+    ZonedLbaFormat, ZonedOpcode,
+};
+use nvme_spec::{Sqe, Status};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::{Access, Asked, CommandSet, Data};
+use crate::admin::effects;
+use crate::namespace::{LBA_SHIFTS, Namespace};
+
+/// What is told of the zones of a medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zoned {
+    /// Bytes from one zone to the next: a multiple of the largest logical block.
+    pub zone_bytes: u64,
+    /// Zones that may be active at a time (MAR); 0: any number.
+    pub max_active: u32,
+    /// Zones that may be open at a time (MOR); 0: any number.
+    pub max_open: u32,
+    /// Bytes of a zone's descriptor extension in units of 64; 0: none.
+    pub extension_units: u8,
+    /// Most bytes of Zone Append as a power of two of 4 KiB pages (ZASL); 0: as many as any command may move.
+    pub zasl: u8,
+}
+
+impl Zoned {
+    fn extension_bytes(&self) -> u64 {
+        u64::from(self.extension_units) * DESCRIPTOR_EXTENSION_UNIT as u64
+    }
+
+    fn send(&self, sqe: &Sqe) -> Result<Asked, Status> {
+        let cdw13 = ZoneSendCdw13::from(sqe.cdw13);
+        let data = match cdw13.zsa() {
+            ZoneSendAction::CLOSE
+            | ZoneSendAction::FINISH
+            | ZoneSendAction::RESET
+            | ZoneSendAction::OFFLINE => Data::Nothing,
+            // No random write area can be had.
+            ZoneSendAction::OPEN if !cdw13.zsaso() => Data::Nothing,
+            ZoneSendAction::SET_DESCRIPTOR_EXTENSION
+                if self.extension_units > 0 && !cdw13.select_all() =>
+            {
+                Data::FromHost(self.extension_bytes())
+            }
+            _ => return Err(Status::INVALID_FIELD_IN_COMMAND),
+        };
+        let access = Access::Changes;
+        Ok(Asked { access, data })
+    }
+
+    fn receive(&self, sqe: &Sqe) -> Result<Asked, Status> {
+        match ZoneReceiveCdw13::from(sqe.cdw13).zra() {
+            ZoneReceiveAction::REPORT => {}
+            ZoneReceiveAction::EXTENDED_REPORT if self.extension_units > 0 => {}
+            _ => return Err(Status::INVALID_FIELD_IN_COMMAND),
+        }
+        Ok(Asked {
+            access: Access::Reads,
+            data: Data::ToHost((u64::from(sqe.cdw12) + 1) * 4),
+        })
+    }
+
+    fn append(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Asked, Status> {
+        let blocks = u64::from(ZoneAppendCdw12::from(sqe.cdw12).nlb_z()) + 1;
+        let bytes = blocks << namespace.lba_shift;
+        let most = 4096_u64.checked_shl(self.zasl.into());
+        if self.zasl > 0 && most.is_some_and(|most| bytes > most) {
+            return Err(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        Ok(Asked {
+            access: Access::Changes,
+            data: Data::FromHost(bytes),
+        })
+    }
+}
+
+/// A limit as Identify tells it.
+fn limit_z(zones: u32) -> u32 {
+    zones.checked_sub(1).unwrap_or(NO_ZONE_LIMIT)
+}
+
+impl CommandSet for Zoned {
+    fn csi(&self) -> Csi {
+        Csi::ZONED_NAMESPACE
+    }
+
+    fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status> {
+        match ZonedOpcode(sqe.opcode) {
+            ZonedOpcode::ZONE_MANAGEMENT_SEND => self.send(sqe).map(Some),
+            ZonedOpcode::ZONE_MANAGEMENT_RECEIVE => self.receive(sqe).map(Some),
+            ZonedOpcode::ZONE_APPEND => self.append(sqe, namespace).map(Some),
+            _ if self.effects(sqe.opcode).is_none() => Err(Status::INVALID_COMMAND_OPCODE),
+            _ => Ok(None),
+        }
+    }
+
+    fn effects(&self, opcode: u8) -> Option<CommandEffects> {
+        let none = CommandEffects::new().with_csupp(true);
+        match ZonedOpcode(opcode) {
+            ZonedOpcode::ZONE_MANAGEMENT_SEND | ZonedOpcode::ZONE_APPEND => {
+                return Some(none.with_lbcc(true));
+            }
+            ZonedOpcode::ZONE_MANAGEMENT_RECEIVE => return Some(none),
+            _ => {}
+        }
+        match NvmOpcode(opcode) {
+            // It would have to move write pointers, which are not where its marks are kept.
+            NvmOpcode::WRITE_UNCORRECTABLE => None,
+            _ => effects::nvm(opcode),
+        }
+    }
+
+    fn identify_namespace(&self, _: &Namespace) -> Box<[u8; IDENTIFY_SIZE]> {
+        let mut id = IdentifyZonedNamespace::new_zeroed();
+        id.ozcs = Ozcs::new().with_razb(true);
+        id.mar_z = limit_z(self.max_active);
+        id.mor_z = limit_z(self.max_open);
+        for (format, shift) in id.lbafe.iter_mut().zip(LBA_SHIFTS) {
+            *format = ZonedLbaFormat {
+                zsze: self.zone_bytes >> shift,
+                zdes: self.extension_units,
+                ..ZonedLbaFormat::default()
+            };
+        }
+        page(id.as_bytes())
+    }
+
+    fn identify_controller(&self) -> Box<[u8; IDENTIFY_SIZE]> {
+        let mut id = IdentifyZonedController::new_zeroed();
+        id.zasl = self.zasl;
+        page(id.as_bytes())
+    }
+}
+
+fn page(bytes: &[u8]) -> Box<[u8; IDENTIFY_SIZE]> {
+    let mut page = Box::new([0; IDENTIFY_SIZE]);
+    page.copy_from_slice(bytes);
+    page
+}
+
+#[cfg(test)]
+mod tests;
