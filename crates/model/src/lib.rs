@@ -12,6 +12,7 @@
 //! What it does NOT do: hold or check data, know of hosts, queues or namespaces, or wait.
 #![forbid(unsafe_code)]
 
+mod code;
 mod error;
 mod explain;
 mod flash;
@@ -27,6 +28,7 @@ mod server;
 mod units;
 mod zones;
 
+pub use self::code::Simple;
 pub use self::error::ParameterError;
 pub use self::explain::{Ceiling, Explanation, Latency, ZoneShape};
 pub use self::flash::{Counters, DieShape, Flash, Geometry, Lines, PartitionView, Policy, Wear};

@@ -1,10 +1,11 @@
 //! One model of any kind.
 
+use crate::code::Simple;
 use crate::error::ParameterError;
 use crate::flash::Flash;
 use crate::kv::Kv;
 use crate::nvm::Nvm;
-use crate::parameters::Parameters;
+use crate::parameters::{Arithmetic, Parameters};
 use crate::zones::Zones;
 use crate::{Admission, Due, Op, Timing};
 
@@ -19,6 +20,8 @@ pub enum Model {
     Flash(Flash),
     /// Zoned flash.
     Zones(Zones),
+    /// Low-latency non-volatile memory or key-value, with `arithmetic = "code"`.
+    Code(Simple),
 }
 
 impl Model {
@@ -28,6 +31,9 @@ impl Model {
     ///
     /// Parameters that make no drive; the message says what would do.
     pub fn new(parameters: &Parameters) -> Result<Self, ParameterError> {
+        if let Some(model) = Simple::new(parameters)? {
+            return Ok(Self::Code(model));
+        }
         Ok(match parameters {
             Parameters::Nvm(parameters) => Self::Nvm(Nvm::new(parameters)?),
             Parameters::Kv(parameters) => Self::Kv(Kv::new(parameters)?),
@@ -42,7 +48,12 @@ impl Model {
     ///
     /// Those of [`Model::new`], another kind of drive, another shape; then nothing has changed.
     pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
+        let is_code = |p: &Parameters| p.arithmetic() == Arithmetic::Code;
+        if is_code(parameters) != matches!(self, Self::Code(_)) {
+            return Err(ParameterError::Fixed { name: "arithmetic" });
+        }
         match (self, parameters) {
+            (Self::Code(model), parameters) => model.retune(parameters),
             (Self::Nvm(model), Parameters::Nvm(parameters)) => model.retune(parameters),
             (Self::Kv(model), Parameters::Kv(parameters)) => model.retune(parameters),
             (Self::Flash(model), Parameters::Flash(parameters)) => model.retune(parameters),
@@ -59,6 +70,7 @@ macro_rules! each {
             Model::Kv($name) => $call,
             Model::Flash($name) => $call,
             Model::Zones($name) => $call,
+            Model::Code($name) => $call,
         }
     };
 }

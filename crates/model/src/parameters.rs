@@ -13,6 +13,18 @@ pub enum Parameters {
     Zones(ZonesParameters),
 }
 
+impl Parameters {
+    /// Whose rules are followed.
+    pub fn arithmetic(&self) -> Arithmetic {
+        match self {
+            Parameters::Nvm(nvm) => nvm.arithmetic,
+            Parameters::Kv(kv) => kv.arithmetic,
+            Parameters::Flash(flash) => flash.arithmetic,
+            Parameters::Zones(zones) => zones.flash.arithmetic,
+        }
+    }
+}
+
 /// Whose rules are followed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arithmetic {

@@ -1,7 +1,10 @@
 //! Closed forms, worked by hand.
 
 use super::*;
-use crate::preset::preset;
+use crate::{
+    Admission, KvKind, KvOp, Model, Op, Timing,
+    preset::{preset, presets},
+};
 
 fn explain(name: &str, size: u64) -> Explanation {
     let preset = preset(name).unwrap();
@@ -80,4 +83,67 @@ fn zones_are_counted() {
     let (to_one, _) = ceiling(&prototype, "write, to one zone");
     // one die: 192 KiB / (1913000 + 234375 + 48 * 413) ns
     assert_eq!(to_one, 22_148);
+}
+
+/// Runs one command on a drive that has been idle for a second, and says what it took.
+fn alone(model: &mut Model, now: &mut u64, op: &Op<'_>) -> u64 {
+    *now += 1_000_000_000;
+    assert_eq!(model.submit(*now, 0, op), Admission::Accepted);
+    let mut done = Vec::new();
+    while let Some(at) = model.next_event() {
+        model.advance(at, &mut done);
+    }
+    done[0].at - *now
+}
+
+/// The closed forms are what the models say.
+#[test]
+fn models_take_what_is_explained() {
+    for preset in presets() {
+        let parameters = preset.parameters(64 << 30, None).unwrap();
+        let explained = parameters.explain().unwrap();
+        let latency = |what: &str| {
+            let found = explained.latencies.iter().find(|l| l.what == what);
+            found.unwrap_or_else(|| panic!("no {what}"))
+        };
+        let mut model = Model::new(&parameters).unwrap();
+        let mut now = 0;
+        if let Parameters::Kv(_) = parameters {
+            for (kind, what) in [(KvKind::Store, "store"), (KvKind::Retrieve, "retrieve")] {
+                let op = KvOp {
+                    kind,
+                    hash: 7,
+                    len: 4096,
+                };
+                let took = alone(&mut model, &mut now, &Op::Kv(op));
+                assert_eq!(took, latency(what).least_ns);
+            }
+            continue;
+        }
+        let write = |offset, len| Op::Write {
+            offset,
+            len,
+            fua: false,
+        };
+        let first = alone(&mut model, &mut now, &write(0, 4096));
+        assert_eq!(first, latency("write").least_ns, "{}", preset.full_name());
+        // whole wordlines follow, so that there is something in every kind of page
+        for page in 1..1024u64 {
+            alone(&mut model, &mut now, &write(page * 4096, 4096));
+        }
+        let read = latency("read");
+        let took: Vec<u64> = (0..512u64)
+            .map(|page| {
+                let offset = page * 4096;
+                alone(&mut model, &mut now, &Op::Read { offset, len: 4096 })
+            })
+            .collect();
+        let bounds = (took.iter().min().copied(), took.iter().max().copied());
+        assert_eq!(
+            bounds,
+            (Some(read.least_ns), Some(read.most_ns)),
+            "{}",
+            preset.full_name()
+        );
+    }
 }

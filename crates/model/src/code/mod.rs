@@ -1,0 +1,214 @@
+//! `arithmetic = "code"`: the rules of the program that was published with NVMeVirt, where they differ from the book's.
+//!
+//! To see what its authors saw, and what of it is the drive's and what the program's. It is there for the kinds `nvm` and `kv`
+//! (the program has one rule for both, its simple model); flash and zones follow the book's rules only.
+//!
+//! A request of `len` bytes at address `a` that arrives at `t0`, with `N` units of 4096 bytes, each busy until `b[u]`:
+//!
+//! ```text
+//! u0 = (a / 4096) mod N                  k = ceil(len / 4096)
+//! T  = max(t0, b[u0]) + delay
+//! for j in 0..k:  T = T + time;  b[(u0 + j) mod N] = T
+//! done at T;  a flush at the greatest b
+//! ```
+//!
+//! with `time` what 4096 bytes take at the bandwidth, rounded to the nearest nanosecond, and `delay` what the latency has beyond it,
+//! at least 1 ns. This is how the authors' script sets them; latencies are device time here, so what the script subtracts for the
+//! host (`m`) is subtracted before.
+//!
+//! | | the book | the program, and so this |
+//! |---|---|---|
+//! | latency | takes nobody's time: `q` commands overlap | occupies the unit: 4 KiB reads are limited to `1 / (delay + time)` |
+//! | reads and writes | servers of their own | share the units |
+//! | a large request | one server, whole | its pages one after another on the units in turn |
+//! | a unit that is busy for longer than `T` | delays | is set back to `T`: what comes next begins earlier than it could |
+//! | rate of commands | limits | is not known |
+//! | units of `nvm` | one server | one unit, as the script sets it |
+//! | the unit of a key | by its hash | that of address 0: the first one, always |
+//! | delete, exist, list, iterators | have latencies | take no time |
+//! | a compound command, `together` | its parts start together on their units | one request of all their bytes |
+//! | a compound command, `in_order` | each part when the one before is done | the same |
+//! | deallocate, write zeroes | a write of nothing | take no time |
+//!
+//! What it does NOT do: the credits of the program's links, its dies, or its write credits: those belong to flash and zones.
+
+use crate::{
+    Admission, Arithmetic, CompoundRule, Direction, Due, KvKind, KvOp, Op, ParameterError,
+    Parameters, Timing, pending::Pending,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of a unit.
+const UNIT: u64 = 4096;
+const SECOND: u128 = 1_000_000_000;
+
+/// The program's simple model.
+#[derive(Debug)]
+pub struct Simple {
+    rules: Rules,
+    /// Until when each unit is busy.
+    busy: Vec<u64>,
+    pending: Pending,
+}
+
+/// What follows from the parameters.
+#[derive(Clone, Copy, Debug)]
+struct Rules {
+    is_kv: bool,
+    read: Cost,
+    write: Cost,
+    compound: CompoundRule,
+    units: usize,
+}
+
+impl Rules {
+    fn of(parameters: &Parameters) -> Result<Self, ParameterError> {
+        let (read, write, compound, units) = match parameters {
+            // One unit, as the script sets it.
+            Parameters::Nvm(nvm) => (&nvm.read, &nvm.write, CompoundRule::Together, 1),
+            Parameters::Kv(kv) => (&kv.read, &kv.write, kv.compound, kv.units as usize),
+            Parameters::Flash(_) | Parameters::Zones(_) => {
+                return Err(ParameterError::Fixed { name: "kind" });
+            }
+        };
+        Ok(Rules {
+            is_kv: matches!(parameters, Parameters::Kv(_)),
+            read: Cost::of(read),
+            write: Cost::of(write),
+            compound,
+            units,
+        })
+    }
+}
+
+/// What a request costs, by direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cost {
+    delay: u64,
+    time: u64,
+}
+
+impl Cost {
+    fn of(direction: &Direction) -> Self {
+        let bandwidth = u128::from(direction.bandwidth_bytes_per_s);
+        let time = match bandwidth {
+            // as the program before its script has run
+            0 => 1,
+            _ => (u128::from(UNIT) * SECOND + bandwidth / 2) / bandwidth,
+        };
+        let time = u64::try_from(time).unwrap_or(u64::MAX);
+        Cost {
+            delay: direction.latency_ns.saturating_sub(time).max(1),
+            time,
+        }
+    }
+}
+
+impl Simple {
+    /// A drive at rest; `None` where the parameters ask for the book's rules.
+    ///
+    /// # Errors
+    /// The parameters ask for the program's rules of a kind that has none here, or make no drive.
+    pub fn new(parameters: &Parameters) -> Result<Option<Self>, ParameterError> {
+        if parameters.arithmetic() == Arithmetic::Exact {
+            return Ok(None);
+        }
+        parameters.check()?;
+        let rules = Rules::of(parameters)?;
+        Ok(Some(Simple {
+            busy: vec![0; rules.units],
+            rules,
+            pending: Pending::default(),
+        }))
+    }
+
+    /// Other parameters from now on. What is under way keeps its time.
+    ///
+    /// # Errors
+    /// As [`Simple::new`], and another number of units or kind; then nothing has changed.
+    pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
+        parameters.check()?;
+        let rules = Rules::of(parameters)?;
+        if rules.is_kv != self.rules.is_kv {
+            return Err(ParameterError::Fixed { name: "kind" });
+        }
+        if rules.units != self.rules.units {
+            return Err(ParameterError::Fixed { name: "units" });
+        }
+        self.rules = rules;
+        Ok(())
+    }
+
+    fn request(&mut self, now: u64, address: u64, len: u64, cost: Cost) -> u64 {
+        let units = self.busy.len() as u64;
+        let first = (address / UNIT) % units;
+        let index = |chunk: u64| ((first + chunk) % units) as usize;
+        let mut at = now.max(self.busy[index(0)]).saturating_add(cost.delay);
+        for chunk in 0..len.div_ceil(UNIT) {
+            at = at.saturating_add(cost.time);
+            self.busy[index(chunk)] = at;
+        }
+        at
+    }
+
+    fn kv_op(&mut self, now: u64, op: KvOp) -> u64 {
+        match op.kind {
+            KvKind::Store | KvKind::Append => self.request(now, 0, op.len.into(), self.rules.write),
+            KvKind::Retrieve => self.request(now, 0, op.len.into(), self.rules.read),
+            KvKind::Delete | KvKind::Exist | KvKind::List => now,
+        }
+    }
+
+    fn compound_op(&mut self, now: u64, ops: &[KvOp]) -> u64 {
+        match self.rules.compound {
+            CompoundRule::InOrder => ops.iter().fold(now, |at, &op| self.kv_op(at, op)),
+            CompoundRule::Together => {
+                let stores = |op: &KvOp| matches!(op.kind, KvKind::Store | KvKind::Append);
+                let moves = |op: &&KvOp| stores(op) || op.kind == KvKind::Retrieve;
+                let len: u64 = ops.iter().filter(moves).map(|op| u64::from(op.len)).sum();
+                if !ops.iter().any(|op| moves(&op)) {
+                    return now;
+                }
+                let cost = match ops.iter().any(stores) {
+                    true => self.rules.write,
+                    false => self.rules.read,
+                };
+                self.request(now, 0, len, cost)
+            }
+        }
+    }
+}
+
+impl Timing for Simple {
+    fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
+        let now = self.pending.at(now);
+        let at = match *op {
+            Op::Read { offset, len } => self.request(now, offset, len.into(), self.rules.read),
+            Op::Write { offset, len, .. } => {
+                self.request(now, offset, len.into(), self.rules.write)
+            }
+            Op::Flush => self.busy.iter().copied().fold(now, u64::max),
+            Op::Kv(op) => self.kv_op(now, op),
+            Op::Compound(ops) => self.compound_op(now, ops),
+            Op::Deallocate { .. } | Op::Zone(_) => now,
+        };
+        let turn = self.pending.turn();
+        self.pending.push(at, turn, id);
+        Admission::Accepted
+    }
+
+    fn has_room(&self, _: &Op<'_>) -> bool {
+        true
+    }
+
+    fn next_event(&self) -> Option<u64> {
+        self.pending.next()
+    }
+
+    fn advance(&mut self, now: u64, done: &mut Vec<Due>) {
+        let now = self.pending.at(now);
+        self.pending.reap(now, done);
+    }
+}
