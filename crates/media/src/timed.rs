@@ -166,6 +166,7 @@ fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r>
         Request::WriteZeroes { offset, len, .. } => one = Some(Op::Deallocate { offset, len }),
         Request::Deallocate { ranges: all } => ranges = all,
         Request::Flush => one = Some(Op::Flush),
+        Request::Command { .. } | Request::Renew { .. } => {}
     }
     let ranges = ranges.iter().map(|range| Op::Deallocate {
         offset: range.offset,

@@ -116,6 +116,7 @@ fn bring_up<C: Drive>(
         eui64: [1; 8],
         traits,
         restrictions: None,
+        set: None,
     };
     let mut subsystem = Subsystem::new(SubsystemConfig::with_namespaces(1, [namespace]))?;
     let controller = Controller::new(config, pages.clone(), &mut subsystem)?;
