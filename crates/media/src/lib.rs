@@ -1,4 +1,4 @@
-//! Where the data lives: `null`, `ram` and `file`.
+//! Where the data lives: `null`, `ram`, `file` and `keyvalue`.
 //!
 //! A [`Medium`] is opened once and shared; each reactor makes a [`Channel`] and enters through the
 //! port of the crate `controller`. A medium is a run of bytes: it knows no namespaces, no LBAs
@@ -22,6 +22,7 @@
 
 mod error;
 mod file;
+mod keyvalue;
 mod medium;
 mod null;
 mod ram;
@@ -29,6 +30,7 @@ mod size;
 mod timed;
 
 pub use self::error::MediumError;
+pub use self::keyvalue::Dialect;
 pub use self::medium::{
     Channel, Direct, FileIo, IoCounts, MAX_DEPTH, Medium, MediumKind, MediumSpec,
 };

@@ -16,6 +16,7 @@ use model::Model;
 
 use crate::error::MediumError;
 use crate::file::{FileChannel, FileMedium};
+use crate::keyvalue::{self, Dialect, KeyValueChannel, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
@@ -55,6 +56,15 @@ pub enum MediumKind {
         direct: Direct,
         /// How its operations reach the kernel and come back.
         io: FileIo,
+    },
+    /// Keys and values in memory, taken as they are stored.
+    KeyValue {
+        /// Bytes for values, in units of 512.
+        size: u64,
+        /// Most keys; `None`: one for each unit.
+        keys: Option<u32>,
+        /// What its hosts speak.
+        dialect: Dialect,
     },
 }
 
@@ -113,6 +123,7 @@ enum Backing {
     Null,
     Ram(Arc<Store>),
     File(Arc<FileMedium>),
+    KeyValue(Arc<KeyValueMedium>),
 }
 
 impl Medium {
@@ -157,6 +168,16 @@ impl Medium {
                 let file = FileMedium::open(path, *size, *direct, *io)?;
                 (file.size(), Backing::File(Arc::new(file)))
             }
+            MediumKind::KeyValue {
+                size,
+                keys,
+                dialect,
+            } => {
+                let size = checked(*size)?;
+                let keys = keys.unwrap_or_else(|| KeyValueMedium::keys_of(size));
+                let medium = KeyValueMedium::open(size, keys, *dialect)?;
+                (size, Backing::KeyValue(Arc::new(medium)))
+            }
         };
         Ok(Medium {
             size,
@@ -174,13 +195,14 @@ impl Medium {
         self.size
     }
 
-    /// Its name in configurations: `null`, `ram` or `file`.
+    /// Its name in configurations: `null`, `ram`, `file` or `keyvalue`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.backing {
             Backing::Null => "null",
             Backing::Ram(_) => "ram",
             Backing::File(_) => "file",
+            Backing::KeyValue(_) => "keyvalue",
         }
     }
 
@@ -191,13 +213,17 @@ impl Medium {
             Backing::Null => null::TRAITS,
             Backing::Ram(_) => ram::TRAITS,
             Backing::File(file) => file.traits(),
+            Backing::KeyValue(_) => keyvalue::TRAITS,
         }
     }
 
     /// The commands that namespaces on it have beside, or instead of, the NVM command set's; `None`: just those.
     #[must_use]
     pub fn set(&self) -> Option<Arc<dyn CommandSet>> {
-        None
+        match &self.backing {
+            Backing::KeyValue(medium) => Some(medium.set()),
+            Backing::Null | Backing::Ram(_) | Backing::File(_) => None,
+        }
     }
 
     /// The smallest LBA size, in bytes, that a namespace on it may have. A request that is no
@@ -206,7 +232,7 @@ impl Medium {
     #[must_use]
     pub fn min_lba_bytes(&self) -> u32 {
         match &self.backing {
-            Backing::Null | Backing::Ram(_) => 512,
+            Backing::Null | Backing::Ram(_) | Backing::KeyValue(_) => 512,
             Backing::File(file) => file.min_lba_bytes(),
         }
     }
@@ -218,6 +244,7 @@ impl Medium {
             Backing::Null => format!("null, {}: writes are discarded", Bytes(self.size)),
             Backing::Ram(store) => ram::describe(store),
             Backing::File(file) => file.describe(),
+            Backing::KeyValue(medium) => medium.describe(),
         }
     }
 
@@ -226,7 +253,7 @@ impl Medium {
     #[must_use]
     pub fn io_counts(&self) -> Option<IoCounts> {
         match &self.backing {
-            Backing::Null | Backing::Ram(_) => None,
+            Backing::Null | Backing::Ram(_) | Backing::KeyValue(_) => None,
             Backing::File(file) => file.io_counts(),
         }
     }
@@ -269,6 +296,7 @@ impl Medium {
                 Kind::Ram(Box::new(RamChannel::new(Arc::clone(store), claimant()?)))
             }
             Backing::File(file) => Kind::File(Box::new(file.channel(depth, claimant()?)?)),
+            Backing::KeyValue(medium) => Kind::KeyValue(Box::new(medium.channel()?)),
         }))
     }
 
@@ -289,7 +317,7 @@ impl Medium {
     pub fn pieces(&self) -> Option<Arc<dyn Pieces>> {
         match &self.backing {
             Backing::Ram(store) => Some(Arc::clone(store) as Arc<dyn Pieces>),
-            Backing::Null | Backing::File(_) => None,
+            Backing::Null | Backing::File(_) | Backing::KeyValue(_) => None,
         }
     }
 
@@ -299,7 +327,7 @@ impl Medium {
     /// The system's, and that of a flush that failed earlier: then data is lost.
     pub fn sync(&self) -> io::Result<()> {
         match &self.backing {
-            Backing::Null | Backing::Ram(_) => Ok(()),
+            Backing::Null | Backing::Ram(_) | Backing::KeyValue(_) => Ok(()),
             Backing::File(file) => file.sync(),
         }
     }
@@ -330,6 +358,7 @@ enum Kind {
     Null(NullChannel),
     Ram(Box<RamChannel>),
     File(Box<FileChannel>),
+    KeyValue(Box<KeyValueChannel>),
     Timed(Box<TimedChannel>),
 }
 
@@ -342,7 +371,7 @@ impl Channel {
     #[must_use]
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) => None,
+            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => None,
             Kind::File(file) => Some(file.wait_fd()),
             Kind::Timed(timed) => timed.inner().wait_fd(),
         }
@@ -354,7 +383,7 @@ impl Channel {
     #[must_use]
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {
-            Kind::Null(_) => false,
+            Kind::Null(_) | Kind::KeyValue(_) => false,
             Kind::Ram(ram) => ram.is_due(),
             Kind::File(file) => file.is_due(),
             Kind::Timed(timed) => timed.is_due(),
@@ -369,7 +398,7 @@ impl Channel {
     #[inline]
     pub fn tend(&mut self) {
         match &mut self.0 {
-            Kind::Null(_) => {}
+            Kind::Null(_) | Kind::KeyValue(_) => {}
             Kind::Ram(ram) => ram.tend(),
             Kind::File(file) => file.tend(),
             Kind::Timed(timed) => timed.inner_mut().tend(),
@@ -381,9 +410,20 @@ impl Channel {
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) => false,
+            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => false,
             Kind::File(file) => file.is_polled(),
             Kind::Timed(timed) => timed.inner().is_polled(),
+        }
+    }
+
+    /// What the last command of a key-value medium was for a timing model: one operation, or those of a compound command. `None`
+    /// where it was refused before anything was looked at, and for other media.
+    #[must_use]
+    pub fn last_op(&self) -> Option<model::Op<'_>> {
+        match &self.0 {
+            Kind::KeyValue(channel) => channel.last_op(),
+            Kind::Timed(timed) => timed.inner().last_op(),
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
         }
     }
 
@@ -391,7 +431,7 @@ impl Channel {
     #[must_use]
     pub fn io_counts(&self) -> IoCounts {
         match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) => IoCounts::default(),
+            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => IoCounts::default(),
             Kind::File(file) => file.io_counts(),
             Kind::Timed(timed) => timed.inner().io_counts(),
         }
@@ -420,6 +460,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.add(ticket, request, segments, view),
             Kind::Ram(channel) => channel.add(ticket, request, segments, view),
             Kind::File(channel) => channel.add(ticket, request, segments, view),
+            Kind::KeyValue(channel) => channel.add(ticket, request, segments, view),
             Kind::Timed(channel) => channel.add(ticket, request, segments, view),
         }
     }
@@ -430,6 +471,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.submit(),
             Kind::Ram(channel) => channel.submit(),
             Kind::File(channel) => channel.submit(),
+            Kind::KeyValue(channel) => channel.submit(),
             Kind::Timed(channel) => channel.submit(),
         }
     }
@@ -440,6 +482,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.reap(done),
             Kind::Ram(channel) => channel.reap(done),
             Kind::File(channel) => channel.reap(done),
+            Kind::KeyValue(channel) => channel.reap(done),
             Kind::Timed(channel) => channel.reap(done),
         }
     }
@@ -450,6 +493,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.in_flight(),
             Kind::Ram(channel) => channel.in_flight(),
             Kind::File(channel) => channel.in_flight(),
+            Kind::KeyValue(channel) => channel.in_flight(),
             Kind::Timed(channel) => channel.in_flight(),
         }
     }
@@ -460,6 +504,7 @@ impl Port for Channel {
             Kind::Null(channel) => channel.is_full(request),
             Kind::Ram(channel) => channel.is_full(request),
             Kind::File(channel) => channel.is_full(request),
+            Kind::KeyValue(channel) => channel.is_full(request),
             Kind::Timed(channel) => channel.is_full(request),
         }
     }
@@ -468,7 +513,7 @@ impl Port for Channel {
     fn copies(&self) -> bool {
         match &self.0 {
             Kind::Null(_) | Kind::File(_) => false,
-            Kind::Ram(_) => true,
+            Kind::Ram(_) | Kind::KeyValue(_) => true,
             Kind::Timed(timed) => timed.copies(),
         }
     }
@@ -476,7 +521,7 @@ impl Port for Channel {
     #[inline]
     fn expect(&self, offset: u64, len: u64) {
         match &self.0 {
-            Kind::Null(_) | Kind::File(_) => {}
+            Kind::Null(_) | Kind::File(_) | Kind::KeyValue(_) => {}
             Kind::Ram(channel) => channel.expect(offset, len),
             Kind::Timed(timed) => timed.expect(offset, len),
         }
@@ -495,7 +540,7 @@ impl Port for Channel {
     fn next_due(&self) -> Option<Time> {
         match &self.0 {
             Kind::Timed(timed) => timed.next_due(),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::KeyValue(_) => None,
         }
     }
 }

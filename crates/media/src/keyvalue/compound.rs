@@ -1,0 +1,139 @@
+//! The compound command: up to eight stores and deletes that arrive as one (Samsung calls it batch).
+//!
+//! Its data are a head of 512 bytes, which says of each sub-command what it is and how large its key and value are, and behind it,
+//! for each, 64 bytes that say nothing, the key and the value, each padded to a multiple of 64 bytes.
+//!
+//! Sub-commands are done in their order, each as if it had come alone, and one that fails keeps none of the others from being
+//! done. Dword 0 of the completion has what became of each, [`SubResult`], four bits for each, the first in bits 3:0: that these
+//! codes exist was published, but not where they stand. The status is that of the first one that failed, so that a host which does
+//! not look there learns of it.
+//!
+//! A head that names no sub-command or more than eight, or whose parts do not lie in the data, is refused, and nothing is done.
+//! Everything is copied from the host once, and only the copy is looked at.
+
+use memory::Segment;
+use model::KvKind;
+use nvme_spec::Status;
+use nvme_spec::samsung::{
+    BATCH_ALIGNMENT, BATCH_HEAD_SIZE, BatchHead, KEY_MAX, KEY_MIN, SUB_COMMANDS_MAX,
+    SamsungCommand, SamsungOpcode, SubCommand, SubResult, status,
+};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::answer::{Answer, Ops};
+use super::data::{Host, Source};
+use super::pairs::{Pairs, Refusal};
+use super::samsung::rule;
+
+/// Bits of a [`SubResult`] in Dword 0.
+const RESULT_BITS: usize = 4;
+
+/// Does a compound command.
+pub(super) fn execute(
+    pairs: &mut Pairs,
+    command: &SamsungCommand,
+    segments: &[Segment<'_>],
+    ops: &mut Ops,
+) -> Result<Answer, Status> {
+    let len = command.value_len().ok_or(status::INVALID_VALUE_SIZE)?;
+    let has = Host::len(segments).min(len.into());
+    let count = usize::from(command.sub_commands);
+    if !(1..=SUB_COMMANDS_MAX).contains(&count) {
+        return Err(Status::INVALID_FIELD_IN_COMMAND);
+    }
+    if has < BATCH_HEAD_SIZE as u64 {
+        return Err(status::INVALID_VALUE_SIZE);
+    }
+    let mut host = Host::new(segments);
+    let mut head = BatchHead::new_zeroed();
+    host.take(head.as_mut_bytes());
+    let subs = &head.sub[..count];
+    let starts = starts(subs, has).ok_or(status::INVALID_VALUE_SIZE)?;
+    ops.compound();
+    let mut answer = Answer::ok(0);
+    for (index, (sub, start)) in subs.iter().zip(starts).enumerate() {
+        let mut host = Host::new(segments);
+        host.skip(start);
+        let result = one(pairs, sub, host, ops);
+        answer.result |= u32::from(result.0) << (RESULT_BITS * index);
+        if answer.status.is_success() {
+            answer.status = status_of(result);
+        }
+    }
+    Ok(answer)
+}
+
+/// Where the key of each sub-command begins; `None` where one does not lie within the `has` bytes.
+fn starts(subs: &[SubCommand], has: u64) -> Option<[u32; SUB_COMMANDS_MAX]> {
+    let mut starts = [0; SUB_COMMANDS_MAX];
+    let mut at = BATCH_HEAD_SIZE as u64;
+    for (start, sub) in starts.iter_mut().zip(subs) {
+        at += BATCH_ALIGNMENT as u64;
+        *start = u32::try_from(at).ok()?;
+        at += padded(sub.key_len.into());
+        // What pads the last value may be missing.
+        if at + u64::from(sub.value_len) > has {
+            return None;
+        }
+        at += padded(sub.value_len.into());
+    }
+    Some(starts)
+}
+
+fn padded(len: u64) -> u64 {
+    len.next_multiple_of(BATCH_ALIGNMENT as u64)
+}
+
+/// Does a sub-command, whose key comes next from its host.
+fn one(pairs: &mut Pairs, sub: &SubCommand, mut host: Host<'_, '_>, ops: &mut Ops) -> SubResult {
+    let key_len = usize::from(sub.key_len);
+    if !(KEY_MIN..=KEY_MAX).contains(&key_len) {
+        return SubResult::INVALID_KEY_SIZE;
+    }
+    let mut buffer = [0; KEY_MAX];
+    let key = &mut buffer[..key_len];
+    host.take(key);
+    match sub.opcode {
+        SamsungOpcode::STORE => {
+            let Ok(rule) = rule(sub.option) else {
+                return SubResult::INVALID_OPTION;
+            };
+            host.skip((padded(key_len as u64) - key_len as u64) as u32);
+            let done = pairs.store(key, rule, sub.value_len, &mut host);
+            ops.push(KvKind::Store, key, done.map_or(0, |()| sub.value_len));
+            done.map_or_else(refused, |()| SubResult::SUCCESS)
+        }
+        SamsungOpcode::DELETE | SamsungOpcode::DELETE_SUB => {
+            ops.push(KvKind::Delete, key, 0);
+            let done = pairs.delete(key);
+            done.map_or(SubResult::KEY_DOES_NOT_EXIST, |()| SubResult::SUCCESS)
+        }
+        _ => SubResult::UNSUPPORTED_OPCODE,
+    }
+}
+
+fn refused(refusal: Refusal) -> SubResult {
+    match refusal {
+        // Nothing but an update asks for a key that exists.
+        Refusal::NotFound => SubResult::UPDATE_STORE_FAILED,
+        Refusal::Exists => SubResult::IDEMPOTENT_STORE_FAILED,
+        Refusal::Full => SubResult::CAPACITY_EXCEEDED,
+        Refusal::TooLarge | Refusal::BeyondEnd => SubResult::INVALID_VALUE_SIZE,
+    }
+}
+
+/// The status of a command that ends as this sub-command did.
+fn status_of(result: SubResult) -> Status {
+    match result {
+        SubResult::SUCCESS => Status::SUCCESSFUL_COMPLETION,
+        SubResult::INVALID_VALUE_SIZE => status::INVALID_VALUE_SIZE,
+        SubResult::INVALID_KEY_SIZE => status::INVALID_KEY_SIZE,
+        SubResult::INVALID_OPTION => status::INVALID_OPTION,
+        SubResult::KEY_DOES_NOT_EXIST | SubResult::UPDATE_STORE_FAILED => {
+            status::KEY_DOES_NOT_EXIST
+        }
+        SubResult::CAPACITY_EXCEEDED => status::CAPACITY_EXCEEDED,
+        SubResult::IDEMPOTENT_STORE_FAILED => status::IDEMPOTENT_STORE_FAILED,
+        _ => Status::INVALID_COMMAND_OPCODE,
+    }
+}

@@ -1,0 +1,427 @@
+//! The keys of a key-value medium, in the order of their bytes.
+//!
+//! The order is a zip tree (Tarjan, Levy, Timmel 2018): a binary search tree over the keys in which each entry has a random
+//! rank that no child exceeds, which keeps paths short whatever keys a host chooses. Beside it each entry names its
+//! neighbours, so that a listing takes one step for each key.
+//!
+//! The first 16 bytes of a key stand in its entry; what a longer key has behind them is the start of its chain, in front of the
+//! value. An entry is one cache line.
+//!
+//! Invariants:
+//! - Nothing is allocated after [`Index::new`], which reserves 64 bytes for each key there may be; memory is taken from the
+//!   system as entries are first used.
+//! - No function calls itself: a path of any length costs no stack.
+
+use std::cmp::Ordering;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+
+use super::space::{Chain, Space};
+
+/// Bytes of a key that stand in its entry.
+pub(super) const PREFIX: usize = 16;
+/// Bytes of the longest key.
+pub(crate) const KEY_MAX: usize = 255;
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// Where a key's entry is. Valid until the key is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(u32);
+
+/// A key to look for, of [`KEY_MAX`] bytes at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'k> {
+    prefix: u128,
+    bytes: &'k [u8],
+}
+
+impl<'k> Key<'k> {
+    pub(super) fn new(bytes: &'k [u8]) -> Self {
+        debug_assert!(bytes.len() <= KEY_MAX);
+        let mut prefix = [0; PREFIX];
+        let len = bytes.len().min(PREFIX);
+        prefix[..len].copy_from_slice(&bytes[..len]);
+        Key {
+            prefix: u128::from_be_bytes(prefix),
+            bytes,
+        }
+    }
+
+    /// What stands in the chain.
+    pub(super) fn tail(&self) -> &'k [u8] {
+        self.bytes.get(PREFIX..).unwrap_or_default()
+    }
+}
+
+/// Bytes of a key of `len` bytes that stand in its chain.
+pub(super) fn tail_len(len: usize) -> usize {
+    len.saturating_sub(PREFIX)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// The first bytes of the key, zeros where it is shorter; as a number it is in the order of its bytes.
+    prefix: u128,
+    left: u32,
+    right: u32,
+    before: u32,
+    /// The next key, or the next free entry.
+    after: u32,
+    value_len: u32,
+    chain: Chain,
+    key_len: u8,
+    rank: u8,
+}
+
+const _: () = assert!(size_of::<Entry>() == 64);
+
+/// Who points to an entry of the tree.
+#[derive(Clone, Copy)]
+enum Hook {
+    Root,
+    Left(u32),
+    Right(u32),
+}
+
+/// Where a key is, or would be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    found: Option<Slot>,
+    before: u32,
+    after: u32,
+}
+
+impl Place {
+    /// The key's entry.
+    pub(super) fn found(&self) -> Option<Slot> {
+        self.found
+    }
+
+    /// The first key that is not smaller.
+    pub(super) fn at_or_after(&self) -> Option<Slot> {
+        self.found.or_else(|| some(self.after))
+    }
+
+    /// The first key that is greater.
+    pub(super) fn after(&self) -> Option<Slot> {
+        some(self.after)
+    }
+}
+
+fn some(slot: u32) -> Option<Slot> {
+    (slot != NONE).then_some(Slot(slot))
+}
+
+/// All keys.
+#[derive(Debug)]
+pub(super) struct Index {
+    entries: Vec<Entry>,
+    max: u32,
+    count: u32,
+    root: u32,
+    free: u32,
+    /// State of the generator of ranks (xorshift); never 0.
+    random: u64,
+}
+
+impl Index {
+    /// Room for `max` keys.
+    ///
+    /// # Errors
+    /// There is no memory for so many.
+    pub(super) fn new(max: u32) -> io::Result<Self> {
+        let mut entries = Vec::new();
+        entries
+            .try_reserve_exact(max as usize)
+            .map_err(|_| io::ErrorKind::OutOfMemory)?;
+        Ok(Index {
+            entries,
+            max,
+            count: 0,
+            root: NONE,
+            free: NONE,
+            // A host that knew the ranks to come could choose keys that make a path of all of them.
+            random: RandomState::new().build_hasher().finish() | 1,
+        })
+    }
+
+    /// Keys there are: for tests.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Forgets every key.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        (self.count, self.root, self.free) = (0, NONE, NONE);
+    }
+
+    /// Bytes of a key's value.
+    pub(super) fn value_len(&self, slot: Slot) -> u32 {
+        self.entry(slot.0).value_len
+    }
+
+    /// Where a key's tail and value are.
+    pub(super) fn chain(&self, slot: Slot) -> Chain {
+        self.entry(slot.0).chain
+    }
+
+    /// Bytes of a key.
+    pub(super) fn key_len(&self, slot: Slot) -> usize {
+        self.entry(slot.0).key_len.into()
+    }
+
+    /// Says where a key's tail and value are now.
+    pub(super) fn set(&mut self, slot: Slot, chain: Chain, value_len: u32) {
+        let entry = self.entry_mut(slot.0);
+        (entry.chain, entry.value_len) = (chain, value_len);
+    }
+
+    /// The next greater key.
+    pub(super) fn after(&self, slot: Slot) -> Option<Slot> {
+        some(self.entry(slot.0).after)
+    }
+
+    /// The bytes of a key.
+    pub(super) fn key<'b>(
+        &self,
+        slot: Slot,
+        space: &Space,
+        buffer: &'b mut [u8; KEY_MAX],
+    ) -> &'b [u8] {
+        let entry = self.entry(slot.0);
+        let len = usize::from(entry.key_len);
+        let head = len.min(PREFIX);
+        buffer[..head].copy_from_slice(&entry.prefix.to_be_bytes()[..head]);
+        read_tail(entry, space, &mut buffer[head..len]);
+        &buffer[..len]
+    }
+
+    fn entry(&self, slot: u32) -> &Entry {
+        &self.entries[slot as usize]
+    }
+
+    fn entry_mut(&mut self, slot: u32) -> &mut Entry {
+        &mut self.entries[slot as usize]
+    }
+
+    /// A key compared with an entry's.
+    fn compare(&self, key: &Key<'_>, slot: u32, space: &Space) -> Ordering {
+        let entry = self.entry(slot);
+        let by_prefix = key.prefix.cmp(&entry.prefix);
+        if by_prefix.is_ne() {
+            return by_prefix;
+        }
+        let len = usize::from(entry.key_len);
+        // Where one of them ends within the prefix, zeros stood for what it lacks, so that it is the start of the other.
+        if key.bytes.len() <= PREFIX || len <= PREFIX {
+            return key.bytes.len().cmp(&len);
+        }
+        let mut buffer = [0; KEY_MAX - PREFIX];
+        let tail = &mut buffer[..len - PREFIX];
+        read_tail(entry, space, tail);
+        key.tail().cmp(tail)
+    }
+
+    /// Looks for a key.
+    pub(super) fn find(&self, key: &Key<'_>, space: &Space) -> Place {
+        let (mut before, mut after) = (NONE, NONE);
+        let mut at = self.root;
+        while at != NONE {
+            match self.compare(key, at, space) {
+                Ordering::Less => {
+                    after = at;
+                    at = self.entry(at).left;
+                }
+                Ordering::Greater => {
+                    before = at;
+                    at = self.entry(at).right;
+                }
+                Ordering::Equal => {
+                    let entry = self.entry(at);
+                    return Place {
+                        found: Some(Slot(at)),
+                        before: entry.before,
+                        after: entry.after,
+                    };
+                }
+            }
+        }
+        Place {
+            found: None,
+            before,
+            after,
+        }
+    }
+
+    /// Whether one more key may come.
+    pub(super) fn has_room(&self) -> bool {
+        self.count < self.max
+    }
+
+    /// Adds a key that is not there, as [`Index::find`] has just said, and for which there is room.
+    pub(super) fn insert(
+        &mut self,
+        key: &Key<'_>,
+        place: &Place,
+        chain: Chain,
+        value_len: u32,
+        space: &Space,
+    ) -> Slot {
+        let entry = Entry {
+            prefix: key.prefix,
+            left: NONE,
+            right: NONE,
+            before: place.before,
+            after: place.after,
+            value_len,
+            chain,
+            key_len: u8::try_from(key.bytes.len()).expect("a key has 255 bytes at most"),
+            rank: self.random_rank(),
+        };
+        let slot = self.place_entry(entry);
+        if place.before != NONE {
+            self.entry_mut(place.before).after = slot;
+        }
+        if place.after != NONE {
+            self.entry_mut(place.after).before = slot;
+        }
+        self.count += 1;
+        self.hang(key, slot, space);
+        Slot(slot)
+    }
+
+    /// A free entry, filled.
+    fn place_entry(&mut self, entry: Entry) -> u32 {
+        if self.free == NONE {
+            debug_assert!(self.entries.len() < self.max as usize);
+            self.entries.push(entry);
+            return u32::try_from(self.entries.len() - 1).expect("fewer than `max` before");
+        }
+        let slot = self.free;
+        self.free = self.entry(slot).after;
+        *self.entry_mut(slot) = entry;
+        slot
+    }
+
+    /// Puts an entry into the tree: where its rank belongs, with what hung there cut along the key into its two sides.
+    fn hang(&mut self, key: &Key<'_>, slot: u32, space: &Space) {
+        let rank = self.entry(slot).rank;
+        let mut hook = Hook::Root;
+        let mut at = self.root;
+        while at != NONE {
+            let there = self.entry(at).rank;
+            let order = self.compare(key, at, space);
+            // Of equal ranks the smaller key is above.
+            if there < rank || there == rank && order.is_lt() {
+                break;
+            }
+            (hook, at) = self.step(at, order);
+        }
+        self.set_hook(hook, slot);
+        let (mut less, mut greater) = (Hook::Left(slot), Hook::Right(slot));
+        while at != NONE {
+            let order = self.compare(key, at, space);
+            if order.is_gt() {
+                self.set_hook(less, at);
+                (less, at) = self.step(at, order);
+            } else {
+                self.set_hook(greater, at);
+                (greater, at) = self.step(at, order);
+            }
+        }
+        self.set_hook(less, NONE);
+        self.set_hook(greater, NONE);
+    }
+
+    /// The way down from an entry, for a key that compares with it as `order` says.
+    fn step(&self, at: u32, order: Ordering) -> (Hook, u32) {
+        if order.is_lt() {
+            (Hook::Left(at), self.entry(at).left)
+        } else {
+            (Hook::Right(at), self.entry(at).right)
+        }
+    }
+
+    fn set_hook(&mut self, hook: Hook, slot: u32) {
+        match hook {
+            Hook::Root => self.root = slot,
+            Hook::Left(at) => self.entry_mut(at).left = slot,
+            Hook::Right(at) => self.entry_mut(at).right = slot,
+        }
+    }
+
+    /// Removes a key that is there, and says where its tail and value were.
+    pub(super) fn remove(&mut self, key: &Key<'_>, slot: Slot, space: &Space) -> Chain {
+        let slot = slot.0;
+        let mut hook = Hook::Root;
+        let mut at = self.root;
+        while at != slot {
+            let order = self.compare(key, at, space);
+            (hook, at) = self.step(at, order);
+        }
+        let entry = *self.entry(slot);
+        self.zip(hook, entry.left, entry.right);
+        if entry.before != NONE {
+            self.entry_mut(entry.before).after = entry.after;
+        }
+        if entry.after != NONE {
+            self.entry_mut(entry.after).before = entry.before;
+        }
+        self.entry_mut(slot).after = self.free;
+        self.free = slot;
+        self.count -= 1;
+        entry.chain
+    }
+
+    /// Hangs two trees, all keys of one smaller than those of the other, to a hook as one.
+    fn zip(&mut self, mut hook: Hook, mut left: u32, mut right: u32) {
+        while left != NONE && right != NONE {
+            if self.entry(left).rank >= self.entry(right).rank {
+                self.set_hook(hook, left);
+                (hook, left) = (Hook::Right(left), self.entry(left).right);
+            } else {
+                self.set_hook(hook, right);
+                (hook, right) = (Hook::Left(right), self.entry(right).left);
+            }
+        }
+        self.set_hook(hook, if left == NONE { right } else { left });
+    }
+
+    /// 0 with a chance of a half, 1 of a quarter, and so on.
+    fn random_rank(&mut self) -> u8 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random.trailing_zeros().to_le_bytes()[0]
+    }
+
+    /// The longest path of the tree: for tests.
+    #[cfg(test)]
+    pub(super) fn height(&self) -> usize {
+        let mut height = 0;
+        let mut row = vec![self.root];
+        while !row.is_empty() {
+            row.retain(|slot| *slot != NONE);
+            height += usize::from(!row.is_empty());
+            row = row
+                .iter()
+                .flat_map(|slot| [self.entry(*slot).left, self.entry(*slot).right])
+                .collect();
+        }
+        height
+    }
+}
+
+/// Reads what a key has behind its prefix: the first bytes of its chain.
+fn read_tail(entry: &Entry, space: &Space, tail: &mut [u8]) {
+    let mut rest = tail;
+    let len = rest.len() as u64;
+    for (at, len) in space.pieces(entry.chain, 0, len) {
+        let (piece, more) = rest.split_at_mut(len as usize);
+        space.store().read_bytes(at, piece);
+        rest = more;
+    }
+}

@@ -1,0 +1,101 @@
+//! Keys and values: a medium that is asked for by key.
+//!
+//! `pairs` is the store: an `index` of keys in the order of their bytes, and a `space` of units in chains. `nvme` and `samsung` are
+//! what hosts speak, `compound` and `iterators` parts of the latter, and `answer` what a command ends with and what it costs. `set` is
+//! what the controller is told of them, `channel` how it reaches them.
+//!
+//! Invariants:
+//! - A command is done whole when it is added, on the one reactor that has the medium: commands do not mix.
+//! - Nothing is allocated per command. What is reserved when the medium is opened, and taken from the system as it is first used:
+//!   the bytes, 4 more for each 512 of them, and 64 for each key there may be.
+//! - Whatever stands in a command or in its data, what it reaches is bounded and checked.
+//!
+//! What it does NOT do: survive the end of the program. What a file would need is a log of the pairs with checkpoints of the index;
+//! the store has one place for each (`Pairs::store`, `append`, `delete`), and `Pairs::clear`.
+
+mod answer;
+mod channel;
+mod compound;
+mod data;
+mod index;
+mod iterators;
+mod nvme;
+mod pairs;
+mod samsung;
+mod set;
+mod space;
+
+use std::io;
+
+use memory::Segment;
+use model::Op;
+use nvme_spec::Sqe;
+
+use self::answer::{Answer, Ops};
+pub(crate) use self::channel::{KeyValueChannel, KeyValueMedium, TRAITS};
+use self::iterators::Iterators;
+use self::pairs::Pairs;
+
+/// What hosts of a key-value medium speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// The Key Value command set (KV 1.1): keys of 1 to 16 bytes.
+    #[default]
+    Nvme,
+    /// The commands of Samsung's drives: keys of 4 to 16 bytes, iterators, the compound command.
+    Samsung,
+}
+
+/// A medium's pairs, and what commands of its dialect do with them.
+#[derive(Debug)]
+struct KeyValue {
+    pairs: Pairs,
+    iterators: Iterators,
+    dialect: Dialect,
+    /// What the last command was for the timing model.
+    ops: Ops,
+}
+
+impl KeyValue {
+    /// `bytes` bytes for at most `keys` keys.
+    ///
+    /// # Errors
+    /// The system's: there is no memory for so much.
+    fn new(bytes: u64, keys: u32, dialect: Dialect) -> io::Result<Self> {
+        Ok(KeyValue {
+            pairs: Pairs::new(bytes, keys)?,
+            iterators: Iterators::default(),
+            dialect,
+            ops: Ops::NONE,
+        })
+    }
+
+    /// Does a command, whose data are the `segments`.
+    fn command(&mut self, sqe: &Sqe, segments: &[Segment<'_>]) -> Answer {
+        let (pairs, iterators) = (&mut self.pairs, &mut self.iterators);
+        self.ops = Ops::NONE;
+        match self.dialect {
+            Dialect::Nvme => nvme::execute(pairs, sqe, segments, &mut self.ops),
+            Dialect::Samsung => samsung::execute(pairs, iterators, sqe, segments, &mut self.ops),
+        }
+    }
+
+    /// What the last command was for the timing model; `None` where it was refused before anything was looked at.
+    fn last_op(&self) -> Option<Op<'_>> {
+        self.ops.op()
+    }
+
+    /// Bytes that are taken.
+    fn used(&self) -> u64 {
+        self.pairs.used()
+    }
+
+    /// Forgets every pair, and closes every iterator.
+    fn clear(&mut self) {
+        self.pairs.clear();
+        self.iterators.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The Key Value command set (KV 1.1) on a medium of pairs.
+//!
+//! What the specification leaves open, and what is done here:
+//! - List is in the order of the keys' bytes, and begins with the given key, or with the next one where it does not exist.
+//! - Delete of a key that does not exist is KV Key Does Not Exist.
+//! - Nothing is compressed, so that values are returned as they are, raw or not.
+//! - An empty value is a value.
+//!
+//! It does NOT look at namespaces, and has nothing to do with reservations: those were checked before.
+
+use memory::Segment;
+use model::KvKind;
+use nvme_spec::key_value::{
+    KEY_MAX, KvCdw11, KvOpcode, ListHeader, ListKeyHeader, StoreOptions, key_field, list_entry_size,
+};
+use nvme_spec::{Sqe, Status};
+use zerocopy::IntoBytes;
+
+use super::answer::{Answer, Ops};
+use super::data::{Host, Sink};
+use super::index;
+use super::pairs::{Pairs, Refusal, Rule};
+
+/// Bytes of the head of a list.
+const LIST_HEAD: u32 = size_of::<ListHeader>() as u32;
+
+/// Does a command whose data are the `segments`, as many bytes as CDW10 says.
+pub(super) fn execute(
+    pairs: &mut Pairs,
+    sqe: &Sqe,
+    segments: &[Segment<'_>],
+    ops: &mut Ops,
+) -> Answer {
+    let field = key_field(sqe);
+    let opcode = KvOpcode(sqe.opcode);
+    let key = match key(&field, sqe, opcode) {
+        Ok(key) => key,
+        Err(status) => return Answer::of(status),
+    };
+    let moves = matches!(
+        opcode,
+        KvOpcode::STORE | KvOpcode::RETRIEVE | KvOpcode::LIST
+    );
+    if moves && Host::len(segments) != u64::from(sqe.cdw10) {
+        return Answer::of(Status::DATA_TRANSFER_ERROR);
+    }
+    let mut host = Host::new(segments);
+    let done = match opcode {
+        KvOpcode::STORE => {
+            let rule = match rule(sqe) {
+                Ok(rule) => rule,
+                Err(status) => return Answer::of(status),
+            };
+            let done = pairs.store(key, rule, sqe.cdw10, &mut host);
+            ops.push(KvKind::Store, key, done.map_or(0, |()| sqe.cdw10));
+            done.map(|()| 0)
+        }
+        KvOpcode::RETRIEVE => {
+            let done = pairs.retrieve(key, 0, sqe.cdw10, &mut host);
+            ops.push(KvKind::Retrieve, key, done.unwrap_or(0).min(sqe.cdw10));
+            done
+        }
+        KvOpcode::LIST if sqe.cdw10 < LIST_HEAD => {
+            return Answer::of(Status::INVALID_FIELD_IN_COMMAND);
+        }
+        KvOpcode::LIST => {
+            let len = list(pairs, key, sqe.cdw10, host);
+            ops.push(KvKind::List, &[], len);
+            Ok(0)
+        }
+        KvOpcode::DELETE => {
+            ops.push(KvKind::Delete, key, 0);
+            pairs.delete(key).map(|()| 0)
+        }
+        KvOpcode::EXIST => {
+            ops.push(KvKind::Exist, key, 0);
+            pairs.size_of(key).map(|_| 0).ok_or(Refusal::NotFound)
+        }
+        _ => return Answer::of(Status::INVALID_COMMAND_OPCODE),
+    };
+    done.map_or_else(|refusal| Answer::of(status(refusal)), Answer::ok)
+}
+
+/// The key of a command. Only List has a meaning for none.
+fn key<'f>(field: &'f [u8; KEY_MAX], sqe: &Sqe, opcode: KvOpcode) -> Result<&'f [u8], Status> {
+    let len = usize::from(KvCdw11::from(sqe.cdw11).kl());
+    if len == 0 && opcode != KvOpcode::LIST {
+        return Err(Status::INVALID_KEY_SIZE);
+    }
+    field.get(..len).ok_or(Status::INVALID_FIELD_IN_COMMAND)
+}
+
+/// Which keys a Store is for. Both at once are no keys.
+fn rule(sqe: &Sqe) -> Result<Rule, Status> {
+    let options = StoreOptions::from(KvCdw11::from(sqe.cdw11).options());
+    match (options.must_exist(), options.must_not_exist()) {
+        (false, false) => Ok(Rule::Any),
+        (true, false) => Ok(Rule::MustExist),
+        (false, true) => Ok(Rule::MustNotExist),
+        (true, true) => Err(Status::INVALID_FIELD_IN_COMMAND),
+    }
+}
+
+fn status(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::NotFound => Status::KV_KEY_DOES_NOT_EXIST,
+        Refusal::Exists => Status::KEY_EXISTS,
+        Refusal::Full => Status::CAPACITY_EXCEEDED,
+        Refusal::TooLarge => Status::INVALID_VALUE_SIZE,
+        Refusal::BeyondEnd => Status::INVALID_FIELD_IN_COMMAND,
+    }
+}
+
+/// Lists keys from one on, as many as fit. Says how many bytes that are. Keys that this command set cannot name, as they are
+/// too long, do not come into a medium of it.
+fn list(pairs: &Pairs, from: &[u8], room: u32, mut out: Host<'_, '_>) -> u32 {
+    let mut head = out.clone();
+    out.put(ListHeader::default().as_bytes());
+    let mut len = LIST_HEAD;
+    let mut nrk = 0;
+    let mut buffer = [0; index::KEY_MAX];
+    let mut next = pairs.at_or_after(from);
+    while let Some(slot) = next {
+        let key = pairs.key(slot, &mut buffer);
+        let size = list_entry_size(key.len());
+        let end = len + size as u32;
+        if end > room {
+            break;
+        }
+        let mut entry = [0; list_entry_size(index::KEY_MAX)];
+        let kl = ListKeyHeader {
+            kl: key.len() as u16,
+        };
+        entry[..2].copy_from_slice(kl.as_bytes());
+        entry[2..2 + key.len()].copy_from_slice(key);
+        out.put(&entry[..size]);
+        (nrk, len) = (nrk + 1, end);
+        next = pairs.after(slot);
+    }
+    head.put(ListHeader { nrk }.as_bytes());
+    len
+}

@@ -1,0 +1,268 @@
+//! Keys and their values: what every dialect does with them, and nothing of any.
+//!
+//! Invariants:
+//! - What fails has changed nothing.
+//! - A pair takes the units that its value and what its key has beyond 16 bytes need, and no others: with what is free they add
+//!   up to the size. A value that is overwritten is overwritten where it lies, so that a full medium takes one of the same size.
+//! - Nothing is allocated: see [`Index`] and [`Space`], which have all they need from the start.
+
+use std::io;
+
+use super::data::{Sink, Source};
+use super::index::{Index, KEY_MAX, Key, Slot, tail_len};
+use super::space::{Chain, Space, UNIT, units_of};
+
+/// Bytes of the largest value.
+pub(crate) const VALUE_MAX: u32 = 2 << 20;
+
+/// Which keys a store is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Any.
+    Any,
+    /// Such as exist.
+    MustExist,
+    /// Such as do not exist.
+    MustNotExist,
+}
+
+/// Why something was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The key does not exist.
+    NotFound,
+    /// The key exists.
+    Exists,
+    /// There is no room, for the bytes or for one more key.
+    Full,
+    /// The value would be larger than [`VALUE_MAX`].
+    TooLarge,
+    /// The offset lies behind the end of the value.
+    BeyondEnd,
+}
+
+/// All pairs of a medium.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    index: Index,
+    space: Space,
+}
+
+impl Pairs {
+    /// Room for `bytes` bytes, in units of 512, and for `keys` keys.
+    ///
+    /// # Errors
+    /// The system's: there is no memory for so much.
+    pub(super) fn new(bytes: u64, keys: u32) -> io::Result<Self> {
+        Ok(Pairs {
+            index: Index::new(keys)?,
+            space: Space::new(bytes)?,
+        })
+    }
+
+    /// Keys there are: for tests.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> u32 {
+        self.index.len()
+    }
+
+    /// Bytes there are: for tests.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> u64 {
+        u64::from(self.space.units()) * UNIT
+    }
+
+    /// Bytes that are taken, in whole units.
+    pub(super) fn used(&self) -> u64 {
+        u64::from(self.space.units() - self.space.free_units()) * UNIT
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.index.clear();
+        self.space.clear();
+    }
+
+    fn find(&self, key: &[u8]) -> Result<Slot, Refusal> {
+        let place = self.index.find(&Key::new(key), &self.space);
+        place.found().ok_or(Refusal::NotFound)
+    }
+
+    /// Stores the next `len` bytes of `value` under a key.
+    ///
+    /// # Errors
+    /// [`Refusal::TooLarge`], [`Refusal::Full`], and what `rule` forbids.
+    pub(super) fn store(
+        &mut self,
+        key: &[u8],
+        rule: Rule,
+        len: u32,
+        value: &mut impl Source,
+    ) -> Result<(), Refusal> {
+        if len > VALUE_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        let key = Key::new(key);
+        let place = self.index.find(&key, &self.space);
+        match (rule, place.found()) {
+            (Rule::MustExist, None) => return Err(Refusal::NotFound),
+            (Rule::MustNotExist, Some(_)) => return Err(Refusal::Exists),
+            _ => {}
+        }
+        let tail = key.tail();
+        let units = units_of(tail.len() as u64 + u64::from(len));
+        let chain = if let Some(slot) = place.found() {
+            let mut chain = self.index.chain(slot);
+            self.grow(&mut chain, units)?;
+            self.index.set(slot, chain, len);
+            chain
+        } else {
+            if !self.index.has_room() {
+                return Err(Refusal::Full);
+            }
+            let mut chain = Chain::EMPTY;
+            self.grow(&mut chain, units)?;
+            self.write_tail(chain, tail);
+            self.index.insert(&key, &place, chain, len, &self.space);
+            chain
+        };
+        self.fill(chain, tail.len() as u64, len, value);
+        Ok(())
+    }
+
+    /// Puts the next `len` bytes of `value` behind what a key has, or stores them where there is no such key. Says how large
+    /// the value is now.
+    ///
+    /// # Errors
+    /// [`Refusal::TooLarge`], [`Refusal::Full`], and what `rule` forbids.
+    pub(super) fn append(
+        &mut self,
+        key: &[u8],
+        rule: Rule,
+        len: u32,
+        value: &mut impl Source,
+    ) -> Result<u32, Refusal> {
+        let found = match self.find(key) {
+            Ok(slot) if rule != Rule::MustNotExist => slot,
+            _ => return self.store(key, rule, len, value).map(|()| len),
+        };
+        let old = self.index.value_len(found);
+        let new = old.checked_add(len).filter(|new| *new <= VALUE_MAX);
+        let new = new.ok_or(Refusal::TooLarge)?;
+        let start = tail_len(key.len()) as u64;
+        let mut chain = self.index.chain(found);
+        self.grow(&mut chain, units_of(start + u64::from(new)))?;
+        self.index.set(found, chain, new);
+        self.fill(chain, start + u64::from(old), len, value);
+        Ok(new)
+    }
+
+    fn grow(&mut self, chain: &mut Chain, units: u64) -> Result<(), Refusal> {
+        let done = self.space.resize(chain, units);
+        done.then_some(()).ok_or(Refusal::Full)
+    }
+
+    fn write_tail(&self, chain: Chain, mut tail: &[u8]) {
+        for (at, len) in self.space.pieces(chain, 0, tail.len() as u64) {
+            let (piece, rest) = tail.split_at(len as usize);
+            self.space.store().write_bytes(at, piece);
+            tail = rest;
+        }
+    }
+
+    fn fill(&self, chain: Chain, at: u64, len: u32, value: &mut impl Source) {
+        for (at, len) in self.space.pieces(chain, at, len.into()) {
+            value.take_into(self.space.store(), at, len);
+        }
+    }
+
+    /// Returns up to `room` bytes of a key's value, from byte `offset` on. Says how large the whole value is.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`], [`Refusal::BeyondEnd`].
+    pub(super) fn retrieve(
+        &self,
+        key: &[u8],
+        offset: u32,
+        room: u32,
+        out: &mut impl Sink,
+    ) -> Result<u32, Refusal> {
+        let slot = self.find(key)?;
+        let len = self.index.value_len(slot);
+        let rest = len.checked_sub(offset).ok_or(Refusal::BeyondEnd)?;
+        self.copy(slot, offset, rest.min(room), out);
+        Ok(len)
+    }
+
+    /// Returns `len` bytes of the value of a key, which has them, from byte `offset` on.
+    pub(super) fn copy(&self, slot: Slot, offset: u32, len: u32, out: &mut impl Sink) {
+        let start = tail_len(self.index.key_len(slot)) as u64 + u64::from(offset);
+        for (at, len) in self.space.pieces(self.index.chain(slot), start, len.into()) {
+            out.put_from(self.space.store(), at, len);
+        }
+    }
+
+    /// How large the value of a key is; `None` where there is no such key.
+    pub(super) fn size_of(&self, key: &[u8]) -> Option<u32> {
+        let slot = self.find(key).ok()?;
+        Some(self.index.value_len(slot))
+    }
+
+    /// Deletes a key and its value.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`].
+    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Refusal> {
+        let slot = self.find(key)?;
+        let mut chain = self.index.remove(&Key::new(key), slot, &self.space);
+        self.grow(&mut chain, 0)
+    }
+
+    /// The smallest key that is not smaller than this one.
+    pub(super) fn at_or_after(&self, key: &[u8]) -> Option<Slot> {
+        self.index.find(&Key::new(key), &self.space).at_or_after()
+    }
+
+    /// The smallest key that is greater than this one.
+    pub(super) fn after_key(&self, key: &[u8]) -> Option<Slot> {
+        self.index.find(&Key::new(key), &self.space).after()
+    }
+
+    /// The next greater key.
+    pub(super) fn after(&self, slot: Slot) -> Option<Slot> {
+        self.index.after(slot)
+    }
+
+    /// The bytes of a key.
+    pub(super) fn key<'b>(&self, slot: Slot, buffer: &'b mut [u8; KEY_MAX]) -> &'b [u8] {
+        self.index.key(slot, &self.space, buffer)
+    }
+
+    /// How large the value of a key is.
+    pub(super) fn value_len(&self, slot: Slot) -> u32 {
+        self.index.value_len(slot)
+    }
+
+    /// Sees to it that every unit has one owner, and that paths are short: for tests.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let slots = std::iter::successors(self.at_or_after(&[]), |slot| self.after(*slot));
+        let slots: Vec<Slot> = slots.collect();
+        assert_eq!(slots.len(), self.keys() as usize);
+        let mut units = 0;
+        for slot in &slots {
+            let bytes =
+                tail_len(self.index.key_len(*slot)) as u64 + u64::from(self.value_len(*slot));
+            assert_eq!(u64::from(self.index.chain(*slot).units()), units_of(bytes));
+            units += units_of(bytes);
+        }
+        assert_eq!(self.used(), units * UNIT);
+        self.space
+            .check(slots.iter().map(|slot| self.index.chain(*slot)));
+        let enough = 8 * (usize::BITS - slots.len().leading_zeros()) as usize;
+        assert!(self.index.height() <= enough + 8, "{}", self.index.height());
+    }
+}
+
+#[cfg(test)]
+mod tests;

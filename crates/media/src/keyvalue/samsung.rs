@@ -1,0 +1,198 @@
+//! Samsung's key-value commands on a medium of pairs.
+//!
+//! What was published leaves much open. Here:
+//! - A command has a key of 4 to 16 bytes, which stands in it. A longer one would lie elsewhere in its host's memory, and is Invalid
+//!   Key Size; in a batch keys have up to 255 bytes.
+//! - Store has no offset in the value: one is Invalid Value Offset. Append has none either, and stores where there is no such key.
+//! - Retrieve returns what there is from the offset on, as far as it fits, and in Dword 0 how large the whole value is.
+//! - Delete of a key that does not exist is Key Does Not Exist, whatever its option says.
+//! - Hints about compression are taken and not followed. Options that nobody has published are Invalid Option.
+//! - Dword 0 of Iterator read says how many bytes were returned. [`status::ITERATOR_END`] comes with the last of them.
+//!
+//! The batch command is [`super::compound`].
+
+use memory::Segment;
+use model::KvKind;
+use nvme_spec::samsung::{
+    INLINE_KEY_MAX, IteratorOption, KEY_MIN, RetrieveOption, SamsungCommand, SamsungOpcode,
+    StoreOption, status,
+};
+use nvme_spec::{Sqe, Status};
+
+use super::answer::{Answer, Ops};
+use super::compound;
+use super::data::Host;
+use super::iterators::{Filter, Iterators, NotOpened, Reads, Stop};
+use super::pairs::{Pairs, Refusal, Rule};
+
+/// Does a command. The `segments` are those of its value, or of the host's buffer.
+pub(super) fn execute(
+    pairs: &mut Pairs,
+    iterators: &mut Iterators,
+    sqe: &Sqe,
+    segments: &[Segment<'_>],
+    ops: &mut Ops,
+) -> Answer {
+    let command = SamsungCommand::of(sqe);
+    let done = match command.opcode {
+        SamsungOpcode::ITERATOR_REQUEST => request(iterators, &command, ops),
+        SamsungOpcode::ITERATOR_READ => read(pairs, iterators, &command, segments, ops),
+        SamsungOpcode::BATCH => compound::execute(pairs, &command, segments, ops),
+        _ => one(pairs, &command, segments, ops),
+    };
+    done.unwrap_or_else(Answer::of)
+}
+
+/// A command with one key.
+fn one(
+    pairs: &mut Pairs,
+    command: &SamsungCommand,
+    segments: &[Segment<'_>],
+    ops: &mut Ops,
+) -> Result<Answer, Status> {
+    let key_len = command.key_len();
+    if !(KEY_MIN..=INLINE_KEY_MAX).contains(&key_len) {
+        return Err(status::INVALID_KEY_SIZE);
+    }
+    let key = &command.key[..key_len];
+    let has = Host::len(segments);
+    let mut host = Host::new(segments);
+    match command.opcode {
+        SamsungOpcode::STORE | SamsungOpcode::APPEND => {
+            let len = value_len(command, has)?;
+            if command.offset != 0 {
+                return Err(status::INVALID_VALUE_OFFSET);
+            }
+            let rule = rule(command.option)?;
+            let appends = command.opcode == SamsungOpcode::APPEND;
+            let done = if appends {
+                pairs.append(key, rule, len, &mut host).map(|_| ())
+            } else {
+                pairs.store(key, rule, len, &mut host)
+            };
+            let kind = if appends {
+                KvKind::Append
+            } else {
+                KvKind::Store
+            };
+            ops.push(kind, key, done.map_or(0, |()| len));
+            done.map(|()| Answer::ok(0))
+                .map_err(|refusal| match refusal {
+                    Refusal::TooLarge if appends => status::VALUE_SIZE_LIMIT_EXCEEDED,
+                    refusal => status_of(refusal),
+                })
+        }
+        SamsungOpcode::RETRIEVE => {
+            let option = RetrieveOption::from(command.option);
+            if option.unknown() != 0 {
+                return Err(status::INVALID_OPTION);
+            }
+            let room = if option.only_size() {
+                0
+            } else {
+                value_len(command, has)?
+            };
+            let done = pairs.retrieve(key, command.offset, room, &mut host);
+            let returned = done.map_or(0, |len| (len - command.offset).min(room));
+            ops.push(KvKind::Retrieve, key, returned);
+            done.map(Answer::ok).map_err(status_of)
+        }
+        SamsungOpcode::DELETE => {
+            ops.push(KvKind::Delete, key, 0);
+            pairs.delete(key).map(|()| Answer::ok(0)).map_err(status_of)
+        }
+        SamsungOpcode::EXIST => {
+            ops.push(KvKind::Exist, key, 0);
+            let size = pairs.size_of(key).ok_or(status::KEY_DOES_NOT_EXIST);
+            size.map(|_| Answer::ok(0))
+        }
+        _ => Err(Status::INVALID_COMMAND_OPCODE),
+    }
+}
+
+/// Bytes of the value or of the buffer, which the host must have given.
+fn value_len(command: &SamsungCommand, has: u64) -> Result<u32, Status> {
+    let len = command.value_len().ok_or(status::INVALID_VALUE_SIZE)?;
+    if u64::from(len) > has {
+        return Err(Status::DATA_TRANSFER_ERROR);
+    }
+    Ok(len)
+}
+
+/// Which keys a store is for.
+pub(super) fn rule(option: u8) -> Result<Rule, Status> {
+    let option = StoreOption::from(option);
+    match (option.unknown(), option.idempotent(), option.update_only()) {
+        (0, false, false) => Ok(Rule::Any),
+        (0, true, false) => Ok(Rule::MustNotExist),
+        (0, false, true) => Ok(Rule::MustExist),
+        _ => Err(status::INVALID_OPTION),
+    }
+}
+
+fn status_of(refusal: Refusal) -> Status {
+    match refusal {
+        Refusal::NotFound => status::KEY_DOES_NOT_EXIST,
+        Refusal::Exists => status::IDEMPOTENT_STORE_FAILED,
+        Refusal::Full => status::CAPACITY_EXCEEDED,
+        Refusal::TooLarge => status::INVALID_VALUE_SIZE,
+        Refusal::BeyondEnd => status::INVALID_VALUE_OFFSET,
+    }
+}
+
+/// Iterator request: opens, or closes.
+fn request(
+    iterators: &mut Iterators,
+    command: &SamsungCommand,
+    ops: &mut Ops,
+) -> Result<Answer, Status> {
+    let option = IteratorOption::from(command.option);
+    let kinds = (option.key_only(), option.key_value(), option.delete());
+    ops.push(KvKind::List, &[], 0);
+    match (option.unknown(), option.open(), option.close()) {
+        (0, true, false) => {
+            let reads = match kinds {
+                (_, false, false) => Reads::Keys,
+                (false, true, false) => Reads::Pairs,
+                (false, false, true) => Reads::Deletes,
+                _ => return Err(status::INVALID_OPTION),
+            };
+            let (prefix, mask) = command.prefix();
+            let opened = iterators.open(Filter { prefix, mask }, reads);
+            opened
+                .map(|handle| Answer::ok(handle.into()))
+                .map_err(|refused| match refused {
+                    NotOpened::AlreadyOpen => status::ITERATOR_ALREADY_OPEN,
+                    NotOpened::NoHandle => status::ITERATOR_NO_HANDLE,
+                })
+        }
+        (0, false, true) if iterators.close(command.key_len_z) => Ok(Answer::ok(0)),
+        (0, false, true) => Err(status::ITERATOR_UNKNOWN),
+        _ => Err(status::INVALID_OPTION),
+    }
+}
+
+/// Iterator read.
+fn read(
+    pairs: &mut Pairs,
+    iterators: &mut Iterators,
+    command: &SamsungCommand,
+    segments: &[Segment<'_>],
+    ops: &mut Ops,
+) -> Result<Answer, Status> {
+    let room = value_len(command, Host::len(segments))?;
+    if room < 4 {
+        return Err(status::INVALID_VALUE_SIZE);
+    }
+    let done = iterators.read(command.key_len_z, pairs, room, Host::new(segments));
+    ops.push(KvKind::List, &[], done.map_or(0, |done| done.len));
+    let done = done.ok_or(status::ITERATOR_UNKNOWN)?;
+    match done.stop {
+        Stop::Ended => Ok(Answer {
+            status: status::ITERATOR_END,
+            result: done.len,
+        }),
+        Stop::Full if done.keys == 0 => Err(status::INVALID_VALUE_SIZE),
+        Stop::Full | Stop::Looked => Ok(Answer::ok(done.len)),
+    }
+}
