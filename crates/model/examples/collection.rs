@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use model::{Arithmetic, CollectionPolicy, Flash, FlashParameters};
+use model::{Arithmetic, CollectionPolicy, Flash, FlashExtras, FlashParameters};
 
 const SEEDS: u64 = 10;
 
@@ -38,6 +38,7 @@ fn parameters(pages: u64, lines: u64, permille: u32, policy: CollectionPolicy) -
         deallocate_ns: 0,
         collect_below: 2,
         policy,
+        extras: FlashExtras::default(),
     }
 }
 

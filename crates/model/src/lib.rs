@@ -38,8 +38,8 @@ pub use self::nvm::Nvm;
 pub use self::op::{KvKind, KvOp, Op, ZoneOp};
 pub use self::parameter::{Change, InvalidParameter, Kind, Moment, Unit, Value};
 pub use self::parameters::{
-    Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashParameters, KvParameters,
-    NvmParameters, Parameters, ZonesParameters,
+    Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters,
+    KvParameters, NvmParameters, Parameters, ZonesParameters,
 };
 pub use self::zones::Zones;
 

@@ -157,6 +157,27 @@ pub struct FlashParameters {
     pub collect_below: u32,
     /// Which one.
     pub policy: CollectionPolicy,
+    /// What is off unless it is asked for.
+    pub extras: FlashExtras,
+}
+
+/// Mechanisms that are off by default: all zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlashExtras {
+    /// An idle drive collects in each partition that has fewer free lines; 0: never.
+    pub background_below: u32,
+    /// It is idle when no command has arrived for so long.
+    pub background_idle_ns: u64,
+    /// Of all that is left to chance.
+    pub seed: u64,
+    /// Sigma of the lognormal spread of senses, in thousandths; 0: none.
+    pub read_jitter_permille: u32,
+    /// The same of programs.
+    pub program_jitter_permille: u32,
+    /// The same of erases.
+    pub erase_jitter_permille: u32,
+    /// Probability, in millionths, that a sense has to be repeated; 0: never.
+    pub read_retry_ppm: u32,
 }
 
 /// Zoned flash.

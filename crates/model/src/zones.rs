@@ -3,7 +3,7 @@
 //! What it does NOT do: know the state of a zone or its write pointer as a host sees them. Whoever submits has checked that; what must not be is timed somehow.
 
 use crate::error::ParameterError;
-use crate::flash::{Buffer, Costs, DieShape, DieTimes, Dies, Link, Sense, Share};
+use crate::flash::{Buffer, Costs, DieShape, Dies, Link, Sense, Share};
 use crate::parameters::{Parameters, ZonesParameters};
 use crate::pending::Pending;
 use crate::units::{PAGE, zeros};
@@ -125,7 +125,7 @@ impl Zones {
             finish_writes: false,
             open: 0,
             zones: zeros(index(shape.zones))?,
-            dies: Dies::new(DieTimes::new(flash), &shape.die, hangs_on.collect()),
+            dies: Dies::new(flash, hangs_on.collect()),
             link: Link::new(flash),
             buffer: Buffer::new(0, pools)?,
             waiting: zeros(pools)?,
@@ -147,7 +147,7 @@ impl Zones {
         }
         let flash = &parameters.flash;
         self.link.retune(flash);
-        self.dies.retune(DieTimes::new(flash));
+        self.dies.retune(flash);
         self.costs = Costs::new(flash);
         self.buffer.retune(match parameters.zone_buffer_bytes {
             0 => flash.buffer_bytes,

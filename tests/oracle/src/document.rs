@@ -255,6 +255,8 @@ struct FlashJson {
     collect_below: u32,
     #[serde(with = "PolicyJson")]
     policy: CollectionPolicy,
+    #[serde(skip)]
+    extras: model::FlashExtras,
 }
 
 #[derive(Serialize, Deserialize)]

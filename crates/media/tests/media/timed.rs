@@ -5,7 +5,7 @@ use std::sync::Arc;
 use controller::port::{ByteRange, Cause, Channel as _, Request};
 use controller::time::Time;
 use media::{Direct, Medium, MediumKind, MediumSpec};
-use model::{CollectionPolicy, Direction, FlashParameters, NvmParameters, Parameters};
+use model::{CollectionPolicy, Direction, FlashExtras, FlashParameters, NvmParameters, Parameters};
 
 use crate::common::{Host, Runner, file_spec, on_disk, pattern};
 
@@ -63,6 +63,7 @@ fn flash() -> Parameters {
         deallocate_ns: 7_000,
         collect_below: 2,
         policy: CollectionPolicy::Greedy,
+        extras: FlashExtras::default(),
     })
 }
 

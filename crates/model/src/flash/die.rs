@@ -1,13 +1,13 @@
 //! Dies, their channels, and the link to the host: senses, programs, erases and transfers, each as the book defines it.
 
-use super::geometry::DieShape;
+use super::extra::Chance;
 use crate::parameters::FlashParameters;
 use crate::server::Intervals;
 use crate::units::{PAGE, PAGE_LEN, duration};
 
 /// How long things take: all that may change while a drive is in use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DieTimes {
+struct DieTimes {
     read_4k: [u64; 4],
     read: [u64; 4],
     program: u64,
@@ -18,7 +18,7 @@ pub(crate) struct DieTimes {
 }
 
 impl DieTimes {
-    pub(crate) fn new(parameters: &FlashParameters) -> Self {
+    fn new(parameters: &FlashParameters) -> Self {
         Self {
             read_4k: parameters.read_4k_ns,
             read: parameters.read_ns,
@@ -86,6 +86,7 @@ pub(crate) struct Sense {
 #[derive(Debug)]
 pub(crate) struct Dies {
     times: DieTimes,
+    chance: Option<Chance>,
     /// Bytes of a wordline.
     wordline: u32,
     /// From when on each is free.
@@ -99,11 +100,12 @@ pub(crate) struct Dies {
 
 impl Dies {
     /// Dies that hang on the channels `hangs_on`.
-    pub(crate) fn new(times: DieTimes, shape: &DieShape, hangs_on: Vec<u32>) -> Self {
+    pub(crate) fn new(parameters: &FlashParameters, hangs_on: Vec<u32>) -> Self {
         let channels = hangs_on.iter().max().map_or(0, |&last| last as usize + 1);
         Self {
-            times,
-            wordline: shape.wordline * PAGE_LEN, // it came as 32 bits
+            times: DieTimes::new(parameters),
+            chance: Chance::new(&parameters.extras),
+            wordline: parameters.oneshot_bytes,
             free: vec![0; hangs_on.len()],
             latest: 0,
             channels: (0..channels).map(|_| Intervals::default()).collect(),
@@ -111,8 +113,10 @@ impl Dies {
         }
     }
 
-    pub(crate) fn retune(&mut self, times: DieTimes) {
-        self.times = times;
+    pub(crate) fn retune(&mut self, parameters: &FlashParameters) {
+        self.times = DieTimes::new(parameters);
+        let before = self.chance.take();
+        self.chance = Chance::new(&parameters.extras).map(|chance| chance.after(before));
     }
 
     /// From when on all are free.
@@ -152,6 +156,10 @@ impl Dies {
             1 => times.read_4k[sense.cell],
             _ => times.read[sense.cell],
         };
+        let read = match &mut self.chance {
+            Some(chance) => chance.read(read),
+            None => read,
+        };
         let channel = &mut self.channels[self.hangs_on[sense.die] as usize];
         let mut end = self.free[sense.die].max(at).saturating_add(read);
         let mut bytes = sense.pages * PAGE_LEN; // at most a flash page, which came as 32 bits
@@ -170,21 +178,34 @@ impl Dies {
         let from = self.free[die].max(at);
         let channel = &mut self.channels[self.hangs_on[die] as usize];
         let there = channel.reserve(now, from, self.times.transfer(self.wordline));
-        let end = there.saturating_add(self.times.program);
+        let end = there.saturating_add(self.programs(1));
         self.busy_until(die, end);
         end
     }
 
     /// Programs `wordlines` of a die one after another, from `at` on, without data.
     pub(crate) fn fill(&mut self, at: u64, die: usize, wordlines: u64) -> u64 {
-        let length = self.times.program.saturating_mul(wordlines);
+        let length = self.programs(wordlines);
         self.occupy(at, die, length)
     }
 
     /// Erases `blocks` of a die one after another, from `at` on; gives when that is done.
     pub(crate) fn erase(&mut self, at: u64, die: usize, blocks: u64) -> u64 {
-        let length = self.times.erase.saturating_mul(blocks);
+        let erase = self.times.erase;
+        let length = match &mut self.chance {
+            Some(chance) => chance.erases(erase, blocks),
+            None => erase.saturating_mul(blocks),
+        };
         self.occupy(at, die, length)
+    }
+
+    /// How long `wordlines` programs of a die take, one after another.
+    fn programs(&mut self, wordlines: u64) -> u64 {
+        let program = self.times.program;
+        match &mut self.chance {
+            Some(chance) => chance.programs(program, wordlines),
+            None => program.saturating_mul(wordlines),
+        }
     }
 
     fn occupy(&mut self, at: u64, die: usize, length: u64) -> u64 {

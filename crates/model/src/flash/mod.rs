@@ -10,6 +10,7 @@ mod collect;
 mod costs;
 mod counters;
 mod die;
+mod extra;
 mod ftl;
 mod geometry;
 mod lines;
@@ -22,10 +23,11 @@ pub use self::policy::Policy;
 
 pub(crate) use self::buffer::{Buffer, Share};
 pub(crate) use self::costs::Costs;
-pub(crate) use self::die::{DieTimes, Dies, Link, Sense};
+pub(crate) use self::die::{Dies, Link, Sense};
 
 use std::ops::Range;
 
+use self::extra::background::Background;
 use self::ftl::{DieWork, Ftl, NoWork, Writer};
 use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
@@ -43,6 +45,9 @@ pub struct Flash {
     link: Link,
     buffer: Buffer,
     pending: Pending,
+    background: Option<Background>,
+    /// When the last command arrived.
+    arrived: u64,
     stalls: u64,
 }
 
@@ -56,6 +61,8 @@ struct Partition {
     held: u64,
     /// When what is in collection's wordline that is not full was sensed.
     sensed: u64,
+    /// When the last collection in the background has ended.
+    background_end: u64,
 }
 
 impl Flash {
@@ -76,22 +83,21 @@ impl Flash {
                 first_die: (index * geometry.dies) as usize,
                 held: 0,
                 sensed: 0,
+                background_end: 0,
             })
         };
         Ok(Self {
             costs: Costs::new(parameters),
-            dies: Dies::new(
-                DieTimes::new(parameters),
-                &geometry.die,
-                (0..all_dies).map(hangs_on).collect(),
-            ),
+            dies: Dies::new(parameters, (0..all_dies).map(hangs_on).collect()),
             link: Link::new(parameters),
             buffer: Buffer::new(parameters.buffer_bytes, 1)?,
             partitions: (0..geometry.partitions)
                 .map(partition)
                 .collect::<Result<_, ParameterError>>()?,
+            background: Background::new(&geometry, &parameters.extras)?,
             geometry,
             pending: Pending::default(),
+            arrived: 0,
             stalls: 0,
         })
     }
@@ -105,8 +111,9 @@ impl Flash {
         if Geometry::new(parameters)? != self.geometry {
             return Err(ParameterError::Fixed { name: "geometry" });
         }
+        self.background = Background::new(&self.geometry, &parameters.extras)?;
         self.link.retune(parameters);
-        self.dies.retune(DieTimes::new(parameters));
+        self.dies.retune(parameters);
         self.costs = Costs::new(parameters);
         self.buffer.retune(parameters.buffer_bytes);
         for partition in &mut self.partitions {
@@ -188,9 +195,11 @@ impl Flash {
                 now,
                 fetched,
                 sensed: 0,
-                programmed: &mut programmed,
+                programmed: 0,
+                erased: 0,
             };
             partition.ftl.write(logical, &mut work);
+            programmed = programmed.max(work.programmed);
         }
         Some(self.costs.write_done(fua, fetched, programmed))
     }
@@ -202,6 +211,39 @@ impl Flash {
             * PAGE;
         let most = self.buffer.size().saturating_sub(waiting);
         ((pages.end - pages.start) * PAGE).min(most)
+    }
+
+    /// Collects what an idle drive has had the time to begin.
+    fn collect_in_background(&mut self, now: u64) {
+        let Some(background) = self.background else {
+            return;
+        };
+        let idle = self.arrived.saturating_add(background.idle);
+        for partition in &mut self.partitions {
+            while partition.ftl.lines.free() < background.below {
+                let begin = idle.max(partition.background_end);
+                if begin > now {
+                    break;
+                }
+                let mut work = Work {
+                    dies: &mut self.dies,
+                    buffer: &mut self.buffer,
+                    first_die: partition.first_die,
+                    dies_count: self.geometry.dies,
+                    held: &mut partition.held,
+                    ready: &mut partition.sensed,
+                    now: begin,
+                    fetched: begin,
+                    sensed: 0,
+                    programmed: 0,
+                    erased: begin,
+                };
+                if partition.ftl.collect(&mut work).is_none() {
+                    break;
+                }
+                partition.background_end = work.erased;
+            }
+        }
     }
 
     fn deallocate(&mut self, now: u64, offset: u64, len: u64) -> u64 {
@@ -216,6 +258,7 @@ impl Flash {
 impl Timing for Flash {
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
         let now = self.pending.at(now);
+        self.collect_in_background(now);
         let at = match *op {
             Op::Read { offset, len } => self.read(now, offset, len),
             Op::Write { offset, len, fua } => match self.write(now, offset, len, fua) {
@@ -226,6 +269,7 @@ impl Timing for Flash {
             Op::Flush => now.max(self.dies.all_free()),
             Op::Zone(_) | Op::Kv(_) | Op::Compound(_) => now,
         };
+        self.arrived = now;
         let turn = self.pending.turn();
         self.pending.push(at, turn, id);
         Admission::Accepted
@@ -249,6 +293,7 @@ impl Timing for Flash {
 
     fn advance(&mut self, now: u64, done: &mut Vec<Due>) {
         let now = self.pending.at(now);
+        self.collect_in_background(now);
         self.buffer.settle(now);
         self.pending.reap(now, done);
     }
@@ -325,8 +370,10 @@ struct Work<'a> {
     fetched: u64,
     /// The end of collection's last sense.
     sensed: u64,
-    /// The last end of what the write programmed.
-    programmed: &'a mut u64,
+    /// The last end of what it programmed for a host.
+    programmed: u64,
+    /// And of what it erased.
+    erased: u64,
 }
 
 impl DieWork for Work<'_> {
@@ -335,7 +382,7 @@ impl DieWork for Work<'_> {
         match writer {
             Writer::Host => {
                 let end = self.dies.program(self.now, self.fetched, die);
-                *self.programmed = end.max(*self.programmed);
+                self.programmed = end.max(self.programmed);
                 self.buffer.give_back(end, 0, std::mem::take(self.held));
             }
             Writer::Collection => {
@@ -360,7 +407,8 @@ impl DieWork for Work<'_> {
 
     fn erase(&mut self) {
         for die in (self.first_die..).take(self.dies_count as usize) {
-            self.dies.erase(self.now, die, 1);
+            let end = self.dies.erase(self.now, die, 1);
+            self.erased = end.max(self.erased);
         }
     }
 }

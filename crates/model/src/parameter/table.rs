@@ -158,6 +158,12 @@ impl Parameter {
         }
     }
 
+    /// Whether it belongs to a mechanism that is off unless it is asked for: no preset has it.
+    pub fn is_extra(&self) -> bool {
+        let mut extras = CHANCE.iter().chain(BACKGROUND);
+        extras.any(|extra| extra.name == self.name)
+    }
+
     pub(super) fn put(&self, to: &mut Parameters, value: Value) {
         let field = match (&self.place, to) {
             (Place::Nvm(_, field), Parameters::Nvm(p)) => field(p),
@@ -173,13 +179,13 @@ impl Parameter {
 
 /// The parameters of a kind. Those of zones are those of the flash that they lie on, and their own.
 pub(super) fn of(kind: Kind) -> impl Iterator<Item = &'static Parameter> {
-    let (first, then): (&[Parameter], &[Parameter]) = match kind {
-        Kind::Nvm => (NVM, &[]),
-        Kind::Kv => (KV, &[]),
-        Kind::Flash => (FLASH, FTL),
-        Kind::Zns => (FLASH, ZONES),
+    let tables: [&[Parameter]; 4] = match kind {
+        Kind::Nvm => [NVM, &[], &[], &[]],
+        Kind::Kv => [KV, &[], &[], &[]],
+        Kind::Flash => [FLASH, FTL, CHANCE, BACKGROUND],
+        Kind::Zns => [FLASH, ZONES, CHANCE, &[]],
     };
-    first.iter().chain(then)
+    tables.into_iter().flatten()
 }
 
 /// Longest time of one step: an hour of virtual time is simulated, and a command does not outlast it.
@@ -263,6 +269,19 @@ table! { Flash, FTL,
     "deallocate" Time 0..=MAX_NS Live (deallocate_ns) "of a deallocate or write zeroes";
     "collect_below" Count 2..=1024 Live (collect_below) "free lines of a partition at which one is collected";
     "policy" Word[POLICY] 0..=2 Live (policy) "which line is collected";
+}
+
+table! { Flash, CHANCE,
+    "seed" Count 0..=9_007_199_254_740_992 Live (extras.seed) "of what is left to chance";
+    "read_jitter" Percent 0..=2000 Live (extras.read_jitter_permille) "sigma of a lognormal spread of senses; 0%: none";
+    "program_jitter" Percent 0..=2000 Live (extras.program_jitter_permille) "the same of programs";
+    "erase_jitter" Percent 0..=2000 Live (extras.erase_jitter_permille) "the same of erases";
+    "read_retry_per_million" Count 0..=1_000_000 Live (extras.read_retry_ppm) "how many of a million senses are repeated; 0: none";
+}
+
+table! { Flash, BACKGROUND,
+    "background_below" Count 0..=1_048_576 Live (extras.background_below) "an idle drive collects in partitions that have fewer free lines; 0: never";
+    "background_idle" Time 0..=MAX_NS Live (extras.background_idle_ns) "time without a command after which a drive is idle";
 }
 
 table! { Zones, ZONES,

@@ -3,7 +3,8 @@
 //! `name` or `name@variant`. Where the values of a paper and those of its published program differ, both are variants, and the bare
 //! name is one of them. A value is kept as its text, so that its unit stands beside it, and is read by the table of parameters.
 //!
-//! Invariants: a preset gives every parameter of its kind once, and each with a source. A value that nobody published says so.
+//! Invariants: a preset gives every parameter of its kind once, and each with a source, but for mechanisms that are off unless they
+//! are asked for, which are off. A value that nobody published says so.
 //!
 //! What it does NOT do: claim that a model of these values is the drive. What was published of the drive stands beside them.
 
@@ -18,8 +19,9 @@ mod zns_prototype;
 mod tests;
 
 use crate::{
-    Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashParameters, InvalidParameter, Kind,
-    KvParameters, Moment, NvmParameters, Parameters, ZonesParameters,
+    Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters,
+    InvalidParameter, Kind, KvParameters, Moment, NvmParameters, Parameters, Unit, ZonesParameters,
+    parameter::Parameter,
 };
 
 /// What Linux took for a read on the machine of NVMeVirt's authors: their script subtracts it from what was measured there.
@@ -209,11 +211,13 @@ impl Preset {
     }
 
     /// Its values, in the order of the table of parameters.
-    pub fn values(&self) -> impl Iterator<Item = &'static Sourced> {
+    pub fn values(&self) -> impl Iterator<Item = Sourced> {
         let all = self.values;
-        self.kind
-            .parameters()
-            .filter_map(move |p| all.iter().copied().flatten().find(|v| v.name == p.name))
+        self.kind.parameters().map(move |parameter| {
+            let mut all = all.iter().copied().flatten();
+            let given = all.find(|v| v.name == parameter.name);
+            given.copied().unwrap_or_else(|| off(parameter))
+        })
     }
 
     /// The parameters of such a drive of `size_bytes`. Its pages per block and its dies are the real drive's; the blocks of a die follow
@@ -258,6 +262,24 @@ impl Parameters {
     }
 }
 
+/// The value of a mechanism that is off.
+fn off(parameter: &Parameter) -> Sourced {
+    let value = match parameter.unit {
+        Unit::Time => "0ns",
+        Unit::Bandwidth | Unit::Rate => "none",
+        Unit::Size => "0B",
+        Unit::Count => "0",
+        Unit::Percent => "0%",
+        Unit::Flag => "false",
+        Unit::Word(words) => words.first().copied().unwrap_or_default(),
+    };
+    v(
+        parameter.name,
+        value,
+        Source::Assumed("off unless it is asked for"),
+    )
+}
+
 /// Parameters of a kind before any is given.
 fn blank(kind: Kind, size_bytes: u64) -> Parameters {
     let direction = Direction {
@@ -294,6 +316,7 @@ fn blank(kind: Kind, size_bytes: u64) -> Parameters {
         deallocate_ns: 0,
         collect_below: 2,
         policy: CollectionPolicy::Greedy,
+        extras: FlashExtras::default(),
     };
     match kind {
         Kind::Nvm => Parameters::Nvm(NvmParameters {

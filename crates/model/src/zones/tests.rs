@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::units::PAGE_LEN;
-use crate::{Arithmetic, CollectionPolicy, FlashParameters};
+use crate::{Arithmetic, CollectionPolicy, FlashExtras, FlashParameters};
 
 const LATER: u64 = 1_000_000_000;
 const ZONE: u64 = 131_072;
@@ -41,6 +41,7 @@ fn small() -> ZonesParameters {
             deallocate_ns: 3000,
             collect_below: 2,
             policy: CollectionPolicy::Greedy,
+            extras: FlashExtras::default(),
         },
         zone_size_bytes: ZONE,
         zone_capacity_bytes: 98_304,

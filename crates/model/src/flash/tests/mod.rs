@@ -3,10 +3,11 @@
 mod amplification;
 mod collection;
 mod commands;
+mod extras;
 mod properties;
 
 use super::*;
-use crate::{Arithmetic, CollectionPolicy};
+use crate::{Arithmetic, CollectionPolicy, FlashExtras};
 
 /// Four dies on two channels, flash pages of two pages, wordlines of four, blocks of four wordlines; 64 lines of 64 pages, 3200 of them logical.
 /// A channel carries a byte per nanosecond, the link four.
@@ -39,6 +40,7 @@ fn four_dies() -> FlashParameters {
         deallocate_ns: 3000,
         collect_below: 2,
         policy: CollectionPolicy::Greedy,
+        extras: FlashExtras::default(),
     }
 }
 

@@ -1,0 +1,73 @@
+//! Mechanisms that are off unless a parameter turns them on. The book defines them, under *Optional*.
+//!
+//! - [`background`]: collection while nobody asks for anything.
+//! - [`jitter`]: senses, programs and erases that take longer or shorter, by chance.
+//! - [`retry`]: senses that have to be repeated, by chance.
+//!
+//! Chance comes from a seed, in the order in which operations are asked of dies: the same commands at the same times give the same results.
+
+pub(super) mod background;
+mod jitter;
+mod random;
+mod retry;
+
+use self::jitter::Spread;
+use self::random::Random;
+use self::retry::Retry;
+use crate::parameters::FlashExtras;
+
+/// How chance changes the times of dies.
+#[derive(Debug)]
+pub(crate) struct Chance {
+    seed: u64,
+    random: Random,
+    read: Spread,
+    program: Spread,
+    erase: Spread,
+    retry: Retry,
+}
+
+impl Chance {
+    /// As the parameters say: none if they leave nothing to chance.
+    pub(crate) fn new(extras: &FlashExtras) -> Option<Self> {
+        let chance = Self {
+            seed: extras.seed,
+            random: Random::new(extras.seed),
+            read: Spread::new(extras.read_jitter_permille),
+            program: Spread::new(extras.program_jitter_permille),
+            erase: Spread::new(extras.erase_jitter_permille),
+            retry: Retry::new(extras.read_retry_ppm),
+        };
+        let spreads = [chance.read, chance.program, chance.erase];
+        let any = chance.retry.is_on() || spreads.iter().any(|spread| spread.is_on());
+        any.then_some(chance)
+    }
+
+    /// The same chance, if its seed is the same, as if it went on from `before`.
+    pub(crate) fn after(mut self, before: Option<Self>) -> Self {
+        if let Some(before) = before.filter(|before| before.seed == self.seed) {
+            self.random = before.random;
+        }
+        self
+    }
+
+    /// How long a sense takes that should take `ns`.
+    pub(crate) fn read(&mut self, ns: u64) -> u64 {
+        let senses = 1 + self.retry.repeats(&mut self.random);
+        self.sum(senses, |chance| chance.read.apply(&mut chance.random, ns))
+    }
+
+    /// How long `count` programs take that should take `ns` each.
+    pub(crate) fn programs(&mut self, ns: u64, count: u64) -> u64 {
+        self.sum(count, |chance| chance.program.apply(&mut chance.random, ns))
+    }
+
+    /// How long `count` erases take that should take `ns` each.
+    pub(crate) fn erases(&mut self, ns: u64, count: u64) -> u64 {
+        self.sum(count, |chance| chance.erase.apply(&mut chance.random, ns))
+    }
+
+    fn sum(&mut self, count: u64, one: impl Fn(&mut Self) -> u64) -> u64 {
+        (0..count).fold(0, |sum: u64, _| sum.saturating_add(one(self)))
+    }
+}
