@@ -108,11 +108,11 @@ fn section(page: &mut String, preset: &Preset) {
         .parameters(preset.size_bytes, None)
         .expect("a preset has the parameters of its kind");
     for value in preset.values() {
-        let same = |other: &Sourced| (other.name, other.value) == (value.name, value.value);
+        let same = |other: Sourced| (other.name, other.value) == (value.name, value.value);
         if default.is_some_and(|default| default.values().any(same)) {
             continue;
         }
-        row(page, &parameters, value);
+        row(page, &parameters, &value);
     }
     if default.is_some() {
         return;
