@@ -102,6 +102,11 @@ fn index(small: u64) -> usize {
     usize::try_from(small).expect("dies and zones are few")
 }
 
+/// Likewise.
+fn small(small: u64) -> u32 {
+    u32::try_from(small).expect("dies and pages of a wordline are few")
+}
+
 impl Zones {
     /// A drive at rest, all zones empty.
     ///
@@ -111,7 +116,7 @@ impl Zones {
     pub fn new(parameters: &ZonesParameters) -> Result<Self, ParameterError> {
         let shape = Shape::new(parameters)?;
         let flash = &parameters.flash;
-        let hangs_on = (0..shape.dies).map(|die| (die % u64::from(shape.channels)) as u32);
+        let hangs_on = (0..shape.dies).map(|die| small(die % u64::from(shape.channels)));
         let pools = if shape.own_buffers {
             index(shape.zones)
         } else {
@@ -200,11 +205,11 @@ impl Zones {
             let flash_page = u64::from(shape.flash_page);
             let stop = ((page / flash_page + 1) * flash_page).min(pages.end);
             let wordline = page / u64::from(shape.wordline);
-            let of_wordline = (page % u64::from(shape.wordline)) as u32;
+            let of_wordline = small(page % u64::from(shape.wordline));
             let sense = Sense {
                 die: self.shape.die(zone, wordline),
                 cell: shape.cell(wordline / self.shape.dies_per_zone, of_wordline),
-                pages: (stop - page) as u32, // at most a flash page
+                pages: small(stop - page), // at most a flash page
             };
             sensed = sensed.max(self.dies.sense_for_drive(now, at, sense));
             page = stop;

@@ -144,7 +144,7 @@ impl Simple {
     fn request(&mut self, now: u64, address: u64, len: u64, cost: Cost) -> u64 {
         let units = self.busy.len() as u64;
         let first = (address / UNIT) % units;
-        let index = |chunk: u64| ((first + chunk) % units) as usize;
+        let index = |chunk: u64| usize::try_from((first + chunk) % units).expect("units are few");
         let mut at = now.max(self.busy[index(0)]).saturating_add(cost.delay);
         for chunk in 0..len.div_ceil(UNIT) {
             at = at.saturating_add(cost.time);

@@ -302,7 +302,8 @@ impl Timing for Flash {
 fn locate(page: u64, partitions: u32) -> (usize, u32) {
     let count = u64::from(partitions);
     let logical = u32::try_from(page / count).expect("a partition has fewer than 2^32 pages");
-    ((page % count) as usize, logical) // below 2^16
+    let partition = usize::try_from(page % count).expect("partitions are few");
+    (partition, logical)
 }
 
 /// The senses of a read, in one partition.
