@@ -227,7 +227,7 @@ impl Report {
         let shape = explanation.shape.as_ref();
         let write_amplification = match (shape, parameters) {
             (Some(shape), Parameters::Flash(flash)) => {
-                Some(Amplification::expected(shape, flash.collect_below))
+                Some(Amplification::expected(shape, flash))
             }
             _ => None,
         };

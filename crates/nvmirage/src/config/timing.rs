@@ -209,17 +209,26 @@ pub(crate) fn find_preset(name: &str) -> Result<&'static Preset, String> {
     if let Some(found) = preset::preset(name) {
         return Ok(found);
     }
-    let mut names: Vec<String> = preset::presets()
-        .flat_map(|p| [p.name.to_owned(), p.full_name()])
-        .collect();
-    names.dedup();
-    Err(match nearest_word(name, names.iter().map(String::as_str)) {
-        Some(word) => format!("there is no preset `{name}`; did you mean `{word}`?"),
-        None => format!(
-            "there is no preset `{name}`: there are {}",
-            names.join(", ")
-        ),
-    })
+    let mut names: Vec<String> = Vec::new();
+    for preset in preset::presets() {
+        for name in [preset.name.to_owned(), preset.full_name()] {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let all = || names.iter().map(String::as_str);
+    // A part of a name, as in `970-pro`, is nearer to it than its letters say.
+    let has_it = |word: &&str| name.len() >= 3 && word.contains(name);
+    Err(
+        match all().find(has_it).or_else(|| nearest_word(name, all())) {
+            Some(word) => format!("there is no preset `{name}`; did you mean `{word}`?"),
+            None => format!(
+                "there is no preset `{name}`: there are {}",
+                names.join(", ")
+            ),
+        },
+    )
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod check;
 mod conformance;
 mod control;
 mod demo;
+mod explain;
 mod host;
 mod kept;
 mod moves;

@@ -10,7 +10,10 @@
 //! and the amplification is `n / (n - x)`. See P. Desnoyers, *Analytic Modeling of SSD Write Performance*, SYSTOR 2012. Lines that
 //! collection keeps free, and half of each of the two open ones, hold no data and do not count.
 
-use model::parameter::Shape;
+use model::{
+    FlashParameters,
+    parameter::{PAGE_BYTES, Shape},
+};
 use serde::Serialize;
 
 /// What is expected.
@@ -22,6 +25,9 @@ pub(super) struct Amplification {
     pub(super) fifo: f64,
     /// Space that can hold data beyond the data, as a fraction.
     pub(super) effective_overprovisioning: f64,
+    /// Writes of a page that the dies have time for in a second at most, with what greedy collection asks of them beside: programs, a sense of
+    /// each flash page of a victim, erases.
+    pub(super) most_sustained_random_writes_per_s: f64,
 }
 
 impl Amplification {
@@ -29,17 +35,43 @@ impl Amplification {
         clippy::cast_precision_loss,
         reason = "a closed form with three digits"
     )]
-    pub(super) fn expected(shape: &Shape, collect_below: u32) -> Self {
-        let kept_free = u64::from(collect_below) + 1;
+    pub(super) fn expected(shape: &Shape, flash: &FlashParameters) -> Self {
+        let kept_free = u64::from(flash.collect_below) + 1;
         let lines = shape.lines.saturating_sub(kept_free) as f64;
         let line = shape.pages_per_line as f64;
         let over = lines * line / (shape.logical_pages.max(1) as f64);
+        let greedy = greedy(over, line);
+        let per_page = die_ns_per_page(shape, flash, greedy);
         Amplification {
-            greedy: greedy(over, line),
+            greedy,
             fifo: fifo(over),
             effective_overprovisioning: over - 1.0,
+            most_sustained_random_writes_per_s: shape.dies as f64 * 1e9 / per_page,
         }
     }
+}
+
+/// Time of a die for each page that a host writes, where each is written `amplification` times.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a closed form with three digits"
+)]
+fn die_ns_per_page(shape: &Shape, flash: &FlashParameters, amplification: f64) -> f64 {
+    let page = PAGE_BYTES as f64;
+    let transfer_ns = flash.firmware_channel_transfer_ns as f64
+        + match flash.channel_bandwidth_bytes_per_s {
+            0 => 0.0,
+            bandwidth => page * 1e9 / bandwidth as f64,
+        };
+    let per_program = f64::from(flash.oneshot_bytes) / page;
+    let program = flash.program_ns as f64 / per_program + transfer_ns;
+    let cells = &flash.read_ns[..usize::from(flash.cell_bits.clamp(1, 4))];
+    let sense = cells.iter().sum::<u64>() as f64 / cells.len() as f64;
+    // A victim still has `1 - 1/A` of its pages: nearly every flash page holds one that has to be read.
+    let per_sense = f64::from(flash.flash_page_bytes) / page * (1.0 - 1.0 / amplification);
+    let read = sense / per_sense.max(1.0) + transfer_ns;
+    let erase = flash.erase_ns as f64 / shape.pages_per_block as f64;
+    amplification * (program + erase) + (amplification - 1.0) * read
 }
 
 /// `over` is physical over logical, above 1.
@@ -71,6 +103,8 @@ fn root(f: impl Fn(f64) -> f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use model::{Admission, Flash, Moment, Op, Parameters, Timing, preset::preset};
+
     use super::*;
 
     fn near(value: f64, expected: f64, share: f64) {
@@ -84,6 +118,54 @@ mod tests {
         near(fifo(1.07), 7.82, 0.002);
         near(fifo(1.14), 4.25, 0.002);
         near(fifo(1.28), 2.48, 0.002);
+    }
+
+    /// The model itself, in the steady state of random writes that keep all dies busy: write amplification is what the closed form
+    /// says, and the rate below what the dies have time for: while one partition collects, the shared buffer fills and others wait.
+    #[test]
+    fn a_model_that_collects() {
+        let preset = preset("samsung-970-pro").unwrap();
+        let mut parameters = preset.parameters(1 << 30, None).unwrap();
+        for (name, text) in [("block", "512KiB"), ("overprovisioning", "20%")] {
+            parameters.set(name, text, Moment::Creation).unwrap();
+        }
+        let Parameters::Flash(flash) = &parameters else {
+            panic!("another kind");
+        };
+        let shape = Shape::of(flash).unwrap();
+        let expected = Amplification::expected(&shape, flash);
+        let mut drive = Flash::new(flash).unwrap();
+        let pages = flash.size_bytes / PAGE_BYTES;
+        (0..pages).for_each(|page| drive.place_only(page));
+        let mut seed = 1u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % pages
+        };
+        (0..4 * pages).for_each(|_| drive.place_only(random()));
+        let (writes, mut now, mut done) = (100_000u64, 0, Vec::new());
+        let before = drive.counters();
+        for id in 0..writes {
+            let offset = random() * PAGE_BYTES;
+            let op = Op::Write {
+                offset,
+                len: 4096,
+                fua: false,
+            };
+            while drive.submit(now, id, &op) == Admission::Stall {
+                now = drive.next_event().unwrap();
+                drive.advance(now, &mut done);
+            }
+        }
+        let collected = drive.counters().collected_pages - before.collected_pages;
+        let counted = 1.0 + collected as f64 / writes as f64;
+        near(counted, expected.greedy, 0.05);
+        let rate = writes as f64 * 1e9 / now as f64;
+        let most = expected.most_sustained_random_writes_per_s;
+        assert!(
+            (most / 2.0..most).contains(&rate),
+            "{rate} is not near {most}"
+        );
     }
 
     /// What a simulation of 512 blocks of 64 pages, two of them kept free, counts.

@@ -158,10 +158,12 @@ impl Report {
         };
         format!(
             "Uniformly random writes of 4 KiB over the whole drive, in the long run: {:.2} with greedy, {:.2} with fifo\n\
-             (closed forms: Desnoyers, SYSTOR 2012; {:.1} % of space beyond the data, without what collection keeps free).\n",
+             (closed forms: Desnoyers, SYSTOR 2012; {:.1} % of space beyond the data, without what collection keeps free).\n\
+             With greedy the dies then have time for {} such writes a second at most.\n",
             expected.greedy,
             expected.fifo,
-            expected.effective_overprovisioning * 100.0
+            expected.effective_overprovisioning * 100.0,
+            units::rate(expected.most_sustained_random_writes_per_s)
         )
     }
 
@@ -171,11 +173,13 @@ impl Report {
             ("figure", Align::Right),
             ("source", Align::Left),
         ]);
-        table.row(vec![
-            "size".into(),
-            units::bytes(self.real.size_bytes),
-            self.real.size_source.clone(),
-        ]);
+        if !self.real.size_source.starts_with("assumed") {
+            table.row(vec![
+                "size".into(),
+                units::bytes(self.real.size_bytes),
+                self.real.size_source.clone(),
+            ]);
+        }
         for figure in &self.real.published {
             table.row(vec![
                 figure.what.into(),
