@@ -416,6 +416,15 @@ impl Channel {
         }
     }
 
+    /// The model that says when commands are done, of a medium with timing.
+    #[must_use]
+    pub fn model(&self) -> Option<&Model> {
+        match &self.0 {
+            Kind::Timed(timed) => Some(timed.model()),
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::KeyValue(_) => None,
+        }
+    }
+
     /// What the last command of a key-value medium was for a timing model: one operation, or those of a compound command. `None`
     /// where it was refused before anything was looked at, and for other media.
     #[must_use]

@@ -83,6 +83,11 @@ impl TimedChannel {
         }
     }
 
+    /// What says when commands are done.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// What it lies on.
     pub(crate) fn inner(&self) -> &Channel {
         &self.inner

@@ -10,12 +10,13 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::port::{Channel, ChannelId};
+use controller::port::ChannelId;
 use controller::time::Time;
 use controller::{Controller, Interrupt};
 use driver::DriverError;
 use driver::bus::{Bus, MappedDoorbells};
 use engine::{ControllerSlot, Engine, Turn};
+use media::Channel;
 use memory::{Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova};
 use nvme_spec::registers::DOORBELLS;
 
@@ -24,14 +25,14 @@ const TURN_NS: u64 = 1_000;
 /// Regions of memory: the driver's.
 const REGIONS_MAX: usize = 4;
 
-struct Inner<C> {
-    engine: Engine<C>,
+struct Inner {
+    engine: Engine<Channel>,
     slot: ControllerSlot,
     dma: DmaMap,
     mappings: ClientMappings,
 }
 
-impl<C: Channel> Inner<C> {
+impl Inner {
     fn controller(&mut self) -> &mut Controller {
         let controller = self.engine.controller_mut(self.slot);
         controller.expect("it was added and nobody takes it away")
@@ -39,8 +40,8 @@ impl<C: Channel> Inner<C> {
 }
 
 /// The way to the controller of a simulation.
-pub(crate) struct Virtual<C> {
-    inner: RefCell<Inner<C>>,
+pub(crate) struct Virtual {
+    inner: RefCell<Inner>,
     doorbells: Arc<DoorbellPages>,
     now: Cell<u64>,
     started: Cell<bool>,
@@ -52,10 +53,10 @@ fn unsupported(what: &str) -> DriverError {
     DriverError::Unsupported(format!("{what} in a simulation"))
 }
 
-impl<C: Channel> Virtual<C> {
+impl Virtual {
     /// The way to the controller at `slot`, which was made with `doorbells`.
     pub(crate) fn new(
-        engine: Engine<C>,
+        engine: Engine<Channel>,
         slot: ControllerSlot,
         doorbells: Arc<DoorbellPages>,
     ) -> Self {
@@ -98,7 +99,7 @@ impl<C: Channel> Virtual<C> {
 
     /// Shows the drive.
     #[inline]
-    pub(crate) fn drive<T>(&self, look: impl FnOnce(&C) -> T) -> T {
+    pub(crate) fn drive<T>(&self, look: impl FnOnce(&Channel) -> T) -> T {
         let mut inner = self.inner.borrow_mut();
         let channel = inner.engine.channels_mut().get(ChannelId(0));
         look(channel.expect("it was added and nobody takes it away"))
@@ -117,7 +118,7 @@ impl<C: Channel> Virtual<C> {
     }
 }
 
-impl<C: Channel> Bus for Virtual<C> {
+impl Bus for Virtual {
     fn read32(&self, offset: u64) -> Result<u32, DriverError> {
         Ok(u32::from_le_bytes(self.read(offset)))
     }

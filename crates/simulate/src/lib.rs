@@ -30,13 +30,14 @@ pub mod trace;
 use std::ops::ControlFlow;
 
 use controller::config::ConfigError;
-use controller::port::MediumTraits;
 use driver::DriverError;
+use media::MediumError;
+use model::Parameters;
 
 pub use histogram::Histogram;
 pub use host::HostCost;
 pub use job::{Arrivals, Distribution, Extent, Job, Kind, Op};
-pub use tally::{Commands, Drive, Figures, JobTally, Moment, Point};
+pub use tally::{Commands, Figures, JobTally, Moment, Point};
 use world::World;
 
 /// What hosts do.
@@ -110,6 +111,12 @@ pub enum Error {
     /// The controller cannot be made.
     #[error(transparent)]
     Controller(#[from] ConfigError),
+    /// The drive cannot be made.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+    /// It cannot be used.
+    #[error("cannot use the drive: {0}")]
+    Channel(#[source] std::io::Error),
     /// There is no memory.
     #[error("cannot make memory for doorbells: {0}")]
     Memory(#[source] std::io::Error),
@@ -161,17 +168,16 @@ pub enum Error {
     },
 }
 
-/// Runs `plan` on `drive`, which has `size` bytes and says `traits` of itself. It tells `progress` now and then how far it
-/// is, and ends early when that says so.
+/// Runs `plan` on a drive of `size` bytes, which `parameters` describe. It tells `progress` now and then how far it is, and ends
+/// early when that says so.
 ///
 /// # Errors
 /// See [`Error`].
-pub fn run<C: Drive>(
-    drive: C,
+pub fn run(
+    parameters: &Parameters,
     size: u64,
-    traits: MediumTraits,
     plan: &Plan,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Ran, Error> {
-    World::new(drive, size, traits, plan)?.run(progress)
+    World::new(parameters, size, plan)?.run(progress)
 }

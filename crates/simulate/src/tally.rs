@@ -1,5 +1,7 @@
 //! What is counted while a simulation runs: of jobs, of the drive, and over time.
 
+use model::Model;
+
 use crate::histogram::Histogram;
 use crate::host::Finished;
 use crate::job::Kind;
@@ -71,6 +73,22 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Those of a drive at this moment.
+    pub(crate) fn of(drive: &media::Channel) -> Self {
+        let Some(Model::Flash(flash)) = drive.model() else {
+            return Self::default();
+        };
+        let counters = flash.counters();
+        let free = flash.partitions().map(|partition| partition.lines.free());
+        Self {
+            pages_written: counters.host_pages,
+            pages_collected: counters.collected_pages,
+            lines_collected: counters.erased_lines,
+            lines_free: free.sum::<usize>() as u64,
+            has_lines: true,
+        }
+    }
+
     /// What was done since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
@@ -89,12 +107,6 @@ impl Figures {
         let thousandths = (all * 1000).checked_div(self.pages_written.into());
         thousandths.map_or(1000, |value| u64::try_from(value).unwrap_or(u64::MAX))
     }
-}
-
-/// A drive that tells what it does inside.
-pub trait Drive: controller::port::Channel {
-    /// What it has done so far.
-    fn figures(&self) -> Figures;
 }
 
 /// One interval of a series.

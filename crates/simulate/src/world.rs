@@ -6,13 +6,15 @@
 
 use controller::config::{ControllerConfig, DoorbellMode};
 use controller::namespace::Namespace;
-use controller::port::{ChannelId, MediumTraits};
+use controller::port::{Channel, ChannelId};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::time::Time;
 use controller::{Controller, config};
 use driver::{Device, Doorbells, Options};
 use engine::{Engine, Mode};
+use media::{MAX_DEPTH, Medium, MediumKind, MediumSpec};
 use memory::{Buffer, DoorbellPages};
+use model::Parameters;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -20,11 +22,11 @@ use crate::bus::Virtual;
 use crate::fio::TRANSFER_MAX;
 use crate::host::{BLOCK, Data, Finished, HostCost, NEVER};
 use crate::job::{Job, Stream, seed_of};
-use crate::tally::{Drive, Figures, JobTally, Series};
+use crate::tally::{Figures, JobTally, Series};
 use crate::trace::{Arrival, Trace};
 use crate::{Error, Plan, Progress, Ran, Workload, host};
 
-type Host<C> = host::Host<Virtual<C>>;
+type Host = host::Host<Virtual>;
 
 /// When a simulation begins. Later than anything that bringing the controller up takes, so that this does not show in it.
 const START_NS: u64 = 1_000_000_000;
@@ -41,9 +43,9 @@ struct Group {
 }
 
 /// Everything there is.
-pub(crate) struct World<'a, C: Drive> {
-    device: Device<Virtual<C>>,
-    hosts: Vec<Host<C>>,
+pub(crate) struct World<'a> {
+    device: Device<Virtual>,
+    hosts: Vec<Host>,
     groups: Vec<Group>,
     /// The first one that has not begun.
     next_group: usize,
@@ -91,12 +93,7 @@ fn controller_config(queues: u16) -> ControllerConfig {
 }
 
 /// A controller with one namespace, all of `drive`, brought up by a driver.
-fn bring_up<C: Drive>(
-    drive: C,
-    size: u64,
-    traits: MediumTraits,
-    queues: &[u16],
-) -> Result<Device<Virtual<C>>, Error> {
+fn bring_up(parameters: &Parameters, size: u64, queues: &[u16]) -> Result<Device<Virtual>, Error> {
     let count = u16::try_from(queues.len()).unwrap_or(u16::MAX);
     if count > config::MAX_IO_QUEUES {
         return Err(Error::Workers {
@@ -106,6 +103,10 @@ fn bring_up<C: Drive>(
     let config = controller_config(count);
     let pages = DoorbellPages::new(config.doorbell_slots()).map_err(Error::Memory)?;
     let pages = Arc::new(pages);
+    let spec = MediumSpec {
+        kind: MediumKind::Null { size },
+    };
+    let medium = Medium::open_timed(&spec, parameters)?;
     let namespace = Namespace {
         nsid: 1,
         channel: ChannelId(0),
@@ -114,15 +115,15 @@ fn bring_up<C: Drive>(
         lba_shift: BLOCK.ilog2() as u8,
         nguid: [1; 16],
         eui64: [1; 8],
-        traits,
+        traits: medium.traits(),
         restrictions: None,
         set: None,
     };
     let mut subsystem = Subsystem::new(SubsystemConfig::with_namespaces(1, [namespace]))?;
     let controller = Controller::new(config, pages.clone(), &mut subsystem)?;
     let mut engine = Engine::new(Mode::Poll, Time(0));
-    let depth = queues.iter().map(|depth| usize::from(*depth)).sum();
-    let added = engine.add_channel(ChannelId(0), drive, depth);
+    let drive = medium.channel(MAX_DEPTH).map_err(Error::Channel)?;
+    let added = engine.add_channel(ChannelId(0), drive, MAX_DEPTH.into());
     assert!(added.is_ok(), "it is the only one");
     let subsystem = engine.add_subsystem(subsystem);
     let slot = engine.add_controller(controller, subsystem);
@@ -139,7 +140,7 @@ fn bring_up<C: Drive>(
 }
 
 /// Memory that the commands of all hosts share, with the list of its pages.
-fn shared_data<C: Drive>(device: &Device<Virtual<C>>) -> Result<(Data, [Buffer; 2]), Error> {
+fn shared_data(device: &Device<Virtual>) -> Result<(Data, [Buffer; 2]), Error> {
     let buffer = device.alloc(TRANSFER_MAX as usize)?;
     let list = device.alloc(PAGE)?;
     let first = device.iova(&buffer).0;
@@ -228,18 +229,13 @@ fn by_queue(trace: &Trace, wrap: bool, size: u64) -> Result<Vec<Vec<Arrival>>, E
     Ok(queues.into_iter().map(|(_, arrivals)| arrivals).collect())
 }
 
-impl<'a, C: Drive> World<'a, C> {
-    /// A world around `drive`, of `size` bytes.
-    pub(crate) fn new(
-        drive: C,
-        size: u64,
-        traits: MediumTraits,
-        plan: &'a Plan,
-    ) -> Result<Self, Error> {
+impl<'a> World<'a> {
+    /// A world around a drive of `size` bytes.
+    pub(crate) fn new(parameters: &Parameters, size: u64, plan: &'a Plan) -> Result<Self, Error> {
         let size = size / BLOCK * BLOCK;
         let (work, groups, jobs) = work(plan, size)?;
         let depths: Vec<u16> = work.iter().map(|(depth, _)| *depth).collect();
-        let mut device = bring_up(drive, size, traits, &depths)?;
+        let mut device = bring_up(parameters, size, &depths)?;
         let namespace = device.namespace(1)?;
         let (data, buffers) = shared_data(&device)?;
         let mut hosts = Vec::new();
@@ -294,6 +290,7 @@ impl<'a, C: Drive> World<'a, C> {
     ) -> Result<Ran, Error> {
         let end = START_NS.saturating_add(self.plan.virtual_ns);
         let mut stopped = false;
+        self.pass_to(START_NS);
         self.begin_group();
         loop {
             self.instant()?;
@@ -335,7 +332,7 @@ impl<'a, C: Drive> World<'a, C> {
     }
 
     fn figures(&self) -> Figures {
-        self.device.bus().drive(Drive::figures)
+        self.device.bus().drive(Figures::of)
     }
 
     /// Moves the clock on, over the ends of intervals and of the warm-up.
@@ -361,7 +358,7 @@ impl<'a, C: Drive> World<'a, C> {
         Ok(())
     }
 
-    fn hosts_begun(&self) -> impl Iterator<Item = &Host<C>> {
+    fn hosts_begun(&self) -> impl Iterator<Item = &Host> {
         let count = self.next_group.checked_sub(1);
         let count = count.map_or(0, |last| self.groups[last].hosts.end);
         self.hosts[..count].iter()
@@ -418,7 +415,7 @@ impl<'a, C: Drive> World<'a, C> {
     }
 
     fn in_drive(&self) -> u32 {
-        self.device.bus().drive(C::in_flight)
+        self.device.bus().drive(Channel::in_flight)
     }
 
     /// A turn of the engine; whether it found something to do.

@@ -17,3 +17,13 @@ fn nvm() {
         "1d082d6d9b800d8a7be5d9eea7e47ab600af84238cc41472df991ed1dc1dde86"
     );
 }
+
+#[test]
+fn flash_with_collection() {
+    let jobs = "[fill]\nrw=write\nbs=1m\niodepth=4\n[write]\nstonewall\nrw=randwrite\nnorandommap\niodepth=32\nio_size=300m\n[mix]\nstonewall\nrw=randrw\nrwmixread=70\nnumjobs=3\niodepth=8\nio_size=8m\nfsync=100\n[trim]\nstonewall\nrw=trim\nbs=64k\nio_size=16m\n";
+    let ran = run_on(&super::flash(), FLASH_SIZE, &plan(jobs, 60_000 * MS)).unwrap();
+    assert_eq!(
+        hash(&json(&ran)),
+        "7e8dcd893920c04faa5a7268c515644b17618a542cb2acadd0098fd449ee2c14"
+    );
+}

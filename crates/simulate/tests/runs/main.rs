@@ -2,17 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod closed_forms;
-mod drive;
 mod golden;
 mod world;
 
 use std::ops::ControlFlow;
 
-use model::{Arithmetic, Direction, NvmParameters, Parameters};
+use model::{Arithmetic, Direction, Moment, NvmParameters, Parameters, preset};
 use simulate::output::{Document, Run};
 use simulate::{Commands, Error, Kind, Plan, Ran, Workload, fio};
-
-use drive::{TRAITS, Timed};
 
 /// Reads of 10 us and at most 400,000 a second, writes of 20 us and 1 GB/s.
 fn nvm() -> Parameters {
@@ -31,6 +28,15 @@ fn nvm() -> Parameters {
     })
 }
 
+/// A small drive of flash, whose collection sets in soon.
+fn flash() -> Parameters {
+    let preset = preset::preset("samsung-970-pro@code").unwrap();
+    let mut parameters = preset.parameters(FLASH_SIZE, None).unwrap();
+    parameters.set("block", "128KiB", Moment::Creation).unwrap();
+    parameters
+}
+
+const FLASH_SIZE: u64 = 256 << 20;
 const SIZE: u64 = 1 << 30;
 const MS: u64 = 1_000_000;
 
@@ -51,14 +57,7 @@ fn try_run(plan: &Plan) -> Result<Ran, Error> {
 }
 
 fn run_on(parameters: &Parameters, size: u64, plan: &Plan) -> Result<Ran, Error> {
-    let drive = Timed::new(parameters);
-    simulate::run(
-        drive,
-        size,
-        TRAITS,
-        plan,
-        &mut |_| ControlFlow::Continue(()),
-    )
+    simulate::run(parameters, size, plan, &mut |_| ControlFlow::Continue(()))
 }
 
 fn of(ran: &Ran, job: usize, kind: Kind) -> &Commands {

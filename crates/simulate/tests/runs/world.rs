@@ -128,10 +128,9 @@ fn flushes_and_trims_are_commands() {
 
 #[test]
 fn who_watches_may_end_it() {
-    let drive = Timed::new(&nvm());
     let plan = plan("[a]\nrw=randread\niodepth=32\ntime_based\n", 3_600_000 * MS);
     let mut reports = 0;
-    let ran = simulate::run(drive, SIZE, TRAITS, &plan, &mut |progress| {
+    let ran = simulate::run(&nvm(), SIZE, &plan, &mut |progress| {
         reports += 1;
         assert!(progress.commands > 0);
         ControlFlow::Break(())
@@ -154,4 +153,35 @@ fn more_workers_than_queues_are_refused() {
         10 * MS,
     ));
     assert_eq!(of(&ran, 0, Kind::Read).latency_ns.count(), 128);
+}
+
+#[test]
+fn a_full_buffer_holds_commands_up_and_loses_none() {
+    let jobs = "[fill]\nrw=write\nbs=1m\niodepth=8\n[a]\nstonewall\nrw=randwrite\nnorandommap\niodepth=64\nnumjobs=2\nio_size=150m\n[r]\nrw=randread\nio_size=10m\n";
+    let ran = run_on(&flash(), FLASH_SIZE, &plan(jobs, 600_000 * MS)).unwrap();
+    assert_eq!(of(&ran, 0, Kind::Write).bytes, FLASH_SIZE);
+    assert_eq!(of(&ran, 1, Kind::Write).bytes, 300 << 20);
+    assert_eq!(of(&ran, 2, Kind::Read).bytes, 10 << 20);
+    assert_eq!(ran.jobs.iter().map(|job| job.errors).sum::<u64>(), 0);
+    // What hosts wrote is what the drive counts, and a full drive collects.
+    assert_eq!(ran.drive.pages_written, (FLASH_SIZE + (300 << 20)) / 4096);
+    assert!(ran.drive.pages_collected > 10_000 && ran.drive.lines_collected > 0);
+    // The series adds up to the same.
+    let sums = ran
+        .points
+        .iter()
+        .fold([0; 3], |[written, collected, reads], point| {
+            [
+                written + point.drive.pages_written,
+                collected + point.drive.pages_collected,
+                reads + point.kinds[0].bytes,
+            ]
+        });
+    assert_eq!(
+        sums,
+        [ran.drive.pages_written, ran.drive.pages_collected, 10 << 20]
+    );
+    assert!(ran.drive.amplification_thousandths() > 1100);
+    // A queue that the drive has no room for is fetched no further: commands take longer than in an empty buffer.
+    assert!(of(&ran, 1, Kind::Write).latency_ns.percentile(50, 100) > 100_000);
 }
