@@ -40,9 +40,9 @@ def drive(parameters, commands):
                 del tried[name]  # it stalls, and with it what is behind it
                 continue
             admitted.append((command["id"], now))
-            tried[name].popleft()
-            if not tried[name]:
-                del tried[name]
+            streams[name].popleft()
+            # That may have made room for others.
+            tried = {name: queue for name, queue in streams.items() if queue}
     done = sorted(model.done)
     assert len(done) == len(commands), f"{len(commands) - len(done)} commands stall for ever"
     return {

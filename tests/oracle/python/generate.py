@@ -86,12 +86,12 @@ def flash(rng, policy):
         "partitions": partitions,
         "channels": partitions * rng.choice([1, 1, 2, 3]),
         "dies_per_channel": rng.choice([1, 2, 3]),
-        "overprovisioning_permille": rng.choice([80, 140, 280, 500]),
+        "overprovisioning_permille": rng.choice([80, 100, 140, 280]),
         "collect_below": rng.choice([2, 2, 2, 3, 5]),
     }
     p["block_bytes"] = p["oneshot_bytes"] * rng.choice([1, 2, 4])
     least = partitions * p["oneshot_bytes"]
-    p["buffer_bytes"] = least + rng.choice([0, least, rng.randrange(MIB), MIB])
+    p["buffer_bytes"] = least + rng.choice([0, least // 2, least, rng.randrange(MIB), MIB])
     p["size_bytes"] = size_for(rng, p, p["collect_below"] + 3)
     return p
 
@@ -183,9 +183,9 @@ def commands(rng, parameters, count):
     return made
 
 
-def extent(rng, size):
+def extent(rng, size, most=256 * KIB):
     """Offset and length of a command: of blocks, aligned to pages, or to its own length."""
-    length = min(rng.choice(SIZES + [512 * rng.randrange(1, 512)]), size)
+    length = min(rng.choice(SIZES + [512 * rng.randrange(1, 512)]), size, most)
     align = rng.choice([512, PAGE, PAGE, max(length, PAGE)])
     return rng.randrange(size - length + 1) // align * align, length
 
@@ -195,17 +195,19 @@ def write(rng, offset, length):
 
 
 def block_ops(rng, parameters, count):
-    """For NVM and conventional flash: a part of the commands fills the drive in sequence."""
+    """For NVM and conventional flash. Many first commands fill the drive in sequence."""
     nvm = parameters["kind"] == "nvm"
     size = 64 * MIB if nvm else parameters["size_bytes"]
     page_ns = 2_000 if nvm else flash_page_ns(parameters)
     reads = rng.choice([0.1, 0.4, 0.7])
     hot = rng.choice([None, size // 5])
-    large = rng.choice([0.0, 0.02])
-    sequential = 0
+    large = rng.choice([0.0, 0.0, 0.02])
+    often = rng.choice([0.0, 0.0, 0.3])  # how often it goes on in sequence after that
+    most = rng.choice([8 * KIB, 32 * KIB, 256 * KIB])
+    sequential = filled = 0
     for _ in range(count):
         choice = rng.random()
-        offset, length = extent(rng, size)
+        offset, length = extent(rng, size, most)
         if hot is not None and rng.random() < 0.8:
             offset = offset % hot // 512 * 512
             length = min(length, size - offset)
@@ -213,9 +215,10 @@ def block_ops(rng, parameters, count):
         if choice < 0.9 * reads:
             yield {"op": "read", "offset": offset, "len": length}, cost // 2, None
         elif choice < 0.9:
-            if rng.random() < 0.3:
+            if rng.random() < (often if filled >= size else 0.5):
                 length = min(max(length, 64 * KIB), size - sequential)
                 offset, sequential = sequential, (sequential + length) % size
+                filled += length
             yield write(rng, offset, length), cost, None
         elif choice < 0.97:
             if rng.random() < large:

@@ -66,11 +66,19 @@ pub fn drive(document: &Document) -> Result<Outcome> {
         }
         let mut stalled = Vec::new();
         while let Some(command) = next(&streams, &stalled) {
-            match model.submit(now, command.id, &command.ask.op(&mut parts)) {
+            let op = command.ask.op(&mut parts);
+            let room = model.has_room(&op);
+            let admission = model.submit(now, command.id, &op);
+            ensure!(
+                room == (admission == Admission::Accepted),
+                "whether there was room for {command:?}: {room}, and {admission:?}"
+            );
+            match admission {
                 Admission::Stall => stalled.push(command.stream),
                 Admission::Accepted => {
                     admitted.insert(command.id, now);
                     streams.entry(command.stream).or_default().pop_front();
+                    stalled.clear(); // it may have made room for others
                 }
             }
         }
