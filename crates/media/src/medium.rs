@@ -143,11 +143,33 @@ impl Medium {
         spec: &MediumSpec,
         timing: &model::Parameters,
     ) -> Result<Arc<Medium>, MediumError> {
+        let mut medium = Self::open(spec)?;
+        Self::set_timing(&mut medium, timing.clone())?;
+        Ok(medium)
+    }
+
+    /// Gives a medium that nobody else has the time of a drive.
+    ///
+    /// # Errors
+    /// A drive that cannot be.
+    ///
+    /// # Panics
+    /// Where somebody else has it.
+    pub fn set_timing(
+        this: &mut Arc<Medium>,
+        timing: model::Parameters,
+    ) -> Result<(), MediumError> {
         // What cannot be shows now, and not when the first reactor comes.
-        Model::new(timing)?;
-        let mut medium = Self::backed(spec)?;
-        medium.timing = Some(timing.clone());
-        Ok(Arc::new(medium))
+        Model::new(&timing)?;
+        let medium = Arc::get_mut(this).expect("a medium gets its timing before anybody uses it");
+        medium.timing = Some(timing);
+        Ok(())
+    }
+
+    /// Whether it has the time of a drive: then there is one channel of it at a time.
+    #[must_use]
+    pub fn has_timing(&self) -> bool {
+        self.timing.is_some()
     }
 
     fn backed(spec: &MediumSpec) -> Result<Medium, MediumError> {

@@ -1,6 +1,9 @@
 //! What is wrong with a configuration, all of it at once.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use super::{
     Config, Controller, Direct, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Medium, MediumKind, Namespace,
@@ -302,12 +305,42 @@ impl Controller {
                 format!("reactors: {reactor} is listed twice")
             });
         }
+        self.validate_single(config, earlier, &mut place);
         for other in earlier.iter().filter(|c| c.listen == self.listen) {
             place.problem(format!(
                 "listen = \"{}\" is used by controller {} already",
                 self.listen, other.name
             ));
         }
+    }
+
+    /// A medium with a time of its own is one reactor's.
+    fn validate_single(&self, config: &Config, earlier: &[Controller], place: &mut Place<'_>) {
+        for medium in config.media.iter().filter(|m| m.timing.is_some()) {
+            if !self.uses(config, &medium.name) {
+                continue;
+            }
+            let others = earlier.iter().filter(|c| c.uses(config, &medium.name));
+            let mut named = BTreeSet::new();
+            for controller in others.chain([self]) {
+                named.extend(controller.reactor.iter().chain(&controller.reactors));
+            }
+            place.require(named.len() < 2, || {
+                format!(
+                    "media {} has timing, so one reactor serves it: write the same `reactor` for all controllers that use it, and no other one in `reactors`",
+                    medium.name
+                )
+            });
+        }
+    }
+
+    /// Whether it has a namespace on a medium, or makes some there.
+    pub(crate) fn uses(&self, config: &Config, medium: &str) -> bool {
+        let mut mine = config
+            .namespace
+            .iter()
+            .filter(|n| self.namespaces.contains(&n.name));
+        mine.any(|n| n.media == medium) || self.pool.iter().any(|name| name == medium)
     }
 
     fn validate_own(&self, place: &mut Place<'_>) {

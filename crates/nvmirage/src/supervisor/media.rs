@@ -38,13 +38,15 @@ pub(super) struct Taken {
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
         let place = || format!("media {}", config.name);
-        if config.timing.is_some() {
-            anyhow::bail!(
-                "media {}: timing is not served yet: remove it, or look at it with `nvmirage explain`",
-                config.name
-            );
+        let mut medium = Medium::open(&spec_of(&config)).with_context(place)?;
+        if let Some(timing) = &config.timing {
+            let parameters = timing.parameters(medium.size());
+            let parameters = parameters
+                .map_err(|problems| anyhow::anyhow!("timing: {}", problems.join("; ")))
+                .with_context(place)?;
+            Medium::set_timing(&mut medium, parameters).with_context(place)?;
+            tracing::info!(media = config.name, "with the time of {}", timing.preset);
         }
-        let medium = Medium::open(&spec_of(&config)).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
             memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
@@ -55,6 +57,7 @@ impl State {
             name: config.name.clone(),
             medium,
             channel: free.context("there are 65,536 media, and there is room for no more")?,
+            home: Cell::new(None),
         });
         self.config.media.push(config);
         Ok(())
@@ -108,7 +111,15 @@ impl State {
     /// Opens a medium on a reactor, unless it is open there.
     pub(super) fn open_on(&self, name: &str, reactor: usize) -> anyhow::Result<ChannelId> {
         let open = self.open(name)?;
+        if let Some(home) = open.home.get().filter(|home| *home != reactor) {
+            anyhow::bail!(
+                "media {name} has timing, so one reactor serves it, which is reactor {home}: write reactor = {home} for the controllers that use it, or create them there"
+            );
+        }
         self.reactors[reactor].open_channel(open.medium.clone(), open.channel)?;
+        if open.medium.has_timing() {
+            open.home.set(Some(reactor));
+        }
         Ok(open.channel)
     }
 

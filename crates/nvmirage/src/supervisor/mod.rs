@@ -12,6 +12,7 @@ mod operate;
 mod subsystems;
 
 use std::{
+    cell::Cell,
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
@@ -37,6 +38,8 @@ struct OpenMedium {
     medium: Arc<::media::Medium>,
     /// Its channel on every reactor that has opened one.
     channel: ChannelId,
+    /// The reactor that has opened it, where only one may.
+    home: Cell<Option<usize>>,
 }
 
 /// A controller that is served.

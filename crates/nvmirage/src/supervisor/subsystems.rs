@@ -58,12 +58,14 @@ impl State {
         view.with_context(|| format!("cannot look at subsystem {}", live.name))
     }
 
-    /// The reactor a subsystem goes to: the one that a controller of it names, or the one with the fewest controllers.
+    /// The reactor a subsystem goes to: the one that a controller of it names, or the only one that may serve what it uses, or the
+    /// one with the fewest controllers.
     fn placement(&self, subsystem: &str) -> usize {
         let named = self
             .config
             .controllers_of(subsystem)
             .find_map(|c| c.reactor);
+        let named = named.or_else(|| self.home_of_media(subsystem));
         named.unwrap_or_else(|| {
             let load = |reactor: &usize| {
                 let mine = self.subsystems.iter().filter(|s| s.reactor == *reactor);
@@ -71,6 +73,18 @@ impl State {
                 counts.sum::<usize>()
             };
             (0..self.reactors.len()).min_by_key(load).unwrap_or(0)
+        })
+    }
+
+    /// The reactor of a medium that only one may serve, if a subsystem uses one.
+    fn home_of_media(&self, subsystem: &str) -> Option<usize> {
+        let mut open = self.media.iter();
+        open.find_map(|medium| {
+            let home = medium.home.get()?;
+            let mut controllers = self.config.controllers_of(subsystem);
+            controllers
+                .any(|c| c.uses(&self.config, &medium.name))
+                .then_some(home)
         })
     }
 
