@@ -95,7 +95,6 @@ impl Queues {
                 sq_id: sqid,
                 cid,
                 status: status::field(status),
-                ..Cqe::default()
             });
             ordered();
             self.slots.queue().cq_tail_phase = self.cq.tail_and_phase();

@@ -395,3 +395,36 @@ fn all_problems_are_told_at_once() {
         "{message}"
     );
 }
+
+#[test]
+fn a_medium_with_timing_is_one_reactor_s() {
+    let config = |first: &str, second: &str| {
+        format!(
+            "[[reactor]]\n[[reactor]]\n\
+             [[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"1GiB\"\n[media.timing]\npreset = \"optane-p4800x\"\n\
+             [[namespace]]\nname = \"n\"\nmedia = \"m\"\nrange = \"0MiB..512MiB\"\n\
+             [[namespace]]\nname = \"o\"\nmedia = \"m\"\nrange = \"512MiB..1GiB\"\n\
+             [[controller]]\nname = \"a\"\nnamespaces = [\"n\"]\nlisten = \"vfio-user:/tmp/a\"\n{first}\n\
+             [[controller]]\nname = \"b\"\nnamespaces = [\"o\"]\nlisten = \"vfio-user:/tmp/b\"\n{second}\n"
+        )
+    };
+    for (first, second) in [
+        ("", ""),
+        ("reactor = 1", ""),
+        ("reactor = 1", "reactor = 1\nreactors = [1]"),
+    ] {
+        let text = config(first, second);
+        assert!(from_toml(&text).is_ok(), "{first} {second}");
+    }
+    for (first, second) in [
+        ("reactor = 0", "reactor = 1"),
+        ("reactors = [0, 1]", ""),
+        ("reactor = 0", "reactors = [1]"),
+    ] {
+        let message = format!("{:#}", from_toml(&config(first, second)).unwrap_err());
+        assert!(
+            message.contains("media m has timing, so one reactor serves it"),
+            "{message}"
+        );
+    }
+}

@@ -321,7 +321,7 @@ impl Controller {
                 continue;
             }
             let others = earlier.iter().filter(|c| c.uses(config, &medium.name));
-            let mut named = BTreeSet::new();
+            let mut named: BTreeSet<usize> = BTreeSet::new();
             for controller in others.chain([self]) {
                 named.extend(controller.reactor.iter().chain(&controller.reactors));
             }

@@ -1,6 +1,6 @@
 //! Media, and what parts of them namespaces have.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use anyhow::Context;
 use controller::{port::ChannelId, subsystem::Allocated};

@@ -18,5 +18,6 @@ mod qemu;
 mod serve;
 mod sgl;
 mod subsystems;
+mod timed;
 mod words;
 mod world;
