@@ -39,7 +39,9 @@ mod zones;
 pub use self::code::Simple;
 pub use self::error::ParameterError;
 pub use self::explain::{Ceiling, Explanation, Latency, ZoneShape};
-pub use self::flash::{Counters, DieShape, Flash, Geometry, Lines, PartitionView, Policy, Wear};
+pub use self::flash::{
+    Counters, DieShape, Flash, Geometry, Lines, Method, PartitionView, Policy, Prepared, Wear,
+};
 pub use self::kv::Kv;
 pub use self::machine::Model;
 pub use self::nvm::Nvm;

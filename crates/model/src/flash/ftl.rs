@@ -60,6 +60,18 @@ struct Open {
     of_wordline: u32,
 }
 
+/// A place that was taken.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    place: u32,
+    line: u32,
+    die: u32,
+    /// It is the last of its wordline.
+    fills_wordline: bool,
+    /// It is the last of its line.
+    fills_line: bool,
+}
+
 /// The FTL of one partition.
 #[derive(Debug)]
 pub(super) struct Ftl {
@@ -142,12 +154,38 @@ impl Ftl {
 
     /// Gives a logical page, which lies nowhere, the next place of a writer's line.
     pub(super) fn place(&mut self, writer: Writer, logical: u32, work: &mut impl DieWork) {
+        let slot = self.take(writer);
+        self.place_of[logical as usize] = !slot.place;
+        self.held_at[slot.place as usize] = !logical;
+        self.lines.place(slot.line);
+        if slot.fills_line {
+            self.lines.fill(slot.line);
+        }
+        if writer == Writer::Collection {
+            work.moved();
+        }
+        if slot.fills_wordline {
+            work.program(writer, slot.die);
+        }
+    }
+
+    /// Leaves the next place of a writer's line empty.
+    pub(super) fn skip(&mut self, writer: Writer) {
+        let slot = self.take(writer);
+        self.lines.skip();
+        if slot.fills_line {
+            self.lines.fill(slot.line);
+        }
+    }
+
+    /// Takes the next place of a writer's line, which is opened if there is none.
+    fn take(&mut self, writer: Writer) -> Slot {
         let shape = self.geometry;
-        let slot = match writer {
+        let open_line = match writer {
             Writer::Host => &mut self.host_line,
             Writer::Collection => &mut self.collection_line,
         };
-        let open = slot.get_or_insert_with(|| Open {
+        let open = open_line.get_or_insert_with(|| Open {
             line: self.lines.open(),
             taken: 0,
             die: 0,
@@ -157,27 +195,41 @@ impl Ftl {
         let place = line * shape.line + open.taken;
         open.taken += 1;
         open.of_wordline += 1;
-        let wordline_is_full = open.of_wordline == shape.die.wordline;
-        if wordline_is_full {
+        let fills_wordline = open.of_wordline == shape.die.wordline;
+        if fills_wordline {
             open.of_wordline = 0;
             open.die = if die + 1 == shape.dies { 0 } else { die + 1 };
         }
-        let line_is_full = open.taken == shape.line;
-        if line_is_full {
-            *slot = None;
+        let fills_line = open.taken == shape.line;
+        if fills_line {
+            *open_line = None;
         }
-        self.place_of[logical as usize] = !place;
-        self.held_at[place as usize] = !logical;
-        self.lines.place(line);
-        if line_is_full {
-            self.lines.fill(line);
+        Slot {
+            place,
+            line,
+            die,
+            fills_wordline,
+            fills_line,
         }
-        if writer == Writer::Collection {
-            work.moved();
-        }
-        if wordline_is_full {
-            work.program(writer, die);
-        }
+    }
+
+    /// Pages taken of a writer's line, and how many of them are valid.
+    pub(super) fn open(&self, writer: Writer) -> (u32, u32) {
+        let open_line = match writer {
+            Writer::Host => self.host_line,
+            Writer::Collection => self.collection_line,
+        };
+        open_line.map_or((0, 0), |open| (open.taken, self.lines.valid(open.line)))
+    }
+
+    /// Credits, and what they become more by when they are used up.
+    pub(super) fn credits(&self) -> (i64, u32) {
+        (self.credits, self.refill)
+    }
+
+    /// Sets both.
+    pub(super) fn set_credits(&mut self, credits: i64, refill: u32) {
+        (self.credits, self.refill) = (credits, refill);
     }
 
     /// Takes what the place holds out of it.

@@ -130,6 +130,11 @@ impl Lines {
         self.lines[line as usize].valid += 1;
     }
 
+    /// A page of an open line was taken and left empty.
+    pub(super) fn skip(&mut self) {
+        self.placed += 1;
+    }
+
     /// The last page of an open line was taken.
     pub(super) fn fill(&mut self, line: u32) {
         let placed = self.placed;

@@ -15,11 +15,13 @@ mod ftl;
 mod geometry;
 mod lines;
 mod policy;
+mod prepare;
 
 pub use self::counters::{Counters, PartitionView, Wear};
 pub use self::geometry::{DieShape, Geometry};
 pub use self::lines::Lines;
 pub use self::policy::Policy;
+pub use self::prepare::{Method, Prepared};
 
 pub(crate) use self::buffer::{Buffer, Share};
 pub(crate) use self::costs::Costs;

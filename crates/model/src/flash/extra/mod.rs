@@ -8,7 +8,7 @@
 
 pub(super) mod background;
 mod jitter;
-mod random;
+pub(super) mod random;
 mod retry;
 
 use self::jitter::Spread;

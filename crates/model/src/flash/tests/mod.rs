@@ -4,6 +4,7 @@ mod amplification;
 mod collection;
 mod commands;
 mod extras;
+mod prepare;
 mod properties;
 
 use super::*;

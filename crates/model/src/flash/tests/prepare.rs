@@ -1,0 +1,109 @@
+//! Drives in the state of long use.
+
+use super::*;
+use crate::flash::prepare::Method;
+
+/// The layout of a drive of 8 GiB with four partitions of 32 KiB wordlines, at a sixteenth of its blocks' size: about 147 lines in each.
+fn eight_gibibytes(policy: CollectionPolicy) -> FlashParameters {
+    FlashParameters {
+        size_bytes: (8 << 30) / 16,
+        partitions: 4,
+        channels: 8,
+        dies_per_channel: 2,
+        flash_page_bytes: 32_768,
+        oneshot_bytes: 32_768,
+        block_bytes: 8 * 32_768,
+        overprovisioning_permille: 70,
+        buffer_bytes: 1 << 20,
+        policy,
+        ..four_dies()
+    }
+}
+
+fn amplification(flash: &mut Flash, seed: u64) -> f64 {
+    let pages = flash.geometry.pages();
+    let mut random = Random(seed);
+    let start = flash.counters();
+    (0..pages).for_each(|_| flash.place_only(random.below(pages)));
+    let end = flash.counters();
+    let host = (end.host_pages - start.host_pages) as f64;
+    1.0 + (end.collected_pages - start.collected_pages) as f64 / host
+}
+
+/// The greatest difference of the shares of lines that have at most so many valid pages.
+fn distance(left: &[u64], right: &[u64]) -> f64 {
+    let all = |histogram: &[u64]| histogram.iter().sum::<u64>() as f64;
+    let (mut below, mut greatest) = ((0.0, 0.0), 0.0f64);
+    for (one, other) in left.iter().zip(right) {
+        below.0 += *one as f64 / all(left);
+        below.1 += *other as f64 / all(right);
+        greatest = greatest.max((below.0 - below.1).abs());
+    }
+    greatest
+}
+
+#[test]
+fn a_drive_that_was_seeded_is_as_one_that_was_played() {
+    for policy in [CollectionPolicy::Greedy, CollectionPolicy::CostBenefit] {
+        let parameters = eight_gibibytes(policy);
+        let mut played = drive(&parameters);
+        let done = played.precondition(1);
+        assert_eq!(done.method, Method::Played);
+        assert!((2..20).contains(&done.rounds), "{done:?}");
+        let (mut seeded, by_hand) = Flash::seeded(&parameters, 2).unwrap();
+        assert_eq!(by_hand.method, Method::Seeded);
+        let apart = distance(&played.valid_histogram(64), &seeded.valid_histogram(64));
+        let (first, second) = (amplification(&mut played, 3), amplification(&mut seeded, 4));
+        println!(
+            "{policy:?}: {done:?}, {by_hand:?}; then {first:.3} and {second:.3}; histograms {apart:.4} apart"
+        );
+        assert!((first / second - 1.0).abs() < 0.03);
+        assert!(apart < 0.03);
+        let said = done.write_amplification_permille as f64 / 1000.0;
+        assert!((first / said - 1.0).abs() < 0.03);
+    }
+}
+
+#[test]
+fn a_seeded_drive_holds_every_page_and_keeps_its_counts() {
+    let (mut flash, _) = Flash::seeded(&eight_gibibytes(CollectionPolicy::Fifo), 5).unwrap();
+    let check = |flash: &Flash| {
+        for partition in &flash.partitions {
+            let ftl = &partition.ftl;
+            for logical in 0..flash.geometry.logical {
+                let place = ftl.lookup(logical).expect("all pages are written");
+                assert_eq!(ftl.held(place), Some(logical));
+            }
+            let valid: u32 = ftl.lines.all().map(|line| ftl.lines.valid(line)).sum();
+            assert_eq!(valid, flash.geometry.logical);
+        }
+    };
+    check(&flash);
+    assert_eq!(flash.counters(), Counters::default());
+    amplification(&mut flash, 6);
+    check(&flash);
+    // The same seed, the same drive; another seed, another.
+    let (again, _) = Flash::seeded(&eight_gibibytes(CollectionPolicy::Fifo), 5).unwrap();
+    let (other, _) = Flash::seeded(&eight_gibibytes(CollectionPolicy::Fifo), 7).unwrap();
+    let (first, _) = Flash::seeded(&eight_gibibytes(CollectionPolicy::Fifo), 5).unwrap();
+    let map = |flash: &Flash| -> Vec<_> {
+        let ftl = &flash.partitions[3].ftl;
+        (0..1000).map(|logical| ftl.lookup(logical)).collect()
+    };
+    assert_eq!(map(&again), map(&first));
+    assert_ne!(map(&again), map(&other));
+}
+
+#[test]
+fn what_is_kept_free_is_kept_in_the_small_drive_too() {
+    // As many lines as are kept free are spare, and few more; in a drive of many small lines.
+    let parameters = FlashParameters {
+        size_bytes: 10_500 * 4 * PAGE,
+        overprovisioning_permille: 100,
+        collect_below: 1000,
+        ..one_die()
+    };
+    let (mut flash, _) = Flash::seeded(&parameters, 1).unwrap();
+    amplification(&mut flash, 1);
+    assert!(flash.free_lines() >= 999);
+}
