@@ -8,6 +8,7 @@
 use crate::{
     Arithmetic, Direction, FlashParameters, KvParameters, NvmParameters, Parameters,
     ZonesParameters,
+    code::{Slots, effective},
     parameter::{InvalidParameter, PAGE_BYTES, Shape},
 };
 
@@ -194,8 +195,26 @@ fn whole(value: u128) -> u64 {
 
 /// Over a channel, with the firmware's share.
 fn transfer(flash: &FlashParameters, bytes: u64) -> u64 {
-    let firmware = bytes.div_ceil(PAGE_BYTES) * flash.firmware_channel_transfer_ns;
-    duration(bytes, flash.channel_bandwidth_bytes_per_s) + firmware
+    let bandwidth = flash.channel_bandwidth_bytes_per_s;
+    let firmware = flash.firmware_channel_transfer_ns;
+    way(flash.arithmetic, bytes, bandwidth, firmware)
+}
+
+/// Over the link.
+fn link(flash: &FlashParameters, bytes: u64) -> u64 {
+    way(flash.arithmetic, bytes, flash.link_bandwidth_bytes_per_s, 0)
+}
+
+/// Through a link or channel that nothing else uses.
+fn way(arithmetic: Arithmetic, bytes: u64, bandwidth: u64, per_page_ns: u64) -> u64 {
+    match arithmetic {
+        Arithmetic::Exact => duration(bytes, bandwidth) + bytes.div_ceil(PAGE_BYTES) * per_page_ns,
+        Arithmetic::Code => {
+            let mut slots = Slots::default();
+            slots.retune(bandwidth, per_page_ns);
+            slots.reserve(0, 0, u32::try_from(bytes).unwrap_or(u32::MAX))
+        }
+    }
 }
 
 fn cells<'a>(flash: &FlashParameters, times: &'a [u64; 4]) -> &'a [u64] {
@@ -203,11 +222,11 @@ fn cells<'a>(flash: &FlashParameters, times: &'a [u64; 4]) -> &'a [u64] {
 }
 
 fn flash_latencies(flash: &FlashParameters) -> Vec<Latency> {
-    let link = |bytes| duration(bytes, flash.link_bandwidth_bytes_per_s);
     let senses = cells(flash, &flash.read_4k_ns);
-    let way = flash.firmware_read_4k_ns + transfer(flash, PAGE_BYTES) + link(PAGE_BYTES);
+    let way = flash.firmware_read_4k_ns + transfer(flash, PAGE_BYTES) + link(flash, PAGE_BYTES);
     let buffered = |bytes: u64| {
-        flash.buffer_base_ns + bytes.div_ceil(PAGE_BYTES) * flash.buffer_per_page_ns + link(bytes)
+        let copied = bytes.div_ceil(PAGE_BYTES) * flash.buffer_per_page_ns;
+        flash.buffer_base_ns + copied + link(flash, bytes)
     };
     let oneshot = u64::from(flash.oneshot_bytes);
     let programmed = buffered(oneshot) + transfer(flash, oneshot) + flash.program_ns;
@@ -250,9 +269,10 @@ fn flash_ceilings(flash: &FlashParameters, die_words: &[&'static str; 2]) -> Vec
             ns => u128::from(of) * u128::from(in_one) * SECOND / u128::from(ns),
         };
         let channel_ns = transfer(flash, in_one);
-        let link = match flash.link_bandwidth_bytes_per_s {
-            0 => u128::MAX,
-            bandwidth => u128::from(bandwidth),
+        let link = match (flash.link_bandwidth_bytes_per_s, flash.arithmetic) {
+            (0, _) => u128::MAX,
+            (bandwidth, Arithmetic::Exact) => u128::from(bandwidth),
+            (bandwidth, Arithmetic::Code) => u128::from(effective(bandwidth)),
         };
         let limits = [
             (per_s(dies, die_ns + channel_ns), word),

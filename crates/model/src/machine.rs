@@ -48,12 +48,13 @@ impl Model {
     ///
     /// Those of [`Model::new`], another kind of drive, another shape; then nothing has changed.
     pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
-        let is_code = |p: &Parameters| p.arithmetic() == Arithmetic::Code;
-        if is_code(parameters) != matches!(self, Self::Code(_)) {
-            return Err(ParameterError::Fixed { name: "arithmetic" });
-        }
         match (self, parameters) {
             (Self::Code(model), parameters) => model.retune(parameters),
+            (Self::Nvm(_) | Self::Kv(_), parameters)
+                if parameters.arithmetic() == Arithmetic::Code =>
+            {
+                Err(ParameterError::Fixed { name: "arithmetic" })
+            }
             (Self::Nvm(model), Parameters::Nvm(parameters)) => model.retune(parameters),
             (Self::Kv(model), Parameters::Kv(parameters)) => model.retune(parameters),
             (Self::Flash(model), Parameters::Flash(parameters)) => model.retune(parameters),

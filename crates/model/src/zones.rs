@@ -7,7 +7,7 @@ use crate::flash::{Buffer, Costs, DieShape, Dies, Link, Sense, Share};
 use crate::parameters::{Parameters, ZonesParameters};
 use crate::pending::Pending;
 use crate::units::{PAGE, zeros};
-use crate::{Admission, Due, Op, Timing, ZoneOp};
+use crate::{Admission, Arithmetic, Due, Op, Timing, ZoneOp};
 
 /// The model of a zoned drive.
 #[derive(Debug)]
@@ -151,6 +151,9 @@ impl Zones {
             return Err(ParameterError::Fixed { name: "geometry" });
         }
         let flash = &parameters.flash;
+        if flash.arithmetic != self.link.arithmetic() {
+            return Err(ParameterError::Fixed { name: "arithmetic" });
+        }
         self.link.retune(flash);
         self.dies.retune(flash);
         self.costs = Costs::new(flash);
@@ -299,11 +302,26 @@ impl Zones {
         let zone = zone as usize;
         match op {
             _ if zone >= self.zones.len() => now,
+            // The published program knows no time of these.
+            _ if self.link.arithmetic() == Arithmetic::Code => {
+                self.zone_op_in_no_time(now, zone, op)
+            }
             ZoneOp::Reset { .. } => self.reset(now, zone),
             ZoneOp::Finish { .. } => self.finish(now, zone),
             ZoneOp::Open { .. } => now.saturating_add(self.open),
             ZoneOp::Close { .. } => now,
         }
+    }
+
+    fn zone_op_in_no_time(&mut self, now: u64, zone: usize, op: ZoneOp) -> u64 {
+        if let ZoneOp::Reset { .. } | ZoneOp::Finish { .. } = op {
+            let held = self.let_go(zone);
+            self.buffer.drop_now(self.shape.pool(zone), held);
+        }
+        if let ZoneOp::Reset { .. } = op {
+            self.zones[zone] = Zone::default();
+        }
+        now
     }
 
     fn reset(&mut self, now: u64, zone: usize) -> u64 {

@@ -1,7 +1,10 @@
 //! `arithmetic = "code"`: the rules of the program that was published with NVMeVirt, where they differ from the book's.
 //!
-//! To see what its authors saw, and what of it is the drive's and what the program's. It is there for the kinds `nvm` and `kv`
-//! (the program has one rule for both, its simple model); flash and zones follow the book's rules only.
+//! To see what its authors saw, and what of it is the drive's and what the program's. Two of its rules are here: the simple model of the
+//! kinds `nvm` and `kv` ([`Simple`]), and the links and channels of `flash` and `zns` (`slots`); what differs there besides is the
+//! second table.
+//!
+//! ## NVM and key-value
 //!
 //! A request of `len` bytes at address `a` that arrives at `t0`, with `N` units of 4096 bytes, each busy until `b[u]`:
 //!
@@ -30,12 +33,30 @@
 //! | a compound command, `in_order` | each part when the one before is done | the same |
 //! | deallocate, write zeroes | a write of nothing | take no time |
 //!
-//! What it does NOT do: the credits of the program's links, its dies, or its write credits: those belong to flash and zones.
+//! ## Flash and zones
+//!
+//! Dies, buffer, write credits and collection are the book's, which has them from the program. What differs:
+//!
+//! | | the book | the program, and so this |
+//! |---|---|---|
+//! | links and channels | intervals, exact to the nanosecond | slots of 4 us with whole credits of 128 bytes |
+//! | a page that is not mapped | is sent over the link | takes no time |
+//! | reset, finish, open of a zone | take time, and occupy dies | take no time |
+//! | erase | as the parameter says | the same; its configurations have 0, and presets do not |
+//!
+//! What it does NOT do: follow the program where it counts wrongly in its own terms (credits that do not fit 8 bits): such parameters
+//! are refused.
 
 use crate::{
     Admission, Arithmetic, CompoundRule, Direction, Due, KvKind, KvOp, Op, ParameterError,
     Parameters, Timing, pending::Pending,
 };
+
+pub(crate) use self::slots::{Slots, effective, is_counted};
+pub(crate) use self::way::Way;
+
+mod slots;
+mod way;
 
 #[cfg(test)]
 mod tests;
@@ -107,12 +128,13 @@ impl Cost {
 }
 
 impl Simple {
-    /// A drive at rest; `None` where the parameters ask for the book's rules.
+    /// A drive at rest; `None` where the parameters ask for the book's rules, or are for flash or zones.
     ///
     /// # Errors
-    /// The parameters ask for the program's rules of a kind that has none here, or make no drive.
+    /// The parameters make no drive.
     pub fn new(parameters: &Parameters) -> Result<Option<Self>, ParameterError> {
-        if parameters.arithmetic() == Arithmetic::Exact {
+        let is_here = matches!(parameters, Parameters::Nvm(_) | Parameters::Kv(_));
+        if parameters.arithmetic() == Arithmetic::Exact || !is_here {
             return Ok(None);
         }
         parameters.check()?;
@@ -127,8 +149,11 @@ impl Simple {
     /// Other parameters from now on. What is under way keeps its time.
     ///
     /// # Errors
-    /// As [`Simple::new`], and another number of units or kind; then nothing has changed.
+    /// As [`Simple::new`], another number of units or kind, and the book's rules; then nothing has changed.
     pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
+        if parameters.arithmetic() == Arithmetic::Exact {
+            return Err(ParameterError::Fixed { name: "arithmetic" });
+        }
         parameters.check()?;
         let rules = Rules::of(parameters)?;
         if rules.is_kv != self.rules.is_kv {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Model, Moment,
+    Model, Moment, ZoneOp,
     preset::{LINUX_WRITE_NS, preset},
 };
 
@@ -215,31 +215,34 @@ fn no_bandwidth_is_what_the_program_has_before_its_script() {
     assert_eq!((max.rules.read.delay, max.rules.read.time), (1, 1));
 }
 
+fn parameters(name: &str, arithmetic: &str) -> Parameters {
+    let preset = preset(name).unwrap();
+    let mut parameters = preset.parameters(64 << 30, None).unwrap();
+    let creation = Moment::Creation;
+    parameters.set("arithmetic", arithmetic, creation).unwrap();
+    parameters
+}
+
 #[test]
-fn only_nvm_and_kv_have_it_and_it_is_chosen_when_the_drive_is_made() {
-    let with = |name: &str, arithmetic: &str| {
-        let mut parameters = preset(name).unwrap().parameters(64 << 30, None).unwrap();
-        let creation = Moment::Creation;
-        parameters.set("arithmetic", arithmetic, creation).unwrap();
-        parameters
-    };
-    for name in ["samsung-970-pro", "wd-zn540"] {
-        let error = Model::new(&with(name, "code")).unwrap_err().to_string();
-        assert!(
-            error.contains("is there for the kinds nvm and kv"),
-            "{error}"
-        );
+fn it_is_chosen_when_the_drive_is_made() {
+    for preset in crate::preset::presets() {
+        let name = preset.full_name();
+        let (exact, code) = (parameters(&name, "exact"), parameters(&name, "code"));
+        for (made, other) in [(&exact, &code), (&code, &exact)] {
+            let mut model = Model::new(made).unwrap();
+            let error = model.retune(other).unwrap_err().to_string();
+            assert!(error.starts_with("arithmetic cannot be changed"), "{error}");
+            model.retune(made).unwrap();
+        }
     }
-    let mut model = Model::new(&with("samsung-kvssd", "code")).unwrap();
+}
+
+#[test]
+fn other_parameters_may_change_but_for_units_and_kind() {
+    let mut model = Model::new(&parameters("samsung-kvssd", "code")).unwrap();
     assert!(matches!(model, Model::Code(_)));
-    let error = model.retune(&with("samsung-kvssd", "exact")).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("arithmetic cannot be changed")
-    );
-    assert!(model.retune(&with("optane-p4800x", "code")).is_err());
-    let mut other = with("samsung-kvssd", "code");
+    assert!(model.retune(&parameters("optane-p4800x", "code")).is_err());
+    let mut other = parameters("samsung-kvssd", "code");
     other.set("units", "11", Moment::Creation).unwrap();
     assert!(model.retune(&other).is_err());
     other.set("units", "10", Moment::Creation).unwrap();
@@ -247,6 +250,89 @@ fn only_nvm_and_kv_have_it_and_it_is_chosen_when_the_drive_is_made() {
     model.retune(&other).unwrap();
     model.submit(0, 0, &Op::Kv(put(4096)));
     assert_eq!(model.next_event(), Some(56_000));
-    let mut exact = Model::new(&with("samsung-kvssd", "exact")).unwrap();
-    assert!(exact.retune(&with("samsung-kvssd", "code")).is_err());
+}
+
+/// One command on a drive that has been idle for a second.
+fn alone(model: &mut Model, now: &mut u64, op: &Op<'_>) -> u64 {
+    *now += 1_000_000_000;
+    assert_eq!(model.submit(*now, 0, op), Admission::Accepted);
+    let mut done = Vec::new();
+    while let Some(at) = model.next_event() {
+        model.advance(at, &mut done);
+    }
+    done[0].at - *now
+}
+
+/// Firmware, sense, 32 credits over the channel and 32 over the link; and of writes the buffer and 32 credits.
+///
+/// 970 PRO: 21500 + 29760 + 32 * 152 + 32 * 36, 12000 more for the other kind of page; 4000 + 460 + 32 * 36.
+/// Prototype: 32150 + 25485 + 32 * (152 + 12) + 32 * 38; 32 * 38. ZN540: 20000 + 50000 + 32 * 271 + 32 * 40; 5600 + 600 + 32 * 40.
+#[test]
+fn pages_of_flash_and_zones_alone() {
+    for (name, first_write, reads) in [
+        ("samsung-970-pro", 5_612, [57_276, 69_276]),
+        ("zns-prototype@code", 1_216, [64_099, 64_099]),
+        ("wd-zn540", 7_480, [79_952, 79_952]),
+    ] {
+        let mut model = Model::new(&parameters(name, "code")).unwrap();
+        let mut now = 0;
+        for page in 0..1024u64 {
+            let op = Op::Write {
+                offset: page * 4096,
+                len: 4096,
+                fua: false,
+            };
+            let took = alone(&mut model, &mut now, &op);
+            assert!(page > 0 || took == first_write, "{name}: {took}");
+        }
+        let took: Vec<u64> = (0..512u64)
+            .map(|page| {
+                alone(
+                    &mut model,
+                    &mut now,
+                    &Op::Read {
+                        offset: page * 4096,
+                        len: 4096,
+                    },
+                )
+            })
+            .collect();
+        let bounds = [*took.iter().min().unwrap(), *took.iter().max().unwrap()];
+        assert_eq!(bounds, reads, "{name}");
+    }
+}
+
+#[test]
+fn what_the_program_does_not_time() {
+    // a page that is not mapped: the firmware only
+    let mut model = Model::new(&parameters("samsung-970-pro", "code")).unwrap();
+    let mut now = 0;
+    let unmapped = Op::Read {
+        offset: 0,
+        len: 4096,
+    };
+    assert_eq!(alone(&mut model, &mut now, &unmapped), 21_500);
+    let mut exact = Model::new(&parameters("samsung-970-pro", "exact")).unwrap();
+    assert_eq!(alone(&mut exact, &mut now, &unmapped), 21_500 + 1_163);
+    // zones: reset, finish and open
+    let mut model = Model::new(&parameters("wd-zn540", "code")).unwrap();
+    let write = Op::Write {
+        offset: 0,
+        len: 512 << 10,
+        fua: false,
+    };
+    alone(&mut model, &mut now, &write);
+    for op in [
+        ZoneOp::Open { zone: 0 },
+        ZoneOp::Finish { zone: 0 },
+        ZoneOp::Reset { zone: 0 },
+    ] {
+        assert_eq!(alone(&mut model, &mut now, &Op::Zone(op)), 0);
+    }
+    // and it is empty again: a read senses nothing
+    let read = Op::Read {
+        offset: 0,
+        len: 4096,
+    };
+    assert_eq!(alone(&mut model, &mut now, &read), 20_000 + 32 * 40);
 }

@@ -99,8 +99,10 @@ fn alone(model: &mut Model, now: &mut u64, op: &Op<'_>) -> u64 {
 /// The closed forms are what the models say.
 #[test]
 fn models_take_what_is_explained() {
-    for preset in presets() {
-        let parameters = preset.parameters(64 << 30, None).unwrap();
+    for (preset, arithmetic) in presets().flat_map(|p| [(p, "exact"), (p, "code")]) {
+        let mut parameters = preset.parameters(64 << 30, None).unwrap();
+        let creation = crate::Moment::Creation;
+        parameters.set("arithmetic", arithmetic, creation).unwrap();
         let explained = parameters.explain().unwrap();
         let latency = |what: &str| {
             let found = explained.latencies.iter().find(|l| l.what == what);

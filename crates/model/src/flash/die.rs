@@ -1,8 +1,8 @@
 //! Dies, their channels, and the link to the host: senses, programs, erases and transfers, each as the book defines it.
 
 use super::extra::Chance;
-use crate::parameters::FlashParameters;
-use crate::server::Intervals;
+use crate::code::Way;
+use crate::parameters::{Arithmetic, FlashParameters};
 use crate::units::{PAGE, PAGE_LEN, duration};
 
 /// How long things take: all that may change while a drive is in use.
@@ -42,33 +42,53 @@ impl DieTimes {
 #[derive(Debug)]
 pub(crate) struct Link {
     bandwidth: u64,
-    to_host: Intervals,
-    from_host: Intervals,
+    to_host: Way,
+    from_host: Way,
 }
 
 impl Link {
     pub(crate) fn new(parameters: &FlashParameters) -> Self {
-        Self {
-            bandwidth: parameters.link_bandwidth_bytes_per_s,
-            to_host: Intervals::default(),
-            from_host: Intervals::default(),
+        let mut link = Self {
+            bandwidth: 0,
+            to_host: Way::new(parameters.arithmetic),
+            from_host: Way::new(parameters.arithmetic),
+        };
+        link.retune(parameters);
+        link
+    }
+
+    /// Whose rules it follows: those that it was made with.
+    pub(crate) fn arithmetic(&self) -> Arithmetic {
+        match self.to_host {
+            Way::Exact(_) => Arithmetic::Exact,
+            Way::Code(_) => Arithmetic::Code,
         }
     }
 
     pub(crate) fn retune(&mut self, parameters: &FlashParameters) {
         self.bandwidth = parameters.link_bandwidth_bytes_per_s;
+        self.to_host.retune(self.bandwidth, 0);
+        self.from_host.retune(self.bandwidth, 0);
+    }
+
+    /// When a page of which nothing is known, and which may leave from `from` on, has left. The published program sends none.
+    pub(crate) fn send_unmapped(&mut self, now: u64, from: u64) -> u64 {
+        match self.to_host {
+            Way::Exact(_) => self.send(now, from, PAGE_LEN),
+            Way::Code(_) => from,
+        }
     }
 
     /// When `bytes` that may leave from `from` on have left.
     pub(crate) fn send(&mut self, now: u64, from: u64, bytes: u32) -> u64 {
         let length = duration(bytes, self.bandwidth);
-        self.to_host.reserve(now, from, length)
+        self.to_host.reserve(now, from, bytes, length)
     }
 
     /// When `bytes` that may be fetched from `from` on are there.
     pub(crate) fn fetch(&mut self, now: u64, from: u64, bytes: u32) -> u64 {
         let length = duration(bytes, self.bandwidth);
-        self.from_host.reserve(now, from, length)
+        self.from_host.reserve(now, from, bytes, length)
     }
 }
 
@@ -95,26 +115,32 @@ pub(crate) struct Dies {
     latest: u64,
     /// On which channel each hangs.
     hangs_on: Vec<u32>,
-    channels: Vec<Intervals>,
+    channels: Vec<Way>,
 }
 
 impl Dies {
     /// Dies that hang on the channels `hangs_on`.
     pub(crate) fn new(parameters: &FlashParameters, hangs_on: Vec<u32>) -> Self {
         let channels = hangs_on.iter().max().map_or(0, |&last| last as usize + 1);
-        Self {
+        let way = || Way::new(parameters.arithmetic);
+        let mut dies = Self {
             times: DieTimes::new(parameters),
-            chance: Chance::new(&parameters.extras),
+            chance: None,
             wordline: parameters.oneshot_bytes,
             free: vec![0; hangs_on.len()],
             latest: 0,
-            channels: (0..channels).map(|_| Intervals::default()).collect(),
+            channels: (0..channels).map(|_| way()).collect(),
             hangs_on,
-        }
+        };
+        dies.retune(parameters);
+        dies
     }
 
     pub(crate) fn retune(&mut self, parameters: &FlashParameters) {
         self.times = DieTimes::new(parameters);
+        for channel in &mut self.channels {
+            channel.retune(self.times.channel_bandwidth, self.times.transfer_per_page);
+        }
         let before = self.chance.take();
         self.chance = Chance::new(&parameters.extras).map(|chance| chance.after(before));
     }
@@ -165,7 +191,7 @@ impl Dies {
         let mut bytes = sense.pages * PAGE_LEN; // at most a flash page, which came as 32 bits
         while bytes > 0 {
             let chunk = bytes.min(times.most_per_transfer);
-            end = channel.reserve(now, end, times.transfer(chunk));
+            end = channel.reserve(now, end, chunk, times.transfer(chunk));
             left_channel(end, chunk);
             bytes -= chunk;
         }
@@ -177,7 +203,7 @@ impl Dies {
     pub(crate) fn program(&mut self, now: u64, at: u64, die: usize) -> u64 {
         let from = self.free[die].max(at);
         let channel = &mut self.channels[self.hangs_on[die] as usize];
-        let there = channel.reserve(now, from, self.times.transfer(self.wordline));
+        let there = channel.reserve(now, from, self.wordline, self.times.transfer(self.wordline));
         let end = there.saturating_add(self.programs(1));
         self.busy_until(die, end);
         end

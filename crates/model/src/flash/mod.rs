@@ -34,7 +34,7 @@ use self::ftl::{DieWork, Ftl, NoWork, Writer};
 use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
 use crate::pending::Pending;
-use crate::units::{PAGE, PAGE_LEN, pages_touched, pages_within};
+use crate::units::{PAGE, pages_touched, pages_within};
 use crate::{Admission, Due, Op, Timing};
 
 /// The model of a conventional drive.
@@ -112,6 +112,9 @@ impl Flash {
     pub fn retune(&mut self, parameters: &FlashParameters) -> Result<(), ParameterError> {
         if Geometry::new(parameters)? != self.geometry {
             return Err(ParameterError::Fixed { name: "geometry" });
+        }
+        if parameters.arithmetic != self.link.arithmetic() {
+            return Err(ParameterError::Fixed { name: "arithmetic" });
         }
         self.background = Background::new(&self.geometry, &parameters.extras)?;
         self.link.retune(parameters);
@@ -336,7 +339,7 @@ impl Senses<'_> {
             }
             (None, _) => {
                 self.end_run();
-                let sent = self.link.send(self.now, self.at, PAGE_LEN);
+                let sent = self.link.send_unmapped(self.now, self.at);
                 self.done = self.done.max(sent);
             }
         }

@@ -1,12 +1,12 @@
 //! Whether the values of parameters fit each other.
 
 use super::{
-    InvalidParameter, Kind, PAGE_BYTES, Shape,
+    InvalidParameter, PAGE_BYTES, Shape,
     shape::{size, unfit},
 };
 use crate::{
     Arithmetic, Direction, FlashParameters, KvParameters, NvmParameters, Parameters,
-    ZonesParameters,
+    ZonesParameters, code::is_counted,
 };
 
 /// Most bytes of a drive: NVMe counts them with 64 bits, files with 63.
@@ -80,18 +80,26 @@ fn check_direction(
     }
 }
 
-fn exact_only(arithmetic: Arithmetic, kind: Kind) -> Result<(), InvalidParameter> {
-    match arithmetic {
-        Arithmetic::Exact => Ok(()),
-        Arithmetic::Code => Err(unfit(format!(
-            "arithmetic = \"code\" is there for the kinds nvm and kv, and not for {}: remove it",
-            kind.name()
-        ))),
+/// The published program counts what goes through a link or channel in small numbers.
+fn check_counted(flash: &FlashParameters) -> Result<(), InvalidParameter> {
+    if flash.arithmetic == Arithmetic::Exact {
+        return Ok(());
     }
+    for (name, bandwidth) in [
+        ("channel_bandwidth", flash.channel_bandwidth_bytes_per_s),
+        ("link_bandwidth", flash.link_bandwidth_bytes_per_s),
+    ] {
+        if !is_counted(bandwidth) {
+            return Err(unfit(format!(
+                "{name} = \"{bandwidth}B/s\": with arithmetic = \"code\" write 32MB/s to 7782MiB/s, or none: the published program cannot count with others"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_flash(flash: &FlashParameters) -> Result<(), InvalidParameter> {
-    exact_only(flash.arithmetic, Kind::Flash)?;
+    check_counted(flash)?;
     check_dies(flash)?;
     if !flash.channels.is_multiple_of(flash.partitions) {
         return Err(unfit(format!(
@@ -148,7 +156,7 @@ fn multiple(name: &str, value: u64, of: &str, unit: u64) -> Result<(), InvalidPa
 
 fn check_zones(zones: &ZonesParameters) -> Result<(), InvalidParameter> {
     let flash = &zones.flash;
-    exact_only(flash.arithmetic, Kind::Zns)?;
+    check_counted(flash)?;
     check_dies(flash)?;
     let (zone, capacity) = (zones.zone_size_bytes, zones.zone_capacity_bytes);
     let dies = u64::from(flash.channels) * u64::from(flash.dies_per_channel);

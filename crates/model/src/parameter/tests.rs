@@ -254,8 +254,14 @@ fn values_that_do_not_fit_each_other() {
         (
             pro,
             8 * gib,
-            &[("arithmetic", "code")],
-            "kinds nvm and kv, and not for flash",
+            &[("arithmetic", "code"), ("link_bandwidth", "8GiB/s")],
+            "write 32MB/s to 7782MiB/s, or none",
+        ),
+        (
+            zones,
+            8 * gib,
+            &[("arithmetic", "code"), ("channel_bandwidth", "31MB/s")],
+            "channel_bandwidth = \"31000000B/s\": with arithmetic = \"code\"",
         ),
         (
             pro,

@@ -226,9 +226,7 @@ impl Report {
         let real = real.explain()?.shape.as_ref().map(Geometry::of);
         let shape = explanation.shape.as_ref();
         let write_amplification = match (shape, parameters) {
-            (Some(shape), Parameters::Flash(flash)) => {
-                Some(Amplification::expected(shape, flash))
-            }
+            (Some(shape), Parameters::Flash(flash)) => Some(Amplification::expected(shape, flash)),
             _ => None,
         };
         let source = |source: preset::Source| format!("{}: {}", source.word(), source.text());

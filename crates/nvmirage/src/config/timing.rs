@@ -334,8 +334,8 @@ mod tests {
             ),
             (
                 "8GiB",
-                format!("{pro}arithmetic = \"code\""),
-                "arithmetic = \"code\" is there for the kinds nvm and kv",
+                format!("{pro}arithmetic = \"code\"\nlink_bandwidth = \"9GB/s\""),
+                "with arithmetic = \"code\" write 32MB/s to 7782MiB/s",
             ),
             ("1GiB", pro.to_owned(), "write a size of at least"),
             (

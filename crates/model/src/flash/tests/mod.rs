@@ -8,6 +8,7 @@ mod prepare;
 mod properties;
 
 use super::*;
+use crate::units::PAGE_LEN;
 use crate::{Arithmetic, CollectionPolicy, FlashExtras};
 
 /// Four dies on two channels, flash pages of two pages, wordlines of four, blocks of four wordlines; 64 lines of 64 pages, 3200 of them logical.

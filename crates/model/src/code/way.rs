@@ -1,0 +1,40 @@
+//! A link or a channel, by the rules that were asked for.
+
+use super::slots::Slots;
+use crate::Arithmetic;
+use crate::server::Intervals;
+
+/// What transfers go through, one after another.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// The book's.
+    Exact(Intervals),
+    /// The published program's.
+    Code(Slots),
+}
+
+impl Way {
+    pub(crate) fn new(arithmetic: Arithmetic) -> Self {
+        match arithmetic {
+            Arithmetic::Exact => Way::Exact(Intervals::default()),
+            Arithmetic::Code => Way::Code(Slots::default()),
+        }
+    }
+
+    /// From now on this bandwidth, and so long for each 4096 bytes beside it. By the book's rules whoever reserves says how long.
+    pub(crate) fn retune(&mut self, bytes_per_s: u64, per_page_ns: u64) {
+        match self {
+            Way::Exact(_) => {}
+            Way::Code(slots) => slots.retune(bytes_per_s, per_page_ns),
+        }
+    }
+
+    /// Reserves `bytes`, which take `length` nanoseconds by the book's rules, not before `from`, and gives their end. `now` is the
+    /// present, at most `from`.
+    pub(crate) fn reserve(&mut self, now: u64, from: u64, bytes: u32, length: u64) -> u64 {
+        match self {
+            Way::Exact(intervals) => intervals.reserve(now, from, length),
+            Way::Code(slots) => slots.reserve(now, from, bytes),
+        }
+    }
+}
