@@ -11,6 +11,12 @@ pub enum MediumError {
     /// A timing that cannot be.
     #[error(transparent)]
     Timing(#[from] model::ParameterError),
+    /// Zones that cannot be.
+    #[error("its zones cannot be: {what}")]
+    Zones {
+        /// What holds for zones.
+        what: &'static str,
+    },
     /// A size of zero, or one that is no multiple of 512.
     #[error("size {} is not a positive multiple of 512 bytes: choose one that is", Bytes(*size))]
     Size {

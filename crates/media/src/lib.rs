@@ -28,9 +28,11 @@ mod null;
 mod ram;
 mod size;
 mod timed;
+mod zoned;
 
 pub use self::error::MediumError;
 pub use self::keyvalue::Dialect;
 pub use self::medium::{
     Channel, Direct, FileIo, IoCounts, MAX_DEPTH, Medium, MediumKind, MediumSpec,
 };
+pub use self::zoned::ZoneSpec;

@@ -12,7 +12,7 @@ use controller::set::CommandSet;
 use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{Claims, DmaView, MAX_CLAIMANTS, Pieces, Segment, Store};
-use model::Model;
+use model::{Model, Op};
 
 use crate::error::MediumError;
 use crate::file::{FileChannel, FileMedium};
@@ -21,6 +21,7 @@ use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
 use crate::timed::{Only, TimedChannel};
+use crate::zoned::{ZoneSpec, ZonedChannel, ZonedMedium};
 
 /// The most commands one channel has in flight.
 pub const MAX_DEPTH: u16 = 4096;
@@ -44,6 +45,13 @@ pub enum MediumKind {
     Ram {
         /// Bytes.
         size: u64,
+    },
+    /// Zones over any other kind: what is in them is written in order and reset as a whole.
+    Zoned {
+        /// Where the bytes are.
+        of: Box<MediumKind>,
+        /// What zones there are.
+        zones: ZoneSpec,
     },
     /// A regular file or a block device.
     File {
@@ -115,6 +123,8 @@ pub struct Medium {
     is_placed: AtomicBool,
     /// The drive whose time it has; `None`: it is as fast as it is.
     timing: Option<model::Parameters>,
+    /// Its zones, where it has some.
+    zoned: Option<Arc<ZonedMedium>>,
     /// Somebody has the channel of a medium with timing.
     is_timed: Arc<AtomicBool>,
 }
@@ -166,6 +176,12 @@ impl Medium {
         Ok(())
     }
 
+    /// Whether it has zones: then there is one channel of it at a time.
+    #[must_use]
+    pub fn has_zones(&self) -> bool {
+        self.zoned.is_some()
+    }
+
     /// Whether it has the time of a drive: then there is one channel of it at a time.
     #[must_use]
     pub fn has_timing(&self) -> bool {
@@ -173,7 +189,27 @@ impl Medium {
     }
 
     fn backed(spec: &MediumSpec) -> Result<Medium, MediumError> {
-        let (size, backing) = match &spec.kind {
+        let MediumKind::Zoned { of, zones } = &spec.kind else {
+            return Self::plain(&spec.kind);
+        };
+        let mut medium = Self::plain(of)?;
+        if matches!(medium.backing, Backing::KeyValue(_)) {
+            let what = "they lie over null, ram or file";
+            return Err(MediumError::Zones { what });
+        }
+        let deallocates = matches!(medium.backing, Backing::Ram(_));
+        let zoned = ZonedMedium::new(zones, medium.size, deallocates)?;
+        medium.zoned = Some(Arc::new(zoned));
+        Ok(medium)
+    }
+
+    /// The bytes alone.
+    fn plain(kind: &MediumKind) -> Result<Medium, MediumError> {
+        let (size, backing) = match kind {
+            MediumKind::Zoned { .. } => {
+                let what = "there are no zones over zones";
+                return Err(MediumError::Zones { what });
+            }
             MediumKind::Null { size } => (checked(*size)?, Backing::Null),
             MediumKind::Ram { size } => {
                 let size = checked(*size)?;
@@ -207,6 +243,7 @@ impl Medium {
             claims: Claims::new(),
             is_placed: AtomicBool::new(false),
             timing: None,
+            zoned: None,
             is_timed: Arc::default(),
         })
     }
@@ -231,17 +268,28 @@ impl Medium {
     /// What it can do.
     #[must_use]
     pub fn traits(&self) -> MediumTraits {
-        match &self.backing {
+        let traits = match &self.backing {
             Backing::Null => null::TRAITS,
             Backing::Ram(_) => ram::TRAITS,
             Backing::File(file) => file.traits(),
             Backing::KeyValue(_) => keyvalue::TRAITS,
+        };
+        match self.zoned {
+            // What is in a zone goes when that is reset.
+            Some(_) => MediumTraits {
+                deallocate: false,
+                ..traits
+            },
+            None => traits,
         }
     }
 
     /// The commands that namespaces on it have beside, or instead of, the NVM command set's; `None`: just those.
     #[must_use]
     pub fn set(&self) -> Option<Arc<dyn CommandSet>> {
+        if let Some(zoned) = &self.zoned {
+            return Some(zoned.set());
+        }
         match &self.backing {
             Backing::KeyValue(medium) => Some(medium.set()),
             Backing::Null | Backing::Ram(_) | Backing::File(_) => None,
@@ -262,6 +310,14 @@ impl Medium {
     /// One line for the log: what it is, how large, and how it is accessed and why.
     #[must_use]
     pub fn describe(&self) -> String {
+        let bytes = self.describe_bytes();
+        match &self.zoned {
+            Some(zoned) => format!("{bytes}; {}", zoned.describe()),
+            None => bytes,
+        }
+    }
+
+    fn describe_bytes(&self) -> String {
         match &self.backing {
             Backing::Null => format!("null, {}: writes are discarded", Bytes(self.size)),
             Backing::Ram(store) => ram::describe(store),
@@ -289,7 +345,7 @@ impl Medium {
     pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let depth = depth.clamp(1, MAX_DEPTH);
         let Some(timing) = &self.timing else {
-            return self.untimed(depth);
+            return self.with_zones(depth);
         };
         let only = Only::of(&self.is_timed).ok_or_else(|| {
             io::Error::other(
@@ -297,13 +353,27 @@ impl Medium {
             )
         })?;
         let model = Model::new(timing).map_err(io::Error::other)?;
-        let inner = self.untimed(depth)?;
+        let inner = self.with_zones(depth)?;
         let timed = TimedChannel::new(inner, model, only, depth);
         Ok(Channel(Kind::Timed(Box::new(timed))))
     }
 
+    /// A handle without the time.
+    fn with_zones(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
+        let below = self.bytes(depth)?;
+        let Some(zoned) = &self.zoned else {
+            return Ok(below);
+        };
+        let channel = zoned.channel(below, depth).ok_or_else(|| {
+            io::Error::other(
+                "a medium with zones is served by one reactor: give all controllers that use it the same `reactor`",
+            )
+        })?;
+        Ok(Channel(Kind::Zoned(Box::new(channel))))
+    }
+
     /// A handle on the bytes alone.
-    fn untimed(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
+    fn bytes(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let claimant = || {
             let claimant = self.claims.claimant();
             claimant.ok_or_else(|| {
@@ -382,6 +452,7 @@ enum Kind {
     File(Box<FileChannel>),
     KeyValue(Box<KeyValueChannel>),
     Timed(Box<TimedChannel>),
+    Zoned(Box<ZonedChannel<Channel>>),
 }
 
 impl Channel {
@@ -396,6 +467,7 @@ impl Channel {
             Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => None,
             Kind::File(file) => Some(file.wait_fd()),
             Kind::Timed(timed) => timed.inner().wait_fd(),
+            Kind::Zoned(zoned) => zoned.below().wait_fd(),
         }
     }
 
@@ -409,6 +481,19 @@ impl Channel {
             Kind::Ram(ram) => ram.is_due(),
             Kind::File(file) => file.is_due(),
             Kind::Timed(timed) => timed.is_due(),
+            Kind::Zoned(zoned) => zoned.below_mut().is_due(),
+        }
+    }
+}
+
+impl Channel {
+    /// What the last [`Port::add`] has done, where that is more, or something else, than the request says: zones tell where an
+    /// append went, and what became of which zone. `None` where the request says it all.
+    pub(crate) fn happened(&self) -> Option<&[Op<'static>]> {
+        match &self.0 {
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::KeyValue(_) | Kind::Timed(_) => None,
+            Kind::Zoned(zoned) => Some(zoned.happened()),
         }
     }
 }
@@ -424,6 +509,7 @@ impl Channel {
             Kind::Ram(ram) => ram.tend(),
             Kind::File(file) => file.tend(),
             Kind::Timed(timed) => timed.inner_mut().tend(),
+            Kind::Zoned(zoned) => zoned.below_mut().tend(),
         }
     }
 
@@ -435,6 +521,7 @@ impl Channel {
             Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => false,
             Kind::File(file) => file.is_polled(),
             Kind::Timed(timed) => timed.inner().is_polled(),
+            Kind::Zoned(zoned) => zoned.below().is_polled(),
         }
     }
 
@@ -443,7 +530,8 @@ impl Channel {
     pub fn model(&self) -> Option<&Model> {
         match &self.0 {
             Kind::Timed(timed) => Some(timed.model()),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::KeyValue(_) => None,
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::KeyValue(_) | Kind::Zoned(_) => None,
         }
     }
 
@@ -454,7 +542,7 @@ impl Channel {
         match &self.0 {
             Kind::KeyValue(channel) => channel.last_op(),
             Kind::Timed(timed) => timed.inner().last_op(),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::Zoned(_) => None,
         }
     }
 
@@ -465,6 +553,7 @@ impl Channel {
             Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => IoCounts::default(),
             Kind::File(file) => file.io_counts(),
             Kind::Timed(timed) => timed.inner().io_counts(),
+            Kind::Zoned(zoned) => zoned.below().io_counts(),
         }
     }
 }
@@ -493,6 +582,7 @@ impl Port for Channel {
             Kind::File(channel) => channel.add(ticket, request, segments, view),
             Kind::KeyValue(channel) => channel.add(ticket, request, segments, view),
             Kind::Timed(channel) => channel.add(ticket, request, segments, view),
+            Kind::Zoned(channel) => channel.add(ticket, request, segments, view),
         }
     }
 
@@ -504,6 +594,7 @@ impl Port for Channel {
             Kind::File(channel) => channel.submit(),
             Kind::KeyValue(channel) => channel.submit(),
             Kind::Timed(channel) => channel.submit(),
+            Kind::Zoned(channel) => channel.submit(),
         }
     }
 
@@ -515,6 +606,7 @@ impl Port for Channel {
             Kind::File(channel) => channel.reap(done),
             Kind::KeyValue(channel) => channel.reap(done),
             Kind::Timed(channel) => channel.reap(done),
+            Kind::Zoned(channel) => channel.reap(done),
         }
     }
 
@@ -526,6 +618,7 @@ impl Port for Channel {
             Kind::File(channel) => channel.in_flight(),
             Kind::KeyValue(channel) => channel.in_flight(),
             Kind::Timed(channel) => channel.in_flight(),
+            Kind::Zoned(channel) => channel.in_flight(),
         }
     }
 
@@ -537,6 +630,7 @@ impl Port for Channel {
             Kind::File(channel) => channel.is_full(request),
             Kind::KeyValue(channel) => channel.is_full(request),
             Kind::Timed(channel) => channel.is_full(request),
+            Kind::Zoned(channel) => channel.is_full(request),
         }
     }
 
@@ -546,6 +640,7 @@ impl Port for Channel {
             Kind::Null(_) | Kind::File(_) => false,
             Kind::Ram(_) | Kind::KeyValue(_) => true,
             Kind::Timed(timed) => timed.copies(),
+            Kind::Zoned(zoned) => zoned.copies(),
         }
     }
 
@@ -555,6 +650,7 @@ impl Port for Channel {
             Kind::Null(_) | Kind::File(_) | Kind::KeyValue(_) => {}
             Kind::Ram(channel) => channel.expect(offset, len),
             Kind::Timed(timed) => timed.expect(offset, len),
+            Kind::Zoned(zoned) => zoned.expect(offset, len),
         }
     }
 
@@ -571,7 +667,8 @@ impl Port for Channel {
     fn next_due(&self) -> Option<Time> {
         match &self.0 {
             Kind::Timed(timed) => timed.next_due(),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::KeyValue(_) => None,
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::KeyValue(_) | Kind::Zoned(_) => None,
         }
     }
 }

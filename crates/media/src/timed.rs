@@ -18,6 +18,8 @@ use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{DmaView, Segment};
 use model::{Admission, Due, Model, Op, Timing};
+use nvme_spec::Sqe;
+use nvme_spec::zoned::{ZoneAppendCdw12, ZonedOpcode, zone_slba};
 
 use crate::medium::Channel;
 
@@ -152,6 +154,14 @@ impl TimedChannel {
     }
 }
 
+fn is_append(sqe: &Sqe) -> bool {
+    ZonedOpcode(sqe.opcode) == ZonedOpcode::ZONE_APPEND
+}
+
+fn append_bytes(sqe: &Sqe, lba_shift: u8) -> u32 {
+    (u32::from(ZoneAppendCdw12::from(sqe.cdw12).nlb_z()) + 1) << lba_shift
+}
+
 /// What a request is to a model.
 fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r> {
     let mut one = None;
@@ -171,6 +181,17 @@ fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r>
         Request::WriteZeroes { offset, len, .. } => one = Some(Op::Deallocate { offset, len }),
         Request::Deallocate { ranges: all } => ranges = all,
         Request::Flush => one = Some(Op::Flush),
+        // What there must be room for; where it goes, and all else, is told when it is done.
+        Request::Command {
+            sqe,
+            extent,
+            lba_shift,
+            fua,
+        } if is_append(sqe) => {
+            let len = append_bytes(sqe, lba_shift);
+            let offset = extent.offset.wrapping_add(zone_slba(sqe) << lba_shift);
+            one = Some(Op::Write { offset, len, fua });
+        }
         Request::Command { .. } | Request::Renew { .. } => {}
     }
     let ranges = ranges.iter().map(|range| Op::Deallocate {
@@ -212,12 +233,16 @@ impl Port for TimedChannel {
         };
         // What failed at once takes no time of the drive's.
         if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {
-            for op in ops(request) {
+            let mut submit = |op: &Op<'_>| {
                 // There was room for each of them; with several of them the first may have taken it, and a part that
                 // finds none now is not waited for.
-                if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
+                if self.model.submit(self.now.0, number.into(), op) == Admission::Accepted {
                     self.held[number as usize].awaited += 1;
                 }
+            };
+            match self.inner.happened() {
+                Some(happened) => happened.iter().for_each(&mut submit),
+                None => ops(request).for_each(|op| submit(&op)),
             }
             // What a key-value command is to the model, it is known by what it has done.
             if matches!(request, Request::Command { .. })
@@ -282,5 +307,5 @@ impl Port for TimedChannel {
 
 /// Whether nothing was done for a request at all.
 fn is_refused(outcome: Outcome) -> bool {
-    outcome.cause == Cause::Unsupported
+    matches!(outcome.cause, Cause::Unsupported | Cause::Status(_))
 }

@@ -23,9 +23,11 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("usr/bin/kmod", &["usr/sbin/modprobe", "usr/sbin/lsmod"]),
     ("usr/bin/lspci", &[]),
     ("usr/sbin/blkdiscard", &[]),
+    ("usr/sbin/blkzone", &[]),
     ("usr/sbin/e2fsck", &["usr/sbin/fsck.ext4"]),
     ("usr/sbin/kexec", &[]),
     ("usr/sbin/mke2fs", &["usr/sbin/mkfs.ext4"]),
+    ("usr/sbin/mkzonefs", &["usr/sbin/mkfs.zonefs"]),
     ("usr/sbin/nvme", &[]),
 ];
 
@@ -33,7 +35,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
 const FILES: &[&str] = &["etc/mke2fs.conf"];
 
 /// Modules of the kernel; the NVMe driver and ext4 are built in.
-const MODULES: &[&str] = &["efivarfs", "qemu_fw_cfg", "virtio_blk"];
+const MODULES: &[&str] = &["efivarfs", "null_blk", "qemu_fw_cfg", "virtio_blk", "zonefs"];
 
 const INIT: &str = include_str!("../guest/init");
 const STEPS: &str = include_str!("../guest/steps.sh");

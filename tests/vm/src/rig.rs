@@ -29,6 +29,7 @@ const GUEST_PACKAGES: &[&str] = &[
     "nvme-cli",
     "pciutils",
     "util-linux",
+    "zonefs-tools",
 ];
 /// The parts of a guest. See the module's documentation.
 #[derive(Debug, Clone)]

@@ -16,6 +16,9 @@
 //!   NVM command set's. A set that means something else by them is that of namespaces without blocks
 //!   ([`Namespace::blocks`] is 0), in which no block is ever inside.
 //!
+//! A format or a sanitize operation does not go through a set's commands: its medium is asked for
+//! [`Request::Renew`](crate::port::Request::Renew).
+//!
 //! It does NOT keep a state of a namespace, nor check what depends on one.
 
 mod zoned;

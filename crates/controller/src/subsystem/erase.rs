@@ -6,6 +6,7 @@
 
 use memory::{DmaView, Need, Scratch, Segment};
 
+use super::directory::Allocated;
 use crate::port::{Added, ByteRange, Cause, Channel, ChannelId, Channels, Outcome, Request};
 use crate::ticket::{OwnerKey, Ticket};
 
@@ -23,14 +24,37 @@ pub struct Erase {
     pub targets: Vec<(ChannelId, ByteRange)>,
     /// What is done to all of it, one after the other.
     pub rounds: Vec<Round>,
+    /// Namespaces whose media have more than bytes: each becomes as new before all that, in one request
+    /// ([`Request::Renew`]), whatever the rounds are.
+    pub renewed: Vec<(ChannelId, ByteRange)>,
 }
 
 impl Erase {
     /// Has it read as zero, and gives the space back where the medium can.
     #[must_use]
     pub fn zero(targets: Vec<(ChannelId, ByteRange)>) -> Self {
-        let rounds = vec![Round::Zero { deallocate: true }];
-        Erase { targets, rounds }
+        Self::of(targets, vec![Round::Zero { deallocate: true }])
+    }
+
+    /// Does all that to bytes.
+    #[must_use]
+    pub fn of(targets: Vec<(ChannelId, ByteRange)>, rounds: Vec<Round>) -> Self {
+        let renewed = Vec::new();
+        Erase {
+            targets,
+            rounds,
+            renewed,
+        }
+    }
+
+    /// Adds a namespace, whatever its medium has.
+    pub(super) fn add(&mut self, namespace: &Allocated) {
+        let target = (namespace.namespace.channel, namespace.erasable());
+        match &namespace.namespace.set {
+            Some(_) => self.renewed.push((target.0, namespace.namespace.extent())),
+            None if target.1.len > 0 => self.targets.push(target),
+            None => {}
+        }
     }
 }
 
@@ -60,6 +84,8 @@ impl Budget {
 pub(super) struct Erasing {
     targets: Vec<(ChannelId, ByteRange)>,
     rounds: Vec<Round>,
+    /// Still to be renewed, the next one last.
+    renewed: Vec<(ChannelId, ByteRange)>,
     /// Bytes of all targets.
     bytes: u64,
     round: usize,
@@ -96,16 +122,23 @@ enum Next {
         len: u32,
     },
     Flush,
+    Renew(ByteRange),
 }
 
 impl Erasing {
     pub(super) fn new(erase: Erase) -> Self {
-        let Erase { targets, rounds } = erase;
+        let Erase {
+            targets,
+            rounds,
+            mut renewed,
+        } = erase;
+        renewed.reverse();
         let mut erasing = Erasing {
             bytes: targets.iter().map(|(_, range)| range.len).sum(),
             round: if targets.is_empty() { rounds.len() } else { 0 },
             targets,
             rounds,
+            renewed,
             target: 0,
             at: 0,
             asked: 0,
@@ -207,12 +240,19 @@ impl Erasing {
                 channel.add(ticket, &request, &segments, scratch.view())
             }
             Next::Flush => channel.add(ticket, &Request::Flush, none, &DmaView::empty()),
+            Next::Renew(extent) => {
+                channel.add(ticket, &Request::Renew { extent }, none, &DmaView::empty())
+            }
         }
     }
 
     fn next(&self) -> Option<(ChannelId, Next)> {
         if self.failed {
             return None;
+        }
+        if let Some((id, extent)) = self.renewed.last() {
+            // One at a time, and before anything else.
+            return (self.out == 0).then_some((*id, Next::Renew(*extent)));
         }
         let round = *self.rounds.get(self.round)?;
         let (id, range) = *self.targets.get(self.target)?;
@@ -245,6 +285,7 @@ impl Erasing {
                 self.flush = Flush::Out;
                 return;
             }
+            Next::Renew(_) => return,
         };
         self.at += len;
         self.asked += len;
@@ -252,6 +293,9 @@ impl Erasing {
 
     fn ended(&mut self, outcome: Outcome) {
         self.failed |= outcome.cause != Cause::None;
+        if self.renewed.pop().is_some() {
+            return;
+        }
         if self.flush == Flush::ToCome {
             return;
         }
@@ -283,7 +327,7 @@ impl Erasing {
         if self.failed {
             return Some(false);
         }
-        (self.round == self.rounds.len()).then_some(true)
+        (self.renewed.is_empty() && self.round == self.rounds.len()).then_some(true)
     }
 
     /// How much is done, of `whole` at most.

@@ -139,7 +139,8 @@ impl Subsystem {
         operation: &mut Operation,
     ) -> Result<Vec<Step>, Status> {
         let blocks = len >> namespace.namespace.lba_shift;
-        if blocks == 0 {
+        // What is more than bytes has the size that its medium gave it.
+        if blocks == 0 || namespace.namespace.set.is_some() {
             return Err(Status::INVALID_FIELD_IN_COMMAND);
         }
         let (nsid, channel) = (namespace.nsid(), namespace.namespace.channel);

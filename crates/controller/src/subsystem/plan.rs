@@ -318,13 +318,11 @@ impl Subsystem {
             nsid: n.nsid(),
             lba_shift,
         });
-        let targets: Vec<_> = namespaces
-            .iter()
-            .map(|n| (n.namespace.channel, n.erasable()))
-            .collect();
+        let mut erase = Erase::zero(Vec::new());
+        namespaces.iter().for_each(|n| erase.add(n));
         operation.on_failure = end.clone();
         let mut steps: Vec<Step> = begin.map(Step::Change).collect();
-        steps.extend([Step::Drain, Step::Erase(Erase::zero(targets))]);
+        steps.extend([Step::Drain, Step::Erase(erase)]);
         steps.extend(reformat.chain(end).map(Step::Change));
         steps.push(Step::Keep);
         Ok(steps)

@@ -244,13 +244,12 @@ impl Subsystem {
 
     /// What is to be done after the state says that a sanitize operation goes on.
     fn sanitize_steps(&self, cdw10: SanitizeCdw10, pattern: u32) -> Vec<Step> {
-        let namespaces = self.directory.iter();
-        let mut targets: Vec<_> = namespaces
-            .map(|n| (n.namespace.channel, n.erasable()))
-            .collect();
-        targets.extend(self.directory.unallocated());
-        targets.retain(|(_, range)| range.len > 0);
-        let rounds = rounds(cdw10, pattern);
+        let mut erase = Erase::of(Vec::new(), rounds(cdw10, pattern));
+        self.directory.iter().for_each(|n| erase.add(n));
+        let unallocated = self.directory.unallocated().into_iter();
+        erase
+            .targets
+            .extend(unallocated.filter(|(_, range)| range.len > 0));
         let readable = |n: &Allocated| {
             Step::Change(Change::ClearUncorrectable {
                 nsid: n.nsid(),
@@ -258,7 +257,7 @@ impl Subsystem {
                 blocks: u64::MAX,
             })
         };
-        let mut steps = vec![Step::Drain, Step::Erase(Erase { targets, rounds })];
+        let mut steps = vec![Step::Drain, Step::Erase(erase)];
         steps.extend(self.directory.iter().map(readable));
         steps.extend([
             Step::Change(Change::Sanitize(SanitizeChange::Succeed)),

@@ -13,3 +13,4 @@ mod open;
 mod registered;
 mod scattered;
 mod timed;
+mod zoned;

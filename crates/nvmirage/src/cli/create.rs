@@ -227,6 +227,7 @@ impl MediumArgs {
             poll_completions: self.poll_completions,
             register_memory: self.register_memory,
             timing: self.timing,
+            zoned: None,
         };
         control::client::create(&self.control.socket(), "media", &medium)
     }

@@ -82,6 +82,7 @@ impl MediaArg {
             poll_completions: self.poll_completions,
             register_memory: self.register_memory,
             timing: self.timing.clone(),
+            zoned: None,
             ..config::Medium::new(name, self.kind)
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod size;
 mod subsystems;
 pub(crate) mod timing;
 mod validate;
+mod zoned;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub(crate) use read::{from_file, from_json};
 pub(crate) use size::{Range, Size, Span};
 pub(crate) use timing::Timing;
 pub(crate) use validate::Problem;
+pub(crate) use zoned::Zoned;
 
 /// Most I/O queue pairs of a controller.
 pub(crate) const MAX_QUEUES: u16 = 64;
@@ -189,6 +191,9 @@ pub(crate) struct Medium {
     /// The model that says when its commands are done. Default: none, as fast as they go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timing: Option<Timing>,
+    /// Zones, which hosts write in order and reset as a whole. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) zoned: Option<Zoned>,
 }
 
 impl Medium {
@@ -204,6 +209,7 @@ impl Medium {
             poll_completions: None,
             register_memory: None,
             timing: None,
+            zoned: None,
         }
     }
 }

@@ -106,6 +106,13 @@ impl Config {
                 let there_are = list("; there are", self.media.iter().map(|m| &m.name));
                 format!("pool: there is no media \"{name}\"{there_are}")
             });
+            let zoned = self
+                .media
+                .iter()
+                .any(|m| m.name == *name && m.zoned.is_some());
+            place.require(!zoned, || {
+                format!("pool: media \"{name}\" has zones, of which hosts cannot make namespaces: give it to one with `media`")
+            });
             place.require(!controller.pool[..index].contains(name), || {
                 format!("pool: \"{name}\" is listed twice")
             });

@@ -156,6 +156,11 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
 }
 
 impl Medium {
+    /// Whether it is one reactor's: it has a time, or zones.
+    fn is_single(&self) -> bool {
+        self.timing.is_some() || self.zoned.is_some()
+    }
+
     /// Appends what is wrong with it.
     pub(crate) fn validate(&self, problems: &mut Vec<Problem>) {
         let mut place = Place {
@@ -192,6 +197,9 @@ impl Medium {
                     "it needs a size: write size = \"8GiB\"".into()
                 });
             }
+        }
+        if let Some(zoned) = &self.zoned {
+            zoned.validate(self, &mut place);
         }
         if let Some(timing) = &self.timing {
             timing.validate(self.size.map(|size| size.0), &mut place);
@@ -248,6 +256,12 @@ impl Namespace {
             ));
             return;
         };
+        place.require(medium.zoned.is_none() || self.range.is_none(), || {
+            format!(
+                "range: media {} has zones, and one namespace has all of them: remove it",
+                self.media
+            )
+        });
         if let (Some(range), Some(size)) = (self.range, medium.size) {
             place.require(range.end <= size, || {
                 format!("range = \"{range}\" ends behind the medium, which has {size}")
@@ -316,7 +330,7 @@ impl Controller {
 
     /// A medium with a time of its own is one reactor's.
     fn validate_single(&self, config: &Config, earlier: &[Controller], place: &mut Place<'_>) {
-        for medium in config.media.iter().filter(|m| m.timing.is_some()) {
+        for medium in config.media.iter().filter(|m| m.is_single()) {
             if !self.uses(config, &medium.name) {
                 continue;
             }
@@ -327,8 +341,9 @@ impl Controller {
             }
             place.require(named.len() < 2, || {
                 format!(
-                    "media {} has timing, so one reactor serves it: write the same `reactor` for all controllers that use it, and no other one in `reactors`",
-                    medium.name
+                    "media {} has {}, so one reactor serves it: write the same `reactor` for all controllers that use it, and no other one in `reactors`",
+                    medium.name,
+                    if medium.timing.is_some() { "timing" } else { "zones" }
                 )
             });
         }

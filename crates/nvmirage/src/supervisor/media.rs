@@ -113,11 +113,16 @@ impl State {
         let open = self.open(name)?;
         if let Some(home) = open.home.get().filter(|home| *home != reactor) {
             anyhow::bail!(
-                "media {name} has timing, so one reactor serves it, which is reactor {home}: write reactor = {home} for the controllers that use it, or create them there"
+                "media {name} has {}, so one reactor serves it, which is reactor {home}: write reactor = {home} for the controllers that use it, or create them there",
+                if open.medium.has_timing() {
+                    "timing"
+                } else {
+                    "zones"
+                }
             );
         }
         self.reactors[reactor].open_channel(open.medium.clone(), open.channel)?;
-        if open.medium.has_timing() {
+        if open.medium.has_timing() || open.medium.has_zones() {
             open.home.set(Some(reactor));
         }
         Ok(open.channel)
@@ -317,6 +322,13 @@ fn spec_of(config: &config::Medium) -> MediumSpec {
                 register_memory: config.register_memory.unwrap_or(true),
             },
         },
+    };
+    let kind = match &config.zoned {
+        Some(zoned) => Backing::Zoned {
+            of: Box::new(kind),
+            zones: zoned.spec(),
+        },
+        None => kind,
     };
     MediumSpec { kind }
 }

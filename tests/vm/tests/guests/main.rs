@@ -19,6 +19,7 @@ mod rings;
 mod served;
 mod shared;
 mod two;
+mod zoned;
 
 /// What `seq 1 LAST` prints: text that guest and host can both make.
 fn numbers(last: u32) -> Vec<u8> {

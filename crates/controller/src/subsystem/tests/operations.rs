@@ -407,7 +407,7 @@ fn a_pattern_is_written_round_by_round() {
         ),
     ];
     let rounds = vec![Round::Pattern(0x0403_0201), Round::Pattern(!0x0403_0201)];
-    let erase = Step::Erase(Erase { targets, rounds });
+    let erase = Step::Erase(Erase::of(targets, rounds));
     begin(&mut subsystem, u32::MAX, 0, vec![erase]);
     let mut done = Vec::new();
     for now in 1..40 {

@@ -1,0 +1,148 @@
+//! The zones of a medium: what they are, and who has them.
+
+// Not a lock of the command path: it is taken when a channel is made and when it is dropped.
+#[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
+use std::sync::Mutex;
+use std::sync::{Arc, PoisonError};
+
+use controller::set::Zoned;
+
+use super::zones::{Geometry, Zones};
+use super::{State, ZonedChannel};
+use crate::error::MediumError;
+
+/// Zone sizes and capacities are multiples of this: the largest logical block.
+const UNIT: u64 = 4096;
+
+/// What zones a medium is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneSpec {
+    /// Bytes from one zone to the next: a multiple of 4096.
+    pub zone_size: u64,
+    /// Bytes of a zone that can be written: a multiple of 4096, at most its size.
+    pub zone_capacity: u64,
+    /// Zones that may be open at a time; 0: any number.
+    pub max_open: u32,
+    /// Zones that may be open or closed at a time, at least as many as may be open; 0: any number.
+    pub max_active: u32,
+    /// Bytes of the descriptor extension of a zone: a multiple of 64, at most 16,320; 0: none.
+    pub descriptor_extension: u32,
+    /// Most bytes of Zone Append: a power of two of at least 4096; 0: as many as any command may move.
+    pub append_limit: u32,
+}
+
+impl ZoneSpec {
+    /// Whether a medium of so many bytes can have these zones.
+    ///
+    /// # Errors
+    /// What it cannot have, and what holds instead.
+    pub fn check(&self, size: u64) -> Result<(), MediumError> {
+        self.zones(size).map(drop)
+    }
+
+    fn zones(&self, size: u64) -> Result<(Geometry, Zoned), MediumError> {
+        let refused = |what: &'static str| Err(MediumError::Zones { what });
+        if self.zone_size == 0 || !self.zone_size.is_multiple_of(UNIT) {
+            return refused("the zone size is a positive multiple of 4096 bytes");
+        }
+        if self.zone_capacity == 0 || !self.zone_capacity.is_multiple_of(UNIT) {
+            return refused("the zone capacity is a positive multiple of 4096 bytes");
+        }
+        if self.zone_capacity > self.zone_size {
+            return refused("the capacity of a zone is at most its size");
+        }
+        if !size.is_multiple_of(self.zone_size) {
+            return refused("the size of the medium is a multiple of the zone size");
+        }
+        let zones = u32::try_from(size / self.zone_size).ok();
+        let Some(zones) = zones.filter(|zones| *zones < u32::MAX) else {
+            return refused("there are at most 2^32 - 2 zones: make them larger");
+        };
+        if self.max_active > 0 && (self.max_open == 0 || self.max_open > self.max_active) {
+            return refused("at most as many zones may be open as may be active");
+        }
+        let units = self.descriptor_extension / 64;
+        let Some(extension_units) = u8::try_from(units)
+            .ok()
+            .filter(|_| self.descriptor_extension.is_multiple_of(64))
+        else {
+            return refused("a descriptor extension is a multiple of 64 bytes, at most 16320");
+        };
+        let limit = self.append_limit;
+        if limit > 0 && (!limit.is_power_of_two() || u64::from(limit) <= UNIT) {
+            return refused("the append limit is a power of two above 4096 bytes");
+        }
+        let set = Zoned {
+            zone_bytes: self.zone_size,
+            max_active: self.max_active,
+            max_open: self.max_open,
+            extension_units,
+            zasl: limit.checked_ilog2().map_or(0, |log| (log - 12) as u8),
+        };
+        let geometry = Geometry {
+            zone_bytes: self.zone_size,
+            capacity: self.zone_capacity,
+            zones,
+            max_open: self.max_open,
+            max_active: self.max_active,
+        };
+        Ok((geometry, set))
+    }
+}
+
+/// The zones of a medium, whether or not a reactor has them.
+#[derive(Debug)]
+pub(crate) struct ZonedMedium {
+    set: Arc<Zoned>,
+    geometry: Geometry,
+    deallocates: bool,
+    #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
+    state: Mutex<Option<Box<State>>>,
+}
+
+impl ZonedMedium {
+    /// Empty zones over a medium of so many bytes. `deallocates`: its Deallocate makes every byte read as zero at once.
+    #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
+    pub(crate) fn new(spec: &ZoneSpec, size: u64, deallocates: bool) -> Result<Self, MediumError> {
+        let (geometry, set) = spec.zones(size)?;
+        let state = State::new(Zones::new(geometry), &set);
+        Ok(ZonedMedium {
+            set: Arc::new(set),
+            geometry,
+            deallocates,
+            state: Mutex::new(Some(Box::new(state))),
+        })
+    }
+
+    /// What hosts are told of the zones.
+    pub(crate) fn set(&self) -> Arc<Zoned> {
+        Arc::clone(&self.set)
+    }
+
+    pub(crate) fn deallocates(&self) -> bool {
+        self.deallocates
+    }
+
+    /// A few words for the log.
+    pub(crate) fn describe(&self) -> String {
+        let Geometry {
+            zone_bytes,
+            capacity,
+            zones,
+            ..
+        } = self.geometry;
+        format!("{zones} zones of {zone_bytes} bytes, {capacity} of them to write")
+    }
+
+    /// A channel over that of the medium below; `None` where there is one.
+    pub(crate) fn channel<C>(self: &Arc<Self>, below: C, depth: u16) -> Option<ZonedChannel<C>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = state.take()?;
+        Some(ZonedChannel::new(below, Arc::clone(self), state, depth))
+    }
+
+    /// The zones come back from a channel that is no more.
+    pub(super) fn give_back(&self, state: Option<Box<State>>) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}

@@ -1,0 +1,629 @@
+//! Zones over a medium of bytes (Zoned Namespace command set, ZNS 1.1).
+//!
+//! [`zones`] is what zones are; [`ZonedChannel`] holds them against what is asked of the medium below, whichever that is. Reads and
+//! writes go on to it; what is refused does not. Behind a write pointer the medium below reads as zero: a reset has what was
+//! written there read as zero before it is done.
+//!
+//! The zones have one owner, the channel of the one reactor that serves the medium, and are with the [`ZonedMedium`] while
+//! there is none: they outlive their channels, not the program.
+//!
+//! For a layer that knows how long things take, [`ZonedChannel::happened`] tells after each `add` what was done to which
+//! bytes and zones, in the words of the timing models.
+//!
+//! It does NOT check what the controller has: lengths, and that bytes are inside the namespace. It offers no random write
+//! areas (ZRWA), no variable capacities and no excursions.
+
+mod report;
+mod zones;
+
+use std::sync::Arc;
+
+use controller::port::{Added, ByteRange, Channel as Port, Done, Outcome, Request};
+use controller::set::Zoned;
+use controller::ticket::Ticket;
+use memory::{DmaView, Segment};
+use model::{Op, ZoneOp};
+use nvme_spec::zoned::{
+    DESCRIPTOR_EXTENSION_UNIT, ZoneAppendCdw12, ZoneSendAction, ZoneSendCdw13, ZoneState,
+    ZonedOpcode, zone_slba,
+};
+use nvme_spec::{Sqe, Status};
+
+pub use self::medium::ZoneSpec;
+pub(crate) use self::medium::ZonedMedium;
+use self::report::Reported;
+use self::zones::{Acted, Write, Zones};
+
+mod medium;
+
+/// Most ranges of one Deallocate.
+const RANGES_MAX: usize = 256;
+
+/// The zones of a medium with what belongs to them.
+#[derive(Debug)]
+pub(crate) struct State {
+    zones: Zones,
+    /// Descriptor extensions, by zone; empty where there are none.
+    extensions: Vec<u8>,
+    extension_bytes: usize,
+}
+
+impl State {
+    fn new(zones: Zones, set: &Zoned) -> Self {
+        let extension_bytes = usize::from(set.extension_units) * DESCRIPTOR_EXTENSION_UNIT;
+        State {
+            extensions: vec![0; zones.geometry().zones as usize * extension_bytes],
+            zones,
+            extension_bytes,
+        }
+    }
+}
+
+/// What the medium below has taken and not ended.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    /// The ticket's.
+    bits: u64,
+    what: Taken,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// A write to a zone, and what the host is told at its end.
+    Write { zone: u32, result: u64 },
+    /// These zones, the last one included, are being made to read as zero.
+    Erase { first: u32, last: u32 },
+}
+
+impl Taken {
+    fn meets(self, zone: u32) -> bool {
+        match self {
+            Taken::Write { zone: its, .. } => its == zone,
+            Taken::Erase { first, last } => (first..=last).contains(&zone),
+        }
+    }
+
+    fn is_erase(self) -> bool {
+        matches!(self, Taken::Erase { .. })
+    }
+}
+
+impl Out {
+    fn is_for(&self, ticket: &Ticket) -> bool {
+        ticket.bits() == self.bits
+    }
+}
+
+/// Why a request did not get to the medium below.
+enum Stopped {
+    /// It ends.
+    Ends(Outcome),
+    /// It has to wait for something that is out.
+    Waits,
+}
+
+impl From<Status> for Stopped {
+    fn from(status: Status) -> Self {
+        Stopped::Ends(Outcome::status(status))
+    }
+}
+
+/// A reactor's handle on a medium with zones.
+#[derive(Debug)]
+pub(crate) struct ZonedChannel<C> {
+    below: C,
+    home: Arc<ZonedMedium>,
+    /// Always there, until the drop.
+    state: Option<Box<State>>,
+    out: Vec<Out>,
+    happened: Vec<Op<'static>>,
+    ranges: Vec<ByteRange>,
+}
+
+impl<C> ZonedChannel<C> {
+    fn new(below: C, home: Arc<ZonedMedium>, state: Box<State>, depth: u16) -> Self {
+        ZonedChannel {
+            below,
+            home,
+            state: Some(state),
+            out: Vec::with_capacity(depth.into()),
+            happened: Vec::with_capacity(8),
+            ranges: Vec::with_capacity(RANGES_MAX),
+        }
+    }
+
+    /// The medium's own channel.
+    pub(crate) fn below(&self) -> &C {
+        &self.below
+    }
+
+    /// The medium's own channel.
+    pub(crate) fn below_mut(&mut self) -> &mut C {
+        &mut self.below
+    }
+
+    /// What the last `add` has done, where it was neither refused nor full: reads and writes where they are in the medium,
+    /// appends where they were put, and what became of zones. Zones that were closed to make room come first.
+    pub(crate) fn happened(&self) -> &[Op<'static>] {
+        &self.happened
+    }
+
+    fn state(&mut self) -> &mut State {
+        self.state.as_mut().expect("it is there until the drop")
+    }
+
+    fn zones(&mut self) -> &mut Zones {
+        &mut self.state().zones
+    }
+
+    /// Nothing is out that a write to the zone would have to wait for.
+    fn may_write(&self, zone: u32) -> Result<(), Stopped> {
+        let erased = |out: &Out| out.what.is_erase() && out.what.meets(zone);
+        match self.out.iter().any(erased) {
+            true => Err(Stopped::Waits),
+            false => Ok(()),
+        }
+    }
+
+    /// Nothing is out that changes one of the zones.
+    fn may_erase(&self, first: u32, last: u32) -> Result<(), Stopped> {
+        let meets = |out: &Out| match out.what {
+            Taken::Write { zone, .. } => (first..=last).contains(&zone),
+            Taken::Erase {
+                first: from,
+                last: to,
+            } => from <= last && first <= to,
+        };
+        match self.out.iter().any(meets) {
+            true => Err(Stopped::Waits),
+            false => Ok(()),
+        }
+    }
+
+    fn tell_closed(&mut self, closed: Option<u32>) {
+        let closed = closed.map(|zone| Op::Zone(ZoneOp::Close { zone }));
+        self.happened.extend(closed);
+    }
+}
+
+fn bits_of(ticket: &Option<Ticket>) -> u64 {
+    ticket.as_ref().map_or(0, Ticket::bits)
+}
+
+/// Where a logical block of a namespace is in its medium.
+fn offset_of(extent: ByteRange, lba_shift: u8, lba: u64) -> Result<u64, Status> {
+    if lba >= extent.len >> lba_shift {
+        return Err(Status::LBA_OUT_OF_RANGE);
+    }
+    Ok(extent.offset + (lba << lba_shift))
+}
+
+impl<C: Port> ZonedChannel<C> {
+    /// As [`Port::add`], but for what ends or waits before it reaches the medium below.
+    fn try_add(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        match *request {
+            Request::Read { offset, len } | Request::Compare { offset, len } => {
+                self.zones().check_read(offset, len.into())?;
+                self.happened.push(Op::Read { offset, len });
+                Ok(self.hand_on(ticket, request, segments, view))
+            }
+            Request::Write { offset, len, fua } => {
+                let write = self.zones().check_write(offset, len.into())?;
+                self.write(ticket, write, (len, fua, 0), segments, view)
+            }
+            Request::WriteZeroes { offset, len, .. } => {
+                let write = self.zones().check_write(offset, len)?;
+                self.may_write(write.zone)?;
+                // Zeros is what is there.
+                self.tell_closed(write.closes);
+                self.zones().written(write);
+                self.happened.push(Op::Deallocate { offset, len });
+                Err(Stopped::Ends(Outcome::OK))
+            }
+            // The two blocks would be the same, and what is behind the write pointer is known.
+            Request::CompareAndWrite { .. } => Err(Status::INVALID_FIELD_IN_COMMAND.into()),
+            // A hint; what was written stays until the zone is reset.
+            Request::Deallocate { .. } => Err(Stopped::Ends(Outcome::OK)),
+            Request::Flush => {
+                self.happened.push(Op::Flush);
+                Ok(self.hand_on(ticket, request, segments, view))
+            }
+            Request::Renew { extent } => self.renew(ticket, extent, view),
+            Request::Command {
+                sqe,
+                extent,
+                lba_shift,
+                fua,
+            } => match ZonedOpcode(sqe.opcode) {
+                ZonedOpcode::ZONE_APPEND => {
+                    let (write, len) = self.find_append(sqe, extent, lba_shift)?;
+                    let fua = fua || ZoneAppendCdw12::from(sqe.cdw12).fua();
+                    let lba = (write.offset - extent.offset) >> lba_shift;
+                    self.write(ticket, write, (len, fua, lba), segments, view)
+                }
+                ZonedOpcode::ZONE_MANAGEMENT_SEND => {
+                    self.send(ticket, (sqe, extent, lba_shift), segments, view)
+                }
+                ZonedOpcode::ZONE_MANAGEMENT_RECEIVE => {
+                    let State {
+                        zones,
+                        extensions,
+                        extension_bytes,
+                    } = self.state();
+                    let reported = Reported {
+                        zones,
+                        extensions,
+                        extension_bytes: *extension_bytes,
+                        extent,
+                        lba_shift,
+                    };
+                    reported.write(sqe, segments)?;
+                    Err(Stopped::Ends(Outcome::OK))
+                }
+                _ => Err(Status::INVALID_COMMAND_OPCODE.into()),
+            },
+        }
+    }
+
+    fn hand_on(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        let ticket = ticket.take().expect("it is handed on once");
+        self.below.add(ticket, request, segments, view)
+    }
+
+    /// Writes what may be written: `len` bytes, whether durably, and what the host is told at the end.
+    fn write(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        write: Write,
+        (len, fua, result): (u32, bool, u64),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        let Write { zone, offset, .. } = write;
+        self.may_write(zone)?;
+        let bits = bits_of(ticket);
+        let request = Request::Write { offset, len, fua };
+        let added = self.hand_on(ticket, &request, segments, view);
+        if matches!(added, Added::Full(_)) {
+            return Ok(added);
+        }
+        self.tell_closed(write.closes);
+        self.happened.push(Op::Write { offset, len, fua });
+        self.zones().written(write);
+        Ok(match added {
+            Added::Pending => {
+                let what = Taken::Write { zone, result };
+                self.out.push(Out { bits, what });
+                Added::Pending
+            }
+            Added::Done(ticket, outcome) => {
+                Added::Done(ticket, self.ended(Taken::Write { zone, result }, outcome))
+            }
+            full => full,
+        })
+    }
+
+    /// How a request that the medium below has ended ends for the host.
+    fn ended(&mut self, what: Taken, outcome: Outcome) -> Outcome {
+        match what {
+            Taken::Write { result, .. } if outcome.cause == Outcome::OK.cause => {
+                Outcome { result, ..outcome }
+            }
+            Taken::Write { zone, .. } => {
+                if self.zones().failed(zone) {
+                    tracing::error!(zone, ?outcome, "a write failed: the zone is read only now");
+                }
+                outcome
+            }
+            Taken::Erase { first, last } if outcome.cause != Outcome::OK.cause => {
+                tracing::error!(
+                    first,
+                    last,
+                    ?outcome,
+                    "a reset failed: zones are read only now"
+                );
+                for zone in first..=last {
+                    self.zones().failed(zone);
+                }
+                outcome
+            }
+            Taken::Erase { .. } => outcome,
+        }
+    }
+
+    fn find_append(
+        &mut self,
+        sqe: &Sqe,
+        extent: ByteRange,
+        lba_shift: u8,
+    ) -> Result<(Write, u32), Stopped> {
+        let zone = self.zone_of(sqe, extent, lba_shift)?;
+        let blocks = u32::from(ZoneAppendCdw12::from(sqe.cdw12).nlb_z()) + 1;
+        // No overflow: at most 65,536 blocks of 4 KiB.
+        let len = blocks << lba_shift;
+        let write = self.zones().check_append(zone, len.into())?;
+        Ok((write, len))
+    }
+
+    /// The zone that a command names by its first logical block.
+    fn zone_of(&mut self, sqe: &Sqe, extent: ByteRange, lba_shift: u8) -> Result<u32, Status> {
+        let offset = offset_of(extent, lba_shift, zone_slba(sqe))?;
+        let zones = self.zones();
+        let zone = zones.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
+        match zones.start(zone) == offset {
+            true => Ok(zone),
+            false => Err(Status::INVALID_FIELD_IN_COMMAND),
+        }
+    }
+
+    fn send(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        (sqe, extent, lba_shift): (&Sqe, ByteRange, u8),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        let cdw13 = ZoneSendCdw13::from(sqe.cdw13);
+        let action = cdw13.zsa();
+        if cdw13.select_all() {
+            return self.act_on_all(ticket, action, extent, view);
+        }
+        let zone = self.zone_of(sqe, extent, lba_shift)?;
+        if action == ZoneSendAction::SET_DESCRIPTOR_EXTENSION {
+            let state = self.state();
+            state.zones.extend(zone)?;
+            let at = zone as usize * state.extension_bytes;
+            let mut place = &mut state.extensions[at..at + state.extension_bytes];
+            for segment in segments {
+                let (now, later) = place.split_at_mut(segment.len() as usize);
+                segment.read_into(0, now);
+                place = later;
+            }
+            return Err(Stopped::Ends(Outcome::OK));
+        }
+        if action == ZoneSendAction::RESET {
+            return match self.zones().get(zone).state {
+                ZoneState::EMPTY => Err(Stopped::Ends(Outcome::OK)),
+                state if Zones::is_selected(action, state) => self.reset(ticket, zone, zone, view),
+                _ => Err(Status::INVALID_ZONE_STATE_TRANSITION.into()),
+            };
+        }
+        self.act(action, zone)?;
+        Err(Stopped::Ends(Outcome::OK))
+    }
+
+    fn act(&mut self, action: ZoneSendAction, zone: u32) -> Result<(), Status> {
+        if let Acted::Changed { closed } = self.zones().act(action, zone)? {
+            self.tell_closed(closed);
+            let told = match action {
+                ZoneSendAction::OPEN => Some(ZoneOp::Open { zone }),
+                ZoneSendAction::CLOSE => Some(ZoneOp::Close { zone }),
+                ZoneSendAction::FINISH => Some(ZoneOp::Finish { zone }),
+                ZoneSendAction::RESET => Some(ZoneOp::Reset { zone }),
+                _ => None,
+            };
+            self.happened.extend(told.map(Op::Zone));
+        }
+        Ok(())
+    }
+
+    /// Zone Management Send with Select All.
+    fn act_on_all(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        action: ZoneSendAction,
+        extent: ByteRange,
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        let Some((first, last)) = self.zones_of(extent) else {
+            return Err(Status::INVALID_NAMESPACE_OR_FORMAT.into());
+        };
+        if action == ZoneSendAction::RESET {
+            return self.reset(ticket, first, last, view);
+        }
+        if action == ZoneSendAction::OPEN {
+            self.zones().check_open_all()?;
+        }
+        let zones = self.zones();
+        let selected = |zone: &u32| Zones::is_selected(action, zones.get(*zone).state);
+        let selected: Vec<u32> = (first..=last).filter(selected).collect();
+        for zone in selected {
+            self.act(action, zone)?;
+        }
+        Err(Stopped::Ends(Outcome::OK))
+    }
+
+    /// The first and the last zone of a namespace.
+    fn zones_of(&mut self, extent: ByteRange) -> Option<(u32, u32)> {
+        let zones = self.zones();
+        let last = extent.offset.checked_add(extent.len.checked_sub(1)?)?;
+        Some((zones.at(extent.offset)?, zones.at(last)?))
+    }
+
+    /// Resets every zone from the first to the last that can be: what was written there reads as zero first.
+    fn reset(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        first: u32,
+        last: u32,
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        self.may_erase(first, last)?;
+        let mut ranges = std::mem::take(&mut self.ranges);
+        let bits = bits_of(ticket);
+        let found = self.find_written(first, last, &mut ranges);
+        let added = found.map(|()| self.erase(ticket, &ranges, view));
+        self.ranges = ranges;
+        let added = added?;
+        if matches!(added, Some(Added::Full(_))) {
+            return added.ok_or(Stopped::Waits);
+        }
+        for zone in first..=last {
+            if Zones::is_selected(ZoneSendAction::RESET, self.zones().get(zone).state) {
+                self.act(ZoneSendAction::RESET, zone)?;
+            }
+        }
+        let what = Taken::Erase { first, last };
+        match added {
+            None => Err(Stopped::Ends(Outcome::OK)),
+            Some(Added::Done(ticket, outcome)) => {
+                Ok(Added::Done(ticket, self.ended(what, outcome)))
+            }
+            Some(pending) => {
+                self.out.push(Out { bits, what });
+                Ok(pending)
+            }
+        }
+    }
+
+    /// Finds what was written in the zones that can be reset, in few pieces: what is between two of them may be erased with
+    /// them unless it is in a zone that cannot be reset.
+    fn find_written(
+        &mut self,
+        first: u32,
+        last: u32,
+        ranges: &mut Vec<ByteRange>,
+    ) -> Result<(), Status> {
+        ranges.clear();
+        let zones = self.zones();
+        let mut apart = true;
+        for number in first..=last {
+            let zone = zones.get(number);
+            let selected = Zones::is_selected(ZoneSendAction::RESET, zone.state);
+            if !selected {
+                apart |= zone.state != ZoneState::EMPTY;
+                continue;
+            }
+            if zone.written == 0 {
+                continue;
+            }
+            let (offset, end) = (zones.start(number), zones.start(number) + zone.written);
+            let is_full = ranges.len() == RANGES_MAX;
+            match ranges.last_mut().filter(|_| !apart) {
+                Some(range) => range.len = end - range.offset,
+                None if is_full => return Err(Status::INTERNAL_ERROR),
+                None => ranges.push(ByteRange {
+                    offset,
+                    len: zone.written,
+                }),
+            }
+            apart = false;
+        }
+        Ok(())
+    }
+
+    /// Has ranges read as zero. `None` where there are none.
+    fn erase(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        ranges: &[ByteRange],
+        view: &Arc<DmaView>,
+    ) -> Option<Added> {
+        let request = match ranges {
+            [] => return None,
+            [range] if !self.home.deallocates() => Request::WriteZeroes {
+                offset: range.offset,
+                len: range.len,
+                deallocate: true,
+                fua: false,
+            },
+            ranges => Request::Deallocate { ranges },
+        };
+        Some(self.hand_on(ticket, &request, &[], view))
+    }
+
+    fn renew(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        extent: ByteRange,
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        match self.zones_of(extent) {
+            Some((first, last)) => self.reset(ticket, first, last, view),
+            None => Err(Stopped::Ends(Outcome::OK)),
+        }
+    }
+}
+
+impl<C> Drop for ZonedChannel<C> {
+    fn drop(&mut self) {
+        self.home.give_back(self.state.take());
+    }
+}
+
+impl<C: Port> Port for ZonedChannel<C> {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        self.happened.clear();
+        let mut ticket = Some(ticket);
+        let stopped = match self.try_add(&mut ticket, request, segments, view) {
+            Ok(added) => {
+                if matches!(added, Added::Full(_)) {
+                    self.happened.clear();
+                }
+                return added;
+            }
+            Err(stopped) => stopped,
+        };
+        let ticket = ticket.expect("what stops was not handed on");
+        match stopped {
+            Stopped::Ends(outcome) => Added::Done(ticket, outcome),
+            Stopped::Waits => {
+                self.happened.clear();
+                Added::Full(ticket)
+            }
+        }
+    }
+
+    fn submit(&mut self) {
+        self.below.submit();
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        let from = done.len();
+        self.below.reap(done);
+        if self.out.is_empty() {
+            return;
+        }
+        for Done { ticket, outcome } in &mut done[from..] {
+            let at = self.out.iter().position(|out| out.is_for(ticket));
+            if let Some(at) = at {
+                let Out { what, .. } = self.out.swap_remove(at);
+                *outcome = self.ended(what, *outcome);
+            }
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.below.in_flight()
+    }
+
+    fn is_full(&self, request: &Request<'_>) -> bool {
+        self.below.is_full(request)
+    }
+
+    fn copies(&self) -> bool {
+        self.below.copies()
+    }
+
+    fn expect(&self, offset: u64, len: u64) {
+        self.below.expect(offset, len);
+    }
+}

@@ -1,0 +1,318 @@
+//! The states of zones, and what may become of them (ZNS 1.1, 2.1.1): a pure state machine, in bytes of the medium.
+//!
+//! Everything is checked before anything changes: what is refused has changed nothing. A write is checked first
+//! ([`Zones::check_write`]) and comes true later ([`Zones::written`]), when the medium below has taken it.
+//!
+//! Invariants:
+//! - Never more zones are open, or active, than the limits say. A zone that is opened implicitly beyond the limit closes the one that
+//!   was opened implicitly longest ago; one that was opened explicitly stays open.
+//! - What lies behind a write pointer was not written since the zone was last reset.
+//!
+//! It does NOT move bytes, and knows no logical blocks.
+
+use std::collections::VecDeque;
+
+use nvme_spec::Status;
+use nvme_spec::zoned::{ZoneSendAction, ZoneState};
+
+/// What the zones of a medium are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    /// Bytes from one zone to the next.
+    pub(crate) zone_bytes: u64,
+    /// Bytes of a zone that can be written, from its start on.
+    pub(crate) capacity: u64,
+    /// Zones.
+    pub(crate) zones: u32,
+    /// Zones that may be open at a time; 0: any number.
+    pub(crate) max_open: u32,
+    /// Zones that may be active at a time, open or closed; 0: any number.
+    pub(crate) max_active: u32,
+}
+
+/// A zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Zone {
+    pub(crate) state: ZoneState,
+    /// Bytes from its start to its write pointer. Of a zone that is full, read only or offline: what was written.
+    pub(crate) written: u64,
+    /// Its descriptor extension is valid.
+    pub(crate) extended: bool,
+}
+
+impl Zone {
+    const EMPTY: Zone = Zone {
+        state: ZoneState::EMPTY,
+        written: 0,
+        extended: false,
+    };
+}
+
+fn is_open(state: ZoneState) -> bool {
+    state == ZoneState::IMPLICITLY_OPENED || state == ZoneState::EXPLICITLY_OPENED
+}
+
+fn is_active(state: ZoneState) -> bool {
+    is_open(state) || state == ZoneState::CLOSED
+}
+
+/// A write that may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    /// Its zone.
+    pub(crate) zone: u32,
+    /// First byte, in the medium.
+    pub(crate) offset: u64,
+    len: u64,
+    /// The zone that is closed for it.
+    pub(crate) closes: Option<u32>,
+}
+
+/// The zones of a medium.
+#[derive(Clone, Debug)]
+pub(crate) struct Zones {
+    geometry: Geometry,
+    zones: Vec<Zone>,
+    open: u32,
+    active: u32,
+    /// Those opened implicitly, the one of longest ago first. Kept where there is a limit.
+    implicit: VecDeque<u32>,
+}
+
+impl Zones {
+    /// All of them empty.
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        Zones {
+            geometry,
+            zones: vec![Zone::EMPTY; geometry.zones as usize],
+            open: 0,
+            active: 0,
+            implicit: VecDeque::with_capacity(geometry.max_open.min(geometry.zones) as usize),
+        }
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The zone with this number, which there is.
+    pub(crate) fn get(&self, zone: u32) -> Zone {
+        self.zones[zone as usize]
+    }
+
+    /// The number of the zone that a byte is in.
+    pub(crate) fn at(&self, offset: u64) -> Option<u32> {
+        let zone = u32::try_from(offset / self.geometry.zone_bytes).ok()?;
+        (zone < self.geometry.zones).then_some(zone)
+    }
+
+    /// First byte of a zone.
+    pub(crate) fn start(&self, zone: u32) -> u64 {
+        u64::from(zone) * self.geometry.zone_bytes
+    }
+
+    /// How many are open, and how many are active.
+    #[cfg(test)]
+    pub(crate) fn in_use(&self) -> (u32, u32) {
+        (self.open, self.active)
+    }
+
+    /// Whether bytes may be read: those of a zone that is offline may not. Reads may cross zones.
+    pub(crate) fn check_read(&self, offset: u64, len: u64) -> Result<(), Status> {
+        let last = offset.saturating_add(len.saturating_sub(1));
+        let (Some(first), Some(last)) = (self.at(offset), self.at(last)) else {
+            return Err(Status::LBA_OUT_OF_RANGE);
+        };
+        let offline = |zone: u32| self.get(zone).state == ZoneState::OFFLINE;
+        match (first..=last).any(offline) {
+            true => Err(Status::ZONE_IS_OFFLINE),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether bytes may be written, which must begin at the zone's write pointer.
+    pub(crate) fn check_write(&self, offset: u64, len: u64) -> Result<Write, Status> {
+        let zone = self.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
+        let into = offset - self.start(zone);
+        let Zone { state, written, .. } = self.get(zone);
+        check_writable(state)?;
+        let end = into.checked_add(len).ok_or(Status::ZONE_BOUNDARY_ERROR)?;
+        if end > self.geometry.capacity {
+            return Err(Status::ZONE_BOUNDARY_ERROR);
+        }
+        if into != written {
+            return Err(Status::ZONE_INVALID_WRITE);
+        }
+        let closes = self.room(state)?;
+        Ok(Write {
+            zone,
+            offset,
+            len,
+            closes,
+        })
+    }
+
+    /// Whether so many bytes may be appended to a zone; the answer says where.
+    pub(crate) fn check_append(&self, zone: u32, len: u64) -> Result<Write, Status> {
+        let Zone { state, written, .. } = self.get(zone);
+        check_writable(state)?;
+        if len > self.geometry.capacity - written {
+            return Err(Status::ZONE_BOUNDARY_ERROR);
+        }
+        self.check_write(self.start(zone) + written, len)
+    }
+
+    /// The medium below has taken a write that was just checked.
+    pub(crate) fn written(&mut self, write: Write) {
+        if let Some(other) = write.closes {
+            self.set(other, ZoneState::CLOSED);
+        }
+        let zone = &mut self.zones[write.zone as usize];
+        zone.written += write.len;
+        let (state, full) = (zone.state, zone.written == self.geometry.capacity);
+        if full {
+            self.set(write.zone, ZoneState::FULL);
+        } else if !is_open(state) {
+            self.set(write.zone, ZoneState::IMPLICITLY_OPENED);
+        }
+    }
+
+    /// The medium below could not write what was taken: nobody knows what is there now. The zone is read only from here
+    /// on; whether it was not before.
+    pub(crate) fn failed(&mut self, zone: u32) -> bool {
+        let state = self.get(zone).state;
+        let fails = !matches!(state, ZoneState::READ_ONLY | ZoneState::OFFLINE);
+        if fails {
+            self.set(zone, ZoneState::READ_ONLY);
+        }
+        fails
+    }
+
+    /// Does what Zone Management Send asks of one zone; `false` where it is so already. Which zone was closed for it comes
+    /// with that. Not the descriptor extension.
+    pub(crate) fn act(&mut self, action: ZoneSendAction, zone: u32) -> Result<Acted, Status> {
+        use ZoneState as S;
+        let from = self.get(zone).state;
+        let invalid = Err(Status::INVALID_ZONE_STATE_TRANSITION);
+        let mut closed = None;
+        let to = match (action, from) {
+            (ZoneSendAction::OPEN, S::EXPLICITLY_OPENED)
+            | (ZoneSendAction::CLOSE, S::CLOSED)
+            | (ZoneSendAction::FINISH, S::FULL)
+            | (ZoneSendAction::RESET, S::EMPTY)
+            | (ZoneSendAction::OFFLINE, S::OFFLINE) => return Ok(Acted::Nothing),
+            (ZoneSendAction::OPEN, S::EMPTY | S::CLOSED | S::IMPLICITLY_OPENED) => {
+                closed = self.room(from)?;
+                S::EXPLICITLY_OPENED
+            }
+            (ZoneSendAction::CLOSE, S::IMPLICITLY_OPENED | S::EXPLICITLY_OPENED) => S::CLOSED,
+            (ZoneSendAction::FINISH, from) if from == S::EMPTY || is_active(from) => S::FULL,
+            (ZoneSendAction::RESET, from) if from == S::FULL || is_active(from) => S::EMPTY,
+            (ZoneSendAction::OFFLINE, S::READ_ONLY) => S::OFFLINE,
+            _ => return invalid,
+        };
+        if let Some(other) = closed {
+            self.set(other, S::CLOSED);
+        }
+        self.set(zone, to);
+        Ok(Acted::Changed { closed })
+    }
+
+    /// Whether Zone Management Send with Select All concerns a zone in this state (ZNS 1.1, 3.4.3.1).
+    pub(crate) fn is_selected(action: ZoneSendAction, state: ZoneState) -> bool {
+        match action {
+            ZoneSendAction::OPEN => state == ZoneState::CLOSED,
+            ZoneSendAction::CLOSE => is_open(state),
+            ZoneSendAction::FINISH => is_active(state),
+            ZoneSendAction::RESET => is_active(state) || state == ZoneState::FULL,
+            ZoneSendAction::OFFLINE => state == ZoneState::READ_ONLY,
+            _ => false,
+        }
+    }
+
+    /// Whether all closed zones can be opened at once: those opened implicitly may be closed for that.
+    pub(crate) fn check_open_all(&self) -> Result<(), Status> {
+        let explicit = |zone: &&Zone| zone.state == ZoneState::EXPLICITLY_OPENED;
+        let explicit = self.zones.iter().filter(explicit).count() as u32;
+        let closed = self.active - self.open;
+        match self.geometry.max_open {
+            0 => Ok(()),
+            most if explicit + closed <= most => Ok(()),
+            _ => Err(Status::TOO_MANY_OPEN_ZONES),
+        }
+    }
+
+    /// Gives an empty zone a descriptor extension, which makes it active.
+    pub(crate) fn extend(&mut self, zone: u32) -> Result<(), Status> {
+        if self.get(zone).state != ZoneState::EMPTY {
+            return Err(Status::INVALID_ZONE_STATE_TRANSITION);
+        }
+        self.check_active(ZoneState::EMPTY)?;
+        self.set(zone, ZoneState::CLOSED);
+        self.zones[zone as usize].extended = true;
+        Ok(())
+    }
+
+    fn check_active(&self, from: ZoneState) -> Result<(), Status> {
+        let most = self.geometry.max_active;
+        match most > 0 && !is_active(from) && self.active >= most {
+            true => Err(Status::TOO_MANY_ACTIVE_ZONES),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a zone in this state can be open; and which zone is to be closed for it.
+    fn room(&self, from: ZoneState) -> Result<Option<u32>, Status> {
+        self.check_active(from)?;
+        let most = self.geometry.max_open;
+        if most == 0 || is_open(from) || self.open < most {
+            return Ok(None);
+        }
+        let longest = self.implicit.front().copied();
+        longest.map(Some).ok_or(Status::TOO_MANY_OPEN_ZONES)
+    }
+
+    fn set(&mut self, at: u32, to: ZoneState) {
+        let zone = &mut self.zones[at as usize];
+        let from = std::mem::replace(&mut zone.state, to);
+        if to == ZoneState::EMPTY {
+            *zone = Zone::EMPTY;
+        }
+        self.open = self.open + u32::from(is_open(to)) - u32::from(is_open(from));
+        self.active = self.active + u32::from(is_active(to)) - u32::from(is_active(from));
+        if self.geometry.max_open == 0 {
+            return;
+        }
+        if from == ZoneState::IMPLICITLY_OPENED {
+            self.implicit.retain(|zone| *zone != at);
+        }
+        if to == ZoneState::IMPLICITLY_OPENED {
+            self.implicit.push_back(at);
+        }
+    }
+}
+
+/// What became of a zone that was to be managed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acted {
+    /// It is so already.
+    Nothing,
+    /// It is so now.
+    Changed {
+        /// The zone that was closed for it.
+        closed: Option<u32>,
+    },
+}
+
+/// Whether a zone in this state takes writes at all.
+fn check_writable(state: ZoneState) -> Result<(), Status> {
+    match state {
+        ZoneState::FULL => Err(Status::ZONE_IS_FULL),
+        ZoneState::READ_ONLY => Err(Status::ZONE_IS_READ_ONLY),
+        ZoneState::OFFLINE => Err(Status::ZONE_IS_OFFLINE),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Zones in a guest: the same script on a drive of ours and on a zoned null_blk device of the guest's own kernel, which is the
+//! reference for what Linux makes of zones.
+
+use tests_vm::{Options, Report};
+
+use crate::served::{Served, finish, number, text};
+
+/// 32 zones of 4 MiB, of which 3 MiB can be written, and 8 may be open and active; the namespace beside it has blocks.
+const CONFIG: &str = r#"
+[[media]]
+name = "zones"
+kind = "ram"
+size = "128MiB"
+
+[media.zoned]
+zone_size = "4MiB"
+zone_capacity = "3MiB"
+max_open = 8
+max_active = 8
+
+[[media]]
+name = "blocks"
+kind = "ram"
+size = "16MiB"
+
+[[namespace]]
+name = "zones"
+media = "zones"
+
+[[namespace]]
+name = "blocks"
+media = "blocks"
+
+[[controller]]
+name = "vm"
+namespaces = ["zones", "blocks"]
+listen = "vfio-user:DIR/vm.sock"
+"#;
+
+#[test]
+fn a_guest_uses_zones_as_those_of_its_own_kernel() {
+    let served = Served::start(CONFIG);
+    let guest = served.boot("vm", include_str!("jobs/zoned.sh"), Options::default());
+    let report = finish(guest);
+    check_same(&report);
+    check_appends(&report);
+    assert!(text(&report, "id-ns").contains("\"mar\":7"), "MAR, less one");
+    let model = text(&report, "model");
+    assert_eq!(model.trim(), "host-managed");
+    served.stop();
+}
+
+/// What Linux tells of both devices after each step is the same.
+fn check_same(report: &Report) {
+    for step in ["fresh", "written", "opened", "finished", "reset", "fio", "zonefs", "last"] {
+        let ours = text(report, &format!("nvme-{step}"));
+        let reference = text(report, &format!("null-{step}"));
+        assert!(!ours.trim().is_empty(), "{step}: nothing was reported");
+        assert_eq!(ours, reference, "{step}");
+    }
+}
+
+/// Two appends of a block each went one behind the other, and a report says so.
+fn check_appends(report: &Report) {
+    assert_eq!(number(report, "append-1"), 8 * 1024);
+    assert_eq!(number(report, "append-2"), 8 * 1024 + 1);
+    let zones = text(report, "report-zones");
+    assert!(zones.contains("0x2002"), "the write pointer of the ninth zone: {zones}");
+}
