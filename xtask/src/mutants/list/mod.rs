@@ -5,6 +5,7 @@ mod files;
 mod interrupts;
 mod load;
 mod memory_map;
+mod models;
 mod queues;
 mod resets;
 mod subsystem;
@@ -19,6 +20,7 @@ const ALL: &[&[Mutation]] = &[
     files::MUTATIONS,
     interrupts::MUTATIONS,
     load::MUTATIONS,
+    models::MUTATIONS,
     resets::MUTATIONS,
     subsystem::MUTATIONS,
     travel::MUTATIONS,
