@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 /// Commands of each drive.
 const COMMANDS: u64 = 10_000;
 /// Seeds of the stage that are always the same, and runs of what checks the oracle itself.
-const FIXED_SEEDS: u64 = 1;
+const FIXED_SEEDS: u64 = 3;
 const CHECKS: u64 = 1;
 
 /// Which comparisons.
