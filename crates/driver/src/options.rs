@@ -36,6 +36,9 @@ pub struct Options {
     /// Largest transfer of one command, in bytes: what lists are set aside for.
     /// The controller's MDTS lowers it.
     pub transfer_len_max: u32,
+    /// Whether all command sets that the controller has are enabled, and not the
+    /// NVM command set alone: needed for namespaces of another one.
+    pub all_command_sets: bool,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             interrupts: false,
             timeout: Duration::from_secs(10),
             transfer_len_max: 1 << 20,
+            all_command_sets: false,
         }
     }
 }

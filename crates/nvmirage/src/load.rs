@@ -77,10 +77,29 @@ pub(crate) type Queue = QueuePair<VfioUser>;
 impl Host {
     /// Connects to a server and enables its controller.
     pub(crate) fn connect(path: &Path, doorbells: Doorbells, needs: Needs) -> anyhow::Result<Self> {
+        Self::connect_with(path, doorbells, needs, false)
+    }
+
+    /// As [`Host::connect`], with all command sets enabled, for namespaces of another one than NVM.
+    pub(crate) fn connect_to_all_sets(
+        path: &Path,
+        doorbells: Doorbells,
+        needs: Needs,
+    ) -> anyhow::Result<Self> {
+        Self::connect_with(path, doorbells, needs, true)
+    }
+
+    fn connect_with(
+        path: &Path,
+        doorbells: Doorbells,
+        needs: Needs,
+        all_command_sets: bool,
+    ) -> anyhow::Result<Self> {
         let options = Options {
             memory_len: needs.memory_len()?,
             doorbells,
             transfer_len_max: needs.block_size.max(4096),
+            all_command_sets,
             ..Options::default()
         };
         let place = || format!("cannot use the drive at vfio-user:{}", path.display());

@@ -17,7 +17,7 @@ use controller::port::{ChannelId, Channels};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::Doorbells;
 use driver::bus::in_process::InProcess;
-use media::{Direct, FileIo, Medium, MediumKind, MediumSpec};
+use media::{Dialect, Direct, FileIo, Medium, MediumKind, MediumSpec};
 use memory::DoorbellPages;
 
 /// Bytes of the medium: half for each namespace.
@@ -58,7 +58,34 @@ fn config(doorbells: DoorbellMode) -> ControllerConfig {
     }
 }
 
+/// All of a medium, as the namespace of its command set.
+fn whole(medium: &Medium) -> Vec<Namespace> {
+    let set = medium.set();
+    let has_blocks = set.as_ref().is_none_or(|set| set.has_blocks());
+    vec![Namespace {
+        nsid: 1,
+        channel: ChannelId(0),
+        start: 0,
+        blocks: if has_blocks { medium.size() >> 9 } else { 0 },
+        lba_shift: 9,
+        nguid: [1; 16],
+        eui64: [1; 8],
+        traits: medium.traits(),
+        restrictions: None,
+        set,
+    }]
+}
+
 fn bench(kind: MediumKind, doorbells: Doorbells, nsid: u32) -> Bench {
+    bench_of(kind, doorbells, nsid, namespaces)
+}
+
+fn bench_of(
+    kind: MediumKind,
+    doorbells: Doorbells,
+    nsid: u32,
+    namespaces: fn(&Medium) -> Vec<Namespace>,
+) -> Bench {
     let mode = match doorbells {
         Doorbells::Auto | Doorbells::Mapped => DoorbellMode::Mapped,
         Doorbells::Shadow | Doorbells::Trapped => DoorbellMode::Unmapped,
@@ -68,7 +95,13 @@ fn bench(kind: MediumKind, doorbells: Doorbells, nsid: u32) -> Bench {
     let mut channels = Channels::new();
     assert!(channels.insert(medium.channel(256).unwrap()).is_ok());
     let config = config(mode);
-    let subsystem = SubsystemConfig::with_namespaces(32, namespaces(&medium));
+    let mut subsystem = SubsystemConfig::with_namespaces(32, namespaces(&medium));
+    // What has no blocks has a place all the same.
+    for allocated in &mut subsystem.namespaces {
+        if !allocated.namespace.has_blocks() {
+            allocated.len = medium.size();
+        }
+    }
     let mut subsystem = Subsystem::new(subsystem).unwrap();
     let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
     let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
@@ -182,6 +215,33 @@ fn expect_enough(outcomes: &[Outcome], doorbells: Doorbells) {
         count >= PASSED_MIN,
         "{count} tests passed, {PASSED_MIN} are the least"
     );
+}
+
+/// Runs the tests of a chapter that namespaces of another command set have; as many must pass.
+fn judge_set(kind: MediumKind, chapter: &str, passes: usize) {
+    let mut bench = bench_of(kind, Doorbells::Mapped, 1, whole);
+    let selection = Selection::of(&[chapter.to_owned()]).unwrap();
+    let mut passed = 0;
+    let mut failures = Vec::new();
+    conformance::run(&mut bench, &selection, &mut |outcome| {
+        match &outcome.verdict {
+            Ok(()) => passed += 1,
+            Err(why) => failures.push(format!("{}: {why}", outcome.name)),
+        }
+        true
+    });
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(passed, passes);
+}
+
+#[test]
+fn keys_and_values() {
+    let kind = MediumKind::KeyValue {
+        size: 16 << 20,
+        keys: None,
+        dialect: Dialect::Nvme,
+    };
+    judge_set(kind, "key_value", 23);
 }
 
 fn ram() -> MediumKind {

@@ -87,6 +87,14 @@ impl Allocated {
         }
     }
 
+    /// Its logical blocks in so many bytes; none where its command set has none.
+    fn blocks_of(&self, len: u64) -> u64 {
+        match self.namespace.has_blocks() {
+            true => len >> self.namespace.lba_shift,
+            false => 0,
+        }
+    }
+
     /// What commands of a host may not do with it, of all sources.
     pub(super) fn restrictions(&self, host: Host) -> Restrictions {
         let (reads, writes) = self.reservation.access(host);
@@ -508,7 +516,7 @@ impl Directory {
             }
             Change::Reformat { lba_shift, .. } => {
                 entry.namespace.lba_shift = lba_shift;
-                entry.namespace.blocks = entry.len >> lba_shift;
+                entry.namespace.blocks = entry.blocks_of(entry.len);
                 entry.uncorrectable = BlockRanges::default();
             }
             Change::Truncate { blocks, .. } => {
@@ -519,7 +527,7 @@ impl Directory {
             Change::Occupy { len, .. } => entry.len = len,
             Change::Resize { len, .. } => {
                 entry.len = len;
-                entry.namespace.blocks = len >> entry.namespace.lba_shift;
+                entry.namespace.blocks = entry.blocks_of(len);
             }
             Change::SetBusy { busy, .. } => entry.busy = busy,
             Change::Reserve { reservation, .. } => entry.reservation = *reservation,

@@ -174,7 +174,10 @@ impl NamespaceRecord {
             _ => return Err(RestoreError::BlockSize(lba_size)),
         };
         let end = start.checked_add(len);
-        let fits = blocks > 0 && blocks <= len >> lba_shift;
+        // What has no blocks has a place all the same, whose size was told in blocks.
+        let has_blocks = medium.set.as_ref().is_none_or(|set| set.has_blocks());
+        let blocks = if has_blocks { blocks } else { 0 };
+        let fits = (blocks > 0 || !has_blocks) && blocks <= len >> lba_shift;
         let Some(end) = end.filter(|_| fits) else {
             return Err(RestoreError::Blocks { blocks, start, len });
         };

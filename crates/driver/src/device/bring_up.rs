@@ -63,7 +63,7 @@ impl<B: Bus> Device<B> {
         self.bus.write64(ACQ, admin.cq_iova().0)?;
         let cc = Cc::new()
             .with_en(true)
-            .with_css(CommandSetSelected::NVM)
+            .with_css(self.command_sets()?)
             .with_iosqes(SQE_SIZE_LOG2)
             .with_iocqes(CQE_SIZE_LOG2);
         self.bus.write32(CC, cc.into())?;
@@ -84,6 +84,17 @@ impl<B: Bus> Device<B> {
             csts.rdy()
         })?;
         self.learn()
+    }
+
+    /// Which command sets are to be enabled.
+    fn command_sets(&self) -> Result<CommandSetSelected, DriverError> {
+        match self.options.all_command_sets {
+            false => Ok(CommandSetSelected::NVM),
+            true if self.cap.css_iocs() => Ok(CommandSetSelected::ALL_SUPPORTED),
+            true => Err(DriverError::Unsupported(
+                "the controller has no other command sets than NVM (CAP.CSS)".to_owned(),
+            )),
+        }
     }
 
     /// What every enabled controller is asked before it is used.

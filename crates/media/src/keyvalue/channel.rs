@@ -147,11 +147,7 @@ impl KeyValueChannel {
                 self.medium.told.used.store(pairs.used(), Relaxed);
                 outcome
             }
-            Request::Renew { .. } => {
-                pairs.clear();
-                self.medium.told.used.store(0, Relaxed);
-                Outcome::OK
-            }
+            Request::Renew { .. } => self.renew(),
             Request::Read { .. } => {
                 segments.iter().for_each(Segment::zero);
                 Outcome::OK
@@ -159,6 +155,17 @@ impl KeyValueChannel {
             Request::Flush => Outcome::OK,
             _ => Outcome::of(Cause::Unsupported),
         }
+    }
+}
+
+impl KeyValueChannel {
+    /// Forgets everything.
+    fn renew(&mut self) -> Outcome {
+        if let Some(pairs) = &mut self.pairs {
+            pairs.clear();
+        }
+        self.medium.told.used.store(0, Relaxed);
+        Outcome::OK
     }
 }
 

@@ -10,7 +10,7 @@ use controller::set::{Access, Asked, CommandSet, Data};
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::key_value::{IdentifyKvNamespace, KEY_MAX, KvFormat, KvOpcode};
 use nvme_spec::log::CommandEffects;
-use nvme_spec::opcode::Csi;
+use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::samsung::{IteratorOption, RetrieveOption, SamsungCommand, SamsungOpcode, status};
 use nvme_spec::{Sqe, Status};
 use zerocopy::{FromZeros, IntoBytes};
@@ -153,7 +153,15 @@ impl CommandSet for SamsungSet {
             }
             // It may delete: that was said when it was opened, and is not known here.
             SamsungOpcode::ITERATOR_READ => asks(Access::Changes, to_host(len()?)),
-            _ => None,
+            _ => match sqe.nvm_opcode() {
+                NvmOpcode::COMPARE
+                | NvmOpcode::WRITE_UNCORRECTABLE
+                | NvmOpcode::WRITE_ZEROES
+                | NvmOpcode::DATASET_MANAGEMENT
+                | NvmOpcode::VERIFY
+                | NvmOpcode::COPY => return Err(Status::INVALID_COMMAND_OPCODE),
+                _ => None,
+            },
         })
     }
 
@@ -274,6 +282,10 @@ pub(super) mod tests {
         for opcode in [0x00, 0x01, 0x02, 0x80, 0xa0, 0xff] {
             assert_eq!(asked(&set, opcode, 8, 0), Ok(None), "{opcode:#x}");
             assert!(set.effects(opcode).is_none());
+        }
+        for opcode in [0x04, 0x05, 0x08, 0x09, 0x0c, 0x19] {
+            let refused = Err(Status::INVALID_COMMAND_OPCODE);
+            assert_eq!(asked(&set, opcode, 0, 0), refused, "{opcode:#x}");
         }
         assert!(set.has_blocks() && set.csi() == Csi::NVM);
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::parse::{self, Control};
 use crate::{
-    config::{self, Direct, Doorbells, Listen, MediumKind, Range, Size, Timing},
+    config::{self, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, Timing},
     control,
 };
 
@@ -48,7 +48,7 @@ struct MediumArgs {
     name: String,
 
     /// What it is made of
-    #[arg(long, value_parser = parse::word::<MediumKind>(&["null", "ram", "file"]))]
+    #[arg(long, value_parser = parse::word::<MediumKind>(&["null", "ram", "file", "keyvalue"]))]
     kind: MediumKind,
 
     /// The file or block device; only for `file`
@@ -78,6 +78,14 @@ struct MediumArgs {
     /// The model that says when its commands are done: a preset, and parameters that differ from it
     #[arg(long, value_name = "PRESET[,NAME=VALUE...]")]
     timing: Option<Timing>,
+
+    /// What hosts of a key-value medium speak
+    #[arg(long, value_parser = parse::word::<Dialect>(&["nvme", "samsung"]))]
+    dialect: Option<Dialect>,
+
+    /// Most keys of a key-value medium; default: one for each 512 bytes
+    #[arg(long, value_name = "N")]
+    max_keys: Option<u32>,
 
     #[command(flatten)]
     control: Control,
@@ -228,6 +236,8 @@ impl MediumArgs {
             register_memory: self.register_memory,
             timing: self.timing,
             zoned: None,
+            dialect: self.dialect,
+            max_keys: self.max_keys,
         };
         control::client::create(&self.control.socket(), "media", &medium)
     }

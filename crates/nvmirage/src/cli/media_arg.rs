@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::config::{self, Direct, MediumKind, Size, Timing};
+use crate::config::{self, Dialect, Direct, MediumKind, Size, Timing};
 
 /// What one `--media` says: a medium, and the block size of the namespace on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,10 +16,12 @@ pub(super) struct MediaArg {
     poll_completions: Option<bool>,
     register_memory: Option<bool>,
     timing: Option<Timing>,
+    dialect: Option<Dialect>,
+    max_keys: Option<u32>,
 }
 
 /// The keys of `--media`; with `preset`, `timing.` and a parameter's name is one, too.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 10] = [
     "size",
     "path",
     "direct",
@@ -28,6 +30,8 @@ const KEYS: [&str; 8] = [
     "poll_completions",
     "register_memory",
     "preset",
+    "dialect",
+    "max_keys",
 ];
 
 impl FromStr for MediaArg {
@@ -39,9 +43,10 @@ impl FromStr for MediaArg {
             "null" => MediumKind::Null,
             "ram" => MediumKind::Ram,
             "file" => MediumKind::File,
+            "keyvalue" => MediumKind::KeyValue,
             _ => {
                 return Err(format!(
-                    "`{kind}` is no kind of media: write null, ram or file, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
+                    "`{kind}` is no kind of media: write null, ram, file or keyvalue, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
                 ));
             }
         };
@@ -55,6 +60,8 @@ impl FromStr for MediaArg {
             poll_completions: None,
             register_memory: None,
             timing: None,
+            dialect: None,
+            max_keys: None,
         };
         let mut seen = Vec::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
@@ -83,6 +90,8 @@ impl MediaArg {
             register_memory: self.register_memory,
             timing: self.timing.clone(),
             zoned: None,
+            dialect: self.dialect,
+            max_keys: self.max_keys,
             ..config::Medium::new(name, self.kind)
         }
     }
@@ -106,6 +115,17 @@ impl MediaArg {
             "poll_submissions" => self.poll_submissions = Some(yes_or_no(key, value)?),
             "poll_completions" => self.poll_completions = Some(yes_or_no(key, value)?),
             "register_memory" => self.register_memory = Some(yes_or_no(key, value)?),
+            "dialect" => {
+                self.dialect = Some(match value {
+                    "nvme" => Dialect::Nvme,
+                    "samsung" => Dialect::Samsung,
+                    _ => return Err(format!("dialect={value}: write nvme or samsung")),
+                });
+            }
+            "max_keys" => {
+                let wrong = |_| format!("max_keys={value}: write a number");
+                self.max_keys = Some(value.parse().map_err(wrong)?);
+            }
             "preset" => self.timing = Some(Timing::of(value.to_owned())),
             _ => match (key.strip_prefix("timing."), &mut self.timing) {
                 (Some(name), Some(timing)) => timing.write(name, value)?,
@@ -160,6 +180,15 @@ mod tests {
         assert_eq!(file.size, Some(Size(1 << 30)));
         assert_eq!(file.direct, Some(Direct::Off));
         assert_eq!(file.lba_size, Some(512));
+        let keys = parse("keyvalue:size=1GiB,dialect=samsung,max_keys=1000").medium("k".into());
+        assert_eq!(
+            (keys.kind, keys.size),
+            (MediumKind::KeyValue, Some(Size(1 << 30)))
+        );
+        assert_eq!(
+            (keys.dialect, keys.max_keys),
+            (Some(Dialect::Samsung), Some(1000))
+        );
         let polled = parse("file:path=a,poll_submissions=true,poll_completions=false");
         let medium = polled.medium("d".to_owned());
         let io = (medium.poll_submissions, medium.poll_completions);
@@ -179,7 +208,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(error("rma:size=1GiB").contains("write null, ram or file"));
+        assert!(error("rma:size=1GiB").contains("write null, ram, file or keyvalue"));
+        assert!(error("keyvalue:dialect=latin").contains("nvme or samsung"));
+        assert!(error("keyvalue:max_keys=many").contains("a number"));
         assert!(error("ram:size=8").contains("has no unit"));
         assert!(error("ram:sise=8GiB").contains("did you mean `size`?"));
         assert!(error("ram:colour=red").contains("there are size, path"));

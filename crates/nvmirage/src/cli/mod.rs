@@ -16,6 +16,7 @@ mod error;
 mod explain;
 mod floor;
 mod identify;
+mod kv;
 mod log;
 mod ls;
 mod man;
@@ -73,6 +74,7 @@ enum Command {
     Demo(demo::Demo),
     Bench(bench::Bench),
     Identify(identify::Identify),
+    Kv(kv::Kv),
     Conformance(conformance::Conformance),
     QemuArgs(qemu_args::QemuArgs),
     Doctor(doctor::Doctor),
@@ -116,6 +118,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Demo(demo) => demo.run(),
         Command::Bench(bench) => bench.run(),
         Command::Identify(identify) => identify.run(),
+        Command::Kv(kv) => kv.run(),
         Command::Conformance(conformance) => conformance.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),

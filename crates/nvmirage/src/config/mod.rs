@@ -147,6 +147,19 @@ pub(crate) enum MediumKind {
     Ram,
     /// A regular file or a block device.
     File,
+    /// Keys and values in memory of this process; gone when it ends.
+    KeyValue,
+}
+
+/// What hosts of a key-value medium speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Dialect {
+    /// The Key Value command set.
+    #[default]
+    Nvme,
+    /// The commands of Samsung's drives.
+    Samsung,
 }
 
 /// How a file is opened.
@@ -188,6 +201,12 @@ pub(crate) struct Medium {
     /// Hosts' memory is registered with the kernel, as far as the limit of locked memory allows; only for `kind = "file"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) register_memory: Option<bool>,
+    /// What its hosts speak; only for `kind = "keyvalue"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dialect: Option<Dialect>,
+    /// Most keys; only for `kind = "keyvalue"`. Default: one for each 512 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_keys: Option<u32>,
     /// The model that says when its commands are done. Default: none, as fast as they go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timing: Option<Timing>,
@@ -208,6 +227,8 @@ impl Medium {
             poll_submissions: None,
             poll_completions: None,
             register_memory: None,
+            dialect: None,
+            max_keys: None,
             timing: None,
             zoned: None,
         }
@@ -447,6 +468,9 @@ impl Config {
             full.reactor.push(Reactor::default());
         }
         for medium in &mut full.media {
+            if medium.kind == MediumKind::KeyValue {
+                medium.dialect.get_or_insert_default();
+            }
             if medium.kind == MediumKind::File {
                 medium.direct.get_or_insert_default();
                 medium.poll_submissions.get_or_insert(false);

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use controller::{config::DEFAULT_NAMESPACE_LIMIT, subsystem::MAX_CONTROLLERS};
 
 use super::{
-    Config, Controller, Namespace, Problem,
+    Config, Controller, Medium, MediumKind, Namespace, Problem,
     validate::{Place, list},
 };
 
@@ -112,6 +112,10 @@ impl Config {
                 .any(|m| m.name == *name && m.zoned.is_some());
             place.require(!zoned, || {
                 format!("pool: media \"{name}\" has zones, of which hosts cannot make namespaces: give it to one with `media`")
+            });
+            let key_value = |m: &&Medium| m.name == *name && m.kind == MediumKind::KeyValue;
+            place.require(!self.media.iter().any(|m| key_value(&m)), || {
+                format!("pool: media \"{name}\" holds keys and values, of which hosts cannot make namespaces: take it out")
             });
             place.require(!controller.pool[..index].contains(name), || {
                 format!("pool: \"{name}\" is listed twice")

@@ -12,6 +12,8 @@ use super::{
 
 /// Smallest medium: room for at least a partition table and a file system's first blocks.
 const MIN_MEDIUM_LEN: u64 = 64 << 10;
+/// Largest key-value medium.
+const MAX_KEY_VALUE_LEN: u64 = 1 << 40;
 /// Longest name of anything.
 const MAX_NAME_LEN: usize = 64;
 /// Longest NQN (Base 2.1, 4.7).
@@ -179,7 +181,7 @@ impl Medium {
                         .into()
                 });
             }
-            MediumKind::Null | MediumKind::Ram => {
+            MediumKind::Null | MediumKind::Ram | MediumKind::KeyValue => {
                 place.require(self.path.is_none(), || {
                     "only kind = \"file\" has a path: remove it or change the kind".into()
                 });
@@ -201,6 +203,7 @@ impl Medium {
         if let Some(zoned) = &self.zoned {
             zoned.validate(self, &mut place);
         }
+        self.validate_keys(&mut place);
         if let Some(timing) = &self.timing {
             timing.validate(self.size.map(|size| size.0), &mut place);
         }
@@ -218,6 +221,30 @@ impl Medium {
                 format!("size = \"{size}\": a medium has at most 8 EiB")
             });
         }
+    }
+}
+
+impl Medium {
+    /// What concerns key-value media alone.
+    fn validate_keys(&self, place: &mut Place<'_>) {
+        let is_key_value = self.kind == MediumKind::KeyValue;
+        for (key, is_there) in [
+            ("dialect", self.dialect.is_some()),
+            ("max_keys", self.max_keys.is_some()),
+        ] {
+            place.require(is_key_value || !is_there, || {
+                format!("only kind = \"keyvalue\" has `{key}`: remove it")
+            });
+        }
+        if let Some(keys) = self.max_keys {
+            place.require((1..u32::MAX).contains(&keys), || {
+                format!("max_keys = {keys}: write 1 to {}", u32::MAX - 1)
+            });
+        }
+        let fits = self.size.is_none_or(|size| size.0 <= MAX_KEY_VALUE_LEN);
+        place.require(!is_key_value || fits, || {
+            "a key-value medium has at most 1TiB: write a smaller size".into()
+        });
     }
 }
 
@@ -262,6 +289,10 @@ impl Namespace {
                 self.media
             )
         });
+        place.require(
+            self.range.is_none() || medium.kind != MediumKind::KeyValue,
+            || "a key-value medium has one namespace, which is all of it: remove range".into(),
+        );
         if let (Some(range), Some(size)) = (self.range, medium.size) {
             place.require(range.end <= size, || {
                 format!("range = \"{range}\" ends behind the medium, which has {size}")

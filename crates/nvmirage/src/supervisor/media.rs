@@ -4,7 +4,7 @@ use std::{cell::Cell, sync::Arc};
 
 use anyhow::Context;
 use controller::{port::ChannelId, subsystem::Allocated};
-use media::{Direct, FileIo, Medium, MediumKind as Backing, MediumSpec};
+use media::{Dialect, Direct, FileIo, Medium, MediumKind as Backing, MediumSpec};
 
 use super::{OpenMedium, State, operate::label, subsystems::medium_basis};
 use crate::{
@@ -307,6 +307,14 @@ fn spec_of(config: &config::Medium) -> MediumSpec {
         },
         MediumKind::Ram => Backing::Ram {
             size: size.unwrap_or_default(),
+        },
+        MediumKind::KeyValue => Backing::KeyValue {
+            size: size.unwrap_or_default(),
+            keys: config.max_keys,
+            dialect: match config.dialect.unwrap_or_default() {
+                config::Dialect::Nvme => Dialect::Nvme,
+                config::Dialect::Samsung => Dialect::Samsung,
+            },
         },
         MediumKind::File => Backing::File {
             path: config.path.clone().unwrap_or_default(),

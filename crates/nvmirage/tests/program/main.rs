@@ -12,6 +12,7 @@ mod demo;
 mod explain;
 mod host;
 mod kept;
+mod kv;
 mod moves;
 mod pool;
 mod qemu;

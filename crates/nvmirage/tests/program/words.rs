@@ -2,11 +2,12 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "serve",
     "demo",
     "bench",
     "identify",
+    "kv",
     "conformance",
     "qemu-args",
     "check",

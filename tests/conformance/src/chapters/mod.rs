@@ -10,6 +10,7 @@ mod fused;
 mod identify;
 mod interrupts;
 mod io;
+mod key_value;
 mod logs;
 mod namespaces;
 mod optional;
@@ -69,6 +70,7 @@ pub const CHAPTERS: &[Chapter] = &[
     sanitize::CHAPTER,
     reservations::CHAPTER,
     sharing::CHAPTER,
+    key_value::CHAPTER,
 ];
 
 /// A table of tests: name, section, title.
