@@ -168,6 +168,16 @@ impl Zones {
         Ok(())
     }
 
+    /// Tells a drive at rest how much of a zone was written before it was made: up to `bytes` from its start, as far as they can be. They are all programmed and
+    /// hold nothing of the buffer. A zone that there is not is none.
+    pub fn restore_fill(&mut self, zone: u32, bytes: u64) {
+        let (capacity, oneshot) = (self.shape.capacity, self.shape.oneshot());
+        if let Some(zone) = self.zones.get_mut(zone as usize) {
+            zone.fill = bytes.min(capacity);
+            zone.programmed = zone.fill / oneshot;
+        }
+    }
+
     /// Submissions that found no room in the buffer.
     pub fn stalls(&self) -> u64 {
         self.stalls

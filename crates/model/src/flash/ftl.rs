@@ -8,7 +8,7 @@
 //! - a line is free when one is needed ([`Geometry`] refuses what would not keep that).
 
 use super::geometry::Geometry;
-use super::lines::Lines;
+use super::lines::{Lines, SavedLines};
 use super::policy::{Policy, policy};
 use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
@@ -58,6 +58,18 @@ struct Open {
     /// The die of the next page, and how many pages of that wordline were taken.
     die: u32,
     of_wordline: u32,
+}
+
+/// What a partition is like at rest but for its map.
+#[derive(Debug)]
+pub(super) struct Saved {
+    pub(super) lines: SavedLines,
+    /// The open line of the host and of collection, and the pages taken of each.
+    pub(super) open: [Option<(u32, u32)>; 2],
+    pub(super) credits: i64,
+    pub(super) refill: u32,
+    pub(super) host_pages: u64,
+    pub(super) collected_pages: u64,
 }
 
 /// A place that was taken.
@@ -230,6 +242,63 @@ impl Ftl {
     /// Sets both.
     pub(super) fn set_credits(&mut self, credits: i64, refill: u32) {
         (self.credits, self.refill) = (credits, refill);
+    }
+
+    /// What it is like but for its map.
+    pub(super) fn saved(&self) -> Saved {
+        let open = [self.host_line, self.collection_line];
+        Saved {
+            lines: self.lines.saved(),
+            open: open.map(|open| open.map(|open| (open.line, open.taken))),
+            credits: self.credits,
+            refill: self.refill,
+            host_pages: self.host_pages,
+            collected_pages: self.collected_pages,
+        }
+    }
+
+    /// Makes a fresh one like that. [`Ftl::restore_page`] follows for each page that lies somewhere, then [`Ftl::restored`].
+    pub(super) fn restore(&mut self, saved: Saved) {
+        let shape = self.geometry;
+        let open = saved.open.map(|open| {
+            open.map(|(line, taken)| Open {
+                line,
+                taken,
+                die: taken / shape.die.wordline % shape.dies,
+                of_wordline: taken % shape.die.wordline,
+            })
+        });
+        [self.host_line, self.collection_line] = open;
+        (self.credits, self.refill) = (saved.credits, saved.refill);
+        (self.host_pages, self.collected_pages) = (saved.host_pages, saved.collected_pages);
+        self.lines.restore(saved.lines);
+    }
+
+    /// Puts a page where it was; gives whether one can be there.
+    #[must_use]
+    pub(super) fn restore_page(&mut self, logical: u32, place: u32) -> bool {
+        let shape = self.geometry;
+        let (line, page) = (place / shape.line, place % shape.line);
+        let open = [self.host_line, self.collection_line];
+        let open = open.iter().flatten().find(|open| open.line == line);
+        let taken = match open {
+            _ if line >= shape.lines => 0,
+            Some(open) => open.taken,
+            None if self.lines.is_full(line) => shape.line,
+            None => 0,
+        };
+        if page >= taken || self.held(place).is_some() {
+            return false;
+        }
+        self.place_of[logical as usize] = !place;
+        self.held_at[place as usize] = !logical;
+        self.lines.restore_valid(line);
+        true
+    }
+
+    /// All pages are where they were.
+    pub(super) fn restored(&mut self) {
+        self.lines.restored();
     }
 
     /// Takes what the place holds out of it.

@@ -26,6 +26,19 @@ pub struct Lines {
     erased: u64,
 }
 
+/// What lines are like but for their valid pages.
+#[derive(Debug)]
+pub(super) struct SavedLines {
+    /// Erases of each, and what was placed when it was filled.
+    pub(super) each: Vec<(u32, u64)>,
+    /// Full lines, from the one that was filled first.
+    pub(super) full: Vec<u32>,
+    /// Free lines, from the one that has been free for longest.
+    pub(super) free: Vec<u32>,
+    pub(super) placed: u64,
+    pub(super) erased: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Line {
     valid: u32,
@@ -138,17 +151,11 @@ impl Lines {
     /// The last page of an open line was taken.
     pub(super) fn fill(&mut self, line: u32) {
         let placed = self.placed;
-        let newest = std::mem::replace(&mut self.newest, line);
         let filled = &mut self.lines[line as usize];
         filled.full = true;
         filled.filled_at = placed;
-        filled.older = newest;
-        filled.newer = NONE;
         let valid = filled.valid;
-        match newest {
-            NONE => self.oldest = line,
-            newest => self.lines[newest as usize].newer = line,
-        }
+        self.append(line);
         self.link(line, valid);
     }
 
@@ -192,6 +199,67 @@ impl Lines {
     pub(super) fn release(&mut self, line: u32) {
         self.lines[line as usize].valid = 0;
         self.free.push_back(line);
+    }
+
+    /// Whether a line is full.
+    pub(super) fn is_full(&self, line: u32) -> bool {
+        self.lines[line as usize].full
+    }
+
+    /// What they are like but for their valid pages.
+    pub(super) fn saved(&self) -> SavedLines {
+        SavedLines {
+            each: self
+                .lines
+                .iter()
+                .map(|line| (line.erases, line.filled_at))
+                .collect(),
+            full: self.by_age().collect(),
+            free: self.free.iter().copied().collect(),
+            placed: self.placed,
+            erased: self.erased,
+        }
+    }
+
+    /// Makes fresh ones like that. Every line is in one list once or open. [`Lines::restore_valid`] follows for each valid page, then [`Lines::restored`].
+    pub(super) fn restore(&mut self, saved: SavedLines) {
+        for (line, (erases, filled_at)) in self.lines.iter_mut().zip(saved.each) {
+            (line.erases, line.filled_at) = (erases, filled_at);
+        }
+        (self.oldest, self.newest) = (NONE, NONE);
+        for line in saved.full {
+            self.lines[line as usize].full = true;
+            self.append(line);
+        }
+        self.free = saved.free.into();
+        (self.placed, self.erased) = (saved.placed, saved.erased);
+    }
+
+    /// A page of a full or open line is valid.
+    pub(super) fn restore_valid(&mut self, line: u32) {
+        self.lines[line as usize].valid += 1;
+    }
+
+    /// All valid pages are known.
+    pub(super) fn restored(&mut self) {
+        for line in self.all() {
+            let Line { full, valid, .. } = self.lines[line as usize];
+            if full {
+                self.link(line, valid);
+            }
+        }
+    }
+
+    /// Puts a full line behind all others by age.
+    fn append(&mut self, line: u32) {
+        let newest = std::mem::replace(&mut self.newest, line);
+        let appended = &mut self.lines[line as usize];
+        appended.older = newest;
+        appended.newer = NONE;
+        match newest {
+            NONE => self.oldest = line,
+            newest => self.lines[newest as usize].newer = line,
+        }
     }
 
     fn fewest_from(&self, from: u32) -> u32 {

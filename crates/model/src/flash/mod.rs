@@ -16,12 +16,14 @@ mod geometry;
 mod lines;
 mod policy;
 mod prepare;
+mod state;
 
 pub use self::counters::{Counters, PartitionView, Wear};
 pub use self::geometry::{DieShape, Geometry};
 pub use self::lines::Lines;
 pub use self::policy::Policy;
 pub use self::prepare::{Method, Prepared};
+pub use self::state::StateError;
 
 pub(crate) use self::buffer::{Buffer, Share};
 pub(crate) use self::costs::Costs;

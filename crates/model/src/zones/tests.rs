@@ -387,6 +387,32 @@ fn what_was_written_before_takes_no_buffer_and_programs_nothing() {
 }
 
 #[test]
+fn what_was_written_before_is_sensed_and_erased() {
+    let mut zones = drive(&small());
+    zones.restore_fill(0, 40_960);
+    zones.restore_fill(1, u64::MAX);
+    zones.restore_fill(16, 1);
+    let ops = [
+        (0, read(36_864, 1)),
+        (LATER, read(40_960, 1)),
+        (2 * LATER, forced(40_960, 8192)), // fills the third wordline
+        (3 * LATER, reset(0)),             // two wordlines on die 0, one on die 1
+        (4 * LATER, reset(1)),             // three on each, in two blocks
+    ];
+    assert_eq!(
+        durations(&mut zones, &ops),
+        [
+            1000 + 10_000 + 4096 + 1024,
+            2024,
+            500 + 200 + 2048 + PROGRAM,
+            1_000_000,
+            2_000_000
+        ]
+    );
+    assert_eq!(zones.buffer_used(0), 0);
+}
+
+#[test]
 fn other_shapes_are_refused() {
     let mut zones = drive(&small());
     let mut parameters = small();

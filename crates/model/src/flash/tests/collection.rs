@@ -128,6 +128,42 @@ fn a_wordline_of_collection_that_is_not_full_waits_for_the_next_victim() {
     assert_eq!(again, collected + 8192 + 100_000);
 }
 
+/// Two dies with a channel each, flash pages of one page, wordlines of two, blocks of two wordlines. The first die is busy for 43288 ns with reads when a line is
+/// collected whose pages `kept` are valid; gives from when on the second die is free.
+fn second_die_after_collection(kept: [u64; 4]) -> u64 {
+    let mut parameters = one_die();
+    parameters.size_bytes = 400 * PAGE;
+    parameters.channels = 2;
+    parameters.oneshot_bytes = 8192;
+    let mut flash = drive(&parameters);
+    (0..400).for_each(|page| flash.place_only(page));
+    let others = (0..192).filter(|page| !kept.contains(&(page % 8)));
+    others.for_each(|page| flash.place_only(page));
+    assert_eq!(flash.free_lines(), 2);
+    let mut ops = vec![(START, read(392, 1)); 3];
+    ops.extend([(START, write(399, 1)), (START, read(394, 1))]);
+    let done = durations(&mut flash, &ops);
+    assert_eq!(flash.counters().collected_pages, 4);
+    assert_eq!(done[2], 43_288 + 1024);
+    done[4] - (10_000 + 4096 + 1024)
+}
+
+#[test]
+fn a_wordline_of_collection_waits_for_the_slowest_of_its_own_senses() {
+    // The first wordline has pages 2 and 3, of the second die, sensed to 14096 and 38192; it goes to the first die, 43288 to 51480, programmed at 151480. Of
+    // the second wordline page 4 is sensed there after that, to 165576, page 6 on the second die, to 52288. It goes to the second die at 165576.
+    assert_eq!(
+        second_die_after_collection([2, 3, 4, 6]),
+        165_576 + 8192 + 100_000 + 1_000_000
+    );
+    // The first wordline has page 0, sensed to 57384, and page 2, to 14096. The second has 3 and 6, of the second die, sensed to 38192 and 52288, and does not wait
+    // for what the first waited for.
+    assert_eq!(
+        second_die_after_collection([0, 2, 3, 6]),
+        52_288 + 8192 + 100_000 + 1_000_000
+    );
+}
+
 #[test]
 fn every_die_of_the_victim_is_erased_and_flash_pages_go_before_dies() {
     // Two dies on one channel, a flash page and wordline of one page, two rows: line pages 0, 1 are row 0 of dies 0, 1, and 2, 3 row 1.

@@ -6,6 +6,7 @@ mod commands;
 mod extras;
 mod prepare;
 mod properties;
+mod state;
 
 use super::*;
 use crate::units::PAGE_LEN;

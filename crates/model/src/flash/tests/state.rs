@@ -1,0 +1,162 @@
+//! State as bytes: what was saved comes back, and what is damaged does not come back as a drive.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn small() -> FlashParameters {
+    FlashParameters {
+        size_bytes: 2 * 900 * PAGE,
+        partitions: 2,
+        overprovisioning_permille: 130,
+        block_bytes: 32_768,
+        ..four_dies()
+    }
+}
+
+/// A drive that was used: some pages written often, some trimmed, some never written.
+fn used(parameters: &FlashParameters, writes: u64) -> Flash {
+    let mut flash = drive(parameters);
+    let mut random = Random(3);
+    (0..writes).for_each(|_| flash.place_only(random.below(1700)));
+    let range = Op::Deallocate {
+        offset: 0,
+        len: 30 * PAGE,
+    };
+    flash.submit(0, 0, &range);
+    flash.advance(u64::MAX / 2, &mut Vec::new());
+    flash
+}
+
+fn saved(flash: &Flash) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    flash.save(&mut bytes);
+    bytes
+}
+
+/// Makes the checksum match again.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let body = bytes.len() - 8;
+    let sum = bytes[..body]
+        .chunks(4)
+        .fold(0xcbf2_9ce4_8422_2325u64, |sum, word| {
+            let word = word
+                .iter()
+                .rev()
+                .fold(0, |word, &byte| word << 8 | u64::from(byte));
+            (sum ^ word).wrapping_mul(0x0100_0000_01b3)
+        });
+    bytes[body..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn what_was_saved_goes_on_as_before() {
+    for writes in [0, 5, 1000, 50_001] {
+        let mut before = used(&small(), writes);
+        let bytes = saved(&before);
+        let mut after = Flash::restore(&small(), &bytes).unwrap();
+        assert_eq!(saved(&after), bytes, "{writes}");
+        assert_eq!(after.counters(), before.counters());
+        assert_eq!(after.wear(), before.wear());
+        let mut random = Random(9);
+        for _ in 0..20_000 {
+            let page = random.below(1800);
+            before.place_only(page);
+            after.place_only(page);
+        }
+        assert_eq!(saved(&after), saved(&before), "{writes}");
+    }
+}
+
+#[test]
+fn a_restored_drive_takes_the_time_that_the_first_takes_at_rest() {
+    let mut before = used(&small(), 30_000);
+    let mut after = Flash::restore(&small(), &saved(&before)).unwrap();
+    let start = before.pending.at(0) + 1_000_000_000;
+    let mut random = Random(4);
+    let ops: Vec<_> = (0..500)
+        .map(|index| {
+            let page = random.below(1700);
+            let op = if index % 3 == 0 {
+                read(page, 3)
+            } else {
+                forced(page, 2)
+            };
+            (start + index * 2_000_000, op)
+        })
+        .collect();
+    assert_eq!(durations(&mut before, &ops), durations(&mut after, &ops));
+}
+
+#[test]
+fn what_is_no_state_of_this_drive_is_refused() {
+    let bytes = saved(&used(&small(), 20_000));
+    let refused = |bytes: &[u8]| Flash::restore(&small(), bytes).unwrap_err();
+    assert_eq!(refused(b""), StateError::Unknown);
+    assert_eq!(refused(b"something else altogether"), StateError::Unknown);
+    let mut newer = bytes.clone();
+    newer[8] = 2;
+    assert_eq!(refused(&newer), StateError::Version { found: 2 });
+    let mut other = small();
+    other.size_bytes += 2 * PAGE;
+    let shape = Flash::restore(&other, &bytes).unwrap_err();
+    assert!(
+        shape
+            .to_string()
+            .contains("pages of a partition is 900, here 901"),
+        "{shape}"
+    );
+    other.policy = CollectionPolicy::Fifo;
+    other.size_bytes = small().size_bytes;
+    other.program_ns = 1;
+    assert!(
+        Flash::restore(&other, &bytes).is_ok(),
+        "times and policies may be others"
+    );
+    for cut in [1, 7, 8, 9, bytes.len() / 2, bytes.len() - 17] {
+        let refused = refused(&bytes[..bytes.len() - cut]);
+        assert!(
+            matches!(refused, StateError::Damaged { .. } | StateError::Unknown),
+            "{refused}"
+        );
+    }
+    let mut longer = bytes.clone();
+    longer.extend_from_slice(&[0; 4]);
+    assert!(matches!(
+        refused(&sealed(longer)),
+        StateError::Damaged { .. }
+    ));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_changed_bit_is_found(position in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let mut bytes = saved(&used(&small(), 3000));
+        let position = position.index(bytes.len());
+        bytes[position] ^= 1 << bit;
+        prop_assert!(Flash::restore(&small(), &bytes).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_on_purpose_is_refused_or_works(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..70), 1..4),
+        early in any::<bool>(),
+    ) {
+        let mut bytes = saved(&used(&small(), 3000));
+        for (position, value) in changes {
+            // In the first part are the counts and lines of the first partition, in the rest mostly the map.
+            let end = if early { 1600 } else { bytes.len() - 12 };
+            let at = 72 + position.index((end - 72) / 4) * 4;
+            bytes[at..at + 4].copy_from_slice(&value.wrapping_sub(3).to_le_bytes());
+        }
+        if let Ok(mut flash) = Flash::restore(&small(), &sealed(bytes)) {
+            let mut random = Random(1);
+            (0..5000).for_each(|_| flash.place_only(random.below(1800)));
+            let valid = flash.partitions().map(|p| p.lines.all().map(|line| p.lines.valid(line)).sum::<u32>());
+            prop_assert!(valid.into_iter().all(|valid| valid <= 900));
+        }
+    }
+}
