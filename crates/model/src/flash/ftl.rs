@@ -7,6 +7,8 @@
 //! - the valid pages of a line are its places that hold something;
 //! - a line is free when one is needed ([`Geometry`] refuses what would not keep that).
 
+use std::ops::Range;
+
 use super::geometry::Geometry;
 use super::lines::{Lines, SavedLines};
 use super::policy::{Policy, policy};
@@ -148,6 +150,15 @@ impl Ftl {
         if let Some(place) = decode(place) {
             self.held_at[place as usize] = 0;
             self.lines.invalidate(place / self.geometry.line);
+        }
+    }
+
+    /// The same for many, most of which may lie nowhere.
+    pub(super) fn forget_all(&mut self, logical: Range<u32>) {
+        for logical in logical {
+            if self.place_of[logical as usize] != 0 {
+                self.forget(logical);
+            }
         }
     }
 

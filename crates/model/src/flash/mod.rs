@@ -254,9 +254,15 @@ impl Flash {
     }
 
     fn deallocate(&mut self, now: u64, offset: u64, len: u64) -> u64 {
-        for page in pages_within(offset, len, self.geometry.pages()) {
-            let (partition, logical) = self.locate(page);
-            self.partitions[partition].ftl.forget(logical);
+        let pages = pages_within(offset, len, self.geometry.pages());
+        let count = u64::from(self.geometry.partitions);
+        for (index, partition) in (0..count).zip(&mut self.partitions) {
+            // Of partition `index` those pages that come at or after `page`, and so on.
+            let from = |page: u64| {
+                let logical = page.saturating_sub(index).div_ceil(count);
+                u32::try_from(logical).expect("a partition has fewer than 2^32 pages")
+            };
+            partition.ftl.forget_all(from(pages.start)..from(pages.end));
         }
         now.saturating_add(self.costs.deallocate)
     }

@@ -256,6 +256,38 @@ fn what_is_deallocated_lies_nowhere_and_parts_of_pages_stay() {
 }
 
 #[test]
+fn a_range_is_deallocated_in_every_partition() {
+    let mut parameters = four_dies();
+    parameters.partitions = 2;
+    parameters.size_bytes = 3200 * 2 * PAGE;
+    for (first, end) in [
+        (0, 1),
+        (1, 2),
+        (3, 8),
+        (2, 7),
+        (0, 6400),
+        (6399, 6400),
+        (5, 5),
+    ] {
+        let mut flash = with_pages(&parameters, 6400);
+        let range = Op::Deallocate {
+            offset: first * PAGE,
+            len: (end - first) * PAGE,
+        };
+        assert_eq!(durations(&mut flash, &[(0, range)]), [3000]);
+        for page in 0..6400 {
+            let (partition, logical) = flash.locate(page);
+            let lies = flash.partitions[partition].ftl.lookup(logical).is_some();
+            assert_eq!(
+                lies,
+                !(first..end).contains(&page),
+                "{page} of {first}..{end}"
+            );
+        }
+    }
+}
+
+#[test]
 fn partitions_have_pages_dies_and_channels_of_their_own() {
     let mut parameters = four_dies();
     parameters.partitions = 2;
