@@ -20,7 +20,7 @@ use crate::keyvalue::{self, Dialect, KeyValueChannel, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
-use crate::timed::{Only, TimedChannel};
+use crate::timed::{Only, TimedChannel, Timing};
 use crate::zoned::{ZoneSpec, ZonedChannel, ZonedMedium};
 
 /// The most commands one channel has in flight.
@@ -122,7 +122,7 @@ pub struct Medium {
     /// A node of memory was chosen for it.
     is_placed: AtomicBool,
     /// The drive whose time it has; `None`: it is as fast as it is.
-    timing: Option<model::Parameters>,
+    timing: Timing,
     /// Its zones, where it has some.
     zoned: Option<Arc<ZonedMedium>>,
     /// Somebody has the channel of a medium with timing.
@@ -172,7 +172,7 @@ impl Medium {
         // What cannot be shows now, and not when the first reactor comes.
         Model::new(&timing)?;
         let medium = Arc::get_mut(this).expect("a medium gets its timing before anybody uses it");
-        medium.timing = Some(timing);
+        medium.timing.put(timing);
         Ok(())
     }
 
@@ -182,10 +182,16 @@ impl Medium {
         self.zoned.is_some()
     }
 
+    /// Has channels that are opened from now on begin with these parameters of its timing, which one that is open has taken
+    /// ([`Channel::retune`]).
+    pub fn retune(&self, timing: model::Parameters) {
+        self.timing.put(timing);
+    }
+
     /// Whether it has the time of a drive: then there is one channel of it at a time.
     #[must_use]
     pub fn has_timing(&self) -> bool {
-        self.timing.is_some()
+        self.timing.get().is_some()
     }
 
     fn backed(spec: &MediumSpec) -> Result<Medium, MediumError> {
@@ -242,7 +248,7 @@ impl Medium {
             backing,
             claims: Claims::new(),
             is_placed: AtomicBool::new(false),
-            timing: None,
+            timing: Timing::default(),
             zoned: None,
             is_timed: Arc::default(),
         })
@@ -344,7 +350,7 @@ impl Medium {
     /// with timing one.
     pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let depth = depth.clamp(1, MAX_DEPTH);
-        let Some(timing) = &self.timing else {
+        let Some(timing) = self.timing.get() else {
             return self.with_zones(depth);
         };
         let only = Only::of(&self.is_timed).ok_or_else(|| {
@@ -352,7 +358,7 @@ impl Medium {
                 "a medium with timing is served by one reactor: give all controllers that use it the same `reactor`",
             )
         })?;
-        let model = Model::new(timing).map_err(io::Error::other)?;
+        let model = Model::new(&timing).map_err(io::Error::other)?;
         let inner = self.with_zones(depth)?;
         let timed = TimedChannel::new(inner, model, only, depth);
         Ok(Channel(Kind::Timed(Box::new(timed))))
@@ -510,6 +516,17 @@ impl Channel {
             Kind::File(file) => file.tend(),
             Kind::Timed(timed) => timed.inner_mut().tend(),
             Kind::Zoned(zoned) => zoned.below_mut().tend(),
+        }
+    }
+
+    /// Gives a medium with timing other parameters while it works. What is under way keeps its time.
+    ///
+    /// # Errors
+    /// Those that make no drive, or one of another shape; then nothing has changed.
+    pub fn retune(&mut self, timing: &model::Parameters) -> Result<(), model::ParameterError> {
+        match &mut self.0 {
+            Kind::Timed(timed) => timed.retune(timing),
+            _ => Ok(()),
         }
     }
 

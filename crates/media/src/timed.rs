@@ -10,14 +10,14 @@
 //! Time comes in with [`Port::set_time`], once a turn. What arrives in a turn arrives at its time, and what is done is found at
 //! the first turn after that.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 
 use controller::port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{DmaView, Segment};
-use model::{Admission, Due, Model, Op, Timing};
+use model::{Admission, Due, Model, Op, ParameterError, Timing as _};
 use nvme_spec::Sqe;
 use nvme_spec::zoned::{ZoneAppendCdw12, ZonedOpcode, zone_slba};
 
@@ -31,6 +31,24 @@ struct Held {
     outcome: Outcome,
     /// What has still to happen: its bytes, and each part that the model was asked for.
     awaited: u32,
+}
+
+/// The drive whose time a medium has, if any: for those who open channels and change it, not for commands.
+#[derive(Debug, Default)]
+#[expect(clippy::disallowed_types, reason = "no command comes here")]
+pub(crate) struct Timing(std::sync::Mutex<Option<model::Parameters>>);
+
+impl Timing {
+    pub(crate) fn get(&self) -> Option<model::Parameters> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn put(&self, timing: model::Parameters) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(timing);
+    }
 }
 
 /// The right to a medium's only channel, as long as it lives.
@@ -88,6 +106,11 @@ impl TimedChannel {
     /// What says when commands are done.
     pub(crate) fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Another drive from now on, of the same shape.
+    pub(crate) fn retune(&mut self, timing: &model::Parameters) -> Result<(), ParameterError> {
+        self.model.retune(timing)
     }
 
     /// What it lies on.

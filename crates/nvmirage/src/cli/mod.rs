@@ -26,6 +26,7 @@ mod parse;
 mod qemu_args;
 mod resize;
 mod serve;
+mod set;
 
 #[cfg(test)]
 mod tests;
@@ -87,6 +88,7 @@ enum Command {
     Detach(attach::Detach),
     Resize(resize::Resize),
     Move(move_queues::Move),
+    Set(set::Set),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -131,6 +133,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Detach(detach) => detach.run(),
         Command::Resize(resize) => resize.run(),
         Command::Move(moves) => moves.run(),
+        Command::Set(set) => set.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     }

@@ -24,7 +24,7 @@ use crate::identity;
 pub(crate) use read::from_toml;
 pub(crate) use read::{from_file, from_json};
 pub(crate) use size::{Range, Size, Span};
-pub(crate) use timing::Timing;
+pub(crate) use timing::{Text, Timing};
 pub(crate) use validate::Problem;
 pub(crate) use zoned::Zoned;
 

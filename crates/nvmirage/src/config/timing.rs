@@ -143,6 +143,33 @@ impl Timing {
         }
     }
 
+    /// The same with parameters changed while the medium works: as it is written, and all of its parameters.
+    ///
+    /// # Errors
+    /// Everything that is wrong; a parameter that cannot change now is told with when it can.
+    pub(crate) fn changed(
+        &self,
+        changes: &BTreeMap<String, Text>,
+        size_bytes: u64,
+    ) -> Result<(Timing, Parameters), Vec<String>> {
+        let mut timing = self.clone();
+        let mut parameters = self.parameters(size_bytes)?;
+        let by = self.as_measured_by.map(MeasuredBy::from);
+        let mut problems = Vec::new();
+        for (name, text) in changes {
+            let set = parameters.set(name, &text.0, Moment::Running);
+            let host_ns = by.unwrap_or_default().host_ns(name).unwrap_or(0);
+            let set = set.and_then(|()| parameters.subtract_host(name, host_ns));
+            problems.extend(set.err().map(|error| told(&error)));
+            timing.changes.insert(name.clone(), text.clone());
+        }
+        problems.extend(parameters.check().err().map(|error| error.to_string()));
+        match problems.is_empty() {
+            true => Ok((timing, parameters)),
+            false => Err(problems),
+        }
+    }
+
     /// The preset with the changes, whether or not they fit each other and the size.
     fn applied(&self, size_bytes: u64) -> Result<Parameters, Vec<String>> {
         let preset = find_preset(&self.preset).map_err(|error| vec![error])?;

@@ -8,7 +8,7 @@ use hyper::{Method, Request, body::Bytes, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 
-use super::{Attachment, Inventory, MAX_BODY_LEN, NewPlacement, NewSize, Refusal};
+use super::{Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPlacement, NewSize, Refusal};
 use crate::config::Size;
 
 /// How long a request may take: it may wait for a reactor, more than once.
@@ -58,6 +58,17 @@ pub(crate) fn resize(
 ) -> anyhow::Result<()> {
     let path = format!("/v1/namespaces/{}", checked(namespace)?);
     let body = serde_json::to_vec(&NewSize { size, shrink })?;
+    request(socket, Method::PATCH, &path, Some(body)).map(drop)
+}
+
+/// Changes parameters of a medium's timing.
+pub(crate) fn change_medium(
+    socket: &Path,
+    medium: &str,
+    change: &MediumChange,
+) -> anyhow::Result<()> {
+    let path = format!("/v1/media/{}", checked(medium)?);
+    let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 

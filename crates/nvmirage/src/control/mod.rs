@@ -6,11 +6,11 @@
 pub(crate) mod client;
 pub(crate) mod server;
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config;
+use crate::config::{self, Text};
 
 /// Largest body of a request or a reply, in bytes.
 pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
@@ -125,6 +125,14 @@ pub(crate) struct QueuePlacement {
     pub(crate) queue: u16,
     /// The reactor that serves it.
     pub(crate) reactor: usize,
+}
+
+/// What is changed of a medium.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MediumChange {
+    /// Parameters of its timing, by name, as they stand in a configuration.
+    pub(crate) timing: BTreeMap<String, Text>,
 }
 
 /// Where queues of a controller are to live.

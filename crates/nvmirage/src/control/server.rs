@@ -18,7 +18,7 @@ use axum::{
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 
-use super::{Attachment, Inventory, MAX_BODY_LEN, NewPlacement, NewSize, Refusal};
+use super::{Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPlacement, NewSize, Refusal};
 use crate::{config, supervisor::Supervisor};
 
 impl IntoResponse for Refusal {
@@ -119,6 +119,16 @@ async fn resize(
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn change_medium(
+    State(supervisor): Shared,
+    UrlPath(medium): UrlPath<String>,
+    bytes: Bytes,
+) -> Result<StatusCode, Refusal> {
+    let MediumChange { timing } = body(&bytes)?;
+    blocking(supervisor, move |s| s.retune(&medium, &timing)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 async fn move_queues(
     State(supervisor): Shared,
     UrlPath(controller): UrlPath<String>,
@@ -148,7 +158,10 @@ fn router(supervisor: Arc<Supervisor>) -> Router {
         .route("/v1/media", post(create_medium))
         .route("/v1/namespaces", post(create_namespace))
         .route("/v1/controllers", post(create_controller))
-        .route("/v1/media/{name}", delete(delete_medium))
+        .route(
+            "/v1/media/{name}",
+            delete(delete_medium).patch(change_medium),
+        )
         .route(
             "/v1/namespaces/{name}",
             delete(delete_namespace).patch(resize),

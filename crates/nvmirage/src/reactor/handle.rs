@@ -44,6 +44,12 @@ pub(super) enum Message {
     Lines(EngineId, ControllerSlot, Vectors),
     /// Open a channel to a medium under that id, unless it is open.
     OpenChannel(Arc<Medium>, ChannelId, Answer<io::Result<()>>),
+    /// Gives a medium with timing other parameters.
+    Retune(
+        ChannelId,
+        Box<model::Parameters>,
+        Answer<Result<(), model::ParameterError>>,
+    ),
     /// Close a medium's channel.
     CloseChannel(Arc<Medium>, Answer<()>),
     /// Serve a subsystem, without controllers yet.
@@ -244,6 +250,19 @@ impl ReactorHandle {
     }
 
     /// Opens a channel to a medium under that id, unless it is open.
+    /// Gives a medium with timing that is open here other parameters.
+    ///
+    /// # Errors
+    /// Those that make no drive of this shape; a reactor that does not answer.
+    pub(crate) fn retune(
+        &self,
+        channel: ChannelId,
+        timing: model::Parameters,
+    ) -> anyhow::Result<()> {
+        let timing = Box::new(timing);
+        Ok(self.ask(|answer| Message::Retune(channel, timing, answer))??)
+    }
+
     pub(crate) fn open_channel(&self, medium: Arc<Medium>, id: ChannelId) -> anyhow::Result<()> {
         Ok(self.ask(|answer| Message::OpenChannel(medium, id, answer))??)
     }

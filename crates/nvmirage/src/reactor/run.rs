@@ -350,6 +350,13 @@ impl Reactor {
             Message::OpenChannel(medium, id, answer) => {
                 reply(&answer, self.open_channel(medium, id));
             }
+            Message::Retune(id, timing, answer) => {
+                let channel = self.engine.channels_mut().get_mut(id);
+                reply(
+                    &answer,
+                    channel.map_or(Ok(()), |channel| channel.retune(&timing)),
+                );
+            }
             Message::Spread(slot, over, answer) => {
                 self.engine.spread(slot, over);
                 reply(&answer, ());

@@ -128,6 +128,20 @@ impl State {
         Ok(open.channel)
     }
 
+    /// Gives a medium other parameters of its timing, wherever it is open and from now on.
+    pub(super) fn retune_on_reactor(
+        &self,
+        name: &str,
+        timing: model::Parameters,
+    ) -> anyhow::Result<()> {
+        let open = self.open(name)?;
+        if let Some(home) = open.home.get() {
+            self.reactors[home].retune(open.channel, timing.clone())?;
+        }
+        open.medium.retune(timing);
+        Ok(())
+    }
+
     /// A medium as a subsystem on that reactor sees it; open wherever queues of its controllers live.
     pub(super) fn medium_for(
         &self,

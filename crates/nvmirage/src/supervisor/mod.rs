@@ -13,7 +13,7 @@ mod subsystems;
 
 use std::{
     cell::Cell,
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
 
@@ -227,6 +227,15 @@ impl Supervisor {
         shrink: bool,
     ) -> Result<(), Refusal> {
         self.lock().resize(namespace, size, shrink)
+    }
+
+    /// Changes parameters of a medium's timing while hosts use it.
+    pub(crate) fn retune(
+        &self,
+        medium: &str,
+        changes: &BTreeMap<String, config::Text>,
+    ) -> Result<(), Refusal> {
+        self.lock().retune(medium, changes)
     }
 
     /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts make from now on.

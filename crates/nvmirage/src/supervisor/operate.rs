@@ -3,6 +3,8 @@
 //! The reactor of a subsystem decides: between a look at it and a request to it a host may have changed something, and
 //! then the request is refused.
 
+use std::collections::BTreeMap;
+
 use anyhow::Context;
 use controller::subsystem::{Allocated, ControllerId, ControllerSet, OperatorRequest};
 use engine::SubsystemSlot;
@@ -10,7 +12,7 @@ use nvme_spec::Status;
 
 use super::{State, media::range_of, refuse_problems, refused, subsystems::id_of};
 use crate::{
-    config::{Config, Controller, Range, Size},
+    config::{Config, Controller, Range, Size, Text},
     control::Refusal,
     reactor::subsystems::View,
 };
@@ -232,6 +234,31 @@ impl State {
             config.namespaces.retain(|n| n != name);
         }
         self.config.namespace.retain(|n| n.name != name);
+        Ok(())
+    }
+
+    /// Changes parameters of a medium's timing while hosts use it.
+    pub(super) fn retune(
+        &mut self,
+        name: &str,
+        changes: &BTreeMap<String, Text>,
+    ) -> Result<(), Refusal> {
+        let configs = self.config.media.iter();
+        let Some(at) = configs.clone().position(|medium| medium.name == name) else {
+            return Err(Refusal::not_found("media", name));
+        };
+        let Some(timing) = &self.config.media[at].timing else {
+            return Err(Refusal::conflict(format!(
+                "media `{name}` has no timing: it is made with one, by [media.timing]"
+            )));
+        };
+        let failed = |error: anyhow::Error| Refusal::failed(&error);
+        let size = self.medium(name).map_err(failed)?.size();
+        let (timing, parameters) = timing
+            .changed(changes, size)
+            .map_err(|problems| Refusal::invalid(problems.join("; ")))?;
+        self.retune_on_reactor(name, parameters).map_err(failed)?;
+        self.config.media[at].timing = Some(timing);
         Ok(())
     }
 
