@@ -53,10 +53,14 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
     fn effects(&self, opcode: u8) -> Option<CommandEffects>;
 
     /// Identify Namespace of the command set (CNS 05h); not asked of extensions.
-    fn identify_namespace(&self, namespace: &Namespace) -> Box<[u8; IDENTIFY_SIZE]>;
+    fn identify_namespace(&self, _namespace: &Namespace) -> Box<[u8; IDENTIFY_SIZE]> {
+        Box::new([0; IDENTIFY_SIZE])
+    }
 
     /// Identify Controller of the command set (CNS 06h); not asked of extensions.
-    fn identify_controller(&self) -> Box<[u8; IDENTIFY_SIZE]>;
+    fn identify_controller(&self) -> Box<[u8; IDENTIFY_SIZE]> {
+        Box::new([0; IDENTIFY_SIZE])
+    }
 
     /// Whether its namespaces have logical blocks, which the structures of the NVM command set describe, too.
     fn has_blocks(&self) -> bool {

@@ -110,10 +110,6 @@ impl CommandSet for NvmeSet {
         page
     }
 
-    fn identify_controller(&self) -> Box<[u8; IDENTIFY_SIZE]> {
-        Box::new([0; IDENTIFY_SIZE])
-    }
-
     fn has_blocks(&self) -> bool {
         false
     }
@@ -177,14 +173,6 @@ impl CommandSet for SamsungSet {
             }
             _ => None,
         }
-    }
-
-    fn identify_namespace(&self, _: &Namespace) -> Box<[u8; IDENTIFY_SIZE]> {
-        Box::new([0; IDENTIFY_SIZE])
-    }
-
-    fn identify_controller(&self) -> Box<[u8; IDENTIFY_SIZE]> {
-        Box::new([0; IDENTIFY_SIZE])
     }
 }
 
