@@ -27,7 +27,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         guard: "fractions of a nanosecond are carried on",
         file: "crates/model/src/server.rs",
         from: "        self.0 = pace.add(start, cost);\n        self.0\n",
-        to: "        self.0 = pace.add(start, cost);\n        std::mem::replace(&mut self.0, self.rounded().0)\n",
+        to: "        let end = pace.add(start, cost);\n        self.0 = Exact { part: 0, ..end };\n        end\n",
         test: NVM,
     },
     Mutation {
