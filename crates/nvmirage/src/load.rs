@@ -2,6 +2,7 @@
 //! drive is one of ours.
 
 pub(crate) mod idle;
+pub(crate) mod record;
 
 use std::{ops::ControlFlow, path::Path};
 

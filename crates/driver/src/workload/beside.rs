@@ -20,6 +20,25 @@ pub trait Beside {
     /// # Errors
     /// Those of a queue; they end the job.
     fn turn(&mut self, now: u64) -> Result<(), DriverError>;
+
+    /// The job submits a command.
+    #[inline]
+    fn submitted(&mut self, _command: Submitted) {}
+}
+
+/// A command of a job, as it is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    /// When the job looked at the clock last.
+    pub at_ns: u64,
+    /// In which of its queue pairs, counted from 0.
+    pub queue: usize,
+    /// Whether it is a write.
+    pub write: bool,
+    /// Its first byte in the namespace.
+    pub offset: u64,
+    /// Its bytes.
+    pub len: u64,
 }
 
 /// Nothing.
@@ -35,6 +54,13 @@ impl<T: Beside> Beside for Option<T> {
     fn turn(&mut self, now: u64) -> Result<(), DriverError> {
         self.as_mut().map_or(Ok(()), |beside| beside.turn(now))
     }
+
+    #[inline]
+    fn submitted(&mut self, command: Submitted) {
+        if let Some(beside) = self {
+            beside.submitted(command);
+        }
+    }
 }
 
 /// One after the other.
@@ -43,6 +69,24 @@ impl<S: Beside, T: Beside> Beside for (S, T) {
     fn turn(&mut self, now: u64) -> Result<(), DriverError> {
         self.0.turn(now)?;
         self.1.turn(now)
+    }
+
+    #[inline]
+    fn submitted(&mut self, command: Submitted) {
+        self.0.submitted(command);
+        self.1.submitted(command);
+    }
+}
+
+impl<T: Beside> Beside for &mut T {
+    #[inline]
+    fn turn(&mut self, now: u64) -> Result<(), DriverError> {
+        (**self).turn(now)
+    }
+
+    #[inline]
+    fn submitted(&mut self, command: Submitted) {
+        (**self).submitted(command);
     }
 }
 

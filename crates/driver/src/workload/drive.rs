@@ -8,7 +8,7 @@ use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::registers::{CSTS, Csts};
 use nvme_spec::{Cqe, Status};
 
-use super::beside::Beside;
+use super::beside::{Beside, Submitted};
 use super::places::Places;
 use super::traffic::{Op, Traffic};
 use super::{Clock, Job, Phase, Progress};
@@ -121,6 +121,7 @@ pub(super) struct Drive<'a, B: Bus, K, W> {
     beside: &'a mut W,
     progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     blocks_per_unit: u64,
+    unit_len: u64,
     pause_ns: u64,
     /// Whether a stall is left out of what is measured. Checking data takes time, too.
     notes_stalls: bool,
@@ -158,6 +159,7 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             beside,
             progress,
             blocks_per_unit: u64::from(nlb.get()),
+            unit_len: job.block_size.into(),
             pause_ns: u64::try_from(job.pause.as_nanos()).unwrap_or(u64::MAX),
             notes_stalls: !job.verify,
             times: Times::default(),
@@ -227,8 +229,19 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             return false;
         }
         let mut any = false;
-        for line in &mut self.lines {
-            any |= line.submit(traffic, now, self.blocks_per_unit);
+        let blocks_per_unit = self.blocks_per_unit;
+        let unit_len = self.unit_len;
+        for (queue, line) in self.lines.iter_mut().enumerate() {
+            let beside = &mut *self.beside;
+            any |= line.submit(traffic, now, blocks_per_unit, |op| {
+                beside.submitted(Submitted {
+                    at_ns: now,
+                    queue,
+                    write: op.write,
+                    offset: op.unit * unit_len,
+                    len: unit_len,
+                });
+            });
         }
         any
     }
@@ -377,7 +390,13 @@ impl<'a, B: Bus> Line<'a, B> {
     }
 
     #[inline]
-    fn submit(&mut self, traffic: &mut impl Traffic, now: u64, blocks_per_unit: u64) -> bool {
+    fn submit(
+        &mut self,
+        traffic: &mut impl Traffic,
+        now: u64,
+        blocks_per_unit: u64,
+        mut submitted: impl FnMut(Op),
+    ) -> bool {
         let mut any = false;
         while let Some(slot) = self
             .queue
@@ -405,6 +424,7 @@ impl<'a, B: Bus> Line<'a, B> {
             self.queue
                 .submit_words(words)
                 .expect("the queue has just named a free slot");
+            submitted(op);
             any = true;
         }
         any

@@ -18,7 +18,7 @@ use crate::{
     config::{Size, Span},
     cpu,
     interrupt::Interrupt,
-    load::{self, Host, Needs, Queue},
+    load::{self, Host, Needs, Queue, record::Recorder},
     placement::Pair,
     report::{self, job::JobReport, progress},
 };
@@ -112,6 +112,10 @@ pub(super) struct Bench {
     /// Use only so much of the namespace, from its start; default: all
     #[arg(long, value_name = "SIZE")]
     span: Option<Size>,
+
+    /// Write a trace of what was submitted and when, for `nvmirage simulate`
+    #[arg(long, value_name = "FILE")]
+    record_trace: Option<PathBuf>,
 
     #[command(flatten)]
     beside: BesideArgs,
@@ -217,6 +221,7 @@ impl Bench {
             host.refuse_forgetful(&mut queues[0], &namespace)?;
         }
         let mut besides = self.beside.open(host, self.doorbells)?;
+        let mut recorder = self.record_trace.is_some().then(Recorder::default);
         for job in jobs {
             let report = one(
                 host,
@@ -224,7 +229,7 @@ impl Bench {
                 &namespace,
                 job,
                 pair,
-                &mut besides,
+                (&mut besides, &mut recorder),
                 interrupt,
             )?;
             reports.push(report);
@@ -235,7 +240,11 @@ impl Bench {
         for queue in queues {
             host.device().delete_queue_pair(queue)?;
         }
-        besides.leave()
+        besides.leave()?;
+        match (recorder, &self.record_trace) {
+            (Some(recorder), Some(path)) => recorder.write(path),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn jobs(&self) -> anyhow::Result<Vec<Job>> {
@@ -269,7 +278,7 @@ fn one(
     namespace: &Namespace,
     job: &Job,
     pair: &Pair,
-    besides: &mut Besides,
+    (besides, recorder): (&mut Besides, &mut Option<Recorder>),
     interrupt: &Interrupt,
 ) -> anyhow::Result<JobReport> {
     let title = report::job::title(job.rw.name(), job.block_size, job.queue_depth);
@@ -278,7 +287,8 @@ fn one(
     let clock = host.clock();
     let now = || clock.now().0;
     let mut beside = besides.of_job(host, namespace, &now)?;
-    let report = host.measure_on(queues, namespace, job, &mut beside, &mut |now| {
+    let mut all = (&mut beside, recorder.as_mut());
+    let report = host.measure_on(queues, namespace, job, &mut all, &mut |now| {
         line.update(now);
         if interrupt.is_set() {
             ControlFlow::Break(())

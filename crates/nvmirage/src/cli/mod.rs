@@ -27,6 +27,7 @@ mod qemu_args;
 mod resize;
 mod serve;
 mod set;
+mod simulate;
 
 #[cfg(test)]
 mod tests;
@@ -77,6 +78,7 @@ enum Command {
     Identify(identify::Identify),
     Kv(kv::Kv),
     Conformance(conformance::Conformance),
+    Simulate(simulate::Simulate),
     QemuArgs(qemu_args::QemuArgs),
     Doctor(doctor::Doctor),
     Check(check::Check),
@@ -122,6 +124,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Identify(identify) => identify.run(),
         Command::Kv(kv) => kv.run(),
         Command::Conformance(conformance) => conformance.run(),
+        Command::Simulate(simulate) => simulate.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Check(check) => check.run(),

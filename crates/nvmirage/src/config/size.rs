@@ -146,10 +146,11 @@ impl FromStr for Span {
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
             "m" | "min" => 60_000_000_000,
-            "" => return Err(format!("`{text}` has no unit: use ns, us, ms, s or min")),
+            "h" => 3_600_000_000_000,
+            "" => return Err(format!("`{text}` has no unit: use ns, us, ms, s, min or h")),
             other => {
                 return Err(format!(
-                    "`{text}` has an unknown unit `{other}`: use ns, us, ms, s or min"
+                    "`{text}` has an unknown unit `{other}`: use ns, us, ms, s, min or h"
                 ));
             }
         };
@@ -235,7 +236,7 @@ mod tests {
         for bytes in [0, 1, 512, 4096, 1000, 1 << 30, (1 << 30) + 512, u64::MAX] {
             assert_eq!(Size(bytes).to_string().parse(), Ok(Size(bytes)));
         }
-        for span in ["1ns", "50us", "2ms", "5s", "1min"] {
+        for span in ["1ns", "50us", "2ms", "5s", "1min", "2h"] {
             let span: Span = span.parse().unwrap();
             assert_eq!(span.to_string().parse(), Ok(span));
         }

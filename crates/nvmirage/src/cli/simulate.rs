@@ -1,0 +1,342 @@
+//! `nvmirage simulate`: a workload on a drive that is modelled, in virtual time.
+
+mod plot;
+mod shown;
+mod sweep;
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use driver::workload::{Phase, Progress as JobProgress};
+use model::{Kind, preset::Preset};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use simulate::{
+    HostCost, Plan, Progress, Workload, fio,
+    output::{self, Document, Run},
+    trace,
+};
+
+use self::sweep::{Key, Point, Sweep};
+use super::UsageError;
+use crate::{
+    config::{Size, Span, Timing, timing},
+    interrupt::Interrupt,
+    report::{self, progress},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage simulate --preset optane-p4800x --workload random-reads.fio --virtual-time 1s
+      A job file of fio's on a drive, for a second of its time
+  nvmirage simulate --preset samsung-970-pro --size 8GiB --workload fill-and-write.fio --virtual-time 10min --warmup 1min --plot out.svg
+      How throughput changes when collection sets in
+  nvmirage simulate --preset samsung-970-pro --size 8GiB --workload mix.fio --virtual-time 30s --sweep iodepth=1,4,16,64 --sweep overprovisioning=7%,28% --json
+      Eight simulations, all depths with both shares of spare space
+  nvmirage simulate --preset optane-p4800x --workload recorded.trace --virtual-time 1h --set read_latency=8us
+      Arrivals that `nvmirage bench --record-trace` has recorded, on a faster drive
+
+The same command line gives the same output, bit for bit, on any machine.";
+
+/// Simulate a workload on a modelled drive, in virtual time
+///
+/// Nothing waits: an hour of the drive's time takes as long as computing it does. Hosts, controller and engine are those
+/// that serve real drives; no data is moved.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Simulate {
+    /// The drive; nvmirage explain lists them
+    #[arg(long)]
+    preset: String,
+
+    /// Size of the drive; default: the real one's
+    #[arg(long)]
+    size: Option<Size>,
+
+    /// A parameter that differs from the preset; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+
+    /// What hosts do: a job file of fio's or a trace
+    #[arg(long, value_name = "FILE")]
+    workload: PathBuf,
+
+    /// How long, at most
+    #[arg(long, value_name = "TIME")]
+    virtual_time: Span,
+
+    /// How long until what is done counts; the series has it all
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    warmup: Span,
+
+    /// Length of the intervals of the series; default: a hundredth of --virtual-time
+    #[arg(long, value_name = "TIME")]
+    interval: Option<Span>,
+
+    /// What everything random is made from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// What a host's software takes for each submission and each completion
+    #[arg(long, value_name = "TIME[,TIME]", default_value = "0ns", value_parser = host_cost)]
+    host_cost: HostCost,
+
+    /// Runs with each of these values of a parameter or of a key of the job file; several multiply
+    #[arg(long, value_name = "KEY=A,B,C")]
+    sweep: Vec<Sweep>,
+
+    /// Arrivals of a trace beyond the end of the drive go around
+    #[arg(long)]
+    wrap: bool,
+
+    /// Commands in flight of each queue of a trace
+    #[arg(long, value_name = "N", default_value_t = 1023, value_parser = clap::value_parser!(u16).range(1..=4095))]
+    trace_depth: u16,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Write the series as a table
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+
+    /// Plot the series as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+fn host_cost(text: &str) -> Result<HostCost, String> {
+    let mut times = text.split(',').map(|time| time.parse().map(nanoseconds));
+    let submission_ns = times.next().unwrap_or(Ok(0))?;
+    let completion_ns = times.next().unwrap_or(Ok(submission_ns))?;
+    match times.next() {
+        None => Ok(HostCost {
+            submission_ns,
+            completion_ns,
+        }),
+        Some(_) => Err("write one time, or two: of a submission and of a completion".into()),
+    }
+}
+
+fn nanoseconds(span: Span) -> u64 {
+    u64::try_from(span.0.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    String::from_utf8(bytes).with_context(|| {
+        format!(
+            "{} is no text: write a job file of fio's or a trace",
+            path.display()
+        )
+    })
+}
+
+impl Simulate {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let preset = timing::find_preset(&self.preset).map_err(UsageError)?;
+        if preset.kind == Kind::Kv {
+            return Err(UsageError(format!(
+                "{} is a key-value drive, and neither job files nor traces have keys: take another preset",
+                preset.full_name()
+            ))
+            .into());
+        }
+        if self.warmup.0 >= self.virtual_time.0 {
+            return Err(UsageError(format!(
+                "--warmup {} leaves nothing of --virtual-time {} to measure",
+                self.warmup, self.virtual_time
+            ))
+            .into());
+        }
+        let text = read(&self.workload)?;
+        let points = sweep::points(&self.sweep, preset.kind).map_err(UsageError)?;
+        let interrupt = Interrupt::install()?;
+        let mut runs = Vec::new();
+        for point in &points {
+            let run = self.simulate(preset, &text, point, &interrupt)?;
+            let interrupted = run.interrupted;
+            runs.push(run);
+            if interrupted {
+                break;
+            }
+        }
+        let document = Document {
+            nvmirage: env!("CARGO_PKG_VERSION"),
+            configuration: self.configuration(preset, &text)?,
+            runs,
+        };
+        self.tell(&document)?;
+        verdict(&document.runs)
+    }
+
+    /// Runs one point of the sweep.
+    fn simulate(
+        &self,
+        preset: &Preset,
+        text: &str,
+        point: &Point,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Run> {
+        let size = self.size_of(preset);
+        let parameters = self.timing(point)?.parameters(size);
+        let parameters = parameters.map_err(|problems| UsageError(problems.join("\n")))?;
+        let plan = Plan {
+            warmup_ns: nanoseconds(self.warmup),
+            interval_ns: self.interval_ns(),
+            cost: self.host_cost,
+            wrap: self.wrap,
+            trace_depth: self.trace_depth,
+            ..Plan::new(
+                self.workload(text, point)?,
+                nanoseconds(self.virtual_time),
+                self.seed,
+            )
+        };
+        let line = progress::Line::new(&point.title(&self.preset), self.virtual_time.0);
+        let ran = simulate::run(&parameters, size, &plan, &mut |now: Progress| {
+            line.update(JobProgress {
+                phase: Phase::Measure,
+                commands: now.commands,
+                elapsed_ns: now.virtual_ns,
+            });
+            match interrupt.is_set() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        line.clear();
+        let ran = ran.with_context(|| format!("cannot simulate {}", self.workload.display()))?;
+        Ok(Run::new(&ran, point.named()))
+    }
+
+    fn size_of(&self, preset: &Preset) -> u64 {
+        self.size.map_or(preset.size_bytes, |size| size.0)
+    }
+
+    fn interval_ns(&self) -> u64 {
+        let whole = nanoseconds(self.virtual_time);
+        self.interval.map_or(whole / 100, nanoseconds).max(1)
+    }
+
+    /// The preset with what `--set` and the point say.
+    fn timing(&self, point: &Point) -> anyhow::Result<Timing> {
+        let mut timing = Timing::of(self.preset.clone());
+        for set in &self.set {
+            let (name, value) = set.split_once('=').ok_or_else(|| {
+                UsageError(format!(
+                    "--set {set}: write NAME=VALUE, as in read_latency=8us"
+                ))
+            })?;
+            timing.write(name, value).map_err(UsageError)?;
+        }
+        for (name, value) in point.of(Key::Parameter) {
+            timing.write(name, value).map_err(UsageError)?;
+        }
+        Ok(timing)
+    }
+
+    fn workload(&self, text: &str, point: &Point) -> anyhow::Result<Workload> {
+        let place = || self.workload.display().to_string();
+        let overrides: Vec<(String, String)> = point
+            .of(Key::Job)
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        if trace::is_trace(text) {
+            if let Some((name, _)) = overrides.first() {
+                return Err(UsageError(format!(
+                    "--sweep {name}: a trace has no keys; sweep a parameter of the drive"
+                ))
+                .into());
+            }
+            return Ok(Workload::Trace(trace::parse(text).with_context(place)?));
+        }
+        let jobs = fio::parse(text, &overrides).with_context(place)?;
+        Ok(Workload::Jobs(jobs))
+    }
+
+    /// Everything that the runs are made from.
+    fn configuration(&self, preset: &Preset, text: &str) -> anyhow::Result<serde_json::Value> {
+        let size = self.size_of(preset);
+        let timing = self.timing(&Point::default())?;
+        let parameters = timing.parameters(size);
+        let parameters = parameters.map_err(|problems| UsageError(problems.join("\n")))?;
+        let rows = preset.kind.parameters();
+        let values: serde_json::Map<String, serde_json::Value> = rows
+            .map(|row| (row.name.to_owned(), row.get(&parameters).to_string().into()))
+            .collect();
+        let digest = Sha256::digest(text.as_bytes());
+        let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(json!({
+            "preset": preset.full_name(),
+            "size_bytes": size,
+            "parameters": values,
+            "workload_sha256": hash,
+            "virtual_time_ns": nanoseconds(self.virtual_time),
+            "warmup_ns": nanoseconds(self.warmup),
+            "interval_ns": self.interval_ns(),
+            "seed": self.seed,
+            "host_submission_ns": self.host_cost.submission_ns,
+            "host_completion_ns": self.host_cost.completion_ns,
+            "wrap": self.wrap,
+            "trace_depth": self.trace_depth,
+        }))
+    }
+
+    fn tell(&self, document: &Document<'_>) -> anyhow::Result<()> {
+        let write = |path: &Path, text: &str| {
+            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        if let Some(path) = &self.csv {
+            write(path, &output::csv(&document.runs))?;
+        }
+        if let Some(path) = &self.plot {
+            write(path, &plot::svg(&self.preset, &document.runs)?)?;
+        }
+        match self.json {
+            true => report::print_json(document),
+            false => report::print(&shown::text(&document.runs)),
+        }
+    }
+}
+
+/// Commands that failed are no success.
+fn verdict(runs: &[Run]) -> anyhow::Result<()> {
+    let failed = runs
+        .iter()
+        .flat_map(|run| &run.jobs)
+        .find(|job| job.errors > 0);
+    if let Some(job) = failed {
+        anyhow::bail!(
+            "{} commands of [{}] failed, the first one with: {}",
+            job.errors,
+            job.name,
+            job.first_error.as_deref().unwrap_or_default()
+        );
+    }
+    if runs.iter().any(|run| run.interrupted) {
+        anyhow::bail!("interrupted: the figures are of the time until then");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_costs_one_time_or_two() {
+        let cost = |text| host_cost(text).map(|cost| (cost.submission_ns, cost.completion_ns));
+        assert_eq!(cost("0ns"), Ok((0, 0)));
+        assert_eq!(cost("2us"), Ok((2000, 2000)));
+        assert_eq!(cost("2us,500ns"), Ok((2000, 500)));
+        for wrong in ["", "2", "1us,2us,3us", "1us,"] {
+            assert!(cost(wrong).is_err(), "{wrong}");
+        }
+    }
+}

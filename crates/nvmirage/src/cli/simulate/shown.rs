@@ -1,0 +1,81 @@
+//! Results as people read them.
+
+use simulate::output::{KindReport, Run};
+
+use crate::report::{
+    table::{Align, Table},
+    units,
+};
+
+/// A table for each run, and what the drive did inside.
+pub(super) fn text(runs: &[Run]) -> String {
+    let mut text = String::new();
+    for run in runs {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        if !run.point.is_empty() {
+            let values = run
+                .point
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"));
+            text.push_str(&format!("{}\n", values.collect::<Vec<_>>().join(", ")));
+        }
+        text.push_str(&table(run).to_string());
+        if let Some(drive) = &run.drive {
+            text.push_str(&format!(
+                "write amplification {}: {} pages written, {} collected from {} lines; {} lines free\n",
+                drive.write_amplification,
+                drive.pages_written,
+                drive.pages_collected,
+                drive.lines_collected,
+                drive.lines_free
+            ));
+        }
+    }
+    text
+}
+
+fn table(run: &Run) -> Table {
+    let mut table = Table::new(&[
+        ("job", Align::Left),
+        ("", Align::Left),
+        ("commands", Align::Right),
+        ("IOPS", Align::Right),
+        ("MiB/s", Align::Right),
+        ("mean", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("p99.9", Align::Right),
+        ("max", Align::Right),
+        ("errors", Align::Right),
+    ]);
+    for job in &run.jobs {
+        for kind in &job.kinds {
+            let mut cells = vec![job.name.clone(), kind.kind.to_owned()];
+            cells.extend(figures(kind));
+            cells.push(job.errors.to_string());
+            table.row(cells);
+        }
+    }
+    table
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn figures(kind: &KindReport) -> Vec<String> {
+    let latency = &kind.latency_ns;
+    let times = [
+        latency.mean,
+        latency.p50,
+        latency.p99,
+        latency.p999,
+        latency.max,
+    ];
+    let mut cells = vec![
+        kind.commands.to_string(),
+        units::rate(kind.iops as f64),
+        units::mib_s(kind.bytes_per_s as f64 / f64::from(1 << 20)),
+    ];
+    cells.extend(times.map(|ns| units::nanoseconds(ns as f64)));
+    cells
+}

@@ -1,0 +1,144 @@
+//! Commands as they are submitted, kept in memory until a trace is written of them: writing takes time that a job has not.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use anyhow::{Context, bail};
+use driver::{
+    DriverError,
+    workload::beside::{Beside, Submitted},
+};
+use simulate::{
+    Kind, Op,
+    trace::{self, Arrival, QUEUES_MAX},
+};
+
+/// Commands that are kept in one piece, and in all: 2.7 GB.
+const PIECE: usize = 1 << 16;
+const PIECES_MAX: usize = 1 << 10;
+
+/// What was submitted so far.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    /// Each is as long as it may be but the last.
+    pieces: Vec<Vec<Arrival>>,
+    /// Commands that there was no room for.
+    left_out: u64,
+}
+
+impl Beside for Recorder {
+    #[inline]
+    fn turn(&mut self, _: u64) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    #[inline]
+    fn submitted(&mut self, command: Submitted) {
+        if self.pieces.last().is_none_or(|piece| piece.len() == PIECE) && !self.add_piece() {
+            return;
+        }
+        if let Some(piece) = self.pieces.last_mut() {
+            let queue = command.queue % usize::from(QUEUES_MAX);
+            piece.push(Arrival {
+                at: command.at_ns,
+                op: Op {
+                    kind: if command.write {
+                        Kind::Write
+                    } else {
+                        Kind::Read
+                    },
+                    offset: command.offset,
+                    len: command.len,
+                    fua: false,
+                },
+                queue: u16::try_from(queue).unwrap_or(0),
+            });
+        }
+    }
+}
+
+impl Recorder {
+    #[cold]
+    fn add_piece(&mut self) -> bool {
+        if self.pieces.len() == PIECES_MAX {
+            self.left_out += 1;
+            return false;
+        }
+        self.pieces.push(Vec::with_capacity(PIECE));
+        true
+    }
+
+    /// Writes them as a trace.
+    ///
+    /// # Errors
+    /// There was not room for all, or the file cannot be written.
+    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let write = || -> std::io::Result<()> {
+            let mut out = BufWriter::new(File::create(path)?);
+            trace::write(&mut out, self.pieces.iter().flatten())?;
+            out.flush()
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))?;
+        if self.left_out > 0 {
+            bail!(
+                "{} has the first {} commands only: record a shorter run",
+                path.display(),
+                PIECE * PIECES_MAX
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_submitted_is_in_the_trace() {
+        let mut recorder = Recorder::default();
+        for number in 0..PIECE as u64 + 2 {
+            recorder.submitted(Submitted {
+                at_ns: 1000 + number,
+                queue: 1,
+                write: number % 2 == 1,
+                offset: number * 4096,
+                len: 4096,
+            });
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("trace");
+        recorder.write(&file).unwrap();
+        let trace = trace::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(trace.arrivals.len(), PIECE + 2);
+        let last = trace.arrivals[PIECE + 1];
+        assert_eq!((last.at, last.queue), (PIECE as u64 + 1, 1));
+        assert_eq!(last.op.kind, Kind::Write);
+        assert_eq!(last.op.offset, (PIECE as u64 + 1) * 4096);
+        let error = recorder.write(&dir.path().join("no/such")).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write"));
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_is_said() {
+        let mut recorder = Recorder {
+            pieces: vec![Vec::new(); PIECES_MAX],
+            left_out: 0,
+        };
+        let command = Submitted {
+            at_ns: 0,
+            queue: 0,
+            write: false,
+            offset: 0,
+            len: 512,
+        };
+        (0..PIECE + 3).for_each(|_| recorder.submitted(command));
+        let dir = tempfile::tempdir().unwrap();
+        let error = recorder.write(&dir.path().join("trace")).unwrap_err();
+        assert!(error.to_string().contains("shorter run"));
+        assert_eq!(recorder.left_out, 3);
+    }
+}
