@@ -387,6 +387,18 @@ fn what_was_written_before_takes_no_buffer_and_programs_nothing() {
 }
 
 #[test]
+fn bytes_of_the_buffer_belong_to_what_was_brought() {
+    // Four kibibytes from 20480 on: the gap before them fills the first wordline, but they are in the second, and stay.
+    let mut zones = drive(&small());
+    let there = 500 + 100 + 1024;
+    assert_eq!(
+        durations(&mut zones, &[(0, forced(20_480, 4096))]),
+        [there + PROGRAM]
+    );
+    assert_eq!(zones.buffer_used(0), 4096);
+}
+
+#[test]
 fn what_was_written_before_is_sensed_and_erased() {
     let mut zones = drive(&small());
     zones.restore_fill(0, 40_960);
