@@ -141,5 +141,8 @@ fn the_hosts_share_is_taken_out_of_latencies() {
     let mut all = optane.parameters(1 << 30, None).unwrap();
     let error = all.subtract_host("read_latency", 5390).unwrap_err();
     assert!(error.to_string().contains("nothing is left"), "{error}");
+    assert_eq!(MeasuredBy::Linux.host_ns("read_latency"), Some(6_610));
+    assert_eq!(MeasuredBy::Linux.host_ns("write_latency"), Some(9_870));
+    assert_eq!(MeasuredBy::Device.host_ns("write_latency"), Some(0));
     assert_eq!(MeasuredBy::Linux.host_ns("program"), None);
 }
