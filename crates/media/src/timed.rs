@@ -77,6 +77,8 @@ pub(crate) struct TimedChannel {
     /// Nobody else has the model's drive.
     _only: Only,
     now: Time,
+    /// Most commands that it holds.
+    depth: usize,
     /// By the number that a command has below, which is its ticket there, and its id with the model.
     held: Vec<Held>,
     free: Vec<u32>,
@@ -95,6 +97,7 @@ impl TimedChannel {
             model,
             _only: only,
             now: Time(0),
+            depth,
             held: Vec::with_capacity(depth),
             free: Vec::with_capacity(depth),
             due: Vec::with_capacity(depth),
@@ -136,12 +139,13 @@ impl TimedChannel {
 
     /// A number for a command; `None` where all are taken.
     fn number(&mut self, held: Held) -> Option<u32> {
+        // Those that are done and not told count: who reaps has room for so many.
+        if self.in_flight() as usize >= self.depth {
+            return None;
+        }
         if let Some(number) = self.free.pop() {
             self.held[number as usize] = held;
             return Some(number);
-        }
-        if self.held.len() == self.held.capacity() {
-            return None;
         }
         self.held.push(held);
         u32::try_from(self.held.len() - 1).ok()
