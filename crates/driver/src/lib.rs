@@ -30,4 +30,4 @@ pub mod workload;
 pub use device::{Device, Shutdown};
 pub use error::DriverError;
 pub use options::{Doorbells, Options};
-pub use queue::{Full, QueuePair, Rung};
+pub use queue::{Full, QueueInterrupt, QueuePair, Rung};

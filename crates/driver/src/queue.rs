@@ -45,6 +45,35 @@ pub struct Rung {
     pub messages: u64,
 }
 
+/// The interrupt of a queue pair, for a thread that waits while others use the
+/// queue pair.
+pub struct QueueInterrupt<B> {
+    bus: Arc<B>,
+    eventfd: EventFd,
+}
+
+impl<B: Bus> QueueInterrupt<B> {
+    /// Waits until something was posted, or [`Self::wake`] was called, since the
+    /// last time: true; or until the time is over: false.
+    ///
+    /// # Errors
+    /// [`DriverError::Gone`] as soon as the server is.
+    pub fn wait(&self, timeout: Duration) -> Result<bool, DriverError> {
+        self.bus.wait(&self.eventfd, timeout)
+    }
+
+    /// Ends a wait, as an interrupt does.
+    ///
+    /// # Errors
+    /// [`DriverError::System`].
+    pub fn wake(&self) -> Result<(), DriverError> {
+        self.eventfd.signal().map_err(|source| DriverError::System {
+            what: "signal an eventfd",
+            source,
+        })
+    }
+}
+
 /// What a queue pair's rings and lists lie in. The device keeps it too, until
 /// the controller has forgotten the queue: it may write here as long.
 pub(crate) struct QueueMemory {
@@ -190,6 +219,16 @@ impl<B: Bus> QueuePair<B> {
     #[must_use]
     pub fn rung(&self) -> Rung {
         self.rung
+    }
+
+    /// What a thread that has not got the queue pair waits with; `None` for one
+    /// made without an interrupt.
+    #[must_use]
+    pub fn interrupt(&self) -> Option<QueueInterrupt<B>> {
+        Some(QueueInterrupt {
+            bus: self.bus.clone(),
+            eventfd: self.interrupt.clone()?,
+        })
     }
 
     /// Where the registers of its doorbells lie in BAR0: of the submission

@@ -11,6 +11,7 @@ mod control;
 mod cpu;
 mod demo;
 mod doctor;
+mod fuse;
 mod identity;
 mod interrupt;
 mod keep;

@@ -149,9 +149,17 @@ struct ControllerArgs {
     #[arg(long, value_delimiter = ',', value_name = "MEDIA")]
     pool: Vec<String>,
 
-    /// Where hosts reach it
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
-    listen: PathBuf,
+    /// Where hosts reach it: a socket, or a folder in which the server's machine has each namespace as a file
+    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER", value_parser = parse::listen)]
+    listen: Listen,
+
+    /// Other users may open the files of a mount
+    #[arg(long)]
+    allow_other: bool,
+
+    /// The files of a mount are read and written through the machine's page cache
+    #[arg(long)]
+    page_cache: bool,
 
     /// I/O queue pairs it offers, 1 to 64
     #[arg(long)]
@@ -260,12 +268,16 @@ impl NamespaceArgs {
 impl ControllerArgs {
     fn run(self) -> anyhow::Result<()> {
         let socket = self.control.socket();
-        let defaults =
-            config::Controller::new(self.name, Listen::VfioUser(parse::absolute(self.listen)?));
+        let defaults = config::Controller::new(self.name, parse::absolute_listen(self.listen)?);
+        let fuse = config::Fuse {
+            allow_other: self.allow_other,
+            page_cache: self.page_cache,
+        };
         let controller = config::Controller {
             subsystem: self.subsystem,
             namespaces: self.namespaces,
             pool: self.pool,
+            fuse: (fuse != config::Fuse::default()).then_some(fuse),
             queues: self.queues.unwrap_or(defaults.queues),
             queue_depth: self.queue_depth.unwrap_or(defaults.queue_depth),
             max_transfer: self.max_transfer.unwrap_or(defaults.max_transfer),

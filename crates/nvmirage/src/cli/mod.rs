@@ -21,6 +21,7 @@ mod log;
 mod ls;
 mod man;
 mod media_arg;
+mod mount;
 mod move_queues;
 mod parse;
 mod qemu_args;
@@ -79,6 +80,7 @@ enum Command {
     Kv(kv::Kv),
     Conformance(conformance::Conformance),
     Simulate(simulate::Simulate),
+    Mount(mount::Mount),
     QemuArgs(qemu_args::QemuArgs),
     Doctor(doctor::Doctor),
     Check(check::Check),
@@ -125,6 +127,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Kv(kv) => kv.run(),
         Command::Conformance(conformance) => conformance.run(),
         Command::Simulate(simulate) => simulate.run(),
+        Command::Mount(mount) => mount.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Check(check) => check.run(),

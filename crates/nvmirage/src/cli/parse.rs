@@ -22,18 +22,38 @@ where
 pub(super) fn vfio_user(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::VfioUser(path) => Ok(path),
+        Listen::Fuse(_) => Err(format!("`{text}` is a folder: write vfio-user:PATH")),
         Listen::Unix(_) => Err(format!(
             "`{text}` is a control socket: write vfio-user:PATH"
         )),
     }
 }
 
+/// Where a controller is reached: `vfio-user:PATH` or `fuse:FOLDER`.
+pub(super) fn listen(text: &str) -> Result<Listen, String> {
+    match text.parse()? {
+        Listen::Unix(_) => Err(format!(
+            "`{text}` is a control socket: write vfio-user:PATH or fuse:FOLDER"
+        )),
+        listen => Ok(listen),
+    }
+}
+
+/// As [`absolute`], of an address.
+pub(super) fn absolute_listen(listen: Listen) -> anyhow::Result<Listen> {
+    Ok(match listen {
+        Listen::VfioUser(path) => Listen::VfioUser(absolute(path)?),
+        Listen::Fuse(path) => Listen::Fuse(absolute(path)?),
+        Listen::Unix(path) => Listen::Unix(absolute(path)?),
+    })
+}
+
 /// A control socket: `unix:PATH`.
 pub(super) fn unix(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::Unix(path) => Ok(path),
-        Listen::VfioUser(_) => Err(format!(
-            "`{text}` is a controller's socket: write unix:PATH"
+        Listen::VfioUser(_) | Listen::Fuse(_) => Err(format!(
+            "`{text}` is where a controller is reached: write unix:PATH"
         )),
     }
 }

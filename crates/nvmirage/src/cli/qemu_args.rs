@@ -110,7 +110,10 @@ fn find<'a>(
     controllers: impl Iterator<Item = (&'a String, &'a Listen)> + Clone,
 ) -> anyhow::Result<PathBuf> {
     if let Some((_, listen)) = controllers.clone().find(|(other, _)| *other == name) {
-        return Ok(listen.path().to_owned());
+        return match listen {
+            Listen::VfioUser(path) => Ok(path.clone()),
+            _ => bail!("controller `{name}` is mounted at {listen}: no guest can attach to it"),
+        };
     }
     let names: Vec<&str> = controllers.map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {

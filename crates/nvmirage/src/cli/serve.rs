@@ -25,6 +25,8 @@ Examples:
       A drive in memory: controller nvme0 with one namespace
   nvmirage serve --media file:path=disk.img,size=64GiB --listen vfio-user:/tmp/nvme.sock
       A drive in a file, created when it is missing
+  nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
+      A drive for this machine itself: the file /mnt/drive/ns1
   nvmirage serve --config nvmirage.toml
       All that the file says; `nvmirage check nvmirage.toml` prints it with every default
 
@@ -52,9 +54,9 @@ pub(super) struct Serve {
     #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
     media: Vec<MediaArg>,
 
-    /// Where hosts reach the controller
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user, requires = "media")]
-    listen: Option<PathBuf>,
+    /// Where hosts reach the controller: a socket, or a folder in which this machine has each namespace as a file
+    #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER", value_parser = parse::listen, requires = "media")]
+    listen: Option<Listen>,
 
     /// How doorbells reach the reactor: auto is mapped for one that polls, else unmapped
     #[arg(long, value_name = "HOW", value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped", "trapped"]))]
@@ -106,14 +108,14 @@ impl Serve {
     }
 
     /// One controller, `nvme0`, with a namespace for each medium.
-    fn short_form(&self, listen: PathBuf) -> anyhow::Result<Config> {
-        let told_apart_by = self.media.iter().find_map(|arg| arg.path.as_ref());
-        let told_apart_by = std::path::absolute(told_apart_by.unwrap_or(&listen))?;
+    fn short_form(&self, listen: Listen) -> anyhow::Result<Config> {
+        let told_apart_by = self.media.iter().find_map(|arg| arg.path.as_deref());
+        let told_apart_by = std::path::absolute(told_apart_by.unwrap_or(listen.path()))?;
         let mut config = Config {
             short_form: Some(told_apart_by),
             ..Config::default()
         };
-        let mut controller = config::Controller::new("nvme0".into(), Listen::VfioUser(listen));
+        let mut controller = config::Controller::new("nvme0".into(), listen);
         controller.doorbells = self.doorbells.unwrap_or_default();
         for (index, arg) in self.media.iter().enumerate() {
             let medium = match index {

@@ -272,6 +272,18 @@ pub(crate) enum Doorbells {
     Trapped,
 }
 
+/// How the namespaces of a controller are mounted as files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fuse {
+    /// Other users of the machine may open the files.
+    #[serde(default)]
+    pub(crate) allow_other: bool,
+    /// Reads and writes go through the machine's page cache, which hides the drive's time.
+    #[serde(default)]
+    pub(crate) page_cache: bool,
+}
+
 /// An NVMe controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -288,8 +300,11 @@ pub(crate) struct Controller {
     /// Names of media whose unallocated space hosts may make namespaces of; it is the pool of the whole subsystem.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pool: Vec<String>,
-    /// Where hosts reach it: `vfio-user:PATH`.
+    /// Where hosts reach it: `vfio-user:PATH`, or `fuse:FOLDER` for this machine itself.
     pub(crate) listen: Listen,
+    /// How its namespaces are mounted; only with `fuse:FOLDER`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fuse: Option<Fuse>,
     /// I/O queue pairs it offers, 1 to 64.
     #[serde(default = "default_queues")]
     pub(crate) queues: u16,
@@ -341,6 +356,7 @@ impl Controller {
             namespaces: Vec::new(),
             pool: Vec::new(),
             listen,
+            fuse: None,
             queues: default_queues(),
             queue_depth: default_queue_depth(),
             max_transfer: default_max_transfer(),
@@ -400,6 +416,8 @@ fn default_firmware_revision() -> String {
 pub(crate) enum Listen {
     /// `vfio-user:PATH`: a vfio-user server on a UNIX socket.
     VfioUser(PathBuf),
+    /// `fuse:FOLDER`: files in a folder of this machine.
+    Fuse(PathBuf),
     /// `unix:PATH`: HTTP on a UNIX socket.
     Unix(PathBuf),
 }
@@ -408,10 +426,10 @@ pub(crate) enum Listen {
 const MAX_SOCKET_PATH_LEN: usize = 107;
 
 impl Listen {
-    /// The socket's path.
+    /// The path of the socket or the folder.
     pub(crate) fn path(&self) -> &std::path::Path {
         match self {
-            Listen::VfioUser(path) | Listen::Unix(path) => path,
+            Listen::VfioUser(path) | Listen::Fuse(path) | Listen::Unix(path) => path,
         }
     }
 }
@@ -423,6 +441,12 @@ impl std::str::FromStr for Listen {
         let (scheme, path) = text
             .split_once(':')
             .ok_or_else(|| format!("`{text}` has no scheme: write vfio-user:/path/to/socket"))?;
+        if scheme == "fuse" {
+            return match path {
+                "" => Err(format!("`{text}`: name a folder")),
+                path => Ok(Listen::Fuse(path.into())),
+            };
+        }
         if path.is_empty() || path.len() > MAX_SOCKET_PATH_LEN {
             return Err(format!(
                 "`{text}`: the path of a socket has 1 to {MAX_SOCKET_PATH_LEN} bytes"
@@ -432,7 +456,7 @@ impl std::str::FromStr for Listen {
             "vfio-user" => Ok(Listen::VfioUser(path.into())),
             "unix" => Ok(Listen::Unix(path.into())),
             _ => Err(format!(
-                "`{text}` has an unknown scheme `{scheme}`: use vfio-user:PATH for a controller, unix:PATH for control"
+                "`{text}` has an unknown scheme `{scheme}`: use vfio-user:PATH or fuse:FOLDER for a controller, unix:PATH for control"
             )),
         }
     }
@@ -442,6 +466,7 @@ impl std::fmt::Display for Listen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Listen::VfioUser(path) => write!(f, "vfio-user:{}", path.display()),
+            Listen::Fuse(path) => write!(f, "fuse:{}", path.display()),
             Listen::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -390,8 +390,18 @@ impl Controller {
     }
 
     fn validate_own(&self, place: &mut Place<'_>) {
-        place.require(matches!(self.listen, Listen::VfioUser(_)), || {
-            format!("listen = \"{}\": write vfio-user:PATH", self.listen)
+        place.require(!matches!(self.listen, Listen::Unix(_)), || {
+            format!(
+                "listen = \"{}\": write vfio-user:PATH, or fuse:FOLDER",
+                self.listen
+            )
+        });
+        let is_mounted = matches!(self.listen, Listen::Fuse(_));
+        place.require(is_mounted || self.fuse.is_none(), || {
+            "fuse: only a controller with listen = \"fuse:FOLDER\" is mounted: remove it, or listen there".into()
+        });
+        place.require(!is_mounted || !self.intx, || {
+            "intx: a mount uses no interrupt pin: remove it".into()
         });
         place.require((1..=MAX_QUEUES).contains(&self.queues), || {
             format!("queues = {}: write 1 to {MAX_QUEUES}", self.queues)

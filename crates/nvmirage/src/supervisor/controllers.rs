@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    path::Path,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -10,9 +11,13 @@ use controller::config::{ControllerConfig, DoorbellMode};
 use engine::{Mode, SubsystemSlot};
 use transport::vfio_user::Listener;
 
-use super::{Served, State};
+use super::{
+    Served, State,
+    mounts::{Socket, mount},
+};
 use crate::{
     config::{Config, Controller, Doorbells},
+    fuse::Mount,
     reactor::handle::NewController,
 };
 
@@ -49,8 +54,9 @@ impl State {
             .context("its subsystem is gone");
         let live = live.with_context(place)?;
         let (reactor, subsystem) = (live.reactor, live.slot);
+        let socket = Socket::of(&config.listen).with_context(place)?;
         let new = self
-            .prepare(config, reactor, subsystem)
+            .prepare(config, &socket.path(), reactor, subsystem)
             .with_context(place)?;
         let attached = new.attached.clone();
         let doorbell_messages = new.doorbell_messages.clone();
@@ -76,8 +82,21 @@ impl State {
             attached,
             doorbell_messages,
             visited: BTreeSet::new(),
+            mount: None,
         });
-        Ok(())
+        let mounted = mount(config, &socket.path()).with_context(place);
+        match mounted {
+            Ok(mount) => {
+                let served = self.controllers.last_mut();
+                served.expect("it was just added").mount = mount;
+                Ok(())
+            }
+            Err(error) => {
+                self.reactors[reactor].remove_controller(slot)?;
+                self.controllers.pop();
+                Err(error)
+            }
+        }
     }
 
     /// Whether every reactor of a controller polls.
@@ -89,10 +108,11 @@ impl State {
     fn prepare(
         &mut self,
         config: &Controller,
+        socket: &Path,
         reactor: usize,
         subsystem: SubsystemSlot,
     ) -> anyhow::Result<NewController> {
-        let listener = Listener::bind(config.listen.path())?;
+        let listener = Listener::bind(socket)?;
         let Words { serial, subnqn } = self.words(&self.config.clone(), config.subsystem())?;
         let doorbells = match config.doorbells {
             Doorbells::Mapped => DoorbellMode::Mapped,
@@ -163,6 +183,8 @@ impl State {
 
     /// Ends a controller, and its subsystem with the last one.
     pub(super) fn end(&mut self, at: usize) -> anyhow::Result<()> {
+        let mount = self.controllers[at].mount.take();
+        let unmounted = mount.map_or(Ok(()), Mount::stop);
         let served = &self.controllers[at];
         self.reactors[served.reactor].remove_controller(served.slot)?;
         let served = self.controllers.remove(at);
@@ -171,10 +193,11 @@ impl State {
         let subsystem = config.next().map(|c| c.subsystem().to_owned());
         self.config.controller.retain(|c| c.name != served.name);
         tracing::info!(controller = served.name, "served no longer");
-        match subsystem {
+        let ended = match subsystem {
             Some(subsystem) => self.end_subsystem_without_controllers(&subsystem),
             None => Ok(()),
-        }
+        };
+        unmounted.and(ended)
     }
 
     /// Whether a host is attached to a controller.

@@ -7,6 +7,7 @@
 mod controllers;
 mod inventory;
 mod media;
+mod mounts;
 mod moves;
 mod operate;
 mod subsystems;
@@ -25,6 +26,7 @@ use self::{media::Resting, subsystems::Live};
 use crate::{
     config::{self, Config, HugePages, Problem},
     control::{Inventory, Refusal},
+    fuse::Mount,
     identity::Identities,
     keep::keeper::Keeper,
     memory_care,
@@ -52,6 +54,8 @@ struct Served {
     doorbell_messages: Arc<memory::Counter>,
     /// Reactors that one of its queues was moved to, beside those of the configuration.
     visited: BTreeSet<usize>,
+    /// Its host, where that is a mount.
+    mount: Option<Mount>,
 }
 
 #[derive(Debug)]
@@ -205,6 +209,7 @@ impl Supervisor {
         let mut state = self.lock();
         let at = state.controllers.iter().position(|c| c.name == name);
         let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
+        state.unmount(at)?;
         state.end(at).map_err(|error| Refusal::failed(&error))?;
         state.detach_all(name)
     }
@@ -248,7 +253,7 @@ impl Supervisor {
         self.lock().move_queues(controller, reactors, queue)
     }
 
-    /// Ends everything in order: controllers, then media, whose bytes are made durable.
+    /// Ends everything in order: mounts and controllers, then media, whose bytes are made durable.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
         let mut state = self.lock();
         let mut result = Ok(());

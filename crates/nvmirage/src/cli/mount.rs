@@ -1,0 +1,91 @@
+//! `nvmirage mount`: the namespaces of any vfio-user server as files of this machine.
+
+use std::{path::PathBuf, thread, time::Duration};
+
+use anyhow::bail;
+
+use super::parse;
+use crate::{
+    config::Size,
+    fuse::{End, Mount as Mounted, Options},
+    interrupt::Interrupt,
+    report,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage mount --target vfio-user:/tmp/nvme.sock /mnt/drive
+      Until it is told to stop (Ctrl-C), /mnt/drive/ns1 is namespace 1
+  losetup --find --show --direct-io=on --sector-size 4096 /mnt/drive/ns1
+      A block device of it, for a file system
+  nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
+      A drive of our own needs no second process";
+
+/// How often it looks whether it is to end.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Mount the namespaces of a drive over vfio-user as files
+///
+/// Each namespace is a file, ns1, ns2, …, of its size and with the drive's own time; fsync makes it durable, holes that are
+/// punched become zeros. The folder must be empty. Mounting needs root, or fusermount3 of the package fuse3.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Mount {
+    /// The folder
+    folder: PathBuf,
+
+    /// The server's socket
+    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
+    target: PathBuf,
+
+    /// Other users may open the files; but for root it needs user_allow_other in /etc/fuse.conf
+    #[arg(long)]
+    allow_other: bool,
+
+    /// Reads and writes go through this machine's page cache, which hides the drive's time
+    #[arg(long)]
+    page_cache: bool,
+
+    /// Queue pairs to use at most, with a thread each
+    ///
+    /// Default: one for every two processors, at most 8.
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    queues: usize,
+}
+
+impl Mount {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let interrupt = Interrupt::install()?;
+        let options = Options {
+            allow_other: self.allow_other,
+            page_cache: self.page_cache,
+            queues: self.queues,
+            name: self.target.display().to_string(),
+        };
+        let mounted = Mounted::start(&self.target, &self.folder, &options)?;
+        let files = mounted.files();
+        let files: Vec<String> = files
+            .into_iter()
+            .map(|(name, len)| format!("{name} {}", Size(len)))
+            .collect();
+        let dir = mounted.dir().display().to_string();
+        report::print(&format!("ready: {dir}: {}\n", files.join(", ")))?;
+        let end = loop {
+            if let Some(end) = mounted.ended() {
+                break Some(end);
+            }
+            if interrupt.is_set() {
+                break None;
+            }
+            thread::sleep(PAUSE);
+        };
+        let stopped = mounted.stop();
+        match end {
+            Some(End::Lost) => bail!(
+                "the drive at {} is lost; its log says why",
+                self.target.display()
+            ),
+            Some(End::Unmounted) | None => stopped,
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A drive for the host itself: each namespace of a controller as a file, without a kernel module or a virtual machine.
+//!
+//! A mount is a *host*: it drives a controller as a guest does, with our driver over vfio-user, and answers the kernel's
+//! requests for the files (FUSE). So the controller and its data path know nothing of it, it works with any server, and a
+//! file has the time of the medium behind it.
+//!
+//! Reading order: [`plan`] (bytes to blocks), [`claims`] (who may write where), [`request`] and [`carrier`] (commands and
+//! their completions), [`filesystem`] (what the kernel asks), [`watch`] (namespaces that come and go), [`mount`] (the
+//! folder), and here how all of it begins and ends.
+//!
+//! Invariants: every wait is bounded, but for the kernel's next request; at a clean end everything written is durable and
+//! nothing is in flight. What it does NOT do: no files but those of namespaces, no names, times or owners that last.
+
+mod carrier;
+mod claims;
+mod errno;
+mod files;
+mod filesystem;
+mod input;
+mod memory;
+mod mount;
+mod plan;
+mod request;
+mod watch;
+
+use std::{
+    fmt, io,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, RwLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, SystemTime},
+};
+
+use anyhow::Context;
+use driver::{Device, DriverError, Options as DriverOptions, Shutdown, bus::vfio_user::VfioUser};
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+
+use self::{
+    carrier::Carrier,
+    claims::Claims,
+    files::Files,
+    filesystem::{Mounted, Shared},
+    input::Input,
+    memory::{Pool, REQUEST_LEN},
+    watch::Watch,
+};
+
+/// Commands in flight in each queue pair.
+const DEPTH: u16 = 64;
+/// Most queue pairs, with a thread each that reads requests.
+const MAX_QUEUES: usize = 8;
+/// How long a command may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long commands in flight may take at the end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Other users may open the files.
+    pub(crate) allow_other: bool,
+    /// Reads and writes go through the page cache of this machine.
+    pub(crate) page_cache: bool,
+    /// Queue pairs to use at most; as many as the machine has use for where there are more.
+    pub(crate) queues: usize,
+    /// The name in the list of mounts.
+    pub(crate) name: String,
+}
+
+/// A mount.
+pub(crate) struct Mount {
+    dir: PathBuf,
+    shared: Arc<Shared>,
+    /// Until it is unmounted, or could not be.
+    session: Option<BackgroundSession>,
+    is_mounted: bool,
+    threads: Vec<JoinHandle<()>>,
+    watch: Watch,
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mount")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something uses the files.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} cannot be unmounted: {source}; unmount file systems on it, detach loop devices (losetup -d), close its files", dir.display()
+)]
+pub(crate) struct Busy {
+    dir: PathBuf,
+    source: io::Error,
+}
+
+/// Why a mount is one no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Somebody unmounted it.
+    Unmounted,
+    /// The drive is lost.
+    Lost,
+}
+
+/// Queue pairs that this machine has use for: the other half of its processors serves and asks.
+fn useful_queues() -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, MAX_QUEUES)
+}
+
+impl Mount {
+    /// Attaches to the controller behind a vfio-user socket and mounts its namespaces at `dir`.
+    pub(crate) fn start(socket: &Path, dir: &Path, options: &Options) -> anyhow::Result<Self> {
+        mount::prepare(dir)?;
+        let dir = dir.canonicalize()?;
+        let queues = options.queues.clamp(1, useful_queues());
+        let driver_options = DriverOptions {
+            memory_len: memory::memory_len(queues * usize::from(DEPTH)),
+            interrupts: true,
+            transfer_len_max: REQUEST_LEN,
+            ..DriverOptions::default()
+        };
+        let mut device = Device::connect(socket, &driver_options)?;
+        device.enable()?;
+        let input = Arc::new(Input::default());
+        let shared = share(&mut device, queues, options, input.clone())?;
+        let config = session_config(options, shared.carriers.len());
+        let session = Session::new(Mounted(shared.clone()), &dir, &config).map_err(|error| {
+            let advice = mount::explain(&error);
+            anyhow::Error::new(error).context(format!("cannot mount {}{advice}", dir.display()))
+        })?;
+        input.set(session.as_fd().try_clone_to_owned()?);
+        let notifier = session.notifier();
+        let mut mount = Mount {
+            dir,
+            shared: shared.clone(),
+            session: None,
+            is_mounted: true,
+            threads: Vec::new(),
+            watch: Watch::start(device, shared, notifier)?,
+        };
+        for index in 0..mount.shared.carriers.len() {
+            let shared = mount.shared.clone();
+            let thread = thread::Builder::new().name(format!("completions {index}"));
+            let thread = thread.spawn(move || shared.carriers[index].complete())?;
+            mount.threads.push(thread);
+        }
+        mount.session = Some(session.spawn().context("cannot start a thread")?);
+        Ok(mount)
+    }
+
+    /// Where it is.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Names and sizes of its files now.
+    pub(crate) fn files(&self) -> Vec<(String, u64)> {
+        let files = self.shared.files();
+        files.iter().map(|file| (file.name(), file.len())).collect()
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn ended(&self) -> Option<End> {
+        if self.shared.lost.load(Ordering::Relaxed) {
+            return Some(End::Lost);
+        }
+        let session = self.session.as_ref();
+        let is_over = session.is_some_and(|session| session.guard.is_finished());
+        (is_over && self.is_mounted).then_some(End::Unmounted)
+    }
+
+    /// Unmounts it, unless somebody uses it.
+    ///
+    /// # Errors
+    /// [`Busy`]; the files go on to be served.
+    pub(crate) fn unmount(&mut self) -> Result<(), Busy> {
+        self.try_unmount().map_err(|source| Busy {
+            dir: self.dir.clone(),
+            source,
+        })
+    }
+
+    fn try_unmount(&mut self) -> io::Result<()> {
+        match self.session.take() {
+            _ if !self.is_mounted => {}
+            Some(session) if session.guard.is_finished() => {
+                // Somebody has unmounted it. Its end would unmount the folder again, and with it whatever is mounted
+                // there now.
+                std::mem::forget(session);
+            }
+            // It can be told once; its threads go on when that fails.
+            Some(session) if rustix::process::geteuid().is_root() => session.umount_and_join()?,
+            Some(session) => {
+                // it would have the helper take it out of the tree, in use or not
+                if let Err(error) = mount::unmount(&self.dir, false) {
+                    self.session = Some(session);
+                    return Err(error);
+                }
+                session.umount_and_join()?;
+            }
+            None => mount::unmount(&self.dir, false)?,
+        }
+        self.is_mounted = false;
+        Ok(())
+    }
+
+    /// Ends it: it is unmounted, or taken out of the tree where somebody uses it, and everything written is made durable.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        if let Err(busy) = self.unmount() {
+            tracing::warn!("{busy}; whoever uses it gets errors from now on");
+        }
+        if self.is_mounted {
+            mount::unmount(&self.dir, true)?;
+            self.is_mounted = false;
+        }
+        let carriers = &self.shared.carriers;
+        let drained = carriers.iter().all(|carrier| carrier.drain(DRAIN));
+        for carrier in carriers {
+            carrier.stop();
+        }
+        for thread in self.threads.drain(..) {
+            anyhow::ensure!(thread.join().is_ok(), "a thread of the mount panicked");
+        }
+        let is_lost = self.shared.lost.load(Ordering::Relaxed);
+        let flushed = match drained && !is_lost {
+            true => self.flush(),
+            false => Err(DriverError::Gone),
+        };
+        let mut device = self.watch.stop()?;
+        if !is_lost {
+            device.shutdown(Shutdown::Normal)?;
+            device.disable()?;
+        }
+        flushed.with_context(|| {
+            format!(
+                "what was written to {} may not be durable",
+                self.dir.display()
+            )
+        })
+    }
+
+    fn flush(&self) -> Result<(), DriverError> {
+        let files: Vec<_> = self.shared.files().iter().collect();
+        let carrier = self.shared.carriers.first().expect("a mount has a queue");
+        for file in files {
+            match carrier.flush(file.found.namespace.nsid) {
+                // detached since
+                Err(DriverError::Status { status, .. })
+                    if status == nvme_spec::Status::INVALID_NAMESPACE_OR_FORMAT => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the threads of a mount share, with the files that there are.
+fn share(
+    device: &mut Device<VfioUser>,
+    queues: usize,
+    options: &Options,
+    input: Arc<Input>,
+) -> Result<Arc<Shared>, DriverError> {
+    let pool = Arc::new(Pool::new(device.memory().clone()));
+    let lost = Arc::new(AtomicBool::new(false));
+    let depth = DEPTH.min(device.depth_max());
+    let mut carriers = Vec::new();
+    for _ in 0..queues.min(device.queues_max().into()) {
+        let queue = device.create_queue_pair(depth, true)?;
+        let carrier = Carrier::new(queue, pool.clone(), input.clone(), lost.clone(), TIMEOUT);
+        carriers.push(carrier);
+    }
+    let mut files = Files::default();
+    files.update(&watch::find(device)?);
+    Ok(Arc::new(Shared {
+        files: RwLock::new(files),
+        carriers,
+        claims: Arc::new(Claims::default()),
+        pool,
+        transfer_len: device.transfer_len_max(),
+        depth,
+        page_cache: options.page_cache,
+        timeout: TIMEOUT,
+        mode: if options.allow_other { 0o666 } else { 0o600 },
+        owner: (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        ),
+        since: SystemTime::now(),
+        next_carrier: AtomicUsize::new(0),
+        lost,
+    }))
+}
+
+fn session_config(options: &Options, threads: usize) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.name.clone()),
+        MountOption::Subtype("nvmirage".into()),
+        MountOption::NoExec,
+        MountOption::NoAtime,
+        MountOption::DefaultPermissions,
+    ];
+    config.acl = match options.allow_other {
+        true => SessionACL::All,
+        false => SessionACL::Owner,
+    };
+    config.n_threads = Some(threads);
+    config.clone_fd = threads > 1;
+    config
+}

@@ -1,0 +1,113 @@
+//! The folder: whether something can be mounted there, and how it is unmounted.
+
+use std::{
+    env, fs,
+    io::{self, ErrorKind},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+    mount::UnmountFlags,
+};
+
+const DEVICE: &str = "/dev/fuse";
+/// What mounts and unmounts for users who may not; of the package fuse3.
+const HELPER: &str = "fusermount3";
+
+/// Makes sure that something can be mounted at `dir`: what a process that was killed left there is unmounted.
+pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
+    check_device()?;
+    let metadata = match fs::metadata(dir) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {
+            tracing::warn!(
+                "{} is mounted by a process that is gone: unmounting it",
+                dir.display()
+            );
+            unmount(dir, true)?;
+            fs::metadata(dir)
+        }
+        other => other,
+    };
+    match metadata {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => bail!("{} is no folder: name one that is empty", dir.display()),
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+            "the folder {} does not exist: create it, as with mkdir -p",
+            dir.display()
+        ),
+        Err(error) => return Err(error).with_context(|| format!("cannot use {}", dir.display())),
+    }
+    let mut entries =
+        fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    if entries.next().is_some() {
+        bail!(
+            "{} is not empty: its files could not be reached; name an empty folder, or unmount what is mounted there",
+            dir.display()
+        );
+    }
+    Ok(())
+}
+
+fn check_device() -> anyhow::Result<()> {
+    match rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(_) => {}
+        Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
+            bail!("there is no {DEVICE}: load the kernel's module, as with modprobe fuse")
+        }
+        Err(Errno::ACCESS | Errno::PERM) => {
+            bail!(
+                "{DEVICE} may not be opened by this user: make it readable and writable, or run this as root"
+            )
+        }
+        Err(errno) => bail!("cannot open {DEVICE}: {errno}"),
+    }
+    if !rustix::process::geteuid().is_root() && !is_on_path(HELPER) {
+        bail!("only root may mount without {HELPER}: install the package fuse3");
+    }
+    Ok(())
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// What to do about a mount that the system refused.
+pub(super) fn explain(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            ": only root may, or write user_allow_other into /etc/fuse.conf for allow_other"
+        }
+        _ => "",
+    }
+}
+
+/// Unmounts a folder: unless somebody uses it, or whoever uses it.
+pub(super) fn unmount(dir: &Path, in_use: bool) -> io::Result<()> {
+    let flags = match in_use {
+        true => UnmountFlags::DETACH,
+        false => UnmountFlags::empty(),
+    };
+    match rustix::mount::unmount(dir, flags) {
+        Ok(()) => Ok(()),
+        Err(Errno::PERM) => ask_helper(dir, in_use),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Only root may unmount; the helper does it for others.
+fn ask_helper(dir: &Path, in_use: bool) -> io::Result<()> {
+    let mut command = Command::new(HELPER);
+    command.arg("-u").args(in_use.then_some("-z"));
+    command.arg("--").arg(dir).stdin(Stdio::null());
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(said.trim().to_owned()))
+}

@@ -1,0 +1,197 @@
+//! One request of the kernel on its way: its plan, its memory, and who is to be answered.
+//!
+//! A request has one command in flight at a time. Nearly every request is one command; those that begin or end inside of
+//! a block, or are more than the drive takes at once, are several, one after the other.
+
+use std::time::Instant;
+
+use driver::{
+    DriverError, QueuePair,
+    bus::vfio_user::VfioUser,
+    io::{Blocks, Namespace},
+};
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use memory::Buffer;
+use nvme_spec::{Sqe, command::WriteZeroesCdw12, opcode::NvmOpcode};
+
+use super::{
+    claims::Claim,
+    memory::{EDGE_LEN, Pool},
+    plan::{Edge, Place, Plan, Step, first_zeroes},
+};
+
+/// Who waits for it, and for what.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// So many bytes of the data.
+    Data(ReplyData, u32),
+    /// That so many bytes are written.
+    Written(ReplyWrite, u32),
+    /// That it is done.
+    Done(ReplyEmpty),
+}
+
+impl Answer {
+    pub(super) fn fail(self, errno: Errno) {
+        match self {
+            Answer::Data(reply, _) => reply.error(errno),
+            Answer::Written(reply, _) => reply.error(errno),
+            Answer::Done(reply) => reply.error(errno),
+        }
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) namespace: Namespace,
+    pub(super) plan: Plan,
+    pub(super) answer: Answer,
+    pub(super) memory: Memory,
+    /// Kept until it is answered.
+    pub(super) claim: Option<Claim>,
+    /// When its command was submitted.
+    pub(super) since: Instant,
+}
+
+/// What the drive reads and writes for a request.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) data: Option<Buffer>,
+    pub(super) edges: Option<Buffer>,
+}
+
+impl Memory {
+    /// Gives all of it back; nothing of the request is in flight.
+    pub(super) fn give_back(self, pool: &Pool) {
+        for buffer in [self.data, self.edges].into_iter().flatten() {
+            pool.give_back(buffer);
+        }
+    }
+
+    fn buffer(&self, place: Place) -> (&Buffer, usize) {
+        let has = "a request has the memory that its plan names";
+        match place {
+            Place::Data(at) => (self.data.as_ref().expect(has), at),
+            Place::Edge(Edge::First) => (self.edges.as_ref().expect(has), 0),
+            Place::Edge(Edge::Last) => (self.edges.as_ref().expect(has), EDGE_LEN),
+        }
+    }
+}
+
+impl Request {
+    /// The next command, with its data pointers in the slot that the queue uses next; `None` when there is none left. What
+    /// is to do between commands is done.
+    ///
+    /// # Errors
+    /// [`DriverError::Unsupported`] for more than the queue's commands may move.
+    pub(super) fn next_command(
+        &mut self,
+        queue: &QueuePair<VfioUser>,
+        cid: u16,
+    ) -> Result<Option<Sqe>, DriverError> {
+        while let Some(step) = self.plan.steps.pop_front() {
+            let sqe = match step {
+                Step::Keep { edge, bytes, at } => {
+                    self.keep(edge, bytes.start, bytes.len(), at);
+                    continue;
+                }
+                Step::Blank { edge, bytes } => {
+                    let (buffer, base) = self.memory.buffer(Place::Edge(edge));
+                    buffer.write_from(base + bytes.start, &vec![0; bytes.len()]);
+                    continue;
+                }
+                Step::Read { lba, blocks, place } => {
+                    self.transfer(queue, cid, NvmOpcode::READ, lba, blocks, place, false)?
+                }
+                Step::Write {
+                    lba,
+                    blocks,
+                    place,
+                    fua,
+                } => self.transfer(queue, cid, NvmOpcode::WRITE, lba, blocks, place, fua)?,
+                Step::Zeroes { lba, blocks } => {
+                    let (now, rest) = first_zeroes(lba, blocks);
+                    if let Some(rest) = rest {
+                        self.plan.steps.push_front(rest);
+                    }
+                    self.zeroes(lba, now)
+                }
+                Step::Flush => Sqe {
+                    opcode: NvmOpcode::FLUSH.0,
+                    nsid: self.namespace.nsid,
+                    ..Sqe::default()
+                },
+            };
+            return Ok(Some(sqe));
+        }
+        Ok(None)
+    }
+
+    fn keep(&self, edge: Edge, from: usize, len: usize, at: usize) {
+        let (edge, base) = self.memory.buffer(Place::Edge(edge));
+        let mut bytes = vec![0; len];
+        edge.read_into(base + from, &mut bytes);
+        let (data, _) = self.memory.buffer(Place::Data(at));
+        data.write_from(at, &bytes);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one command")]
+    fn transfer(
+        &self,
+        queue: &QueuePair<VfioUser>,
+        cid: u16,
+        opcode: NvmOpcode,
+        lba: u64,
+        blocks: u32,
+        place: Place,
+        fua: bool,
+    ) -> Result<Sqe, DriverError> {
+        let count = Blocks::new(blocks).expect("a plan's commands have 1 to 65536 blocks");
+        let mut sqe = self.namespace.transfer(opcode, lba, count, fua);
+        let len = u64::from(blocks) * u64::from(self.namespace.block_len);
+        let len = usize::try_from(len).expect("a request fits in an address space");
+        let (buffer, at) = self.memory.buffer(place);
+        let prps = queue.prps(cid, buffer, at, len)?;
+        (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
+        Ok(sqe)
+    }
+
+    /// Blocks that read as zero from then on, and whose space the drive may give back. Deallocate alone promises neither.
+    fn zeroes(&self, lba: u64, blocks: u32) -> Sqe {
+        let count = Blocks::new(blocks).expect("a command's part of zeros has 1 to 65536 blocks");
+        let mut sqe = self
+            .namespace
+            .transfer(NvmOpcode::WRITE_ZEROES, lba, count, false);
+        let cdw12 = WriteZeroesCdw12::from(sqe.cdw12);
+        sqe.cdw12 = cdw12.with_deac(true).into();
+        sqe
+    }
+
+    /// Answers it, and gives its memory and its claim back; it is in flight no more. `scratch` is used again.
+    pub(super) fn end(self, result: Result<(), Errno>, pool: &Pool, scratch: &mut Vec<u8>) {
+        let Request {
+            plan,
+            answer,
+            memory,
+            claim,
+            ..
+        } = self;
+        // before the answer: who asked may ask again at once
+        drop(claim);
+        match (result, answer) {
+            (Err(errno), answer) => answer.fail(errno),
+            (Ok(()), Answer::Written(reply, len)) => reply.written(len),
+            (Ok(()), Answer::Done(reply)) => reply.ok(),
+            (Ok(()), Answer::Data(reply, len)) => {
+                let len = usize::try_from(len).expect("a request fits in an address space");
+                scratch.resize(scratch.len().max(len), 0);
+                let bytes = &mut scratch[..len];
+                let (data, _) = memory.buffer(Place::Data(0));
+                data.read_into(plan.skip, bytes);
+                reply.data(bytes);
+            }
+        }
+        memory.give_back(pool);
+    }
+}

@@ -1,0 +1,171 @@
+//! Keeps the files as the drive's namespaces are: a thread that has the controller's admin queue, and leaves an Asynchronous
+//! Event Request with it.
+
+use std::{
+    ffi::OsStr,
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::anyhow;
+use driver::{
+    Device, DriverError,
+    bus::{Bus, vfio_user::VfioUser},
+};
+use fuser::{INodeNo, Notifier};
+use nvme_spec::{
+    Status,
+    features::{FeatureId, Select},
+    log::LogPageId,
+};
+
+use super::{
+    files::{Changes, Found, ROOT},
+    filesystem::Shared,
+};
+
+/// Between two looks for events, and whether the server is there.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Namespace Attribute Notices of Asynchronous Event Configuration (Base 2.1, 5.1.25.1.8).
+const NAMESPACE_NOTICES: u32 = 1 << 8;
+
+/// The thread.
+pub(super) struct Watch {
+    thread: JoinHandle<Device<VfioUser>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Starts to watch; the kernel is told of changes by `notifier`.
+    pub(super) fn start(
+        mut device: Device<VfioUser>,
+        shared: Arc<Shared>,
+        notifier: Notifier,
+    ) -> anyhow::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let its_stop = stop.clone();
+        let thread = thread::Builder::new().name("namespaces".into());
+        let thread = thread.spawn(move || {
+            if let Err(error) = watch(&mut device, &shared, &notifier, &its_stop) {
+                shared.give_up(&error);
+            }
+            device
+        })?;
+        Ok(Watch { thread, stop })
+    }
+
+    /// Ends it.
+    pub(super) fn stop(self) -> anyhow::Result<Device<VfioUser>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        let device = self.thread.join();
+        device.map_err(|_| anyhow!("the thread that watches namespaces panicked"))
+    }
+}
+
+/// The namespaces of a drive that can be files. One that cannot is left out, and the log says why.
+pub(super) fn find(device: &mut Device<VfioUser>) -> Result<Vec<Found>, DriverError> {
+    let mut all = Vec::new();
+    for nsid in device.active_namespaces()? {
+        let found = device.namespace(nsid).and_then(|namespace| {
+            let identity = device.identify_namespace(nsid)?;
+            Ok(Found {
+                namespace,
+                identity: (identity.nguid, identity.eui64),
+            })
+        });
+        match found {
+            Ok(found) => all.push(found),
+            Err(DriverError::Unsupported(why)) => tracing::warn!("no file for it: {why}"),
+            // detached since
+            Err(DriverError::Status {
+                status: Status::INVALID_NAMESPACE_OR_FORMAT,
+                ..
+            }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+fn watch(
+    device: &mut Device<VfioUser>,
+    shared: &Shared,
+    notifier: &Notifier,
+    stop: &AtomicBool,
+) -> Result<(), DriverError> {
+    let config = FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION;
+    let notices = device.get_feature(config, Select::CURRENT, 0, 0)?;
+    let notices = device.set_feature(config, 0, notices | NAMESPACE_NOTICES);
+    match notices {
+        Ok(_) => {}
+        // a drive whose namespaces never change
+        Err(DriverError::Status { status, .. }) => {
+            tracing::debug!("the drive tells nothing of its namespaces: {status}");
+        }
+        Err(error) => return Err(error),
+    }
+    device.request_event()?;
+    // what has changed since the mount looked, and before it was to be told
+    update(device, shared, notifier)?;
+    while !stop.load(Ordering::Relaxed) {
+        device.bus().check_alive()?;
+        if device.poll_event()?.is_some() {
+            // reading the log lets the next event come (Base 2.1, 5.1.2.1)
+            let log = LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST;
+            let mut page = [0; 4096];
+            match device.get_log_page(log, u32::MAX, 0, &mut page) {
+                Ok(()) | Err(DriverError::Status { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            device.request_event()?;
+            update(device, shared, notifier)?;
+            continue;
+        }
+        thread::park_timeout(PAUSE);
+    }
+    Ok(())
+}
+
+/// Takes over what the drive has now, and tells the kernel.
+fn update(
+    device: &mut Device<VfioUser>,
+    shared: &Shared,
+    notifier: &Notifier,
+) -> Result<(), DriverError> {
+    let found = find(device)?;
+    let changes = {
+        let files = shared.files.write();
+        files.unwrap_or_else(PoisonError::into_inner).update(&found)
+    };
+    tell(&changes, notifier);
+    Ok(())
+}
+
+fn tell(changes: &Changes, notifier: &Notifier) {
+    for file in &changes.added {
+        tracing::info!("{}: there is a file of {} bytes", file.name(), file.len());
+    }
+    for file in &changes.changed {
+        tracing::info!("{}: it has {} bytes now", file.name(), file.len());
+        let told = notifier.inval_inode(INodeNo(file.inode), 0, 0);
+        report(told);
+    }
+    for file in &changes.removed {
+        tracing::info!("{}: its namespace is gone", file.name());
+        let name = file.name();
+        let told = notifier.delete(INodeNo(ROOT), INodeNo(file.inode), OsStr::new(&name));
+        report(told);
+    }
+}
+
+/// Without being told the kernel asks again within a second.
+fn report(told: std::io::Result<()>) {
+    if let Err(error) = told {
+        tracing::debug!("the kernel was not told of a change: {error}");
+    }
+}

@@ -1,0 +1,70 @@
+//! Controllers that are files on this machine: each has a mount for its host.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use super::State;
+use crate::{
+    config::{Controller, Listen},
+    control::Refusal,
+    fuse::{Mount, Options},
+};
+
+/// Where the host of a controller attaches.
+#[derive(Debug)]
+pub(super) enum Socket {
+    /// Hosts know it.
+    Public(PathBuf),
+    /// Only its mount does: a socket in a folder of our own, which is removed once the mount has attached.
+    Private(TempDir),
+}
+
+impl Socket {
+    /// That of a controller; nothing listens there yet.
+    pub(super) fn of(listen: &Listen) -> anyhow::Result<Self> {
+        match listen {
+            Listen::VfioUser(path) | Listen::Unix(path) => Ok(Socket::Public(path.clone())),
+            Listen::Fuse(_) => {
+                let folder = tempfile::Builder::new().prefix("nvmirage-").tempdir();
+                let folder = folder.context("cannot make a folder for a socket")?;
+                Ok(Socket::Private(folder))
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Socket::Public(path) => path.clone(),
+            Socket::Private(folder) => folder.path().join("host"),
+        }
+    }
+}
+
+/// Mounts a controller that listens at `socket`, where it is to be mounted.
+pub(super) fn mount(config: &Controller, socket: &Path) -> anyhow::Result<Option<Mount>> {
+    let Listen::Fuse(dir) = &config.listen else {
+        return Ok(None);
+    };
+    let fuse = config.fuse.unwrap_or_default();
+    let options = Options {
+        allow_other: fuse.allow_other,
+        page_cache: fuse.page_cache,
+        queues: config.queues.into(),
+        name: config.name.clone(),
+    };
+    Mount::start(socket, dir, &options).map(Some)
+}
+
+impl State {
+    /// Unmounts a controller, where it is mounted and nobody uses its files.
+    pub(super) fn unmount(&mut self, at: usize) -> Result<(), Refusal> {
+        match &mut self.controllers[at].mount {
+            Some(mount) => mount
+                .unmount()
+                .map_err(|busy| Refusal::conflict(busy.to_string())),
+            None => Ok(()),
+        }
+    }
+}
