@@ -10,6 +10,7 @@ mod conformance;
 mod control;
 mod demo;
 mod explain;
+mod fuse;
 mod host;
 mod kept;
 mod kv;

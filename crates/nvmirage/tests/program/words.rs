@@ -17,6 +17,7 @@ const COMMANDS: [&str; 14] = [
     "delete",
     "completions",
     "man",
+    "mount",
 ];
 
 #[test]
