@@ -2,6 +2,7 @@
 
 mod commands;
 mod files;
+mod fuse;
 mod interrupts;
 mod load;
 mod memory_map;
@@ -18,6 +19,7 @@ const ALL: &[&[Mutation]] = &[
     memory_map::MUTATIONS,
     commands::MUTATIONS,
     files::MUTATIONS,
+    fuse::MUTATIONS,
     interrupts::MUTATIONS,
     load::MUTATIONS,
     models::MUTATIONS,
