@@ -41,13 +41,21 @@ fn serve(world: &World, media: &[&str]) -> Server {
     let listen = listen(world);
     let args: Vec<&str> = media.chain(["--listen", &listen]).collect();
     let server = world.serve(&args);
-    assert!(server.first_line.starts_with("ready: fuse:"), "{}", server.first_line);
+    assert!(
+        server.first_line.starts_with("ready: fuse:"),
+        "{}",
+        server.first_line
+    );
     server
 }
 
 fn open(world: &World, name: &str) -> File {
     let path = world.path("drive").join(name);
-    OpenOptions::new().read(true).write(true).open(path).unwrap()
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap()
 }
 
 /// Bytes that differ from place to place.
@@ -81,10 +89,12 @@ fn compare_with_memory(file: &File, seed: u64) {
     let len = 3 * MIB as usize;
     let mut expected = pattern(seed, len);
     file.write_all_at(&expected, 0).unwrap();
-    let mut next = seed;
+    let mut state = seed;
     let mut random = |below: usize| {
-        next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (next >> 33) as usize % below
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % below
     };
     for round in 0..200 {
         let most = [700, 5000, 70_000, 1 << 20][round % 4];
@@ -101,12 +111,15 @@ fn compare_with_memory(file: &File, seed: u64) {
                 expected[offset..offset + size].fill(0);
             }
             _ => {
-                let bytes = pattern(next, size);
+                let bytes = pattern(round as u64, size);
                 file.write_all_at(&bytes, offset as u64).unwrap();
                 expected[offset..offset + size].copy_from_slice(&bytes);
             }
         }
-        assert_eq!(read_at(file, offset as u64, size), expected[offset..offset + size]);
+        assert_eq!(
+            read_at(file, offset as u64, size),
+            expected[offset..offset + size]
+        );
     }
     assert_eq!(read_at(file, 0, len), expected);
     file.sync_all().unwrap();
@@ -150,7 +163,11 @@ fn files_are_neither_made_nor_removed_nor_resized() {
     assert!(fs::remove_file(&path).is_err());
     assert!(fs::write(world.path("drive").join("new"), "x").is_err());
     // as with a block device
-    let truncated = OpenOptions::new().write(true).truncate(true).open(&path).unwrap();
+    let truncated = OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(&path)
+        .unwrap();
     assert_eq!(truncated.metadata().unwrap().size(), 16 * MIB);
     assert_eq!(read_at(&file, 0, 4096), [7; 4096]);
     drop((file, truncated));
@@ -214,7 +231,10 @@ fn files_follow_namespaces_while_they_are_mounted() {
     let drive = world.path("drive");
     let size = || fs::metadata(drive.join("ns1")).unwrap().size();
     assert_eq!(size(), 16 * MIB);
-    assert_eq!(fs::metadata(drive.join("ns1")).unwrap().mode() & 0o777, 0o666);
+    assert_eq!(
+        fs::metadata(drive.join("ns1")).unwrap().mode() & 0o777,
+        0o666
+    );
     let one = open(&world, "ns1");
     one.write_all_at(&[3; 4096], 15 * MIB).unwrap();
     world.ok(&world.steer(&["resize", "a", "24MiB"]));
@@ -226,7 +246,9 @@ fn files_follow_namespaces_while_they_are_mounted() {
     let two = open(&world, "ns2");
     world.ok(&world.steer(&["detach", "b", "host"]));
     await_that("the file did not go", || names(&drive) == ["ns1"]);
-    two.write_all_at(&[1; 4096], 0).and_then(|()| two.sync_all()).unwrap_err();
+    two.write_all_at(&[1; 4096], 0)
+        .and_then(|()| two.sync_all())
+        .unwrap_err();
     world.ok(&world.steer(&["attach", "b", "host"]));
     await_that("the file did not come", || names(&drive) == ["ns1", "ns2"]);
     assert_eq!(read_at(&open(&world, "ns2"), 0, 4096), [0; 4096]);
@@ -252,13 +274,21 @@ fn a_reader_that_is_killed_leaves_the_drive_as_it_was() {
         let path: PathBuf = world.path("drive").join("ns1");
         let input = File::open(path).unwrap();
         let mut reader = Command::new("sh")
-            .args(["-c", "while :; do dd bs=1M count=1 iflag=direct status=none; done"])
+            .args([
+                "-c",
+                "while :; do dd bs=1M count=1 iflag=direct status=none; done",
+            ])
             .stdin(input)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut first = [0; 4096];
-        reader.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        reader
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut first)
+            .unwrap();
         reader.kill().unwrap();
         wait(&mut reader);
     }
@@ -278,7 +308,11 @@ fn a_mount_of_a_killed_server_is_cleaned_by_the_next() {
     drop(server);
     let server = serve(&world, &["ram:size=16MiB"]);
     assert_eq!(names(&world.path("drive")), ["ns1"]);
-    assert!(server.log().contains("by a process that is gone"), "{}", server.log());
+    assert!(
+        server.log().contains("by a process that is gone"),
+        "{}",
+        server.log()
+    );
     server.stop();
     assert!(names(&world.path("drive")).is_empty());
 }
@@ -306,7 +340,10 @@ fn any_server_can_be_mounted() {
     };
     let mounted = mount("mount.log");
     let line = &mounted.first_line;
-    assert!(line.starts_with("ready: ") && line.ends_with(": ns1 16MiB"), "{line}");
+    assert!(
+        line.starts_with("ready: ") && line.ends_with(": ns1 16MiB"),
+        "{line}"
+    );
     open(&world, "ns1").write_all_at(&[6; 5000], 100).unwrap();
     mounted.stop();
     assert!(names(&drive).is_empty());
@@ -328,7 +365,13 @@ fn what_cannot_be_mounted_says_why() {
     let fails = |folder: &str| {
         let listen = format!("fuse:{}", world.path(folder).display());
         world.fails(&[
-            "serve", "--media", "ram:size=16MiB", "--listen", &listen, "--control", &control,
+            "serve",
+            "--media",
+            "ram:size=16MiB",
+            "--listen",
+            &listen,
+            "--control",
+            &control,
         ])
     };
     assert!(fails("nowhere").contains("does not exist: create it"));
@@ -337,7 +380,11 @@ fn what_cannot_be_mounted_says_why() {
     world.write("drive/in-the-way", "");
     assert!(fails("drive").contains("is not empty"));
     let ran = world.run(&["check", world.write("bad.toml", BAD).to_str().unwrap()]);
-    assert!(ran.err.contains("fuse: only a controller with listen"), "{}", ran.err);
+    assert!(
+        ran.err.contains("fuse: only a controller with listen"),
+        "{}",
+        ran.err
+    );
 }
 
 const BAD: &str = r#"
