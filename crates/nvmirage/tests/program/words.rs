@@ -2,7 +2,7 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "serve",
     "demo",
     "bench",
