@@ -10,6 +10,7 @@
 //! Time comes in with [`Port::set_time`], once a turn. What arrives in a turn arrives at its time, and what is done is found at
 //! the first turn after that.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
@@ -19,9 +20,24 @@ use controller::time::Time;
 use memory::{DmaView, Segment};
 use model::{Admission, Due, Model, Op, ParameterError, Timing as _};
 use nvme_spec::Sqe;
+use nvme_spec::command::DSM_RANGES_MAX;
 use nvme_spec::zoned::{ZoneAppendCdw12, ZonedOpcode, zone_slba};
 
 use crate::medium::Channel;
+
+/// What a model is told of a deallocation in one turn: to forget a page takes it some tens of nanoseconds, and a host may
+/// deallocate a whole drive with one command.
+const DEALLOCATED_PER_TURN: u64 = 16 << 20;
+/// Pieces of deallocations that may wait for their turns.
+const PIECES: usize = 4 * DSM_RANGES_MAX;
+
+/// Bytes that a model has still to be told are deallocated.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    number: u32,
+    offset: u64,
+    len: u64,
+}
 
 /// A command that was taken and is not done.
 #[derive(Debug)]
@@ -83,6 +99,8 @@ pub(crate) struct TimedChannel {
     held: Vec<Held>,
     free: Vec<u32>,
     due: Vec<Due>,
+    /// Large deallocations, in order.
+    pieces: VecDeque<Piece>,
     moved: Vec<Done>,
     /// Commands that are done and were not told yet.
     done: Vec<Done>,
@@ -101,6 +119,7 @@ impl TimedChannel {
             held: Vec::with_capacity(depth),
             free: Vec::with_capacity(depth),
             due: Vec::with_capacity(depth),
+            pieces: VecDeque::with_capacity(PIECES),
             moved: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
         }
@@ -128,13 +147,17 @@ impl TimedChannel {
 
     /// See [`Channel::is_due`].
     pub(crate) fn is_due(&mut self) -> bool {
-        !self.done.is_empty() || self.inner.is_due()
+        !self.done.is_empty() || !self.pieces.is_empty() || self.inner.is_due()
     }
 
     /// Whether the model has room for all that a request asks of it.
     fn has_room(&self, request: &Request<'_>) -> bool {
         let mut ops = ops(request);
-        ops.all(|op| self.model.has_room(&op))
+        let mut pieces = 0;
+        ops.all(|op| {
+            pieces += usize::from(is_large(&op));
+            self.model.has_room(&op)
+        }) && self.pieces.len() + pieces <= PIECES
     }
 
     /// A number for a command; `None` where all are taken.
@@ -161,6 +184,26 @@ impl TimedChannel {
                 ticket: Ticket::from_bits(held.ticket),
                 outcome: held.outcome,
             });
+        }
+    }
+
+    /// Tells the model a part of what is deallocated.
+    fn deallocate(&mut self) {
+        let Some(piece) = self.pieces.front_mut() else {
+            return;
+        };
+        let Piece { number, offset, .. } = *piece;
+        let len = piece.len.min(DEALLOCATED_PER_TURN);
+        piece.offset += len;
+        piece.len -= len;
+        let ended = piece.len == 0;
+        let op = Op::Deallocate { offset, len };
+        if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
+            self.held[number as usize].awaited += 1;
+        }
+        if ended {
+            self.pieces.pop_front();
+            self.happened(number);
         }
     }
 
@@ -261,6 +304,17 @@ impl Port for TimedChannel {
         // What failed at once takes no time of the drive's.
         if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {
             let mut submit = |op: &Op<'_>| {
+                if let Op::Deallocate { offset, len } = *op
+                    && is_large(op)
+                {
+                    self.held[number as usize].awaited += 1;
+                    self.pieces.push_back(Piece {
+                        number,
+                        offset,
+                        len,
+                    });
+                    return;
+                }
                 // There was room for each of them; with several of them the first may have taken it, and a part that
                 // finds none now is not waited for.
                 if self.model.submit(self.now.0, number.into(), op) == Admission::Accepted {
@@ -324,12 +378,19 @@ impl Port for TimedChannel {
     fn set_time(&mut self, now: Time) {
         self.now = self.now.max(now);
         self.advance();
+        self.deallocate();
     }
 
     fn next_due(&self) -> Option<Time> {
-        let told = (!self.done.is_empty()).then_some(self.now);
+        let at_once = !self.done.is_empty() || !self.pieces.is_empty();
+        let told = at_once.then_some(self.now);
         told.or(self.model.next_event().map(Time))
     }
+}
+
+/// Whether a model is told in parts.
+fn is_large(op: &Op<'_>) -> bool {
+    matches!(op, Op::Deallocate { len, .. } if *len > DEALLOCATED_PER_TURN)
 }
 
 /// Whether nothing was done for a request at all.

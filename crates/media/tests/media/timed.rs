@@ -226,3 +226,40 @@ fn a_timing_that_cannot_be_is_refused_with_what_would_do() {
     let error = Medium::open_timed(&spec, &Parameters::Nvm(parameters)).expect_err("too short");
     assert!(error.to_string().contains("2048"), "{error}");
 }
+
+/// A host may deallocate a whole drive with one command: the model is told of 16 MiB a turn, and others go on meanwhile.
+#[test]
+fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
+    let Parameters::Flash(mut drive) = flash() else {
+        unreachable!()
+    };
+    drive.size_bytes = 128 << 20;
+    let spec = MediumSpec {
+        kind: MediumKind::Null { size: 128 << 20 },
+    };
+    let medium = Medium::open_timed(&spec, &Parameters::Flash(drive)).expect("a drive");
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&medium, 8);
+    at(&mut runner, 0);
+    let whole = [ByteRange {
+        offset: 0,
+        len: 128 << 20,
+    }];
+    let trim = runner.add(&host, &Request::Deallocate { ranges: &whole }, &[]);
+    assert_eq!(
+        runner.channel.next_due(),
+        Some(Time(0)),
+        "the next turn goes on with it"
+    );
+    for turn in 1..=8 {
+        assert_eq!(at(&mut runner, turn), [], "turn {turn}");
+    }
+    // The last part was told in turn 8 and takes 7 us.
+    assert_eq!(
+        runner.channel.next_due(),
+        Some(Time(7_001)),
+        "the first part is done"
+    );
+    assert_eq!(at(&mut runner, 7_007), []);
+    assert_eq!(at(&mut runner, 7_008), [trim]);
+}
