@@ -19,6 +19,7 @@ use nvme_spec::command::{
 use nvme_spec::copy::{CopyCdw12, CopyDescriptorFormat, SourceRange};
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
+use nvme_spec::zoned::ZonedOpcode;
 use nvme_spec::{Sqe, Status};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -278,6 +279,9 @@ pub(crate) fn blocks(sqe: &Sqe) -> Blocks {
     }
 }
 
+/// Commands of zones that name the first block of one.
+const ZONES: [ZonedOpcode; 2] = [ZonedOpcode::ZONE_MANAGEMENT_SEND, ZonedOpcode::ZONE_APPEND];
+
 /// The first logical block of a command that has one, for the Error Information log; 0 for another.
 #[must_use]
 pub fn first_block(sqe: &Sqe) -> u64 {
@@ -288,6 +292,8 @@ pub fn first_block(sqe: &Sqe) -> u64 {
         | NvmOpcode::WRITE_ZEROES
         | NvmOpcode::VERIFY
         | NvmOpcode::COPY => slba(sqe),
+        // Nothing else has these opcodes and may fail for a medium's fault.
+        NvmOpcode(opcode) if ZONES.contains(&ZonedOpcode(opcode)) => slba(sqe),
         _ => 0,
     }
 }

@@ -74,10 +74,11 @@ impl Controller {
         sqe: &Sqe,
         subsystem: &Subsystem,
     ) -> Result<Reply, Status> {
-        let request = LogRequest::parse(sqe, self.config.max_transfer)?;
+        let request = LogRequest::parse(sqe, self.config.max_transfer, &self.namespaces)?;
         let sources = LogSources {
             errors: &self.errors,
             changed: &self.changed,
+            changed_zones: &self.changed_zones,
             health: self.health(),
             namespaces: &self.namespaces,
             firmware_revision: &self.config.firmware_revision,
@@ -93,6 +94,13 @@ impl Controller {
             self.events.clear(request.lid);
             if request.lid == LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST {
                 self.changed.clear();
+            }
+            if request.lid == LogPageId::CHANGED_ZONE_LIST {
+                self.changed_zones.clear(request.nsid);
+                // There is an event for each namespace.
+                if self.changed_zones.first().is_some() {
+                    self.raise(Event::ZoneChanged);
+                }
             }
             let reservations = request.lid == LogPageId::RESERVATION_NOTIFICATION;
             if reservations && self.notifications.read() {

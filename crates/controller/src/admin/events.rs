@@ -35,24 +35,27 @@ pub(crate) enum Event {
     ReservationNotification,
     /// The sanitize operation that this controller was asked for has ended.
     SanitizeCompleted,
+    /// A zone is in another state, and not because a host asked for that.
+    ZoneChanged,
 }
 
 impl Event {
     /// In the order in which they are told where several wait.
-    const ALL: [Event; 6] = [
+    const ALL: [Event; 7] = [
         Event::InvalidDoorbellRegister,
         Event::InvalidDoorbellValue,
         Event::TemperatureThreshold,
         Event::NamespaceChanged,
         Event::ReservationNotification,
         Event::SanitizeCompleted,
+        Event::ZoneChanged,
     ];
 
     fn event_type(self) -> EventType {
         match self {
             Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => EventType::ERROR,
             Event::TemperatureThreshold => EventType::SMART_HEALTH,
-            Event::NamespaceChanged => EventType::NOTICE,
+            Event::NamespaceChanged | Event::ZoneChanged => EventType::NOTICE,
             Event::ReservationNotification => EventType::IO_COMMAND_SPECIFIC,
             Event::SanitizeCompleted => EventType::IO_COMMAND_SPECIFIC,
         }
@@ -69,6 +72,7 @@ impl Event {
                 IoCommandSpecificInformation::RESERVATION_LOG_PAGE_AVAILABLE.0
             }
             Event::NamespaceChanged => NoticeInformation::ATTACHED_NAMESPACE_ATTRIBUTE_CHANGED.0,
+            Event::ZoneChanged => NoticeInformation::ZONE_DESCRIPTOR_CHANGED.0,
             Event::SanitizeCompleted => {
                 IoCommandSpecificInformation::SANITIZE_OPERATION_COMPLETED.0
             }
@@ -85,6 +89,7 @@ impl Event {
             Event::NamespaceChanged => LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST,
             Event::ReservationNotification => LogPageId::RESERVATION_NOTIFICATION,
             Event::SanitizeCompleted => LogPageId::SANITIZE_STATUS,
+            Event::ZoneChanged => LogPageId::CHANGED_ZONE_LIST,
         }
     }
 
@@ -99,6 +104,7 @@ impl Event {
             | Event::SanitizeCompleted => true,
             Event::TemperatureThreshold => warnings.ttc(),
             Event::NamespaceChanged => configuration.nan(),
+            Event::ZoneChanged => configuration.zdcn(),
         }
     }
 

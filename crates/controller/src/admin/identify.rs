@@ -25,7 +25,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::admin::events::AERL_Z;
 use crate::admin::keep_alive::KAS;
-use crate::admin::logs::ERROR_ENTRIES;
+use crate::admin::logs::{ERROR_ENTRIES, has_zones};
 use crate::admin::sanitize::SANICAP;
 use crate::admin::{ABORT_LIMIT, firmware, temperature};
 use crate::arbitration::RECOMMENDED_BURST;
@@ -222,7 +222,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.cntlid = asked.id().0;
     c.ver = Version::V2_1;
     (c.rtd3r, c.rtd3e) = (RESUME_LATENCY_US, SHUTDOWN_LATENCY_US);
-    c.oaes = Oaes::new().with_nsan(true);
+    c.oaes = Oaes::new().with_nsan(true).with_zdcn(has_zones(namespaces));
     // Host Identifiers of 128 bits.
     c.ctratt = Ctratt::new()
         .with_hids(true)

@@ -4,7 +4,7 @@
 //! host, and what lies past a page's end is zeros. Everything here survives a reset of the controller; of a restart of the
 //! process survive the counters of SMART / Health Information and the count of errors.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use nvme_spec::command::{
@@ -21,6 +21,7 @@ use nvme_spec::log::{
 use nvme_spec::opcode::{AdminOpcode, Csi};
 use nvme_spec::reservation::ReservationNotificationLog;
 use nvme_spec::sanitize::{SanitizeOperationStatus, SanitizeStatusLog};
+use nvme_spec::zoned::{CHANGED_ZONES_MAX, CHANGED_ZONES_MORE, ChangedZoneList};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
@@ -28,7 +29,7 @@ use crate::admin::effects;
 use crate::admin::health::Health;
 use crate::admin::reservations::Notifications;
 use crate::counters::ReactorCounters;
-use crate::namespace::NamespaceTable;
+use crate::namespace::{Namespace, NamespaceTable};
 use crate::set::CommandSet;
 
 /// Entries of the Error Information log.
@@ -186,11 +187,54 @@ impl ChangedNamespaces {
     }
 }
 
+/// Zones of namespaces that changed by themselves since the host last read of them (ZNS 1.1, 4.1.2.1).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangedZones {
+    /// By namespace: the first block of each zone, as many as a page has room for and one more.
+    zones: BTreeMap<u32, BTreeSet<u64>>,
+}
+
+impl ChangedZones {
+    pub(crate) fn add(&mut self, nsid: u32, zslba: u64) {
+        let zones = self.zones.entry(nsid).or_default();
+        if zones.len() <= CHANGED_ZONES_MAX {
+            zones.insert(zslba);
+        }
+    }
+
+    /// The host has read the page of a namespace.
+    pub(crate) fn clear(&mut self, nsid: u32) {
+        self.zones.remove(&nsid);
+    }
+
+    /// A namespace that has some.
+    pub(crate) fn first(&self) -> Option<u32> {
+        self.zones.keys().next().copied()
+    }
+
+    fn page(&self, nsid: u32) -> ChangedZoneList {
+        let mut list = ChangedZoneList::new_zeroed();
+        let Some(zones) = self.zones.get(&nsid) else {
+            return list;
+        };
+        if zones.len() > CHANGED_ZONES_MAX {
+            list.nrzid = CHANGED_ZONES_MORE;
+            return list;
+        }
+        list.nrzid = zones.len() as u16;
+        for (place, zone) in list.zids.iter_mut().zip(zones) {
+            *place = *zone;
+        }
+        list
+    }
+}
+
 /// Which part of which page a Get Log Page command asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogRequest {
     pub(crate) lid: LogPageId,
     pub(crate) retain_event: bool,
+    pub(crate) nsid: u32,
     /// The command set of Commands Supported and Effects.
     csi: Csi,
     offset: usize,
@@ -200,16 +244,27 @@ pub(crate) struct LogRequest {
 
 impl LogRequest {
     /// Checks what does not depend on the page's contents (Base 2.1, 5.1.12).
-    pub(crate) fn parse(sqe: &Sqe, max_transfer: u32) -> Result<Self, Status> {
+    pub(crate) fn parse(
+        sqe: &Sqe,
+        max_transfer: u32,
+        namespaces: &NamespaceTable,
+    ) -> Result<Self, Status> {
         let cdw10 = GetLogPageCdw10::from(sqe.cdw10);
         let cdw14 = GetLogPageCdw14::from(sqe.cdw14);
         let lid = cdw10.lid();
-        let size = page_size(lid).ok_or(Status::INVALID_LOG_PAGE)?;
+        let size =
+            page_size(lid).filter(|_| lid != LogPageId::CHANGED_ZONE_LIST || has_zones(namespaces));
+        let size = size.ok_or(Status::INVALID_LOG_PAGE)?;
         let len = (u64::from(get_log_page_numd_z(sqe)) + 1) * 4;
         let offset = get_log_page_offset(sqe);
-        // Every page is the controller's: SMART / Health Information per namespace is not offered (LPA.SMARTS is 0).
+        // Every other page is the controller's: SMART / Health Information per namespace is not offered (LPA.SMARTS is 0).
         let whole_controller = sqe.nsid == 0 || sqe.nsid == NSID_ALL;
-        let refused = !whole_controller
+        let zoned = |n: &Namespace| n.csi() == Csi::ZONED_NAMESPACE;
+        let named = match lid {
+            LogPageId::CHANGED_ZONE_LIST => namespaces.get(sqe.nsid).is_some_and(zoned),
+            _ => whole_controller,
+        };
+        let refused = !named
             || len > u64::from(max_transfer)
             || !offset.is_multiple_of(4)
             || offset > size as u64
@@ -220,6 +275,7 @@ impl LogRequest {
         Ok(LogRequest {
             lid,
             retain_event: cdw10.rae(),
+            nsid: sqe.nsid,
             csi: cdw14.csi(),
             offset: offset as usize,
             len: len as usize,
@@ -250,6 +306,7 @@ fn page_size(lid: LogPageId) -> Option<usize> {
         }
         LogPageId::NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS => MI_EFFECTS_LEN,
         LogPageId::RESERVATION_NOTIFICATION => size_of::<ReservationNotificationLog>(),
+        LogPageId::CHANGED_ZONE_LIST => size_of::<ChangedZoneList>(),
         REACTOR_LOG => size_of::<ReactorLog>(),
         _ => return None,
     })
@@ -259,6 +316,7 @@ fn page_size(lid: LogPageId) -> Option<usize> {
 pub(crate) struct LogSources<'a> {
     pub(crate) errors: &'a ErrorLog,
     pub(crate) changed: &'a ChangedNamespaces,
+    pub(crate) changed_zones: &'a ChangedZones,
     pub(crate) health: Health,
     pub(crate) namespaces: &'a NamespaceTable,
     pub(crate) firmware_revision: &'a str,
@@ -275,7 +333,7 @@ impl LogSources<'_> {
     /// A whole page.
     pub(crate) fn page(&self, request: &LogRequest) -> Result<Vec<u8>, Status> {
         let page = match request.lid {
-            LogPageId::SUPPORTED_LOG_PAGES => supported().as_bytes().to_vec(),
+            LogPageId::SUPPORTED_LOG_PAGES => supported(self.namespaces).as_bytes().to_vec(),
             LogPageId::ERROR_INFORMATION => self.errors.page(self.is_sanitizing()),
             LogPageId::SANITIZE_STATUS => self.sanitize.as_bytes().to_vec(),
             LogPageId::SMART_HEALTH_INFORMATION => self.health.page().as_bytes().to_vec(),
@@ -291,6 +349,9 @@ impl LogSources<'_> {
             // No command of the management interface is served.
             LogPageId::NVME_MI_COMMANDS_SUPPORTED_AND_EFFECTS => Vec::new(),
             LogPageId::RESERVATION_NOTIFICATION => self.reservations.page().as_bytes().to_vec(),
+            LogPageId::CHANGED_ZONE_LIST => {
+                self.changed_zones.page(request.nsid).as_bytes().to_vec()
+            }
             REACTOR_LOG => self.reactor().as_bytes().to_vec(),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
@@ -345,10 +406,16 @@ fn lba_status() -> LbaStatusInformationHeader {
     }
 }
 
-fn supported() -> SupportedLogPages {
+/// Whether a namespace has zones: only then there is a log of changed ones.
+pub(crate) fn has_zones(namespaces: &NamespaceTable) -> bool {
+    namespaces.iter().any(|n| n.csi() == Csi::ZONED_NAMESPACE)
+}
+
+fn supported(namespaces: &NamespaceTable) -> SupportedLogPages {
     let mut log = SupportedLogPages::new_zeroed();
     for (lid, entry) in (0..=u8::MAX).zip(&mut log.lids) {
-        let supported = page_size(LogPageId(lid)).is_some();
+        let there = LogPageId(lid) != LogPageId::CHANGED_ZONE_LIST || has_zones(namespaces);
+        let supported = there && page_size(LogPageId(lid)).is_some();
         *entry = LidSupportedAndEffects::new().with_lsupp(supported);
     }
     log

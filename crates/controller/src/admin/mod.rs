@@ -27,6 +27,8 @@ use std::sync::Arc;
 
 use memory::{DmaView, DoorbellPages, Hint, Iova, Need, TranslateError};
 use nvme_spec::command::{AbortCdw10, AbortDw0};
+use nvme_spec::event::EventDw0;
+use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::AdminOpcode;
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{Cqe, Sqe, Status};
@@ -360,6 +362,10 @@ impl Controller {
     }
 
     fn post_admin(&mut self, cid: u16, dw0: u32, status: Status) {
+        self.post_admin_with(cid, [dw0, 0], status);
+    }
+
+    fn post_admin_with(&mut self, cid: u16, [dw0, dw1]: [u32; 2], status: Status) {
         let Some(admin) = &self.admin else {
             return;
         };
@@ -367,7 +373,7 @@ impl Controller {
         let sq_head = admin.sq.head() as u16;
         let cqe = Cqe {
             dw0,
-            dw1: 0,
+            dw1,
             sq_head,
             sq_id: 0,
             cid,
@@ -394,10 +400,17 @@ impl Controller {
             && let Some((cid, dw0)) = self.events.next()
         {
             admin.cq.reserve();
-            self.complete_admin(cid, Ok(dw0));
+            self.complete_event(cid, dw0);
             worked = true;
         }
         worked
+    }
+
+    /// Completes a request that was held with an event. The one of a zone tells its namespace in Dword 1.
+    fn complete_event(&mut self, cid: u16, dw0: u32) {
+        let zones = EventDw0::from(dw0).lid() == LogPageId::CHANGED_ZONE_LIST;
+        let nsid = self.changed_zones.first().filter(|_| zones);
+        self.post_admin_with(cid, [dw0, nsid.unwrap_or(0)], Status::SUCCESSFUL_COMPLETION);
     }
 
     /// Abort (Base 2.1, 5.1.1): always answered; bit 0 of Dword 0 says that the command was not aborted.

@@ -357,6 +357,16 @@ impl Controller {
 
     /// A lane has a failure for the error log.
     fn command_failed(&mut self, failed: &FailedCommand) {
+        let zone = self.namespaces.get(failed.nsid).and_then(|namespace| {
+            let set = namespace.set.as_ref()?;
+            set.zone_of(namespace, failed.lba)
+        });
+        // What cannot be written is read only from here on (ZNS 1.1, 2.1.1.3).
+        let not_written = [Status::WRITE_FAULT, Status::CAPACITY_EXCEEDED];
+        if let Some(zslba) = zone.filter(|_| not_written.contains(&failed.status)) {
+            self.changed_zones.add(failed.nsid, zslba);
+            self.raise(Event::ZoneChanged);
+        }
         if failed.status == Status::DATA_TRANSFER_ERROR && self.is_unshared(failed.data) {
             self.warn_unshared();
         }

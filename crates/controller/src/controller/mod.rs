@@ -24,7 +24,7 @@ use nvme_spec::registers::DOORBELLS;
 use crate::admin::events::{Event, Events};
 use crate::admin::features::{FeatureContext, Features};
 use crate::admin::health::HealthRecord;
-use crate::admin::logs::{ChangedNamespaces, ErrorLog, LoggedError};
+use crate::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog, LoggedError};
 use crate::admin::reservations::Notifications;
 use crate::admin::{AdminQueue, IoQueues, Pending};
 use crate::arbitration::Arbiter;
@@ -109,6 +109,7 @@ pub struct Controller {
     pub(crate) events: Events,
     pub(crate) errors: ErrorLog,
     pub(crate) changed: ChangedNamespaces,
+    pub(crate) changed_zones: ChangedZones,
     pub(crate) notifications: Notifications,
     pub(crate) shadow: Option<ShadowSpec>,
     pub(crate) reactor: Option<Arc<ReactorCounters>>,
@@ -168,11 +169,13 @@ impl Controller {
         let namespace_limit = subsystem.namespace_limit();
         let (state, saved) = saved::create(&config, namespace_limit)?;
         let id = subsystem.join(&config.name)?;
-        let namespaces = NamespaceTable::nvm_only(&subsystem.take_table(id));
+        let all = subsystem.take_table(id);
+        let namespaces = NamespaceTable::nvm_only(&all);
         let context = FeatureContext {
             queues: config.queues,
             queues_exist: false,
-            namespaces: namespaces.clone(),
+            // Also those that a host has yet to ask for: what was saved for them is kept.
+            namespaces: all,
             namespace_limit,
             now: Time(0),
         };
@@ -217,6 +220,7 @@ impl Controller {
             events: Events::default(),
             errors: ErrorLog::after(kept.health.error_log_entries),
             changed: ChangedNamespaces::default(),
+            changed_zones: ChangedZones::default(),
             notifications: Notifications::default(),
             shadow: None,
             reactor: None,

@@ -62,6 +62,12 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
         Box::new([0; IDENTIFY_SIZE])
     }
 
+    /// The first block of the zone that a block is in, told where the medium could not write there and the zone is another than
+    /// before (Changed Zone List); `None` where there are no zones.
+    fn zone_of(&self, _namespace: &Namespace, _lba: u64) -> Option<u64> {
+        None
+    }
+
     /// Whether its namespaces have logical blocks, which the structures of the NVM command set describe, too.
     fn has_blocks(&self) -> bool {
         true

@@ -136,6 +136,11 @@ impl CommandSet for Zoned {
         page(id.as_bytes())
     }
 
+    fn zone_of(&self, namespace: &Namespace, lba: u64) -> Option<u64> {
+        let blocks = self.zone_bytes >> namespace.lba_shift;
+        lba.checked_div(blocks).map(|zone| zone * blocks)
+    }
+
     fn identify_controller(&self) -> Box<[u8; IDENTIFY_SIZE]> {
         let mut id = IdentifyZonedController::new_zeroed();
         id.zasl = self.zasl;

@@ -428,3 +428,53 @@ fn a_medium_with_timing_is_one_reactor_s() {
         );
     }
 }
+
+#[test]
+fn zones_are_told_what_is_wrong_with_them() {
+    let config = |kind: &str, zones: &str, namespace: &str, controller: &str| {
+        format!(
+            "[[reactor]]\n[[reactor]]\n\
+             [[media]]\nname = \"m\"\n{kind}\nsize = \"1GiB\"\n[media.zoned]\n{zones}\n\
+             [[namespace]]\nname = \"n\"\nmedia = \"m\"\n{namespace}\n\
+             [[controller]]\nname = \"a\"\nnamespaces = [\"n\"]\nlisten = \"vfio-user:/tmp/a\"\n{controller}\n"
+        )
+    };
+    let (ram, size) = ("kind = \"ram\"", "zone_size = \"128MiB\"");
+    let good = format!("{size}\nzone_capacity = \"96MiB\"\nmax_open = 4\nmax_active = 6");
+    let parsed = from_toml(&config(ram, &good, "", "reactor = 1")).unwrap();
+    let zones = parsed.media[0].zoned.as_ref().unwrap().spec();
+    assert_eq!(
+        (zones.zone_size, zones.zone_capacity),
+        (128 << 20, 96 << 20)
+    );
+    assert_eq!((zones.max_open, zones.max_active), (4, 6));
+    for (text, expected) in [
+        (
+            config("kind = \"file\"\npath = \"x\"", size, "", ""),
+            "write kind = \"ram\"",
+        ),
+        (
+            config(ram, "zone_size = \"100MiB\"", "", ""),
+            "a multiple of the zone size",
+        ),
+        (
+            config(ram, &format!("{size}\nmax_open = 0"), "", ""),
+            "zoned.max_open = 0",
+        ),
+        (
+            config(ram, size, "range = \"0MiB..512MiB\"", ""),
+            "one namespace has all of them",
+        ),
+        (
+            config(ram, size, "", "pool = [\"m\"]"),
+            "of which hosts cannot make namespaces",
+        ),
+        (
+            config(ram, size, "", "reactors = [0, 1]"),
+            "media m has zones, so one reactor serves it",
+        ),
+    ] {
+        let message = format!("{:#}", from_toml(&text).unwrap_err());
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+}

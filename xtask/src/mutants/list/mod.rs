@@ -11,6 +11,7 @@ mod queues;
 mod resets;
 mod subsystem;
 mod travel;
+mod zones;
 
 use super::Mutation;
 
@@ -26,6 +27,7 @@ const ALL: &[&[Mutation]] = &[
     resets::MUTATIONS,
     subsystem::MUTATIONS,
     travel::MUTATIONS,
+    zones::MUTATIONS,
 ];
 
 /// All of them.

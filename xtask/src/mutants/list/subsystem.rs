@@ -114,8 +114,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "format-drain",
         guard: "a format waits for what is in flight before it erases",
         file: "crates/controller/src/subsystem/plan.rs",
-        from: "steps.extend([Step::Drain, Step::Erase(Erase::zero(targets))]);",
-        to: "steps.extend([Step::Erase(Erase::zero(targets))]);",
+        from: "steps.extend([Step::Drain, Step::Erase(erase)]);",
+        to: "steps.extend([Step::Erase(erase)]);",
         test: unit(
             "controller",
             "controller::tests::format::it_waits_for_what_is_in_flight",

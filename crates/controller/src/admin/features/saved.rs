@@ -10,6 +10,7 @@ use super::values::{
     write_atomicity,
 };
 use super::{FeatureContext, Features};
+use crate::admin::logs::has_zones;
 
 /// Saved values of the features that can be saved, each as Dword 11 of its Set Features has it (Base 2.1, 5.1.25).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +103,7 @@ impl Values {
         take(&mut c.write_atomicity, kept_atomicity.map(write_atomicity));
         take(
             &mut c.event_configuration,
-            kept_events.map(event_configuration),
+            kept_events.map(|events| event_configuration(events, has_zones(&context.namespaces))),
         );
         if let Some(enabled) = volatile_write_cache {
             values.set_write_cache(*enabled);

@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use super::{FeatureAnswer, FeatureContext};
 use crate::admin::keep_alive::KEEP_ALIVE_UNIT_MS;
+use crate::admin::logs::has_zones;
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::MAX_IO_QUEUES;
 use crate::time::Time;
@@ -238,7 +239,8 @@ impl Values {
             }
             FeatureId::WRITE_ATOMICITY_NORMAL => values.write_atomicity = write_atomicity(cdw11),
             FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => {
-                values.event_configuration = event_configuration(cdw11);
+                values.event_configuration =
+                    event_configuration(cdw11, has_zones(&context.namespaces));
             }
             FeatureId::TIMESTAMP => self.set_timestamp(data, context.now)?,
             FeatureId::KEEP_ALIVE_TIMER => self.set_keep_alive(cdw11.into())?,
@@ -420,10 +422,11 @@ pub(super) fn write_atomicity(cdw11: u32) -> u32 {
     WriteAtomicityNormal::new().with_dn(dn).into()
 }
 
-pub(super) fn event_configuration(cdw11: u32) -> u32 {
+pub(super) fn event_configuration(cdw11: u32, zones: bool) -> u32 {
     let e = AsynchronousEventConfiguration::from(cdw11);
     AsynchronousEventConfiguration::new()
         .with_shcw(e.shcw())
         .with_nan(e.nan())
+        .with_zdcn(e.zdcn() && zones)
         .into()
 }

@@ -7,9 +7,9 @@ use nvme_spec::registers::CC;
 
 use super::rig::*;
 use crate::namespace::Namespace;
-use crate::port::ChannelId;
+use crate::port::{ByteRange, Cause, ChannelId};
 use crate::set::Zoned;
-use crate::testing::namespace;
+use crate::testing::{Seen, namespace};
 
 /// Command Set Identifiers.
 const KEY_VALUE: u32 = 1;
@@ -133,6 +133,89 @@ fn the_log_of_effects_is_by_command_set() {
     assert_eq!(opcodes.map(|opcode| entry(&blocks, opcode)), expected);
     assert_eq!(blocks[..1024], zones[..1024], "admin commands");
     assert_eq!(effects(KEY_VALUE), Err(INVALID_FIELD));
+}
+
+#[test]
+fn a_zone_that_cannot_be_written_is_told_by_event_and_log() {
+    let mut rig = rig();
+    assert_eq!(
+        u32_at(&rig.identify(0x01, 0, 0).unwrap(), 92) >> 27 & 1,
+        1,
+        "OAES"
+    );
+    assert_eq!(u32_at(&rig.log(0x00, 0, 1024).unwrap(), 0xbf * 4) & 1, 1);
+    assert_eq!(code(&rig.set_feature(0x0b, 1 << 27)), OK);
+    rig.create_pair(1, 16);
+    let event = rig.async_event();
+    rig.medium(1).fault = Some(Cause::WriteFailed);
+    // Blocks 300 on: the zone from block 256 on.
+    let write = Sqe {
+        opcode: 0x01,
+        nsid: 2,
+        cdw10: 300,
+        ..rig.read_sqe(1, 1)
+    };
+    rig.submit_io(1, 0, write);
+    rig.turns(6);
+    let told = rig.reap().expect("an event");
+    // Notice, Zone Descriptor Changed, log page BFh; the namespace in Dword 1.
+    assert_eq!((told.cid, told.dw0, told.dw1), (event, 0x00bf_ef02, 2));
+    let mut changed = |nsid| {
+        let sqe = Sqe {
+            nsid,
+            cdw10: 1023 << 16 | 0xbf,
+            ..rig.with_data(GET_LOG)
+        };
+        match rig.status(sqe) {
+            OK => Ok(rig.host.read(rig.data_page(), 4096)),
+            status => Err(status),
+        }
+    };
+    let list = changed(2).unwrap();
+    assert_eq!(
+        (u16_at(&list, 0), u64_at(&list, 8), u64_at(&list, 16)),
+        (1, 256, 0)
+    );
+    assert_eq!(u16_at(&changed(2).unwrap(), 0), 0, "it was read");
+    assert_eq!(changed(1), Err(INVALID_FIELD), "it has no zones");
+}
+
+#[test]
+fn without_zones_there_is_nothing_of_them() {
+    let mut rig = Rig::enabled();
+    assert_eq!(
+        u32_at(&rig.identify(0x01, 0, 0).unwrap(), 92) >> 27 & 1,
+        0,
+        "OAES"
+    );
+    assert_eq!(u32_at(&rig.log(0x00, 0, 1024).unwrap(), 0xbf * 4), 0);
+    assert_eq!(rig.log(0xbf, 0, 4096), Err(0x109));
+}
+
+#[test]
+fn a_format_renews_what_is_more_than_bytes() {
+    let mut rig = rig();
+    let format = Sqe {
+        opcode: 0x80,
+        nsid: 2,
+        cdw10: 1,
+        ..Sqe::default()
+    };
+    let cid = rig.submit(format);
+    rig.turns(12);
+    let done = rig.reap().expect("it ends");
+    assert_eq!((done.cid, code(&done)), (cid, OK));
+    let extent = ByteRange {
+        offset: 0,
+        len: 2048 * 512,
+    };
+    let medium = rig.medium(1);
+    assert_eq!(medium.seen, [Seen::Renew(extent)]);
+    assert_eq!(
+        u64_at(&rig.identify(0x00, 2, 0).unwrap(), 0),
+        256,
+        "blocks of 4 KiB"
+    );
 }
 
 #[test]

@@ -1,13 +1,14 @@
-# Namespace 1: 32 zones of 4 MiB with 3 MiB to write, 4096-byte blocks. Namespace 2: blocks. nullb0: zones of the kernel's own.
+# Namespace 1: 32 zones of 4 MiB with 3 MiB to write, 4096-byte blocks. Namespace 2: blocks. reference: zones of the kernel's own.
 
 step zones named 1 zoned
 step blocks named 2 blocks
 
 reference() {
     modprobe null_blk nr_devices=0
-    mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
-    mkdir /sys/kernel/config/nullb/null
-    cd /sys/kernel/config/nullb/null
+    mount -t configfs none /sys/kernel/config
+    # Its name is the disk's.
+    mkdir /sys/kernel/config/nullb/reference
+    cd /sys/kernel/config/nullb/reference
     echo 128 >size
     echo 4096 >blocksize
     echo 1 >memory_backed
@@ -17,8 +18,7 @@ reference() {
     echo 8 >zone_max_open
     echo 8 >zone_max_active
     echo 1 >power
-    ln -s "nullb$(cat index)" /dev/null-zones
-    appears /dev/null-zones
+    appears /dev/reference
 }
 step reference reference
 
@@ -35,7 +35,7 @@ state() {
     for state_disk in nvme null; do
         case $state_disk in
         nvme) state_path=/dev/zoned ;;
-        null) state_path=/dev/null-zones ;;
+        null) state_path=/dev/reference ;;
         esac
         tell $state_disk-$1 zones $state_path
     done
@@ -43,7 +43,7 @@ state() {
 
 # both COMMAND...: runs the command with each device in place of @.
 both() {
-    for both_path in /dev/zoned /dev/null-zones; do
+    for both_path in /dev/zoned /dev/reference; do
         sh -ec "$(echo "$*" | sed "s|@|$both_path|g")"
     done
 }
@@ -81,7 +81,7 @@ state fio
 
 zonefs() {
     modprobe zonefs
-    for device in /dev/zoned /dev/null-zones; do
+    for device in /dev/zoned /dev/reference; do
         blkzone reset $device
         mkzonefs -f -o perm=644 $device
         mount -t zonefs $device /mnt
@@ -106,7 +106,7 @@ state zonefs
 # append: two blocks, one after the other, to the ninth zone.
 append() {
     blkzone reset /dev/zoned
-    blkzone reset /dev/null-zones
+    blkzone reset /dev/reference
     dd if=/dev/urandom of=/tmp/block bs=4k count=1
     for number in 1 2; do
         nvme zns zone-append /dev/zoned --zslba=8192 --data-size=4096 --data=/tmp/block >/tmp/append-$number
@@ -114,11 +114,11 @@ append() {
     done
     dd if=/dev/zoned of=/tmp/back bs=4k skip=8192 count=2 iflag=direct
     cat /tmp/block /tmp/block | cmp - /tmp/back
-    dd if=/tmp/back of=/dev/null-zones bs=4k seek=8192 count=2 oflag=direct
+    dd if=/tmp/back of=/dev/reference bs=4k seek=8192 count=2 oflag=direct
 }
 step append append
 for number in 1 2; do
-    tell append-$number sed -n 's/.*LBA[: ]*\([0-9]*\).*/\1/p' /tmp/append-$number
+    tell append-$number sed -n 's/.*LBA[: ]*\([0-9a-f]*\).*/\1/p' /tmp/append-$number
 done
 tell report-zones nvme zns report-zones /dev/zoned --start=8192 --descs=1
 state last
@@ -126,7 +126,7 @@ state last
 managed() {
     nvme zns report-zones /dev/zoned --descs=2
     nvme zns open-zone /dev/zoned --start-lba=1024
-    nvme zns report-zones /dev/zoned --state=3 --descs=32 | grep -i explicit
+    nvme zns report-zones /dev/zoned --state=3 --descs=32 | grep 'State: 0x30'
     nvme zns close-zone /dev/zoned --start-lba=1024
     nvme zns finish-zone /dev/zoned --start-lba=1024
     nvme zns reset-zone /dev/zoned --select-all

@@ -1,0 +1,137 @@
+//! Command sets by their identifiers, and zones.
+
+use super::super::{Mutation, Test, integration, unit};
+
+/// Zones over memory, asked as a lane asks.
+const fn media(name: &'static str) -> Test {
+    integration("media", &["--test", "media"], name)
+}
+
+const ZONES: &str = "crates/media/src/zoned/zones.rs";
+const LAYER: &str = "crates/media/src/zoned/mod.rs";
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "zone-write-pointer",
+        guard: "a zone is written at its write pointer only",
+        file: ZONES,
+        from: "if into != written {",
+        to: "if into > written {",
+        test: unit(
+            "media",
+            "zoned::zones::tests::writes_are_refused_for_what_is_wrong_with_them",
+        ),
+    },
+    Mutation {
+        name: "zone-capacity",
+        guard: "nothing is written behind the capacity of a zone",
+        file: ZONES,
+        from: "if end > self.geometry.capacity {",
+        to: "if end > self.geometry.zone_bytes {",
+        test: unit(
+            "media",
+            "zoned::zones::tests::writes_are_refused_for_what_is_wrong_with_them",
+        ),
+    },
+    Mutation {
+        name: "zone-active-limit",
+        guard: "never more zones are active than may be",
+        file: ZONES,
+        from: "match most > 0 && !is_active(from) && self.active >= most {",
+        to: "match most > 0 && !is_active(from) && self.active > most {",
+        test: unit(
+            "media",
+            "zoned::zones::tests::an_implicitly_opened_zone_makes_room_and_an_explicitly_opened_one_does_not",
+        ),
+    },
+    Mutation {
+        name: "zone-open-limit",
+        guard: "never more zones are open than may be",
+        file: ZONES,
+        from: "if most == 0 || is_open(from) || self.open < most {",
+        to: "if most == 0 || is_open(from) || self.open <= most {",
+        test: unit(
+            "media",
+            "zoned::zones::tests::random_programs_end_as_the_model_says",
+        ),
+    },
+    Mutation {
+        name: "zone-implicit-order",
+        guard: "the zone that was opened implicitly longest ago makes room",
+        file: ZONES,
+        from: "let longest = self.implicit.front().copied();",
+        to: "let longest = self.implicit.back().copied();",
+        test: unit(
+            "media",
+            "zoned::zones::tests::an_implicitly_opened_zone_makes_room_and_an_explicitly_opened_one_does_not",
+        ),
+    },
+    Mutation {
+        name: "zone-reset-waits",
+        guard: "a reset waits for writes whose bytes are still moving",
+        file: LAYER,
+        from: "            Taken::Write { zone, .. } => (first..=last).contains(&zone),",
+        to: "            Taken::Write { .. } => false,",
+        test: media("zoned::what_is_asked_for_together_is_done_in_order"),
+    },
+    Mutation {
+        name: "zone-reset-erases",
+        guard: "what was in a zone that is reset reads as zero",
+        file: LAYER,
+        from: "            if zone.written == 0 {",
+        to: "            if zone.written > 0 {",
+        test: media("zoned::a_reset_gives_zeros_and_room"),
+    },
+    Mutation {
+        name: "zone-append-result",
+        guard: "an append tells the block that it was put at",
+        file: LAYER,
+        from: "let lba = (write.offset - extent.offset) >> lba_shift;",
+        to: "let lba = zone_slba(sqe);",
+        test: media("zoned::appends_tell_where_they_went"),
+    },
+    Mutation {
+        name: "set-reservations",
+        guard: "commands of a set are refused where somebody else has a reservation",
+        file: "crates/controller/src/lane/forward.rs",
+        from: "        Access::Changes => restrictions.writes,",
+        to: "        Access::Changes => restrictions.reads,",
+        test: unit(
+            "controller",
+            "lane::tests::sets::reservations_and_operations_that_go_on_hold_for_sets",
+        ),
+    },
+    Mutation {
+        name: "set-transfer-limit",
+        guard: "MDTS holds for commands of a set",
+        file: "crates/controller/src/lane/issue.rs",
+        from: "if bytes > u64::from(self.mdts_bytes) {",
+        to: "if bytes > u64::from(u32::MAX) {",
+        test: unit(
+            "controller",
+            "lane::tests::sets::mistakes_do_not_reach_the_medium",
+        ),
+    },
+    Mutation {
+        name: "set-result",
+        guard: "Dword 1 of a completion is the upper half of a set's result",
+        file: "crates/controller/src/lane/complete.rs",
+        from: "dw1: (result >> 32) as u32,",
+        to: "dw1: 0,",
+        test: unit(
+            "controller",
+            "lane::tests::sets::the_result_of_a_set_is_in_dwords_0_and_1",
+        ),
+    },
+    Mutation {
+        name: "set-hidden",
+        guard: "a host without all command sets sees namespaces of the NVM command set only",
+        file: "crates/controller/src/controller/exchange.rs",
+        from: "        if !all_sets {",
+        to: "        if all_sets {",
+        test: unit(
+            "controller",
+            "controller::tests::sets::a_host_without_all_command_sets_sees_no_zones",
+        ),
+    },
+];
