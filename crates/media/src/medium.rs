@@ -176,10 +176,16 @@ impl Medium {
         Ok(())
     }
 
-    /// Whether it has zones: then there is one channel of it at a time.
+    /// What of it lets it have one channel at a time: timing, zones, keys. `None` where it has any number.
     #[must_use]
-    pub fn has_zones(&self) -> bool {
-        self.zoned.is_some()
+    pub fn why_single(&self) -> Option<&'static str> {
+        if self.has_timing() {
+            Some("timing")
+        } else if self.zoned.is_some() {
+            Some("zones")
+        } else {
+            matches!(self.backing, Backing::KeyValue(_)).then_some("keys")
+        }
     }
 
     /// Has channels that are opened from now on begin with these parameters of its timing, which one that is open has taken

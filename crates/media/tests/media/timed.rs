@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use controller::port::{ByteRange, Cause, Channel as _, Request};
 use controller::time::Time;
-use media::{Direct, Medium, MediumKind, MediumSpec};
-use model::{CollectionPolicy, Direction, FlashExtras, FlashParameters, NvmParameters, Parameters};
+use media::{Dialect, Direct, Medium, MediumKind, MediumSpec};
+use model::{
+    CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvParameters,
+    NvmParameters, Parameters,
+};
+use nvme_spec::Sqe;
 
 use crate::common::{Host, Runner, file_spec, on_disk, pattern};
 
@@ -111,6 +115,62 @@ fn a_command_is_done_when_its_time_has_come_and_not_before() {
         pattern(1, 4096),
         "bytes are moved when they arrive"
     );
+}
+
+/// A Store or an Exist of the Key Value command set (KV 1.1), of the key "k".
+fn key_value(opcode: u8, size: u32) -> Sqe {
+    Sqe {
+        opcode,
+        cdw2: u32::from(b'k'),
+        cdw10: size,
+        cdw11: 1,
+        ..Sqe::default()
+    }
+}
+
+#[test]
+fn a_key_value_command_takes_what_it_was() {
+    let direction = |latency_ns| Direction {
+        latency_ns,
+        bandwidth_bytes_per_s: 2_000_000_000,
+        rate_per_s: 0,
+    };
+    let timing = Parameters::Kv(KvParameters {
+        arithmetic: model::Arithmetic::Exact,
+        units: 1,
+        read: direction(10_000),
+        write: direction(20_000),
+        delete_latency_ns: 5_000,
+        exist_latency_ns: 3_000,
+        list_latency_ns: 7_000,
+        compound: CompoundRule::Together,
+    });
+    let spec = MediumSpec {
+        kind: MediumKind::KeyValue {
+            size: 1 << 20,
+            keys: None,
+            dialect: Dialect::Nvme,
+        },
+    };
+    let medium = Medium::open_timed(&spec, &timing).expect("a drive that can be");
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&medium, 8);
+    at(&mut runner, 1_000);
+    let (store, exist) = (key_value(0x01, 4096), key_value(0x14, 0));
+    let command = |sqe| Request::Command {
+        sqe,
+        extent: ByteRange { offset: 0, len: 0 },
+        lba_shift: 9,
+        fua: false,
+    };
+    let store = runner.add(&host, &command(&store), &[(0, 4096)]);
+    let exist = runner.add(&host, &command(&exist), &[]);
+    // Exist takes no bandwidth: its latency less the 2048 ns that 4096 bytes take. Store takes 20 us, as one page does.
+    assert_eq!(runner.channel.next_due(), Some(Time(1_000 + 3_000 - 2_048)));
+    assert_eq!(at(&mut runner, 1_951), []);
+    assert_eq!(at(&mut runner, 1_952), [exist]);
+    assert_eq!(at(&mut runner, 20_999), []);
+    assert_eq!(at(&mut runner, 21_000), [store]);
 }
 
 #[test]

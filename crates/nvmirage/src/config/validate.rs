@@ -5,6 +5,8 @@ use std::{
     fmt,
 };
 
+use model::Parameters;
+
 use super::{
     Config, Controller, Direct, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Medium, MediumKind, Namespace,
     Size,
@@ -158,9 +160,15 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
 }
 
 impl Medium {
-    /// Whether it is one reactor's: it has a time, or zones.
-    fn is_single(&self) -> bool {
-        self.timing.is_some() || self.zoned.is_some()
+    /// What makes it one reactor's: a time, zones, keys.
+    fn why_single(&self) -> Option<&'static str> {
+        if self.timing.is_some() {
+            Some("timing")
+        } else if self.zoned.is_some() {
+            Some("zones")
+        } else {
+            (self.kind == MediumKind::KeyValue).then_some("keys")
+        }
     }
 
     /// Appends what is wrong with it.
@@ -239,6 +247,18 @@ impl Medium {
         if let Some(keys) = self.max_keys {
             place.require((1..u32::MAX).contains(&keys), || {
                 format!("max_keys = {keys}: write 1 to {}", u32::MAX - 1)
+            });
+        }
+        // What does not fit together otherwise is told elsewhere.
+        let size = self.size.map_or(0, |size| size.0);
+        let timing = self.timing.as_ref().and_then(|t| t.parameters(size).ok());
+        if let Some(timing) = timing {
+            let of_keys = matches!(timing, Parameters::Kv(_));
+            place.require(of_keys || !is_key_value, || {
+                "timing: a key-value medium takes a preset of kind kv, as samsung-kvssd is".into()
+            });
+            place.require(!of_keys || is_key_value, || {
+                "timing: a preset of kind kv is for kind = \"keyvalue\": choose another one, or that kind".into()
             });
         }
         let fits = self.size.is_none_or(|size| size.0 <= MAX_KEY_VALUE_LEN);
@@ -361,7 +381,10 @@ impl Controller {
 
     /// A medium with a time of its own is one reactor's.
     fn validate_single(&self, config: &Config, earlier: &[Controller], place: &mut Place<'_>) {
-        for medium in config.media.iter().filter(|m| m.is_single()) {
+        for medium in &config.media {
+            let Some(why) = medium.why_single() else {
+                continue;
+            };
             if !self.uses(config, &medium.name) {
                 continue;
             }
@@ -372,9 +395,8 @@ impl Controller {
             }
             place.require(named.len() < 2, || {
                 format!(
-                    "media {} has {}, so one reactor serves it: write the same `reactor` for all controllers that use it, and no other one in `reactors`",
+                    "media {} has {why}, so one reactor serves it: write the same `reactor` for all controllers that use it, and no other one in `reactors`",
                     medium.name,
-                    if medium.timing.is_some() { "timing" } else { "zones" }
                 )
             });
         }

@@ -114,15 +114,11 @@ impl State {
         if let Some(home) = open.home.get().filter(|home| *home != reactor) {
             anyhow::bail!(
                 "media {name} has {}, so one reactor serves it, which is reactor {home}: write reactor = {home} for the controllers that use it, or create them there",
-                if open.medium.has_timing() {
-                    "timing"
-                } else {
-                    "zones"
-                }
+                open.medium.why_single().unwrap_or("a state")
             );
         }
         self.reactors[reactor].open_channel(open.medium.clone(), open.channel)?;
-        if open.medium.has_timing() || open.medium.has_zones() {
+        if open.medium.why_single().is_some() {
             open.home.set(Some(reactor));
         }
         Ok(open.channel)

@@ -4,6 +4,7 @@ mod commands;
 mod files;
 mod fuse;
 mod interrupts;
+mod key_value;
 mod load;
 mod memory_map;
 mod models;
@@ -22,6 +23,7 @@ const ALL: &[&[Mutation]] = &[
     files::MUTATIONS,
     fuse::MUTATIONS,
     interrupts::MUTATIONS,
+    key_value::MUTATIONS,
     load::MUTATIONS,
     models::MUTATIONS,
     resets::MUTATIONS,

@@ -1,0 +1,135 @@
+//! Key-value media: space, order, and what hosts put into commands.
+
+use crate::mutants::{Mutation, unit};
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "kv-space",
+        guard: "a value gets no units that there are not",
+        file: "crates/media/src/keyvalue/space.rs",
+        from: "if more > u64::from(self.free_units()) {",
+        to: "if more > u64::from(self.free_units()) + 1 {",
+        test: unit(
+            "media",
+            "keyvalue::pairs::tests::behaves_as_a_map_and_space_adds_up",
+        ),
+    },
+    Mutation {
+        name: "kv-shrink",
+        guard: "a value that becomes smaller gives its units back",
+        file: "crates/media/src/keyvalue/space.rs",
+        from: "            self.truncate(chain, units as u32);\n",
+        to: "",
+        test: unit(
+            "media",
+            "keyvalue::pairs::tests::behaves_as_a_map_and_space_adds_up",
+        ),
+    },
+    Mutation {
+        name: "kv-tail",
+        guard: "keys that are the same in their first 16 bytes are told apart",
+        file: "crates/media/src/keyvalue/index.rs",
+        from: "        key.tail().cmp(tail)",
+        to: "        Ordering::Equal",
+        test: unit(
+            "media",
+            "keyvalue::pairs::tests::behaves_as_a_map_and_space_adds_up",
+        ),
+    },
+    Mutation {
+        name: "kv-keys",
+        guard: "there are no more keys than the medium has room for",
+        file: "crates/media/src/keyvalue/pairs.rs",
+        from: "            if !self.index.has_room() {",
+        to: "            if false {",
+        test: unit(
+            "media",
+            "keyvalue::pairs::tests::behaves_as_a_map_and_space_adds_up",
+        ),
+    },
+    Mutation {
+        name: "kv-largest",
+        guard: "no value is larger than one may be",
+        file: "crates/media/src/keyvalue/pairs.rs",
+        from: "if len > VALUE_MAX {",
+        to: "if false {",
+        test: unit("media", "keyvalue::pairs::tests::values_have_their_limit"),
+    },
+    Mutation {
+        name: "kv-length",
+        guard: "the data of a command is as large as the command says",
+        file: "crates/media/src/keyvalue/nvme.rs",
+        from: "if moves && Host::len(segments) != u64::from(sqe.cdw10) {",
+        to: "if false {",
+        test: unit(
+            "media",
+            "keyvalue::tests::nvme::sizes_of_keys_and_values_are_checked",
+        ),
+    },
+    Mutation {
+        name: "kv-list-room",
+        guard: "a list ends before the end of the buffer of its host",
+        file: "crates/media/src/keyvalue/nvme.rs",
+        from: "if end > room {",
+        to: "if len > room {",
+        test: unit(
+            "media",
+            "keyvalue::tests::nvme::lists_are_in_order_and_end_where_the_buffer_does",
+        ),
+    },
+    Mutation {
+        name: "kv-batch-lies",
+        guard: "what a compound command names lies in its data",
+        file: "crates/media/src/keyvalue/compound.rs",
+        from: "        if at + u64::from(sub.value_len) > has {",
+        to: "        if false {",
+        test: unit(
+            "media",
+            "keyvalue::tests::compound::malformed_heads_do_nothing",
+        ),
+    },
+    Mutation {
+        name: "kv-batch-first",
+        guard: "the status of a compound command is that of the first that failed",
+        file: "crates/media/src/keyvalue/compound.rs",
+        from: "        if answer.status.is_success() {",
+        to: "        if true {",
+        test: unit(
+            "media",
+            "keyvalue::tests::compound::one_that_fails_leaves_the_others",
+        ),
+    },
+    Mutation {
+        name: "kv-iterator",
+        guard: "an iterator returns each key at most once",
+        file: "crates/media/src/keyvalue/iterators.rs",
+        from: "            place.last_len = key.len() as u8;",
+        to: "            place.last_len = 0;",
+        test: unit(
+            "media",
+            "keyvalue::tests::samsung::iterators_find_what_their_prefix_and_mask_say",
+        ),
+    },
+    Mutation {
+        name: "kv-one",
+        guard: "one channel has the pairs",
+        file: "crates/media/src/keyvalue/channel.rs",
+        from: "        rest.take()",
+        to: "        rest.take().or_else(|| KeyValue::new(512, 1, self.dialect).ok().map(Box::new))",
+        test: unit(
+            "media",
+            "keyvalue::channel::tests::one_channel_has_the_pairs_and_leaves_them_to_the_next",
+        ),
+    },
+    Mutation {
+        name: "kv-bound",
+        guard: "an iterator writes no more than the buffer of its host",
+        file: "crates/media/src/keyvalue/iterators.rs",
+        from: "if size > u64::from(room - done.len) {",
+        to: "if size > u64::from(room) {",
+        test: unit(
+            "media",
+            "keyvalue::tests::samsung::there_are_sixteen_iterators_and_one_that_deletes",
+        ),
+    },
+];
