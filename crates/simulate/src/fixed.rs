@@ -12,7 +12,7 @@ pub(crate) fn log2(value: u64) -> u64 {
     let mut rest = u128::from(value) << (63 - whole);
     let mut log = u64::from(whole);
     for _ in 0..LOG_BITS {
-        rest = rest * rest >> 63;
+        rest = (rest * rest) >> 63;
         let bit = rest >> 64;
         rest >>= bit;
         log = log << 1 | u64::from(bit == 1);
@@ -47,7 +47,7 @@ impl Powers {
         let mut value = 1u128 << 63;
         for (bit, root) in (0..LOG_BITS).rev().zip(&self.roots) {
             if exponent >> bit & 1 == 1 {
-                value = value * u128::from(*root) >> 64;
+                value = (value * u128::from(*root)) >> 64;
             }
         }
         u64::try_from(value >> whole).expect("at most 1, with 63 bits behind the point")
@@ -63,7 +63,7 @@ pub(crate) fn exponential(draw: u64) -> u64 {
         Some(value) => (64u64 << LOG_BITS) - log2(value),
         None => 0,
     };
-    u64::try_from(u128::from(log) * LN_2 >> 64).expect("at most 64 ln 2")
+    u64::try_from((u128::from(log) * LN_2) >> 64).expect("at most 64 ln 2")
 }
 
 #[cfg(test)]

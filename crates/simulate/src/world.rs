@@ -161,11 +161,11 @@ enum Work<'a> {
     Trace(Vec<Arrival>),
 }
 
+/// Every queue pair with its depth, the groups that they begin in, and the jobs.
+type Filling<'a> = (Vec<(u16, Work<'a>)>, Vec<Group>, Vec<JobTally>);
+
 /// Every queue pair with its depth, the groups that they begin in, and the names of the jobs.
-fn work(
-    plan: &Plan,
-    size: u64,
-) -> Result<(Vec<(u16, Work<'_>)>, Vec<Group>, Vec<JobTally>), Error> {
+fn work(plan: &Plan, size: u64) -> Result<Filling<'_>, Error> {
     let mut all = Vec::new();
     let mut groups: Vec<Group> = Vec::new();
     let mut names = Vec::new();
