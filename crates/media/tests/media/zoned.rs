@@ -110,7 +110,9 @@ impl Rig {
 
     /// The states of all zones, and where each write pointer is behind its zone's start, in blocks.
     fn zones(&mut self) -> Vec<(u8, u64)> {
-        let report = self.report(0, 0, 64 + 64 * ZONES as usize).unwrap();
+        let report = self
+            .report(0, 0, 64 + 64 * ZONES as usize)
+            .expect("a report");
         assert_eq!(u64_at(&report, 0), ZONES);
         let zone = |n: u64| {
             let at = 64 + 64 * n as usize;
@@ -145,7 +147,7 @@ fn ended(outcome: Outcome) -> Result<u64, Status> {
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
