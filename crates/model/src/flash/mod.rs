@@ -67,6 +67,8 @@ struct Partition {
     sensed: u64,
     /// When the last collection in the background has ended.
     background_end: u64,
+    /// No line has an invalid page: for [`Flash::collect_in_background`] alone.
+    is_clean: bool,
 }
 
 impl Flash {
@@ -88,6 +90,7 @@ impl Flash {
                 held: 0,
                 sensed: 0,
                 background_end: 0,
+                is_clean: false,
             })
         };
         Ok(Self {
@@ -220,35 +223,42 @@ impl Flash {
         ((pages.end - pages.start) * PAGE).min(most)
     }
 
-    /// Collects what an idle drive has had the time to begin.
+    /// Collects what an idle drive has had the time to begin: in the order of time, so that it does not matter how often this is called, and then of partitions.
     fn collect_in_background(&mut self, now: u64) {
         let Some(background) = self.background else {
             return;
         };
         let idle = self.arrived.saturating_add(background.idle);
         for partition in &mut self.partitions {
-            while partition.ftl.lines.free() < background.below {
-                let begin = idle.max(partition.background_end);
-                if begin > now {
-                    break;
-                }
-                let mut work = Work {
-                    dies: &mut self.dies,
-                    buffer: &mut self.buffer,
-                    first_die: partition.first_die,
-                    dies_count: self.geometry.dies,
-                    held: &mut partition.held,
-                    ready: &mut partition.sensed,
-                    now: begin,
-                    fetched: begin,
-                    sensed: 0,
-                    programmed: 0,
-                    erased: begin,
-                };
-                if partition.ftl.collect(&mut work).is_none() {
-                    break;
-                }
-                partition.background_end = work.erased;
+            partition.is_clean = false;
+        }
+        loop {
+            let wanting = self.partitions.iter().enumerate().filter(|(_, partition)| {
+                !partition.is_clean && partition.ftl.lines.free() < background.below
+            });
+            let next = wanting
+                .map(|(index, partition)| (idle.max(partition.background_end), index))
+                .min();
+            let Some((begin, index)) = next.filter(|&(begin, _)| begin <= now) else {
+                return;
+            };
+            let partition = &mut self.partitions[index];
+            let mut work = Work {
+                dies: &mut self.dies,
+                buffer: &mut self.buffer,
+                first_die: partition.first_die,
+                dies_count: self.geometry.dies,
+                held: &mut partition.held,
+                ready: &mut partition.sensed,
+                now: begin,
+                fetched: begin,
+                sensed: 0,
+                programmed: 0,
+                erased: begin,
+            };
+            match partition.ftl.collect(&mut work) {
+                Some(_) => partition.background_end = work.erased,
+                None => partition.is_clean = true,
             }
         }
     }

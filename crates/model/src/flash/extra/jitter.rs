@@ -9,7 +9,7 @@ use super::random::Random;
 /// 2^32 / ln 2.
 const PER_LN_2: i64 = 6_196_328_019;
 
-/// 2^30 times the 2nd, 4th, 8th … root of 2, rounded down.
+/// 2^30 times the 2nd, 4th, 8th … root of 2, to the nearest.
 const ROOTS_OF_2: [u64; 24] = [
     1_518_500_250,
     1_276_901_417,
