@@ -31,9 +31,10 @@ class Channel:
 
 
 class Die:
-    def __init__(self, parameters, channel):
+    def __init__(self, parameters, channel, chance):
         self.parameters = parameters
         self.channel = channel
+        self.chance = chance  # the drive's
         self.free = 0  # A
 
     def sense(self, t, flash_page, pages, link=None):
@@ -41,7 +42,7 @@ class Die:
         p = self.parameters
         cell = flash_page % p["cell_bits"]
         time = p["read_4k_ns"] if pages == 1 else p["read_ns"]
-        end = max(self.free, t) + time[cell]
+        end = max(self.free, t) + self.chance.sense(time[cell])
         sent = [end]
         left = pages * PAGE
         while left > 0:
@@ -57,11 +58,11 @@ class Die:
         start = max(self.free, t)
         if with_data:
             start = self.channel.transfer(start, self.parameters["oneshot_bytes"])
-        self.free = start + self.parameters["program_ns"]
+        self.free = start + self.chance.spread("program", self.parameters["program_ns"])
         return self.free
 
     def erase(self, t):
-        self.free = max(self.free, t) + self.parameters["erase_ns"]
+        self.free = max(self.free, t) + self.chance.spread("erase", self.parameters["erase_ns"])
         return self.free
 
 

@@ -1,5 +1,6 @@
 """Conventional flash: reads, writes and the write buffer [Flash]."""
 
+from chance import Chance
 from dies import Link, buffered_at, check_shape
 from machine import PAGE, Machine, ceil_div, pages_touched, require
 from partition import Partition
@@ -17,7 +18,10 @@ class Flash(Machine):
         require(p["collect_below"] >= 2, "two lines that stay free")
         require(p["buffer_bytes"] >= count * p["oneshot_bytes"], "a buffer of a wordline for each")
         self.pages = ceil_div(p["size_bytes"], PAGE)
-        self.partitions = [Partition(p, index) for index in range(count)]
+        chance = Chance(p)
+        self.partitions = [Partition(p, chance) for _ in range(count)]
+        self.background_idle = p.get("extras", {}).get("background_idle_ns", 0)
+        self.arrived = 0  # when the last command was accepted
         self.link = Link(p["link_bandwidth_bytes_per_s"])
         self.used = 0
 
@@ -36,6 +40,29 @@ class Flash(Machine):
         else:
             self.finish(t, number)
         return True
+
+    def submit(self, t, op):
+        number = super().submit(t, op)
+        if number is not None:
+            self.arrived = t
+        return number
+
+    def background(self):
+        """When which partition collects next, though no command asks for it; or None."""
+        times = [
+            (max(self.arrived + self.background_idle, partition.background_ended), index)
+            for index, partition in enumerate(self.partitions)
+            if partition.wants_background()
+        ]
+        return min(times, default=None)
+
+    def advance(self, now):
+        while (background := self.background()) is not None and background[0] <= now:
+            time, index = background
+            super().advance(time)
+            partition = self.partitions[index]
+            partition.background_ended = partition.collect(time, partition.victim())
+        super().advance(now)
 
     def read(self, t, op):
         p, count = self.parameters, len(self.partitions)

@@ -65,7 +65,26 @@ def dies(rng):
         "buffer_per_page_ns": rng.choice([0, 460]),
         "early_completion": rng.random() < 0.6,
         "deallocate_ns": rng.randrange(20_000),
+        "extras": {},
     }
+
+
+def extras(rng, p):
+    """What is off by default, all at once and each now and then."""
+    flash = p["flash"] if p["kind"] == "zns" else p
+    if p["kind"] == "flash":
+        p["size_bytes"] = size_for(rng, p, p["collect_below"] + 8)
+    some = lambda value: rng.choice([0, value, value])
+    flash["extras"] = {
+        "background_below": 0 if p["kind"] == "zns" else some(p["collect_below"] + 3),
+        "background_idle_ns": rng.choice([0, rng.randrange(5_000_000)]),
+        "seed": rng.randrange(2**53),
+        "read_jitter_permille": some(rng.randrange(1, 500)),
+        "program_jitter_permille": some(rng.randrange(1, 500)),
+        "erase_jitter_permille": some(rng.randrange(1, 500)),
+        "read_retry_ppm": some(rng.randrange(1, 500_000)),
+    }
+    return p
 
 
 def size_for(rng, p, spare=5):
@@ -148,6 +167,8 @@ SHAPES = {
     "flash-cost-benefit": lambda rng: flash(rng, "cost_benefit"),
     "zns-shared": lambda rng: zns(rng, False),
     "zns-own": lambda rng: zns(rng, True),
+    "flash-extras": lambda rng: extras(rng, flash(rng, rng.choice(POLICIES))),
+    "zns-extras": lambda rng: extras(rng, zns(rng, False)),
 }
 
 

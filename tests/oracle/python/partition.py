@@ -28,13 +28,13 @@ class Open:
 
 
 class Partition:
-    def __init__(self, p, index):
+    def __init__(self, p, chance):
         channels = p["channels"] // p["partitions"]
         self.policy = p["policy"]
         self.collect_below = p["collect_below"]
         own = [Channel(p) for _ in range(channels)]
         count = channels * p["dies_per_channel"]
-        self.dies = [Die(p, own[i % channels]) for i in range(count)]
+        self.dies = [Die(p, own[i % channels], chance) for i in range(count)]
         self.wordline = p["oneshot_bytes"] // PAGE  # w
         self.flash_page = p["flash_page_bytes"] // PAGE
         self.block = p["block_bytes"] // PAGE
@@ -51,6 +51,10 @@ class Partition:
         self.user = Open()
         self.collection = Open()
         self.placed = 0
+        self.background_below = p.get("extras", {}).get("background_below", 0)
+        most = lines - ceil_div(logical, self.ppl) - 3
+        require(self.background_below <= most, "more lines kept free than can be")
+        self.background_ended = 0  # when the last erase of the last collection in the background ends
         self.credits = self.ppl
         self.refill = self.ppl
         self.host_pages = self.collected_pages = self.lines_erased = 0
@@ -113,7 +117,11 @@ class Partition:
         age = self.placed - line.filled
         return (0, Fraction((self.ppl - line.valid) * age, 2 * line.valid))
 
+    def wants_background(self):
+        return len(self.free) < self.background_below and self.victim() is not None
+
     def collect(self, t, victim):
+        """Gives when the last erase ends."""
         self.collected_pages += victim.valid
         self.lines_erased += 1
         victim.erases += 1
@@ -122,11 +130,11 @@ class Partition:
             for die in range(len(self.dies)):
                 self.move(t, victim, die, flash_page)
         assert victim.valid == 0
-        for die in self.dies:
-            die.erase(t)
+        ends = [die.erase(t) for die in self.dies]
         victim.taken = 0
         victim.filled = None
         self.free.append(victim)
+        return max(ends)
 
     def move(self, t, victim, die, flash_page):
         """Moves the valid pages of one flash page to the collection line."""

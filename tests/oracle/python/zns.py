@@ -1,5 +1,6 @@
 """Zoned flash [Zones]."""
 
+from chance import Chance
 from dies import Channel, Die, Link, buffered_at, check_shape
 from machine import PAGE, Machine, ceil_div, require
 
@@ -24,7 +25,8 @@ class Zns(Machine):
         require(p["size_bytes"] >= self.size, "one zone at least")
         channels = [Channel(p) for _ in range(p["channels"])]
         count = p["channels"] * p["dies_per_channel"]
-        self.dies = [Die(p, channels[i % len(channels)]) for i in range(count)]
+        chance = Chance(p)
+        self.dies = [Die(p, channels[i % len(channels)], chance) for i in range(count)]
         require(1 <= z["dies_per_zone"] <= count, "dies for a zone")
         self.zones = [Zone() for _ in range(p["size_bytes"] // self.size)]
         self.link = Link(p["link_bandwidth_bytes_per_s"])
@@ -131,14 +133,15 @@ class Zns(Machine):
         zone = self.zones[op["zone"]]
         ends = [t + self.zoned["finish_ns"]]
         if self.zoned["finish_writes"]:
-            first = zone.programmed
-            for wordline in range(first, self.capacity // self.wordline):
-                die, _ = self.die(op["zone"], wordline)
-                ends.append(die.program(t, with_data=False))
-                if wordline == first:
-                    self.give_back(op["zone"], zone.held, ends[-1])
-                    zone.held = 0
-                zone.programmed = wordline + 1
+            first, end, step = zone.programmed, self.capacity // self.wordline, self.zoned["dies_per_zone"]
+            for on_die in range(first, min(first + step, end)):
+                for wordline in range(on_die, end, step):
+                    die, _ = self.die(op["zone"], wordline)
+                    ends.append(die.program(t, with_data=False))
+                    if wordline == first:
+                        self.give_back(op["zone"], zone.held, ends[-1])
+                        zone.held = 0
+            zone.programmed = end
         else:
             self.give_back(op["zone"], zone.held)
             zone.held = 0

@@ -1,10 +1,10 @@
 //! Parameters and commands as JSON: what the two sides share, and nothing else.
 //!
-//! The names are those of [`model::Parameters`]. Optional mechanisms are not in it: the page does not define them.
+//! The names are those of [`model::Parameters`].
 
 use model::{
-    CollectionPolicy, CompoundRule, Direction, FlashParameters, KvKind, KvOp, KvParameters,
-    NvmParameters, Op, Parameters, ZoneOp, ZonesParameters,
+    CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvKind, KvOp,
+    KvParameters, NvmParameters, Op, Parameters, ZoneOp, ZonesParameters,
 };
 use serde::{Deserialize, Serialize};
 
@@ -255,8 +255,27 @@ struct FlashJson {
     collect_below: u32,
     #[serde(with = "PolicyJson")]
     policy: CollectionPolicy,
-    #[serde(skip)]
-    extras: model::FlashExtras,
+    #[serde(default, with = "ExtrasJson")]
+    extras: FlashExtras,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "FlashExtras")]
+struct ExtrasJson {
+    #[serde(default)]
+    background_below: u32,
+    #[serde(default)]
+    background_idle_ns: u64,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    read_jitter_permille: u32,
+    #[serde(default)]
+    program_jitter_permille: u32,
+    #[serde(default)]
+    erase_jitter_permille: u32,
+    #[serde(default)]
+    read_retry_ppm: u32,
 }
 
 #[derive(Serialize, Deserialize)]
