@@ -19,6 +19,7 @@ mod pool;
 mod qemu;
 mod serve;
 mod sgl;
+mod simulate;
 mod subsystems;
 mod timed;
 mod words;

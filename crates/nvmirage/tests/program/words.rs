@@ -2,13 +2,14 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "serve",
     "demo",
     "bench",
     "identify",
     "kv",
     "conformance",
+    "simulate",
     "qemu-args",
     "check",
     "explain",

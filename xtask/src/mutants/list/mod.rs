@@ -10,6 +10,7 @@ mod memory_map;
 mod models;
 mod queues;
 mod resets;
+mod simulate;
 mod subsystem;
 mod travel;
 mod zones;
@@ -27,6 +28,7 @@ const ALL: &[&[Mutation]] = &[
     load::MUTATIONS,
     models::MUTATIONS,
     resets::MUTATIONS,
+    simulate::MUTATIONS,
     subsystem::MUTATIONS,
     travel::MUTATIONS,
     zones::MUTATIONS,

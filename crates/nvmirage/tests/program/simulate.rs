@@ -1,0 +1,192 @@
+//! `nvmirage simulate`, and the traces that `bench` records for it.
+
+use crate::world::World;
+
+const READS: &str = "[reads]\nrw=randread\nnorandommap\niodepth=4\ntime_based\n";
+
+#[test]
+fn the_same_command_line_gives_the_same_bytes() {
+    let world = World::new();
+    world.write("reads.fio", READS);
+    let args = [
+        "simulate",
+        "--preset",
+        "optane-p4800x",
+        "--workload",
+        "reads.fio",
+        "--virtual-time",
+        "5ms",
+        "--warmup",
+        "1ms",
+        "--interval",
+        "1ms",
+        "--sweep",
+        "iodepth=1,8",
+        "--csv",
+        "series.csv",
+        "--plot",
+        "series.svg",
+        "--json",
+    ];
+    let first = world.ok(&args);
+    assert_eq!(world.ok(&args), first);
+    let value: serde_json::Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(value["nvmirage"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(value["configuration"]["seed"], 1);
+    assert_eq!(value["configuration"]["warmup_ns"], 1_000_000);
+    let runs = value["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[1]["point"][0][1], "8");
+    for run in runs {
+        assert_eq!(run["elapsed_ns"], 4_000_000);
+        assert_eq!(run["series"].as_array().unwrap().len(), 5);
+        let kind = &run["jobs"][0]["kinds"][0];
+        assert_eq!(kind["kind"], "read");
+        assert!(kind["iops"].as_u64().unwrap() > 10_000, "{kind}");
+        assert_eq!(run["jobs"][0]["errors"], 0);
+    }
+    let csv = std::fs::read_to_string(world.path("series.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 11);
+    let svg = std::fs::read_to_string(world.path("series.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("iodepth=8"));
+}
+
+#[test]
+fn a_table_has_what_the_drive_did_inside() {
+    let world = World::new();
+    let jobs = "[fill]\nrw=write\nbs=1m\nsize=64m\n[read]\nstonewall\nrw=read\nsize=1m\n";
+    world.write("fill.fio", jobs);
+    let table = world.ok(&[
+        "simulate",
+        "--preset",
+        "samsung-970-pro@code",
+        "--size",
+        "256MiB",
+        "--set",
+        "block=128KiB",
+        "--workload",
+        "fill.fio",
+        "--virtual-time",
+        "1h",
+    ]);
+    assert!(
+        table.contains("write amplification 1.000: 16384 pages written"),
+        "{table}"
+    );
+    assert!(table.contains("fill") && table.contains("read"), "{table}");
+}
+
+#[test]
+fn what_bench_has_submitted_can_be_replayed() {
+    let world = World::new();
+    let server = world.serve_media("null:size=1GiB");
+    let target = world.vfio_user("nvme.sock");
+    let output = world.json(&[
+        "bench",
+        "--target",
+        &target,
+        "--rw",
+        "randrw",
+        "--qd",
+        "4",
+        "--queues",
+        "2",
+        "--pause",
+        "1ms",
+        "--time",
+        "100ms",
+        "--record-trace",
+        "recorded.trace",
+        "--json",
+    ]);
+    server.stop();
+    let trace = std::fs::read_to_string(world.path("recorded.trace")).unwrap();
+    let mut lines = trace.lines();
+    assert_eq!(lines.next(), Some("nvmirage-trace 1"));
+    let submitted = lines.count() as u64;
+    let measured = output["jobs"][0]["commands"].as_u64().unwrap();
+    assert!(
+        submitted >= measured && measured > 0,
+        "{submitted} {measured}"
+    );
+    let replayed = world.json(&[
+        "simulate",
+        "--preset",
+        "optane-p4800x",
+        "--size",
+        "1GiB",
+        "--workload",
+        "recorded.trace",
+        "--virtual-time",
+        "10s",
+        "--json",
+    ]);
+    let run = &replayed["runs"][0];
+    assert_eq!(run["commands"], submitted);
+    let kinds = run["jobs"][0]["kinds"].as_array().unwrap();
+    let counted: u64 = kinds.iter().map(|k| k["commands"].as_u64().unwrap()).sum();
+    assert_eq!((counted, kinds.len()), (submitted, 2));
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_with_what_to_do() {
+    let world = World::new();
+    world.write("reads.fio", READS);
+    world.write("bad.fio", "[a]\nrw=randread\nverify=crc32c\n");
+    world.write("far.trace", "nvmirage-trace 1\n0 R 1073741824 4096\n");
+    let refused = |preset: &str, workload: &str, more: &[&str]| {
+        let mut args = vec![
+            "simulate",
+            "--preset",
+            preset,
+            "--size",
+            "1GiB",
+            "--workload",
+            workload,
+        ];
+        if !more.contains(&"--virtual-time") {
+            args.extend(["--virtual-time", "1ms"]);
+        }
+        args.extend(more);
+        let ran = world.run(&args);
+        assert!(!ran.status.success() && ran.out.is_empty(), "{args:?}");
+        ran.err
+    };
+    for (preset, workload, more, word) in [
+        ("optane-p4801x", "reads.fio", &[][..], "optane-p4800x"),
+        ("samsung-kvssd", "reads.fio", &[], "key-value"),
+        ("optane-p4800x", "none.fio", &[], "cannot read none.fio"),
+        ("optane-p4800x", "bad.fio", &[], "line 3: verify"),
+        ("optane-p4800x", "far.trace", &[], "--wrap"),
+        (
+            "optane-p4800x",
+            "reads.fio",
+            &["--set", "read_latencie=8us"],
+            "read_latency",
+        ),
+        (
+            "optane-p4800x",
+            "reads.fio",
+            &["--sweep", "nothing=1"],
+            "nothing",
+        ),
+        (
+            "optane-p4800x",
+            "far.trace",
+            &["--sweep", "iodepth=1"],
+            "a trace has no keys",
+        ),
+        (
+            "optane-p4800x",
+            "reads.fio",
+            &["--warmup", "1ms"],
+            "leaves nothing",
+        ),
+    ] {
+        let error = refused(preset, workload, more);
+        assert!(
+            error.contains(word),
+            "{preset} {workload} {more:?}: {error}"
+        );
+    }
+}

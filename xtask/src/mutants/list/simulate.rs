@@ -1,0 +1,71 @@
+//! Simulations in virtual time.
+
+use crate::mutants::{Mutation, Test, integration, unit};
+
+const RUNS: &[&str] = &["--test", "runs"];
+
+const fn run(name: &'static str) -> Test {
+    integration("simulate", RUNS, name)
+}
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "simulate-cold",
+        guard: "a queue that was idle for long is looked at when its host rings",
+        file: "crates/simulate/src/world.rs",
+        from: "        if was_aside {\n",
+        to: "        if was_aside && false {\n",
+        test: run("closed_forms::a_pause_longer_than_a_lane_stays_hot_delays_nothing"),
+    },
+    Mutation {
+        name: "simulate-held",
+        guard: "what the drive had no room for is tried again at the instant at which room was made",
+        file: "crates/simulate/src/world.rs",
+        from: "rung || worked && held || self.is_due()",
+        to: "rung || self.is_due()",
+        test: run("golden::flash_with_collection"),
+    },
+    Mutation {
+        name: "simulate-warm-up",
+        guard: "what the drive does inside is counted from the very start where there is no warm-up",
+        file: "crates/simulate/src/world.rs",
+        from: "        self.pass_to(START_NS);\n",
+        to: "",
+        test: run("world::a_full_buffer_holds_commands_up_and_loses_none"),
+    },
+    Mutation {
+        name: "simulate-host",
+        guard: "a host's thread does one thing at a time",
+        file: "crates/simulate/src/host.rs",
+        from: "                    self.busy_until = now + self.cost.submission_ns;\n",
+        to: "",
+        test: run("closed_forms::hosts_that_take_time_add_it"),
+    },
+    Mutation {
+        name: "simulate-arrival",
+        guard: "the time of a command of a trace counts from its arrival",
+        file: "crates/simulate/src/host.rs",
+        from: "                Next::Op(arrival.op, at)\n",
+        to: "                Next::Op(arrival.op, now)\n",
+        test: run("world::a_trace_arrives_when_it_did_and_waits_for_room"),
+    },
+    Mutation {
+        name: "simulate-once",
+        guard: "random places come once before they come again",
+        file: "crates/simulate/src/places.rs",
+        from: "            if value < self.count {\n                return value;",
+        to: "            if value < u64::MAX {\n                return value % self.count;",
+        test: unit("simulate", "places::tests::a_shuffle_has_every_number_once"),
+    },
+    Mutation {
+        name: "simulate-refused",
+        guard: "a key of a job file that is not taken is refused",
+        file: "crates/simulate/src/fio.rs",
+        from: "            _ => return Err(unknown()),\n",
+        to: "            _ => {}\n",
+        test: unit(
+            "simulate",
+            "fio::tests::what_is_not_taken_is_refused_by_name_and_line",
+        ),
+    },
+];
