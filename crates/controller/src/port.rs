@@ -15,6 +15,7 @@
 //!   (`memory::ViewPins`), and copies ranges.
 //! - A medium that hangs holds up nobody but its own commands: `add`, `submit` and `reap` never block.
 
+use std::num::NonZeroI32;
 use std::sync::Arc;
 
 use memory::{DmaView, Segment};
@@ -140,7 +141,7 @@ pub struct Outcome {
     /// What the host's status is made from.
     pub cause: Cause,
     /// The operating system's error number, where there was one.
-    pub os_error: Option<i32>,
+    pub os_error: Option<NonZeroI32>,
     /// Dwords 0 and 1 of the completion of a [`Request::Command`]; 0 for anything else.
     pub result: u64,
 }

@@ -35,7 +35,13 @@ const PROGRAMS: &[(&str, &[&str])] = &[
 const FILES: &[&str] = &["etc/mke2fs.conf"];
 
 /// Modules of the kernel; the NVMe driver and ext4 are built in.
-const MODULES: &[&str] = &["efivarfs", "null_blk", "qemu_fw_cfg", "virtio_blk", "zonefs"];
+const MODULES: &[&str] = &[
+    "efivarfs",
+    "null_blk",
+    "qemu_fw_cfg",
+    "virtio_blk",
+    "zonefs",
+];
 
 const INIT: &str = include_str!("../guest/init");
 const STEPS: &str = include_str!("../guest/steps.sh");

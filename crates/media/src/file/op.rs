@@ -3,6 +3,7 @@
 use controller::port::{Cause, Outcome, Request};
 use memory::Segment;
 use rustix::fs::FallocateFlags;
+use std::num::NonZeroI32;
 
 use super::Clear;
 
@@ -154,7 +155,7 @@ pub(super) fn failed(reads: bool, errno: i32) -> Outcome {
     };
     Outcome {
         cause,
-        os_error: Some(errno),
+        os_error: NonZeroI32::new(errno),
         ..Outcome::OK
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::num::NonZeroI32;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -526,7 +527,7 @@ fn a_full_disk_says_so_and_reads_go_on() {
     );
     let full = Outcome {
         cause: Cause::NoSpace,
-        os_error: Some(libc::ENOSPC),
+        os_error: NonZeroI32::new(libc::ENOSPC),
         ..Outcome::OK
     };
     assert_eq!(

@@ -1,5 +1,6 @@
 //! The kernel's rarer answers, put in by hand: what a command makes of them.
 
+use std::num::NonZeroI32;
 use std::path::PathBuf;
 
 use controller::port::ByteRange;
@@ -120,7 +121,7 @@ fn is_fallocate(io: Io, kind: FallocateFlags) -> bool {
 fn failure(cause: Cause, errno: i32) -> Outcome {
     Outcome {
         cause,
-        os_error: Some(errno),
+        os_error: NonZeroI32::new(errno),
         ..Outcome::OK
     }
 }
