@@ -185,3 +185,25 @@ fn a_full_buffer_holds_commands_up_and_loses_none() {
     // A queue that the drive has no room for is fetched no further: commands take longer than in an empty buffer.
     assert!(of(&ran, 1, Kind::Write).latency_ns.percentile(50, 100) > 100_000);
 }
+
+#[test]
+fn what_finds_no_place_on_the_drive_goes_on_as_soon_as_there_is_one() {
+    // Nothing limits it but how many commands the drive holds: 4096, which are done at the same time, and nobody
+    // submits anything then.
+    let direction = Direction {
+        latency_ns: 10_000,
+        bandwidth_bytes_per_s: 0,
+        rate_per_s: 0,
+    };
+    let parameters = Parameters::Nvm(NvmParameters {
+        arithmetic: Arithmetic::Exact,
+        read: direction,
+        write: direction,
+    });
+    let jobs = "[a]\nrw=randread\nnumjobs=2\niodepth=4095\nnumber_ios=4095\n";
+    let ran = run_on(&parameters, SIZE, &plan(jobs, 10 * MS)).unwrap();
+    let reads = &of(&ran, 0, Kind::Read).latency_ns;
+    assert_eq!(reads.count(), 2 * 4095);
+    assert_eq!((reads.least(), reads.most()), (10_000, 20_000));
+    assert_eq!(reads.mean(), (4096 * 10_000 + 4094 * 20_000) / 8190);
+}

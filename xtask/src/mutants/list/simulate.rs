@@ -23,7 +23,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/simulate/src/world.rs",
         from: "rung || worked && held || self.is_due()",
         to: "rung || self.is_due()",
-        test: run("golden::flash_with_collection"),
+        test: run("world::what_finds_no_place_on_the_drive_goes_on_as_soon_as_there_is_one"),
     },
     Mutation {
         name: "simulate-warm-up",
