@@ -11,7 +11,7 @@ use model::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{read::nearest_word, validate::Place};
+use super::{Size, Zoned, read::nearest_word, validate::Place};
 
 /// The timing of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -211,6 +211,23 @@ impl Timing {
     }
 }
 
+impl Timing {
+    /// The zones that hosts see are those that the model times.
+    pub(super) fn validate_zones(&self, zoned: &Zoned, size: Option<u64>, place: &mut Place<'_>) {
+        let Ok(Parameters::Zones(zones)) = self.applied(size.unwrap_or(1 << 40)) else {
+            return;
+        };
+        let (zone, capacity) = (Size(zones.zone_size_bytes), Size(zones.zone_capacity_bytes));
+        let seen = zoned.zone_capacity.unwrap_or(zoned.zone_size);
+        place.require((zoned.zone_size, seen) == (zone, capacity), || {
+            format!(
+                "zoned: the drive of timing.preset = \"{}\" has other zones: write zone_size = \"{zone}\" and zone_capacity = \"{capacity}\", or the same ones in timing",
+                self.preset
+            )
+        });
+    }
+}
+
 /// The error, with the parameter that may have been meant.
 fn told(error: &InvalidParameter) -> String {
     match error {
@@ -406,6 +423,18 @@ mod tests {
             let error = text.parse::<Timing>().unwrap_err();
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn zones_of_hosts_are_those_of_the_model() {
+        let zoned = |capacity: &str| {
+            let zones = format!("[media.zoned]\nzone_size = \"2GiB\"\n{capacity}");
+            media("8GiB", &format!("preset = \"wd-zn540\"\n{zones}"))
+        };
+        zoned("zone_capacity = \"1077MiB\"").unwrap();
+        let message = zoned("").unwrap_err();
+        let says = "write zone_size = \"2GiB\" and zone_capacity = \"1077MiB\"";
+        assert!(message.contains(says), "{message}");
     }
 
     #[test]

@@ -213,7 +213,11 @@ impl Medium {
         }
         self.validate_keys(&mut place);
         if let Some(timing) = &self.timing {
-            timing.validate(self.size.map(|size| size.0), &mut place);
+            let size = self.size.map(|size| size.0);
+            timing.validate(size, &mut place);
+            if let Some(zoned) = &self.zoned {
+                timing.validate_zones(zoned, size, &mut place);
+            }
         }
         if let Some(size) = self.size {
             place.require(size.0 >= MIN_MEDIUM_LEN, || {
