@@ -106,6 +106,7 @@ mod tests {
             let known = [
                 "Base 2.1, ",
                 "NVM 1.1, ",
+                "KV 1.1, ",
                 "PCIe Transport 1.1, ",
                 "PCI 3.0, ",
             ];

@@ -86,6 +86,10 @@ enum What {
 
 /// Store a value
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage kv --target vfio-user:/tmp/kv.sock put colour blue
+  nvmirage kv --target vfio-user:/tmp/kv.sock put picture --file picture.png --must-not-exist")]
 struct Put {
     key: Key,
 
@@ -108,6 +112,9 @@ struct Put {
 
 /// Retrieve a value
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage kv --target vfio-user:/tmp/kv.sock get picture --output copy.png")]
 struct Get {
     key: Key,
 
@@ -118,6 +125,9 @@ struct Get {
 
 /// Delete keys
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage kv --target vfio-user:/tmp/kv.sock del colour picture")]
 struct Del {
     #[arg(required = true)]
     keys: Vec<Key>,
@@ -125,12 +135,18 @@ struct Del {
 
 /// Succeed where a key exists
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage kv --target vfio-user:/tmp/kv.sock exist 0x00ff")]
 struct Exist {
     key: Key,
 }
 
 /// List keys, in the order of their bytes
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage kv --target vfio-user:/tmp/kv.sock ls --prefix pic")]
 struct Ls {
     /// Only keys that begin so
     #[arg(long, value_name = "KEY")]

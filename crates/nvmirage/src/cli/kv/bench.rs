@@ -18,6 +18,9 @@ use crate::{
 
 /// Measure how fast values are stored and retrieved, with keys of its own, which it deletes at the end
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage kv --target vfio-user:/tmp/kv.sock bench --value-size 4KiB --qd 32")]
 pub(super) struct Bench {
     /// Bytes of a value, up to 2MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]

@@ -31,7 +31,8 @@ impl FromStr for Key {
             None => text.as_bytes().to_vec(),
             Some(digits) => {
                 let wrong = || format!("`{text}` is no row of pairs of hexadecimal digits");
-                if digits.is_empty() || digits.len() % 2 != 0 || !digits.is_ascii() {
+                let all = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                if digits.is_empty() || digits.len() % 2 != 0 || !all {
                     return Err(wrong());
                 }
                 let pairs = (0..digits.len()).step_by(2).map(|at| &digits[at..at + 2]);
