@@ -17,7 +17,7 @@ use crate::{
 
 /// How long a lane may take to become empty.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// Mail that may wait to be carried before guests are heard no more, and controllers that have lanes elsewhere have their turn.
+/// Mail that may wait to be carried. With more of it guests are heard no more, and controllers whose lanes it is for get no turn.
 const OUTBOX: usize = 256;
 
 /// Where a lane of ours lives.

@@ -309,10 +309,7 @@ impl<C: Channel> Engine<C> {
         };
         let lanes = &mut self.lanes;
         let admin = controller.look_at_doorbells(|key| {
-            // A host may store what it likes into doorbells of queues that are frozen: that is nobody's work.
-            if lanes.get_mut(key).is_some_and(|lane| lane.has_work()) {
-                lanes.warm(key);
-            }
+            lanes.warm(key);
         });
         if admin {
             self.turns_to_look = 0;

@@ -25,9 +25,9 @@ use nvme_spec::zoned::{ZoneAppendCdw12, ZonedOpcode, zone_slba};
 
 use crate::medium::Channel;
 
-/// What a model is told of a deallocation in one turn: to forget a page takes it some tens of nanoseconds, and a host may
+/// Bytes of deallocations that a model is told of in one turn: to forget a page takes it some tens of nanoseconds, and a host may
 /// deallocate a whole drive with one command.
-const DEALLOCATED_PER_TURN: u64 = 16 << 20;
+const DEALLOCATED_PER_TURN: u64 = 4 << 20;
 /// Pieces of deallocations that may wait for their turns.
 const PIECES: usize = 4 * DSM_RANGES_MAX;
 
@@ -152,12 +152,13 @@ impl TimedChannel {
 
     /// Whether the model has room for all that a request asks of it.
     fn has_room(&self, request: &Request<'_>) -> bool {
+        let pieces = if is_large(request) {
+            ops(request).count()
+        } else {
+            0
+        };
         let mut ops = ops(request);
-        let mut pieces = 0;
-        ops.all(|op| {
-            pieces += usize::from(is_large(&op));
-            self.model.has_room(&op)
-        }) && self.pieces.len() + pieces <= PIECES
+        ops.all(|op| self.model.has_room(&op)) && self.pieces.len() + pieces <= PIECES
     }
 
     /// A number for a command; `None` where all are taken.
@@ -189,21 +190,24 @@ impl TimedChannel {
 
     /// Tells the model a part of what is deallocated.
     fn deallocate(&mut self) {
-        let Some(piece) = self.pieces.front_mut() else {
-            return;
-        };
-        let Piece { number, offset, .. } = *piece;
-        let len = piece.len.min(DEALLOCATED_PER_TURN);
-        piece.offset += len;
-        piece.len -= len;
-        let ended = piece.len == 0;
-        let op = Op::Deallocate { offset, len };
-        if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
-            self.held[number as usize].awaited += 1;
-        }
-        if ended {
-            self.pieces.pop_front();
-            self.happened(number);
+        let mut left = DEALLOCATED_PER_TURN;
+        while left > 0
+            && let Some(piece) = self.pieces.front_mut()
+        {
+            let Piece { number, offset, .. } = *piece;
+            let len = piece.len.min(left);
+            left -= len;
+            piece.offset += len;
+            piece.len -= len;
+            let ended = piece.len == 0;
+            let op = Op::Deallocate { offset, len };
+            if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
+                self.held[number as usize].awaited += 1;
+            }
+            if ended {
+                self.pieces.pop_front();
+                self.happened(number);
+            }
         }
     }
 
@@ -303,9 +307,10 @@ impl Port for TimedChannel {
         };
         // What failed at once takes no time of the drive's.
         if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {
+            let large = is_large(request);
             let mut submit = |op: &Op<'_>| {
                 if let Op::Deallocate { offset, len } = *op
-                    && is_large(op)
+                    && large
                 {
                     self.held[number as usize].awaited += 1;
                     self.pieces.push_back(Piece {
@@ -388,9 +393,16 @@ impl Port for TimedChannel {
     }
 }
 
-/// Whether a model is told in parts.
-fn is_large(op: &Op<'_>) -> bool {
-    matches!(op, Op::Deallocate { len, .. } if *len > DEALLOCATED_PER_TURN)
+/// Whether a model is told of a request in parts.
+fn is_large(request: &Request<'_>) -> bool {
+    let bytes = match *request {
+        Request::WriteZeroes { len, .. } => len,
+        Request::Deallocate { ranges } => ranges
+            .iter()
+            .fold(0, |sum: u64, range| sum.saturating_add(range.len)),
+        _ => 0,
+    };
+    bytes > DEALLOCATED_PER_TURN
 }
 
 /// Whether nothing was done for a request at all.

@@ -287,7 +287,8 @@ fn a_timing_that_cannot_be_is_refused_with_what_would_do() {
     assert!(error.to_string().contains("2048"), "{error}");
 }
 
-/// A host may deallocate a whole drive with one command: the model is told of 16 MiB a turn, and others go on meanwhile.
+/// A host may deallocate a whole drive with one command, by one range or by many: the model is told of 4 MiB a turn, and
+/// others go on meanwhile.
 #[test]
 fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
     let Parameters::Flash(mut drive) = flash() else {
@@ -299,27 +300,26 @@ fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
     };
     let medium = Medium::open_timed(&spec, &Parameters::Flash(drive)).expect("a drive");
     let host = Host::new(1 << 20);
-    let mut runner = Runner::new(&medium, 8);
-    at(&mut runner, 0);
-    let whole = [ByteRange {
-        offset: 0,
-        len: 128 << 20,
-    }];
-    let trim = runner.add(&host, &Request::Deallocate { ranges: &whole }, &[]);
-    assert_eq!(
-        runner.channel.next_due(),
-        Some(Time(0)),
-        "the next turn goes on with it"
-    );
-    for turn in 1..=8 {
-        assert_eq!(at(&mut runner, turn), [], "turn {turn}");
+    let many = |count: u64| -> Vec<_> {
+        let len = (128 << 20) / count;
+        let range = |n| ByteRange {
+            offset: n * len,
+            len,
+        };
+        (0..count).map(range).collect()
+    };
+    for ranges in [many(1), many(256)] {
+        let mut runner = Runner::new(&medium, 8);
+        at(&mut runner, 0);
+        let trim = runner.add(&host, &Request::Deallocate { ranges: &ranges }, &[]);
+        let next = runner.channel.next_due();
+        assert_eq!(next, Some(Time(0)), "the next turn goes on with it");
+        for turn in 1..=32 {
+            assert_eq!(at(&mut runner, turn), [], "turn {turn}");
+        }
+        // The last part was told in turn 32 and takes 7 us.
+        assert_eq!(runner.channel.next_due(), Some(Time(7_001)), "the first");
+        assert_eq!(at(&mut runner, 7_031), []);
+        assert_eq!(at(&mut runner, 7_032), [trim]);
     }
-    // The last part was told in turn 8 and takes 7 us.
-    assert_eq!(
-        runner.channel.next_due(),
-        Some(Time(7_001)),
-        "the first part is done"
-    );
-    assert_eq!(at(&mut runner, 7_007), []);
-    assert_eq!(at(&mut runner, 7_008), [trim]);
 }
