@@ -309,7 +309,10 @@ impl<C: Channel> Engine<C> {
         };
         let lanes = &mut self.lanes;
         let admin = controller.look_at_doorbells(|key| {
-            lanes.warm(key);
+            // A head that nobody waits for, say, is no work.
+            if lanes.get_mut(key).is_some_and(|lane| lane.has_work()) {
+                lanes.warm(key);
+            }
         });
         if admin {
             self.turns_to_look = 0;
