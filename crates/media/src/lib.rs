@@ -20,6 +20,7 @@
     clippy::disallowed_macros
 )]
 
+mod channel;
 mod error;
 mod file;
 mod keyvalue;
@@ -30,9 +31,8 @@ mod size;
 mod timed;
 mod zoned;
 
+pub use self::channel::{Channel, IoCounts};
 pub use self::error::MediumError;
 pub use self::keyvalue::Dialect;
-pub use self::medium::{
-    Channel, Direct, FileIo, IoCounts, MAX_DEPTH, Medium, MediumKind, MediumSpec,
-};
+pub use self::medium::{Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec};
 pub use self::zoned::ZoneSpec;

@@ -1,27 +1,25 @@
-//! A medium, what it is made from, and the channels that reactors use it through.
+//! A medium, and what it is made from.
 
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use controller::port::{Added, Channel as Port, Done, MediumTraits, Request};
+use controller::port::MediumTraits;
 use controller::set::CommandSet;
-use controller::ticket::Ticket;
-use controller::time::Time;
-use memory::{Claims, DmaView, MAX_CLAIMANTS, Pieces, Segment, Store};
-use model::{Model, Op};
+use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
+use model::Model;
 
+use crate::channel::{Channel, IoCounts, Kind};
 use crate::error::MediumError;
-use crate::file::{FileChannel, FileMedium};
-use crate::keyvalue::{self, Dialect, KeyValueChannel, KeyValueMedium};
+use crate::file::FileMedium;
+use crate::keyvalue::{self, Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
 use crate::timed::{Only, TimedChannel, Timing};
-use crate::zoned::{ZoneSpec, ZonedChannel, ZonedMedium};
+use crate::zoned::{ZoneSpec, ZonedMedium};
 
 /// The most commands one channel has in flight.
 pub const MAX_DEPTH: u16 = 4096;
@@ -448,250 +446,4 @@ fn checked(size: u64) -> Result<u64, MediumError> {
         return Err(MediumError::Size { size });
     }
     Ok(size)
-}
-
-/// One reactor's handle on a medium: see [`controller::port::Channel`] for how it is used.
-///
-/// It keeps what it needs of the medium alive. Dropping it waits up to five seconds for the
-/// commands that are in flight, and completes none of them.
-#[derive(Debug)]
-pub struct Channel(Kind);
-
-#[derive(Debug)]
-enum Kind {
-    Null(NullChannel),
-    Ram(Box<RamChannel>),
-    File(Box<FileChannel>),
-    KeyValue(Box<KeyValueChannel>),
-    Timed(Box<TimedChannel>),
-    Zoned(Box<ZonedChannel<Channel>>),
-}
-
-impl Channel {
-    /// For a reactor that sleeps: a descriptor to wait for (level-triggered; nobody else drains
-    /// it). `None` for media that complete at once.
-    ///
-    /// It becomes readable with a completion that comes after [`Channel::is_due`] and before the
-    /// next reap; at other times it says nothing, which spares the kernel the work.
-    #[must_use]
-    pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => None,
-            Kind::File(file) => Some(file.wait_fd()),
-            Kind::Timed(timed) => timed.inner().wait_fd(),
-            Kind::Zoned(zoned) => zoned.below().wait_fd(),
-        }
-    }
-
-    /// The second look of a reactor that is about to sleep, after its last submit: arms
-    /// [`Channel::wait_fd`], and says whether a reap has something to do right now. Some commands
-    /// end without the kernel and show only here.
-    #[must_use]
-    pub fn is_due(&mut self) -> bool {
-        match &mut self.0 {
-            Kind::Null(_) | Kind::KeyValue(_) => false,
-            Kind::Ram(ram) => ram.is_due(),
-            Kind::File(file) => file.is_due(),
-            Kind::Timed(timed) => timed.is_due(),
-            Kind::Zoned(zoned) => zoned.below_mut().is_due(),
-        }
-    }
-}
-
-impl Channel {
-    /// What the last [`Port::add`] has done, where that is more, or something else, than the request says: zones tell where an
-    /// append went, and what became of which zone. `None` where the request says it all.
-    pub(crate) fn happened(&self) -> Option<&[Op<'static>]> {
-        match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
-            Kind::KeyValue(_) | Kind::Timed(_) => None,
-            Kind::Zoned(zoned) => Some(zoned.happened()),
-        }
-    }
-}
-
-impl Channel {
-    /// What has to be done now and then, on the reactor's thread, whether or not anything is in flight: a file's channel
-    /// takes up registered memory of hosts, and gives up what they have unmapped; and a channel that was its medium's only
-    /// one makes way for the commands of others. Cheap where there is nothing to do.
-    #[inline]
-    pub fn tend(&mut self) {
-        match &mut self.0 {
-            Kind::Null(_) | Kind::KeyValue(_) => {}
-            Kind::Ram(ram) => ram.tend(),
-            Kind::File(file) => file.tend(),
-            Kind::Timed(timed) => timed.inner_mut().tend(),
-            Kind::Zoned(zoned) => zoned.below_mut().tend(),
-        }
-    }
-
-    /// Gives a medium with timing other parameters while it works. What is under way keeps its time.
-    ///
-    /// # Errors
-    /// Those that make no drive, or one of another shape; then nothing has changed.
-    pub fn retune(&mut self, timing: &model::Parameters) -> Result<(), model::ParameterError> {
-        match &mut self.0 {
-            Kind::Timed(timed) => timed.retune(timing),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether commands are in flight whose completions show only in [`Port::reap`], and wake nobody: a reactor must not
-    /// sleep then.
-    #[must_use]
-    pub fn is_polled(&self) -> bool {
-        match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => false,
-            Kind::File(file) => file.is_polled(),
-            Kind::Timed(timed) => timed.inner().is_polled(),
-            Kind::Zoned(zoned) => zoned.below().is_polled(),
-        }
-    }
-
-    /// The model that says when commands are done, of a medium with timing.
-    #[must_use]
-    pub fn model(&self) -> Option<&Model> {
-        match &self.0 {
-            Kind::Timed(timed) => Some(timed.model()),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
-            Kind::KeyValue(_) | Kind::Zoned(_) => None,
-        }
-    }
-
-    /// What the last command of a key-value medium was for a timing model: one operation, or those of a compound command. `None`
-    /// where it was refused before anything was looked at, and for other media.
-    #[must_use]
-    pub fn last_op(&self) -> Option<model::Op<'_>> {
-        match &self.0 {
-            Kind::KeyValue(channel) => channel.last_op(),
-            Kind::Timed(timed) => timed.inner().last_op(),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::Zoned(_) => None,
-        }
-    }
-
-    /// How many commands used registered memory of their host. All 0 where none is to be registered.
-    #[must_use]
-    pub fn io_counts(&self) -> IoCounts {
-        match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => IoCounts::default(),
-            Kind::File(file) => file.io_counts(),
-            Kind::Timed(timed) => timed.inner().io_counts(),
-            Kind::Zoned(zoned) => zoned.below().io_counts(),
-        }
-    }
-}
-
-/// Commands of a channel that moved bytes, by what the kernel had to do for their memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoCounts {
-    /// It was registered.
-    pub registered: u64,
-    /// It was not: every page is looked up and held for each command.
-    pub plain: u64,
-}
-
-impl Port for Channel {
-    #[inline]
-    fn add(
-        &mut self,
-        ticket: Ticket,
-        request: &Request<'_>,
-        segments: &[Segment<'_>],
-        view: &Arc<DmaView>,
-    ) -> Added {
-        match &mut self.0 {
-            Kind::Null(channel) => channel.add(ticket, request, segments, view),
-            Kind::Ram(channel) => channel.add(ticket, request, segments, view),
-            Kind::File(channel) => channel.add(ticket, request, segments, view),
-            Kind::KeyValue(channel) => channel.add(ticket, request, segments, view),
-            Kind::Timed(channel) => channel.add(ticket, request, segments, view),
-            Kind::Zoned(channel) => channel.add(ticket, request, segments, view),
-        }
-    }
-
-    #[inline]
-    fn submit(&mut self) {
-        match &mut self.0 {
-            Kind::Null(channel) => channel.submit(),
-            Kind::Ram(channel) => channel.submit(),
-            Kind::File(channel) => channel.submit(),
-            Kind::KeyValue(channel) => channel.submit(),
-            Kind::Timed(channel) => channel.submit(),
-            Kind::Zoned(channel) => channel.submit(),
-        }
-    }
-
-    #[inline]
-    fn reap(&mut self, done: &mut Vec<Done>) {
-        match &mut self.0 {
-            Kind::Null(channel) => channel.reap(done),
-            Kind::Ram(channel) => channel.reap(done),
-            Kind::File(channel) => channel.reap(done),
-            Kind::KeyValue(channel) => channel.reap(done),
-            Kind::Timed(channel) => channel.reap(done),
-            Kind::Zoned(channel) => channel.reap(done),
-        }
-    }
-
-    #[inline]
-    fn in_flight(&self) -> u32 {
-        match &self.0 {
-            Kind::Null(channel) => channel.in_flight(),
-            Kind::Ram(channel) => channel.in_flight(),
-            Kind::File(channel) => channel.in_flight(),
-            Kind::KeyValue(channel) => channel.in_flight(),
-            Kind::Timed(channel) => channel.in_flight(),
-            Kind::Zoned(channel) => channel.in_flight(),
-        }
-    }
-
-    #[inline]
-    fn is_full(&self, request: &Request<'_>) -> bool {
-        match &self.0 {
-            Kind::Null(channel) => channel.is_full(request),
-            Kind::Ram(channel) => channel.is_full(request),
-            Kind::File(channel) => channel.is_full(request),
-            Kind::KeyValue(channel) => channel.is_full(request),
-            Kind::Timed(channel) => channel.is_full(request),
-            Kind::Zoned(channel) => channel.is_full(request),
-        }
-    }
-
-    #[inline]
-    fn copies(&self) -> bool {
-        match &self.0 {
-            Kind::Null(_) | Kind::File(_) => false,
-            Kind::Ram(_) | Kind::KeyValue(_) => true,
-            Kind::Timed(timed) => timed.copies(),
-            Kind::Zoned(zoned) => zoned.copies(),
-        }
-    }
-
-    #[inline]
-    fn expect(&self, offset: u64, len: u64) {
-        match &self.0 {
-            Kind::Null(_) | Kind::File(_) | Kind::KeyValue(_) => {}
-            Kind::Ram(channel) => channel.expect(offset, len),
-            Kind::Timed(timed) => timed.expect(offset, len),
-            Kind::Zoned(zoned) => zoned.expect(offset, len),
-        }
-    }
-
-    fn keeps_time(&self) -> bool {
-        matches!(self.0, Kind::Timed(_))
-    }
-
-    fn set_time(&mut self, now: Time) {
-        if let Kind::Timed(timed) = &mut self.0 {
-            timed.set_time(now);
-        }
-    }
-
-    fn next_due(&self) -> Option<Time> {
-        match &self.0 {
-            Kind::Timed(timed) => timed.next_due(),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
-            Kind::KeyValue(_) | Kind::Zoned(_) => None,
-        }
-    }
 }

@@ -19,17 +19,17 @@ use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{DmaView, Segment};
 use model::{Admission, Due, Model, Op, ParameterError, Timing as _};
-use nvme_spec::Sqe;
 use nvme_spec::command::DSM_RANGES_MAX;
-use nvme_spec::zoned::{ZoneAppendCdw12, ZonedOpcode, zone_slba};
 
-use crate::medium::Channel;
+use crate::channel::Channel;
 
 /// Bytes of deallocations that a model is told of in one turn: to forget a page takes it some tens of nanoseconds, and a host may
 /// deallocate a whole drive with one command.
 const DEALLOCATED_PER_TURN: u64 = 4 << 20;
 /// Pieces of deallocations that may wait for their turns.
 const PIECES: usize = 4 * DSM_RANGES_MAX;
+/// Things that one command has done to zones that a model is told of in one turn: a host may reset all zones with one.
+const TOLD_PER_TURN: usize = 256;
 
 /// Bytes that a model has still to be told are deallocated.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,15 @@ struct Piece {
     number: u32,
     offset: u64,
     len: u64,
+}
+
+/// A command that has done more than a model is told of in one turn. What it has done is still with the channel below, which is
+/// asked for nothing else before all is told: the model learns it in its order.
+#[derive(Clone, Copy, Debug)]
+struct Untold {
+    number: u32,
+    /// How much of it is told.
+    told: usize,
 }
 
 /// A command that was taken and is not done.
@@ -101,6 +110,7 @@ pub(crate) struct TimedChannel {
     due: Vec<Due>,
     /// Large deallocations, in order.
     pieces: VecDeque<Piece>,
+    untold: Option<Untold>,
     moved: Vec<Done>,
     /// Commands that are done and were not told yet.
     done: Vec<Done>,
@@ -120,6 +130,7 @@ impl TimedChannel {
             free: Vec::with_capacity(depth),
             due: Vec::with_capacity(depth),
             pieces: VecDeque::with_capacity(PIECES),
+            untold: None,
             moved: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
         }
@@ -147,7 +158,7 @@ impl TimedChannel {
 
     /// See [`Channel::is_due`].
     pub(crate) fn is_due(&mut self) -> bool {
-        !self.done.is_empty() || !self.pieces.is_empty() || self.inner.is_due()
+        !self.done.is_empty() || self.has_to_tell() || self.inner.is_due()
     }
 
     /// Whether the model has room for all that a request asks of it.
@@ -157,8 +168,16 @@ impl TimedChannel {
         } else {
             0
         };
-        let mut ops = ops(request);
-        ops.all(|op| self.model.has_room(&op)) && self.pieces.len() + pieces <= PIECES
+        let needed = self.inner.needs(request);
+        let mut ops = ops(request).chain(needed);
+        self.untold.is_none()
+            && ops.all(|op| self.model.has_room(&op))
+            && self.pieces.len() + pieces <= PIECES
+    }
+
+    /// Whether the model is to be told of something in the next turn.
+    fn has_to_tell(&self) -> bool {
+        !self.pieces.is_empty() || self.untold.is_some()
     }
 
     /// A number for a command; `None` where all are taken.
@@ -185,6 +204,57 @@ impl TimedChannel {
                 ticket: Ticket::from_bits(held.ticket),
                 outcome: held.outcome,
             });
+        }
+    }
+
+    /// Asks the model for all that a request is to it.
+    fn ask(&mut self, number: u32, request: &Request<'_>) {
+        let large = is_large(request);
+        for op in ops(request) {
+            let held = &mut self.held[number as usize];
+            if let Op::Deallocate { offset, len } = op
+                && large
+            {
+                held.awaited += 1;
+                self.pieces.push_back(Piece {
+                    number,
+                    offset,
+                    len,
+                });
+                continue;
+            }
+            // There was room for each of them; with several of them the first may have taken it, and a part that
+            // finds none now is not waited for.
+            if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
+                held.awaited += 1;
+            }
+        }
+    }
+
+    /// Tells the model what the channel below has done for a command, or the next part of it.
+    fn tell(&mut self, Untold { number, told }: Untold) {
+        let Some(happened) = self.inner.happened() else {
+            return;
+        };
+        let parts = happened.iter().skip(told).take(TOLD_PER_TURN);
+        for op in parts {
+            // There was room for it before the command was done; a part that finds none is not waited for.
+            if self.model.submit(self.now.0, number.into(), op) == Admission::Accepted {
+                self.held[number as usize].awaited += 1;
+            }
+        }
+        let told = told + TOLD_PER_TURN;
+        self.untold = (told < happened.len()).then_some(Untold { number, told });
+    }
+
+    /// Goes on with what the model was not told yet.
+    fn tell_more(&mut self) {
+        let Some(untold) = self.untold else {
+            return;
+        };
+        self.tell(untold);
+        if self.untold.is_none() {
+            self.happened(untold.number);
         }
     }
 
@@ -228,14 +298,6 @@ impl TimedChannel {
     }
 }
 
-fn is_append(sqe: &Sqe) -> bool {
-    ZonedOpcode(sqe.opcode) == ZonedOpcode::ZONE_APPEND
-}
-
-fn append_bytes(sqe: &Sqe, lba_shift: u8) -> u32 {
-    (u32::from(ZoneAppendCdw12::from(sqe.cdw12).nlb_z()) + 1) << lba_shift
-}
-
 /// What a request is to a model.
 fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r> {
     let mut one = None;
@@ -255,17 +317,7 @@ fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r>
         Request::WriteZeroes { offset, len, .. } => one = Some(Op::Deallocate { offset, len }),
         Request::Deallocate { ranges: all } => ranges = all,
         Request::Flush => one = Some(Op::Flush),
-        // What there must be room for; where it goes, and all else, is told when it is done.
-        Request::Command {
-            sqe,
-            extent,
-            lba_shift,
-            fua,
-        } if is_append(sqe) => {
-            let len = append_bytes(sqe, lba_shift);
-            let offset = extent.offset.wrapping_add(zone_slba(sqe) << lba_shift);
-            one = Some(Op::Write { offset, len, fua });
-        }
+        // What it has done is told when it is done.
         Request::Command { .. } | Request::Renew { .. } => {}
     }
     let ranges = ranges.iter().map(|range| Op::Deallocate {
@@ -307,28 +359,13 @@ impl Port for TimedChannel {
         };
         // What failed at once takes no time of the drive's.
         if !matches!(moved, Some((_, outcome)) if is_refused(outcome)) {
-            let large = is_large(request);
-            let mut submit = |op: &Op<'_>| {
-                if let Op::Deallocate { offset, len } = *op
-                    && large
-                {
-                    self.held[number as usize].awaited += 1;
-                    self.pieces.push_back(Piece {
-                        number,
-                        offset,
-                        len,
-                    });
-                    return;
+            match self.inner.happened().is_some() {
+                true => {
+                    self.tell(Untold { number, told: 0 });
+                    // It is not done before all is told.
+                    self.held[number as usize].awaited += u32::from(self.untold.is_some());
                 }
-                // There was room for each of them; with several of them the first may have taken it, and a part that
-                // finds none now is not waited for.
-                if self.model.submit(self.now.0, number.into(), op) == Admission::Accepted {
-                    self.held[number as usize].awaited += 1;
-                }
-            };
-            match self.inner.happened() {
-                Some(happened) => happened.iter().for_each(&mut submit),
-                None => ops(request).for_each(|op| submit(&op)),
+                false => self.ask(number, request),
             }
             // What a key-value command is to the model, it is known by what it has done.
             if matches!(request, Request::Command { .. })
@@ -384,10 +421,11 @@ impl Port for TimedChannel {
         self.now = self.now.max(now);
         self.advance();
         self.deallocate();
+        self.tell_more();
     }
 
     fn next_due(&self) -> Option<Time> {
-        let at_once = !self.done.is_empty() || !self.pieces.is_empty();
+        let at_once = !self.done.is_empty() || self.has_to_tell();
         let told = at_once.then_some(self.now);
         told.or(self.model.next_event().map(Time))
     }

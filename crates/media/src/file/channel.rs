@@ -26,7 +26,7 @@ use super::order::{MAX_RANGES, Order};
 use super::overlap::Touched;
 use super::ring::{BOUNCE_BYTES, MAX_SEGMENTS, Ring, Way, ZEROS_BYTES};
 use super::{Clear, FileMedium};
-use crate::medium::IoCounts;
+use crate::channel::IoCounts;
 
 /// How often one operation is repeated when the kernel says to try again.
 const MAX_REPEATS: u8 = 100;

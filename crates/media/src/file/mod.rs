@@ -46,8 +46,9 @@ use self::direct::{Access, Alignment};
 use self::health::Health;
 use self::open::Opened;
 use self::uring::Looks;
+use crate::channel::IoCounts;
 use crate::error::MediumError;
-use crate::medium::{Direct, FileIo, IoCounts};
+use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
 /// An open file or block device.

@@ -13,6 +13,8 @@
 //! It does NOT check what the controller has: lengths, and that bytes are inside the namespace. It offers no random write
 //! areas (ZRWA), no variable capacities and no excursions.
 
+mod manage;
+mod medium;
 mod report;
 mod zones;
 
@@ -23,18 +25,13 @@ use controller::set::Zoned;
 use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 use model::{Op, ZoneOp};
-use nvme_spec::zoned::{
-    DESCRIPTOR_EXTENSION_UNIT, ZoneAppendCdw12, ZoneSendAction, ZoneSendCdw13, ZoneState,
-    ZonedOpcode, zone_slba,
-};
+use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneAppendCdw12, ZonedOpcode, zone_slba};
 use nvme_spec::{Sqe, Status};
 
 pub use self::medium::ZoneSpec;
 pub(crate) use self::medium::ZonedMedium;
 use self::report::Reported;
-use self::zones::{Acted, Write, Zones};
-
-mod medium;
+use self::zones::{Write, Zones};
 
 /// Most ranges of one Deallocate.
 const RANGES_MAX: usize = 256;
@@ -118,17 +115,22 @@ pub(crate) struct ZonedChannel<C> {
     out: Vec<Out>,
     happened: Vec<Op<'static>>,
     ranges: Vec<ByteRange>,
+    /// Zones that a command selects.
+    selected: Vec<u32>,
 }
 
 impl<C> ZonedChannel<C> {
     fn new(below: C, home: Arc<ZonedMedium>, state: Box<State>, depth: u16) -> Self {
+        let zones = state.zones.geometry().zones as usize;
         ZonedChannel {
             below,
             home,
             state: Some(state),
             out: Vec::with_capacity(depth.into()),
-            happened: Vec::with_capacity(8),
+            // A command may do something to every zone, and close one for each that it opens.
+            happened: Vec::with_capacity(2 * zones + 1),
             ranges: Vec::with_capacity(RANGES_MAX),
+            selected: Vec::with_capacity(zones),
         }
     }
 
@@ -146,6 +148,28 @@ impl<C> ZonedChannel<C> {
     /// appends where they were put, and what became of zones. Zones that were closed to make room come first.
     pub(crate) fn happened(&self) -> &[Op<'static>] {
         &self.happened
+    }
+
+    /// What a model must have room for before a request is added, where that is not what the request says: an append goes where
+    /// the write pointer is. `None` for all other commands: they need none, or fail.
+    pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
+        let Request::Command {
+            sqe,
+            extent,
+            lba_shift,
+            fua,
+        } = *request
+        else {
+            return None;
+        };
+        if ZonedOpcode(sqe.opcode) != ZonedOpcode::ZONE_APPEND {
+            return None;
+        }
+        let state = self.state.as_ref()?;
+        let (write, len) = find_append(&state.zones, sqe, extent, lba_shift).ok()?;
+        let fua = fua || ZoneAppendCdw12::from(sqe.cdw12).fua();
+        let offset = write.offset;
+        Some(Op::Write { offset, len, fua })
     }
 
     fn state(&mut self) -> &mut State {
@@ -198,6 +222,31 @@ fn offset_of(extent: ByteRange, lba_shift: u8, lba: u64) -> Result<u64, Status> 
     Ok(extent.offset + (lba << lba_shift))
 }
 
+/// Where a Zone Append goes, and how many bytes it has.
+fn find_append(
+    zones: &Zones,
+    sqe: &Sqe,
+    extent: ByteRange,
+    lba_shift: u8,
+) -> Result<(Write, u32), Status> {
+    let zone = zone_of(zones, sqe, extent, lba_shift)?;
+    let blocks = u32::from(ZoneAppendCdw12::from(sqe.cdw12).nlb_z()) + 1;
+    // No overflow: at most 65,536 blocks of 4 KiB.
+    let len = blocks << lba_shift;
+    let write = zones.check_append(zone, len.into())?;
+    Ok((write, len))
+}
+
+/// The zone that a command names by its first logical block.
+fn zone_of(zones: &Zones, sqe: &Sqe, extent: ByteRange, lba_shift: u8) -> Result<u32, Status> {
+    let offset = offset_of(extent, lba_shift, zone_slba(sqe))?;
+    let zone = zones.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
+    match zones.start(zone) == offset {
+        true => Ok(zone),
+        false => Err(Status::INVALID_FIELD_IN_COMMAND),
+    }
+}
+
 impl<C: Port> ZonedChannel<C> {
     /// As [`Port::add`], but for what ends or waits before it reaches the medium below.
     fn try_add(
@@ -242,7 +291,7 @@ impl<C: Port> ZonedChannel<C> {
                 fua,
             } => match ZonedOpcode(sqe.opcode) {
                 ZonedOpcode::ZONE_APPEND => {
-                    let (write, len) = self.find_append(sqe, extent, lba_shift)?;
+                    let (write, len) = find_append(self.zones(), sqe, extent, lba_shift)?;
                     let fua = fua || ZoneAppendCdw12::from(sqe.cdw12).fua();
                     let lba = (write.offset - extent.offset) >> lba_shift;
                     self.write(ticket, write, (len, fua, lba), segments, view)
@@ -340,219 +389,6 @@ impl<C: Port> ZonedChannel<C> {
                 outcome
             }
             Taken::Erase { .. } => outcome,
-        }
-    }
-
-    fn find_append(
-        &mut self,
-        sqe: &Sqe,
-        extent: ByteRange,
-        lba_shift: u8,
-    ) -> Result<(Write, u32), Stopped> {
-        let zone = self.zone_of(sqe, extent, lba_shift)?;
-        let blocks = u32::from(ZoneAppendCdw12::from(sqe.cdw12).nlb_z()) + 1;
-        // No overflow: at most 65,536 blocks of 4 KiB.
-        let len = blocks << lba_shift;
-        let write = self.zones().check_append(zone, len.into())?;
-        Ok((write, len))
-    }
-
-    /// The zone that a command names by its first logical block.
-    fn zone_of(&mut self, sqe: &Sqe, extent: ByteRange, lba_shift: u8) -> Result<u32, Status> {
-        let offset = offset_of(extent, lba_shift, zone_slba(sqe))?;
-        let zones = self.zones();
-        let zone = zones.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
-        match zones.start(zone) == offset {
-            true => Ok(zone),
-            false => Err(Status::INVALID_FIELD_IN_COMMAND),
-        }
-    }
-
-    fn send(
-        &mut self,
-        ticket: &mut Option<Ticket>,
-        (sqe, extent, lba_shift): (&Sqe, ByteRange, u8),
-        segments: &[Segment<'_>],
-        view: &Arc<DmaView>,
-    ) -> Result<Added, Stopped> {
-        let cdw13 = ZoneSendCdw13::from(sqe.cdw13);
-        let action = cdw13.zsa();
-        if cdw13.select_all() {
-            return self.act_on_all(ticket, action, extent, view);
-        }
-        let zone = self.zone_of(sqe, extent, lba_shift)?;
-        if action == ZoneSendAction::SET_DESCRIPTOR_EXTENSION {
-            let state = self.state();
-            state.zones.extend(zone)?;
-            let at = zone as usize * state.extension_bytes;
-            let mut place = &mut state.extensions[at..at + state.extension_bytes];
-            for segment in segments {
-                let (now, later) = place.split_at_mut(segment.len() as usize);
-                segment.read_into(0, now);
-                place = later;
-            }
-            return Err(Stopped::Ends(Outcome::OK));
-        }
-        if action == ZoneSendAction::RESET {
-            return match self.zones().get(zone).state {
-                ZoneState::EMPTY => Err(Stopped::Ends(Outcome::OK)),
-                state if Zones::is_selected(action, state) => self.reset(ticket, zone, zone, view),
-                _ => Err(Status::INVALID_ZONE_STATE_TRANSITION.into()),
-            };
-        }
-        self.act(action, zone)?;
-        Err(Stopped::Ends(Outcome::OK))
-    }
-
-    fn act(&mut self, action: ZoneSendAction, zone: u32) -> Result<(), Status> {
-        if let Acted::Changed { closed } = self.zones().act(action, zone)? {
-            self.tell_closed(closed);
-            let told = match action {
-                ZoneSendAction::OPEN => Some(ZoneOp::Open { zone }),
-                ZoneSendAction::CLOSE => Some(ZoneOp::Close { zone }),
-                ZoneSendAction::FINISH => Some(ZoneOp::Finish { zone }),
-                ZoneSendAction::RESET => Some(ZoneOp::Reset { zone }),
-                _ => None,
-            };
-            self.happened.extend(told.map(Op::Zone));
-        }
-        Ok(())
-    }
-
-    /// Zone Management Send with Select All.
-    fn act_on_all(
-        &mut self,
-        ticket: &mut Option<Ticket>,
-        action: ZoneSendAction,
-        extent: ByteRange,
-        view: &Arc<DmaView>,
-    ) -> Result<Added, Stopped> {
-        let Some((first, last)) = self.zones_of(extent) else {
-            return Err(Status::INVALID_NAMESPACE_OR_FORMAT.into());
-        };
-        if action == ZoneSendAction::RESET {
-            return self.reset(ticket, first, last, view);
-        }
-        if action == ZoneSendAction::OPEN {
-            self.zones().check_open_all()?;
-        }
-        let zones = self.zones();
-        let selected = |zone: &u32| Zones::is_selected(action, zones.get(*zone).state);
-        let selected: Vec<u32> = (first..=last).filter(selected).collect();
-        for zone in selected {
-            self.act(action, zone)?;
-        }
-        Err(Stopped::Ends(Outcome::OK))
-    }
-
-    /// The first and the last zone of a namespace.
-    fn zones_of(&mut self, extent: ByteRange) -> Option<(u32, u32)> {
-        let zones = self.zones();
-        let last = extent.offset.checked_add(extent.len.checked_sub(1)?)?;
-        Some((zones.at(extent.offset)?, zones.at(last)?))
-    }
-
-    /// Resets every zone from the first to the last that can be: what was written there reads as zero first.
-    fn reset(
-        &mut self,
-        ticket: &mut Option<Ticket>,
-        first: u32,
-        last: u32,
-        view: &Arc<DmaView>,
-    ) -> Result<Added, Stopped> {
-        self.may_erase(first, last)?;
-        let mut ranges = std::mem::take(&mut self.ranges);
-        let bits = bits_of(ticket);
-        let found = self.find_written(first, last, &mut ranges);
-        let added = found.map(|()| self.erase(ticket, &ranges, view));
-        self.ranges = ranges;
-        let added = added?;
-        if matches!(added, Some(Added::Full(_))) {
-            return added.ok_or(Stopped::Waits);
-        }
-        for zone in first..=last {
-            if Zones::is_selected(ZoneSendAction::RESET, self.zones().get(zone).state) {
-                self.act(ZoneSendAction::RESET, zone)?;
-            }
-        }
-        let what = Taken::Erase { first, last };
-        match added {
-            None => Err(Stopped::Ends(Outcome::OK)),
-            Some(Added::Done(ticket, outcome)) => {
-                Ok(Added::Done(ticket, self.ended(what, outcome)))
-            }
-            Some(pending) => {
-                self.out.push(Out { bits, what });
-                Ok(pending)
-            }
-        }
-    }
-
-    /// Finds what was written in the zones that can be reset, in few pieces: what is between two of them may be erased with
-    /// them unless it is in a zone that cannot be reset.
-    fn find_written(
-        &mut self,
-        first: u32,
-        last: u32,
-        ranges: &mut Vec<ByteRange>,
-    ) -> Result<(), Status> {
-        ranges.clear();
-        let zones = self.zones();
-        let mut apart = true;
-        for number in first..=last {
-            let zone = zones.get(number);
-            let selected = Zones::is_selected(ZoneSendAction::RESET, zone.state);
-            if !selected {
-                apart |= zone.state != ZoneState::EMPTY;
-                continue;
-            }
-            if zone.written == 0 {
-                continue;
-            }
-            let (offset, end) = (zones.start(number), zones.start(number) + zone.written);
-            let is_full = ranges.len() == RANGES_MAX;
-            match ranges.last_mut().filter(|_| !apart) {
-                Some(range) => range.len = end - range.offset,
-                None if is_full => return Err(Status::INTERNAL_ERROR),
-                None => ranges.push(ByteRange {
-                    offset,
-                    len: zone.written,
-                }),
-            }
-            apart = false;
-        }
-        Ok(())
-    }
-
-    /// Has ranges read as zero. `None` where there are none.
-    fn erase(
-        &mut self,
-        ticket: &mut Option<Ticket>,
-        ranges: &[ByteRange],
-        view: &Arc<DmaView>,
-    ) -> Option<Added> {
-        let request = match ranges {
-            [] => return None,
-            [range] if !self.home.deallocates() => Request::WriteZeroes {
-                offset: range.offset,
-                len: range.len,
-                deallocate: true,
-                fua: false,
-            },
-            ranges => Request::Deallocate { ranges },
-        };
-        Some(self.hand_on(ticket, &request, &[], view))
-    }
-
-    fn renew(
-        &mut self,
-        ticket: &mut Option<Ticket>,
-        extent: ByteRange,
-        view: &Arc<DmaView>,
-    ) -> Result<Added, Stopped> {
-        match self.zones_of(extent) {
-            Some((first, last)) => self.reset(ticket, first, last, view),
-            None => Err(Stopped::Ends(Outcome::OK)),
         }
     }
 }

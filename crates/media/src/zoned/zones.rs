@@ -230,14 +230,16 @@ impl Zones {
         }
     }
 
-    /// Whether all closed zones can be opened at once: those opened implicitly may be closed for that.
-    pub(crate) fn check_open_all(&self) -> Result<(), Status> {
-        let explicit = |zone: &&Zone| zone.state == ZoneState::EXPLICITLY_OPENED;
-        let explicit = self.zones.iter().filter(explicit).count() as u32;
-        let closed = self.active - self.open;
+    /// Whether all closed zones from the first to the last can be opened at once: those opened implicitly may be closed for that.
+    pub(crate) fn check_open_all(&self, first: u32, last: u32) -> Result<(), Status> {
+        let is = |state| move |zone: &&Zone| zone.state == state;
+        let explicit = self.zones.iter().filter(is(ZoneState::EXPLICITLY_OPENED));
+        let concerned = &self.zones[first as usize..=last as usize];
+        let closed = concerned.iter().filter(is(ZoneState::CLOSED));
+        let needed = explicit.count() + closed.count();
         match self.geometry.max_open {
             0 => Ok(()),
-            most if explicit + closed <= most => Ok(()),
+            most if needed <= most as usize => Ok(()),
             _ => Err(Status::TOO_MANY_OPEN_ZONES),
         }
     }

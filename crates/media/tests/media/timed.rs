@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use controller::port::{ByteRange, Cause, Channel as _, Request};
 use controller::time::Time;
-use media::{Dialect, Direct, Medium, MediumKind, MediumSpec};
+use media::{Dialect, Direct, Medium, MediumKind, MediumSpec, ZoneSpec};
 use model::{
     CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvParameters,
-    NvmParameters, Parameters,
+    NvmParameters, Parameters, ZonesParameters,
 };
 use nvme_spec::Sqe;
 
@@ -322,4 +322,107 @@ fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
         assert_eq!(at(&mut runner, 7_031), []);
         assert_eq!(at(&mut runner, 7_032), [trim]);
     }
+}
+
+/// As many zones of 1 MiB as said, on the drive of [`flash`], whose resets take a microsecond.
+fn zones(count: u64) -> Arc<Medium> {
+    let Parameters::Flash(mut drive) = flash() else {
+        unreachable!()
+    };
+    drive.size_bytes = count << 20;
+    let timing = Parameters::Zones(ZonesParameters {
+        flash: drive,
+        zone_size_bytes: 1 << 20,
+        zone_capacity_bytes: 1 << 20,
+        dies_per_zone: 1,
+        zone_buffer_bytes: 0,
+        reset_ns: 1_000,
+        finish_ns: 0,
+        finish_writes: false,
+        open_ns: 0,
+    });
+    let zones = ZoneSpec {
+        zone_size: 1 << 20,
+        zone_capacity: 1 << 20,
+        max_open: 0,
+        max_active: 0,
+        descriptor_extension: 0,
+        append_limit: 0,
+    };
+    let of = Box::new(MediumKind::Null { size: count << 20 });
+    let spec = MediumSpec {
+        kind: MediumKind::Zoned { of, zones },
+    };
+    Medium::open_timed(&spec, &timing).expect("a drive that can be")
+}
+
+/// A command of the Zoned Namespace command set to the zone that begins at this block of 4 KiB.
+fn zone_command(opcode: u8, slba: u32, cdw13: u32) -> Sqe {
+    Sqe {
+        opcode,
+        cdw10: slba,
+        cdw13,
+        ..Sqe::default()
+    }
+}
+
+fn of_zones(sqe: &Sqe, count: u64) -> Request<'_> {
+    Request::Command {
+        sqe,
+        extent: ByteRange {
+            offset: 0,
+            len: count << 20,
+        },
+        lba_shift: 12,
+        fua: false,
+    }
+}
+
+/// The buffer holds two pages, each until the one die has programmed it.
+#[test]
+fn an_append_waits_for_room_where_the_write_pointer_is() {
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&zones(8), 8);
+    at(&mut runner, 0);
+    let append = zone_command(0x7d, 256, 0);
+    let append = of_zones(&append, 8);
+    let ids: Vec<_> = (0..2)
+        .map(|_| runner.add(&host, &append, &[(0, 4096)]))
+        .collect();
+    assert!(runner.channel.is_full(&append));
+    assert_eq!(runner.try_add(&host, &append, &[(0, 4096)]), None);
+    assert_eq!(at(&mut runner, 1_000), ids);
+    at(&mut runner, 100_999);
+    assert!(runner.channel.is_full(&append));
+    at(&mut runner, 101_000);
+    let third = runner.add(&host, &append, &[(0, 4096)]);
+    assert_eq!(at(&mut runner, 101_999), []);
+    assert_eq!(at(&mut runner, 102_000), [third]);
+}
+
+/// One command may reset every zone: the model is told of 256 a turn, in their order, and of nothing else meanwhile.
+#[test]
+fn a_reset_of_all_zones_is_told_in_parts() {
+    const COUNT: u64 = 600;
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&zones(COUNT), 8);
+    at(&mut runner, 0);
+    for zone in 0..COUNT as u32 {
+        let finish = zone_command(0x79, zone * 256, 2);
+        let finish = runner.add(&host, &of_zones(&finish, COUNT), &[]);
+        assert_eq!(at(&mut runner, 0), [finish]);
+    }
+    // Select All (bit 8) and Reset Zone.
+    let reset = zone_command(0x79, 0, 0x104);
+    let reset = runner.add(&host, &of_zones(&reset, COUNT), &[]);
+    assert_eq!(runner.channel.next_due(), Some(Time(0)), "the next turn");
+    assert_eq!(runner.try_add(&host, &READ, &[(0, 4096)]), None);
+    assert_eq!(at(&mut runner, 1), []);
+    assert_eq!(runner.try_add(&host, &READ, &[(0, 4096)]), None);
+    assert_eq!(at(&mut runner, 2), []);
+    // All is told: of the last ones in the turn at 2 ns.
+    let read = runner.add(&host, &READ, &[(0, 4096)]);
+    assert_eq!(at(&mut runner, 2), [read], "nothing is sensed");
+    assert_eq!(at(&mut runner, 1_001), []);
+    assert_eq!(at(&mut runner, 1_002), [reset]);
 }

@@ -9,6 +9,8 @@ const fn media(name: &'static str) -> Test {
 
 const ZONES: &str = "crates/media/src/zoned/zones.rs";
 const LAYER: &str = "crates/media/src/zoned/mod.rs";
+const MANAGE: &str = "crates/media/src/zoned/manage.rs";
+const TIMED: &str = "crates/media/src/timed.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -77,7 +79,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "zone-reset-erases",
         guard: "what was in a zone that is reset reads as zero",
-        file: LAYER,
+        file: MANAGE,
         from: "            if zone.written == 0 {",
         to: "            if zone.written > 0 {",
         test: media("zoned::a_reset_gives_zeros_and_room"),
@@ -133,5 +135,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "controller",
             "controller::tests::sets::a_host_without_all_command_sets_sees_no_zones",
         ),
+    },
+    Mutation {
+        name: "zone-append-room",
+        guard: "a model is asked for the room that an append needs",
+        file: TIMED,
+        from: "let needed = self.inner.needs(request);",
+        to: "let needed: Option<Op<'static>> = None;",
+        test: media("timed::an_append_waits_for_room_where_the_write_pointer_is"),
+    },
+    Mutation {
+        name: "zone-told-in-order",
+        guard: "nothing is asked of a model before it knows what a command did to all zones",
+        file: TIMED,
+        from: "self.untold.is_none()\n            &&",
+        to: "true &&",
+        test: media("timed::a_reset_of_all_zones_is_told_in_parts"),
     },
 ];

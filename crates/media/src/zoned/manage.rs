@@ -1,0 +1,208 @@
+//! Zone Management Send: what is done to zones as a whole (ZNS 1.1, 3.4.3), and a format, which resets them.
+
+use std::sync::Arc;
+
+use controller::port::{Added, ByteRange, Channel as Port, Outcome, Request};
+use controller::ticket::Ticket;
+use memory::{DmaView, Segment};
+use model::{Op, ZoneOp};
+use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZoneState};
+use nvme_spec::{Sqe, Status};
+
+use super::zones::{Acted, Zones};
+use super::{Out, RANGES_MAX, Stopped, Taken, ZonedChannel, bits_of};
+
+impl<C: Port> ZonedChannel<C> {
+    /// Zone Management Send.
+    pub(super) fn send(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        (sqe, extent, lba_shift): (&Sqe, ByteRange, u8),
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        let cdw13 = ZoneSendCdw13::from(sqe.cdw13);
+        let action = cdw13.zsa();
+        if cdw13.select_all() {
+            return self.act_on_all(ticket, action, extent, view);
+        }
+        let zone = super::zone_of(self.zones(), sqe, extent, lba_shift)?;
+        if action == ZoneSendAction::SET_DESCRIPTOR_EXTENSION {
+            let state = self.state();
+            state.zones.extend(zone)?;
+            let at = zone as usize * state.extension_bytes;
+            let mut place = &mut state.extensions[at..at + state.extension_bytes];
+            for segment in segments {
+                let (now, later) = place.split_at_mut(segment.len() as usize);
+                segment.read_into(0, now);
+                place = later;
+            }
+            return Err(Stopped::Ends(Outcome::OK));
+        }
+        if action == ZoneSendAction::RESET {
+            return match self.zones().get(zone).state {
+                ZoneState::EMPTY => Err(Stopped::Ends(Outcome::OK)),
+                state if Zones::is_selected(action, state) => self.reset(ticket, zone, zone, view),
+                _ => Err(Status::INVALID_ZONE_STATE_TRANSITION.into()),
+            };
+        }
+        self.act(action, zone)?;
+        Err(Stopped::Ends(Outcome::OK))
+    }
+
+    fn act(&mut self, action: ZoneSendAction, zone: u32) -> Result<(), Status> {
+        if let Acted::Changed { closed } = self.zones().act(action, zone)? {
+            self.tell_closed(closed);
+            let told = match action {
+                ZoneSendAction::OPEN => Some(ZoneOp::Open { zone }),
+                ZoneSendAction::CLOSE => Some(ZoneOp::Close { zone }),
+                ZoneSendAction::FINISH => Some(ZoneOp::Finish { zone }),
+                ZoneSendAction::RESET => Some(ZoneOp::Reset { zone }),
+                _ => None,
+            };
+            self.happened.extend(told.map(Op::Zone));
+        }
+        Ok(())
+    }
+
+    /// Zone Management Send with Select All.
+    fn act_on_all(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        action: ZoneSendAction,
+        extent: ByteRange,
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        let Some((first, last)) = self.zones_of(extent) else {
+            return Err(Status::INVALID_NAMESPACE_OR_FORMAT.into());
+        };
+        if action == ZoneSendAction::RESET {
+            return self.reset(ticket, first, last, view);
+        }
+        if action == ZoneSendAction::OPEN {
+            self.zones().check_open_all(first, last)?;
+        }
+        // Chosen before anything is done: a zone that is closed to make room is not opened for that.
+        let mut selected = std::mem::take(&mut self.selected);
+        selected.clear();
+        let zones = self.zones();
+        let concerned = |zone: &u32| Zones::is_selected(action, zones.get(*zone).state);
+        selected.extend((first..=last).filter(concerned));
+        let acted = selected.iter().try_for_each(|zone| self.act(action, *zone));
+        self.selected = selected;
+        acted?;
+        Err(Stopped::Ends(Outcome::OK))
+    }
+
+    /// The first and the last zone of a namespace.
+    fn zones_of(&mut self, extent: ByteRange) -> Option<(u32, u32)> {
+        let zones = self.zones();
+        let last = extent.offset.checked_add(extent.len.checked_sub(1)?)?;
+        Some((zones.at(extent.offset)?, zones.at(last)?))
+    }
+
+    /// Resets every zone from the first to the last that can be: what was written there reads as zero first.
+    fn reset(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        first: u32,
+        last: u32,
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        self.may_erase(first, last)?;
+        let mut ranges = std::mem::take(&mut self.ranges);
+        let bits = bits_of(ticket);
+        let found = self.find_written(first, last, &mut ranges);
+        let added = found.map(|()| self.erase(ticket, &ranges, view));
+        self.ranges = ranges;
+        let added = added?;
+        if matches!(added, Some(Added::Full(_))) {
+            return added.ok_or(Stopped::Waits);
+        }
+        for zone in first..=last {
+            if Zones::is_selected(ZoneSendAction::RESET, self.zones().get(zone).state) {
+                self.act(ZoneSendAction::RESET, zone)?;
+            }
+        }
+        let what = Taken::Erase { first, last };
+        match added {
+            None => Err(Stopped::Ends(Outcome::OK)),
+            Some(Added::Done(ticket, outcome)) => {
+                Ok(Added::Done(ticket, self.ended(what, outcome)))
+            }
+            Some(pending) => {
+                self.out.push(Out { bits, what });
+                Ok(pending)
+            }
+        }
+    }
+
+    /// Finds what was written in the zones that can be reset, in few pieces: what is between two of them may be erased with
+    /// them unless it is in a zone that cannot be reset.
+    fn find_written(
+        &mut self,
+        first: u32,
+        last: u32,
+        ranges: &mut Vec<ByteRange>,
+    ) -> Result<(), Status> {
+        ranges.clear();
+        let zones = self.zones();
+        let mut apart = true;
+        for number in first..=last {
+            let zone = zones.get(number);
+            let selected = Zones::is_selected(ZoneSendAction::RESET, zone.state);
+            if !selected {
+                apart |= zone.state != ZoneState::EMPTY;
+                continue;
+            }
+            if zone.written == 0 {
+                continue;
+            }
+            let (offset, end) = (zones.start(number), zones.start(number) + zone.written);
+            let is_full = ranges.len() == RANGES_MAX;
+            match ranges.last_mut().filter(|_| !apart) {
+                Some(range) => range.len = end - range.offset,
+                None if is_full => return Err(Status::INTERNAL_ERROR),
+                None => ranges.push(ByteRange {
+                    offset,
+                    len: zone.written,
+                }),
+            }
+            apart = false;
+        }
+        Ok(())
+    }
+
+    /// Has ranges read as zero. `None` where there are none.
+    fn erase(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        ranges: &[ByteRange],
+        view: &Arc<DmaView>,
+    ) -> Option<Added> {
+        let request = match ranges {
+            [] => return None,
+            [range] if !self.home.deallocates() => Request::WriteZeroes {
+                offset: range.offset,
+                len: range.len,
+                deallocate: true,
+                fua: false,
+            },
+            ranges => Request::Deallocate { ranges },
+        };
+        Some(self.hand_on(ticket, &request, &[], view))
+    }
+
+    /// Every zone of a namespace is empty afterwards.
+    pub(super) fn renew(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        extent: ByteRange,
+        view: &Arc<DmaView>,
+    ) -> Result<Added, Stopped> {
+        match self.zones_of(extent) {
+            Some((first, last)) => self.reset(ticket, first, last, view),
+            None => Err(Stopped::Ends(Outcome::OK)),
+        }
+    }
+}
