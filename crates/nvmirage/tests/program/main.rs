@@ -9,6 +9,7 @@ mod check;
 mod conformance;
 mod control;
 mod demo;
+mod every_kind;
 mod explain;
 mod fuse;
 mod host;

@@ -1,8 +1,14 @@
 //! Drives that do not exist: media with the time of another drive, served and driven.
 
+use std::{
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
 use serde_json::Value;
 
-use crate::world::{Server, World};
+use crate::world::{BOUND, Server, World};
 
 /// A low-latency drive on a reactor that polls, and a flash drive in a file on one that sleeps.
 const DRIVES: &str = r#"
@@ -157,5 +163,67 @@ fn a_live_parameter_changes_while_its_drive_is_served() {
     assert!(!refused.status.success());
     let slow = p50(&world, "a.sock", &["--rw", "randread"]);
     assert!(slow >= 200_000, "{slow}");
+    server.stop();
+}
+
+/// A host that reads all the time with 16 commands in flight, until it is dropped.
+struct Neighbour(Child);
+
+impl Neighbour {
+    fn start(world: &World, socket: &str) -> Self {
+        let mut command = world.program();
+        let target = world.vfio_user(socket);
+        command
+            .args(["bench", "--target", &target, "--rw", "randread"])
+            .args(["--qd", "16", "--time", "10min"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let neighbour = Neighbour(command.spawn().unwrap());
+        let deadline = Instant::now() + BOUND;
+        while !is_attached(world, socket) {
+            assert!(Instant::now() < deadline, "the neighbour does not attach");
+            thread::sleep(Duration::from_millis(10));
+        }
+        neighbour
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn is_attached(world: &World, socket: &str) -> bool {
+    let inventory = world.inventory();
+    let controllers = inventory["controllers"].as_array().unwrap();
+    let name = socket.strip_suffix(".sock").unwrap();
+    controllers
+        .iter()
+        .any(|c| c["name"] == name && c["attached"] == true)
+}
+
+/// At 4 MiB/s a block takes 0.98 ms of the medium: one command alone waits for none, and behind 16 of a neighbour for 16, or for
+/// some of them where the neighbour's host is slow to send the next. A neighbour on another medium, which has 16 commands in flight as well, costs nothing but the machine's time.
+#[test]
+fn neighbours_on_one_medium_disturb_each_other() {
+    let world = World::new();
+    let server = serve(&world);
+    let slow = ["timing.read_latency=1ms", "timing.read_bandwidth=4MiB/s"];
+    let args = [&["set", "media", "low"][..], &slow].concat();
+    world.ok(&world.steer(&args));
+    let mine = || p50(&world, "a.sock", &["--rw", "randread"]);
+    let beside = |socket: &str| {
+        let _neighbour = Neighbour::start(&world, socket);
+        mine()
+    };
+    let on_another = beside("b.sock");
+    let on_the_same = beside("c.sock");
+    assert!(on_the_same >= 8_000_000, "{on_the_same} ns");
+    assert!(
+        on_another >= 1_000_000 && on_another < on_the_same / 2,
+        "{on_another} ns, and {on_the_same} ns beside a neighbour on the medium"
+    );
     server.stop();
 }

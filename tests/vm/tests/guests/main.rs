@@ -6,6 +6,7 @@ mod doorbells;
 mod drive;
 mod ending;
 mod events;
+mod every_kind;
 mod firmware;
 mod identity;
 mod images;

@@ -61,9 +61,15 @@ impl Served {
 
     /// Boots a guest on the controller `name`, which runs `job`.
     pub(crate) fn boot(&self, name: &str, job: &str, options: Options) -> Guest {
+        self.boot_on(&[name], job, options)
+    }
+
+    /// Boots a guest on several controllers, the first of them in PCI slot 10h, which runs `job`.
+    pub(crate) fn boot_on(&self, names: &[&str], job: &str, options: Options) -> Guest {
+        let socket = |name: &&str| self.file(&format!("{name}.sock"));
         let options = Options {
             job: Some(format!("{FUNCTIONS}\n{job}")),
-            sockets: vec![self.file(&format!("{name}.sock"))],
+            sockets: names.iter().map(socket).collect(),
             ..options
         };
         Guest::boot(&rig(), &options).unwrap_or_else(|error| panic!("{error}"))
