@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod around;
+mod drive;
 pub mod host;
 pub mod ledger;
 pub mod medium;

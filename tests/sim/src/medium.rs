@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use controller::port::{Added, Cause, Channel, Done, MediumTraits, Outcome, Request};
 use controller::ticket::Ticket;
+use controller::time::Time;
 use memory::{DmaView, Hint, Iova, Need, Segment};
 
 use crate::random::Random;
@@ -412,10 +413,10 @@ pub enum Port {
 impl Port {
     /// When something ends that wakes a reactor.
     #[must_use]
-    pub fn next_due(&self) -> Option<u64> {
+    pub fn wakes_at(&self) -> Option<u64> {
         match self {
             Port::Sim(channel) => channel.next_due(),
-            Port::Ram(_) => None,
+            Port::Ram(channel) => channel.next_due().map(|due| due.0),
         }
     }
 
@@ -496,6 +497,34 @@ impl Channel for Port {
         match self {
             Port::Sim(channel) => channel.copies(),
             Port::Ram(channel) => channel.copies(),
+        }
+    }
+
+    fn is_full(&self, request: &Request<'_>) -> bool {
+        match self {
+            Port::Sim(channel) => channel.is_full(request),
+            Port::Ram(channel) => channel.is_full(request),
+        }
+    }
+
+    fn keeps_time(&self) -> bool {
+        match self {
+            Port::Sim(_) => false,
+            Port::Ram(channel) => channel.keeps_time(),
+        }
+    }
+
+    fn set_time(&mut self, now: Time) {
+        if let Port::Ram(channel) = self {
+            channel.set_time(now);
+        }
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        match self {
+            // Its requests end without being told the time.
+            Port::Sim(_) => None,
+            Port::Ram(channel) => channel.next_due(),
         }
     }
 }

@@ -256,8 +256,8 @@ impl Reactor {
     fn next_due(&mut self, now: u64) -> u64 {
         let channels = self.engine.channels_mut().iter();
         let due = channels.filter_map(|(_, channel)| match channel {
-            Port::Ram(channel) if channel.in_flight() > 0 => Some(now),
-            channel => channel.next_due(),
+            Port::Ram(ram) if !ram.keeps_time() && ram.in_flight() > 0 => Some(now),
+            channel => channel.wakes_at(),
         });
         due.min().unwrap_or(u64::MAX)
     }

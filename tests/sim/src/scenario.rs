@@ -15,6 +15,7 @@ use media::{MediumKind, MediumSpec};
 use memory::DoorbellPages;
 
 use crate::around::{Bounds, Tally};
+use crate::drive;
 use crate::host::{Doorbells, Host, Manners, Space};
 use crate::ledger::Ledger;
 use crate::medium::{Clock, Disk, HANG_NS, Habits, Port, SimChannel, TRAITS};
@@ -122,10 +123,17 @@ fn add_subsystem(world: &mut World, random: &mut Random, habits: Habits, busy: u
     let number = world.media.len();
     // The same id names the medium on every reactor.
     let channel = ChannelId(number as u16);
-    let real = random.once_in(4).then(|| {
+    // A medium with the time of a drive has one reactor.
+    let is_timed = world.reactors.len() == 1 && random.once_in(2);
+    let real = (is_timed || random.once_in(4)).then(|| {
         let size = len as u64;
         let kind = MediumKind::Ram { size };
-        media::Medium::open(&MediumSpec { kind }).expect("memory")
+        let mut medium = media::Medium::open(&MediumSpec { kind }).expect("memory");
+        if is_timed {
+            let timing = drive::timing(random, size);
+            media::Medium::set_timing(&mut medium, timing).expect("a drive");
+        }
+        medium
     });
     let disk = Disk::new(len, habits, random.fork());
     for Reactor { engine, .. } in &mut world.reactors {

@@ -1,0 +1,78 @@
+//! Drives whose time media have: small and fast ones, which collect all the time.
+
+use model::{
+    Arithmetic, CollectionPolicy, Direction, FlashExtras, FlashParameters, Model, NvmParameters,
+    Parameters,
+};
+
+use crate::random::Random;
+
+const PAGE: u32 = 4096;
+
+/// The time of some drive of `size` bytes.
+pub(crate) fn timing(random: &mut Random, size: u64) -> Parameters {
+    let flash = Parameters::Flash(flash(random, size));
+    // Flash of too few lines is refused.
+    match Model::new(&flash) {
+        Ok(_) => flash,
+        Err(_) => Parameters::Nvm(low_latency(random)),
+    }
+}
+
+fn low_latency(random: &mut Random) -> NvmParameters {
+    let mut direction = || Direction {
+        latency_ns: random.spread(2_000, 40_000),
+        bandwidth_bytes_per_s: random.pick(&[0, 2_400_000_000]),
+        rate_per_s: random.pick(&[0, 600_000]),
+    };
+    NvmParameters {
+        arithmetic: Arithmetic::Exact,
+        read: direction(),
+        write: direction(),
+    }
+}
+
+fn flash(random: &mut Random, size: u64) -> FlashParameters {
+    let oneshot_bytes = PAGE * random.pick(&[1, 1, 2]);
+    let policies = [
+        CollectionPolicy::Greedy,
+        CollectionPolicy::Fifo,
+        CollectionPolicy::CostBenefit,
+    ];
+    FlashParameters {
+        arithmetic: Arithmetic::Exact,
+        size_bytes: size,
+        partitions: 1,
+        channels: random.between(1, 2) as u32,
+        dies_per_channel: 1,
+        flash_page_bytes: PAGE,
+        oneshot_bytes,
+        block_bytes: u64::from(oneshot_bytes) * random.between(1, 2),
+        cell_bits: 1,
+        overprovisioning_permille: 280,
+        read_4k_ns: [1_000; 4],
+        read_ns: [1_500; 4],
+        program_ns: random.spread(1_000, 3_000),
+        erase_ns: random.spread(1_000, 5_000),
+        channel_bandwidth_bytes_per_s: random.pick(&[0, 8_000_000_000]),
+        max_channel_transfer_bytes: PAGE,
+        firmware_channel_transfer_ns: 0,
+        link_bandwidth_bytes_per_s: random.pick(&[0, 16_000_000_000]),
+        firmware_read_4k_ns: 500,
+        firmware_read_ns: 700,
+        // A wordline, or room for a few commands: what does not find any stalls its queue.
+        buffer_bytes: u64::from(oneshot_bytes) + random.pick(&[0, 16 << 10, 128 << 10]),
+        buffer_base_ns: 100,
+        buffer_per_page_ns: 20,
+        early_completion: !random.once_in(3),
+        deallocate_ns: 1_000,
+        collect_below: 2,
+        policy: random.pick(&policies),
+        extras: FlashExtras {
+            seed: random.number(),
+            read_jitter_permille: random.pick(&[0, 300]),
+            program_jitter_permille: random.pick(&[0, 300]),
+            ..FlashExtras::default()
+        },
+    }
+}
