@@ -395,7 +395,13 @@ impl Medium {
         Ok(Channel(match &self.backing {
             Backing::Null => Kind::Null(NullChannel),
             Backing::Ram(store) => {
-                Kind::Ram(Box::new(RamChannel::new(Arc::clone(store), claimant()?)))
+                let slice = if self.has_timing() {
+                    ram::TIMED_SLICE
+                } else {
+                    ram::SLICE
+                };
+                let store = Arc::clone(store);
+                Kind::Ram(Box::new(RamChannel::new(store, claimant()?, slice)))
             }
             Backing::File(file) => Kind::File(Box::new(file.channel(depth, claimant()?)?)),
             Backing::KeyValue(medium) => Kind::KeyValue(Box::new(medium.channel()?)),

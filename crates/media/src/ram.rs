@@ -14,7 +14,8 @@ use controller::port::{
 use controller::ticket::Ticket;
 use memory::{Claim, Claimant, DmaView, Segment, Store, StorePages};
 
-use self::slices::{Op, SLICE, Slices};
+use self::slices::{Op, Slices};
+pub(crate) use self::slices::{SLICE, TIMED_SLICE};
 use crate::size::Bytes;
 
 pub(crate) const TRAITS: MediumTraits = MediumTraits {
@@ -47,10 +48,11 @@ pub(crate) struct RamChannel {
 }
 
 impl RamChannel {
-    pub(crate) fn new(store: Arc<Store>, claimant: Claimant) -> Self {
+    /// What is larger than `slice` bytes is done in slices of as many.
+    pub(crate) fn new(store: Arc<Store>, claimant: Claimant, slice: u32) -> Self {
         RamChannel {
             store,
-            slices: Slices::default(),
+            slices: Slices::new(slice),
             claimant,
         }
     }
@@ -221,18 +223,19 @@ fn ranges<'r>(request: &Request<'r>) -> impl Iterator<Item = (u64, u64)> + use<'
     one.into_iter().chain(several)
 }
 
-/// Whether a request is large enough to be done in slices.
-fn is_large(request: &Request<'_>) -> bool {
-    match *request {
-        Request::Read { len, .. } | Request::Write { len, .. } | Request::Compare { len, .. } => {
-            len > SLICE
-        }
-        Request::WriteZeroes { len, .. } => len > SLICE.into(),
-        _ => false,
-    }
-}
-
 impl RamChannel {
+    /// Whether a request is large enough to be done in slices.
+    #[inline]
+    fn is_large(&self, request: &Request<'_>) -> bool {
+        match *request {
+            Request::Read { len, .. }
+            | Request::Write { len, .. }
+            | Request::Compare { len, .. } => self.slices.is_large(len.into()),
+            Request::WriteZeroes { len, .. } => self.slices.is_large(len),
+            _ => false,
+        }
+    }
+
     /// Whether the request shares bytes with one that is done in slices.
     fn meets(&self, request: &Request<'_>) -> bool {
         ranges(request).any(|(offset, len)| self.slices.meets(offset, len))
@@ -276,7 +279,7 @@ impl RamChannel {
             return Added::Full(ticket);
         }
         let fits = self.fits(request, segments);
-        let mut later = is_large(request) && fits;
+        let mut later = self.is_large(request) && fits;
         let mut claim = Claim::NEEDLESS;
         if self.must_claim() {
             claim = Claim::default();
@@ -314,7 +317,7 @@ impl Channel for RamChannel {
         if self.slices.len() > 0 || !self.claimant.is_alone() {
             return self.add_beside(ticket, request, segments, view);
         }
-        if is_large(request) && self.fits(request, segments) {
+        if self.is_large(request) && self.fits(request, segments) {
             return self.add_later(ticket, request, segments, view, Claim::NEEDLESS);
         }
         Added::Done(ticket, Outcome::of(self.run(request, segments)))
@@ -336,7 +339,7 @@ impl Channel for RamChannel {
 
     fn is_full(&self, request: &Request<'_>) -> bool {
         self.slices.len() > 0
-            && (self.meets(request) || is_large(request) && !self.slices.has_room())
+            && (self.meets(request) || self.is_large(request) && !self.slices.has_room())
     }
 
     #[inline]

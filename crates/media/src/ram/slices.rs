@@ -19,7 +19,9 @@ use controller::ticket::Ticket;
 use memory::{Claim, Claimant, DmaView, Hint, Iova, Need, Segment, Store};
 
 /// Bytes that are copied at a time: those of a batch of 32 commands of 4 KiB.
-pub(super) const SLICE: u32 = 128 << 10;
+pub(crate) const SLICE: u32 = 128 << 10;
+/// The same where commands are done when their drive's time has come: this takes 2 us or so, and is how late one may be found.
+pub(crate) const TIMED_SLICE: u32 = 16 << 10;
 /// Bytes that are given back to the system at a time: a huge page.
 const DISCARD: u64 = 2 << 20;
 /// Commands that go on at a time.
@@ -85,14 +87,31 @@ struct Large {
 type Room = (Vec<Piece>, Vec<(u64, u64)>);
 
 /// The commands that go on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Slices {
+    /// Bytes of a slice.
+    len: u32,
     going: VecDeque<Large>,
     /// To be used again.
     spare: Vec<Room>,
 }
 
 impl Slices {
+    /// None yet; slices will be of `len` bytes.
+    pub(super) fn new(len: u32) -> Self {
+        Slices {
+            len,
+            going: VecDeque::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Whether so many bytes are more than one slice.
+    #[inline]
+    pub(super) fn is_large(&self, bytes: u64) -> bool {
+        bytes > self.len.into()
+    }
+
     /// Commands there are.
     pub(super) fn len(&self) -> usize {
         self.going.len()
@@ -164,7 +183,7 @@ impl Slices {
             return;
         };
         let large = &mut self.going[at];
-        let cause = large.slice(store);
+        let cause = large.slice(store, self.len);
         if cause == Cause::None && large.left > 0 {
             return;
         }
@@ -214,10 +233,11 @@ impl Large {
         claimant.release(&mut self.claim, self.ranges.iter().copied());
     }
 
-    fn slice(&mut self, store: &Store) -> Cause {
+    /// Does the next `slice` bytes of it, or all that is small.
+    fn slice(&mut self, store: &Store, slice: u32) -> Cause {
         match self.op {
             Op::Zero { deallocate } => {
-                let most = if deallocate { DISCARD } else { SLICE.into() };
+                let most = if deallocate { DISCARD } else { slice.into() };
                 // Up to a whole one, or the system could give back only a part of it.
                 let len = self.left.min(most - self.offset % most);
                 store.zero(self.offset, len, deallocate);
@@ -232,15 +252,15 @@ impl Large {
                 Cause::None
             }
             Op::CompareAndWrite => self.compare_and_write(store),
-            Op::Read => self.each_segment(Need::DeviceWrites, |offset, segment| {
+            Op::Read => self.each_segment(slice, Need::DeviceWrites, |offset, segment| {
                 store.copy_to(offset, segment);
                 true
             }),
-            Op::Write => self.each_segment(Need::DeviceReads, |offset, segment| {
+            Op::Write => self.each_segment(slice, Need::DeviceReads, |offset, segment| {
                 store.copy_from(offset, segment);
                 true
             }),
-            Op::Compare => self.each_segment(Need::DeviceReads, |offset, segment| {
+            Op::Compare => self.each_segment(slice, Need::DeviceReads, |offset, segment| {
                 store.compare(offset, segment)
             }),
         }
@@ -252,7 +272,7 @@ impl Large {
         let mut data = [0; 2 * FUSED_BYTES as usize];
         let mut rest = &mut data[..len];
         self.left = len as u64;
-        let cause = self.each_segment(Need::DeviceReads, |_, segment| {
+        let cause = self.each_segment(2 * FUSED_BYTES, Need::DeviceReads, |_, segment| {
             let (here, behind) = std::mem::take(&mut rest).split_at_mut(segment.len() as usize);
             segment.read_into(0, here);
             rest = behind;
@@ -264,13 +284,13 @@ impl Large {
         }
     }
 
-    /// Calls `with` for a slice of the host's bytes, and where in the medium they belong, until it says that they differ.
+    /// Calls `with` for `room` of the host's bytes, and where in the medium they belong, until it says that they differ.
     fn each_segment(
         &mut self,
+        mut room: u32,
         need: Need,
         mut with: impl FnMut(u64, &Segment<'_>) -> bool,
     ) -> Cause {
-        let mut room = SLICE;
         while room > 0
             && let Some(piece) = self.pieces.pop()
         {

@@ -34,7 +34,11 @@ fn rig() -> Rig {
         store.write_bytes(at, &(at as u32).to_le_bytes());
     }
     Rig {
-        channel: RamChannel::new(Arc::clone(&store), Claims::new().claimant().unwrap()),
+        channel: RamChannel::new(
+            Arc::clone(&store),
+            Claims::new().claimant().unwrap(),
+            super::SLICE,
+        ),
         store,
         memory: memory.alloc(4 * MIB, 4096).unwrap(),
         view: map.view(),

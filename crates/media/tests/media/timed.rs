@@ -91,6 +91,28 @@ fn at(runner: &mut Runner, now: u64) -> Vec<u64> {
     ended.into_iter().map(|(id, _)| id).collect()
 }
 
+/// A copy is how late a command may be found done: at most 16 KiB between two looks.
+#[test]
+fn what_is_due_is_looked_for_after_every_16_kib() {
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&ram(&nvm()), 8);
+    let read = Request::Read {
+        offset: 0,
+        len: 128 << 10,
+    };
+    let large = runner.add(&host, &read, &[(0, 128 << 10)]);
+    let elsewhere = Request::Read {
+        offset: 1 << 20,
+        len: 4096,
+    };
+    let small = runner.add(&host, &elsewhere, &[(1 << 19, 4096)]);
+    // Both times have come long ago; the large one's bytes have not.
+    let rounds: Vec<_> = (0..8).map(|_| at(&mut runner, 1_000_000)).collect();
+    assert_eq!(rounds[0], [small]);
+    assert!(rounds[1..7].iter().all(Vec::is_empty), "{rounds:?}");
+    assert_eq!(rounds[7], [large]);
+}
+
 #[test]
 fn a_command_is_done_when_its_time_has_come_and_not_before() {
     let host = Host::new(1 << 20);
