@@ -40,7 +40,7 @@ pub struct ZoneSendCdw13 {
     pub zsa: ZoneSendAction,
     /// Select All: SLBA is ignored.
     pub select_all: bool,
-    /// Zone Send Action Specific Option: of Open Zone, to allocate a ZRWA.
+    /// Zone Send Action Specific Option: of Open Zone and Set Zone Descriptor Extension, to allocate a ZRWA (ZRWAA).
     pub zsaso: bool,
     #[bits(22)]
     __: u32,
@@ -231,6 +231,16 @@ pub struct Ozcs {
     __: u16,
 }
 
+/// ZRWA Capability.
+#[bitfield(u8)]
+#[derive(PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct Zrwacap {
+    /// Explicit ZRWA Flush Operations Supported.
+    pub expflushsup: bool,
+    #[bits(7)]
+    __: u8,
+}
+
 /// LBA Format Extension, 16 bytes.
 #[repr(C)]
 #[derive(
@@ -267,13 +277,13 @@ pub struct IdentifyZonedNamespace {
     /// Reset Recommended Limit 1 to 3, Finish Recommended Limit 1 to 3.
     pub further_limits: [u32; 6],
     /// Number of ZRWA Resources.
-    pub numzrwa: u32,
-    /// ZRWA Flush Granularity.
+    pub numzrwa_z: u32,
+    /// ZRWA Flush Granularity, in logical blocks.
     pub zrwafg: u16,
-    /// ZRWA Size.
+    /// ZRWA Size, in logical blocks.
     pub zrwasz: u16,
     /// ZRWA Capability.
-    pub zrwacap: u8,
+    pub zrwacap: Zrwacap,
     /// Reserved.
     pub reserved_53: [u8; 2763],
     /// LBA Format Extensions, by format.
@@ -319,7 +329,7 @@ const _: () = assert!(offset_of!(ZoneDescriptor, wp) == 24);
 const _: () = assert!(size_of::<ZoneReportHeader>() == 64);
 const _: () = assert!(size_of::<ZonedLbaFormat>() == 16);
 const _: () = assert!(size_of::<IdentifyZonedNamespace>() == crate::identify::IDENTIFY_SIZE);
-const _: () = assert!(offset_of!(IdentifyZonedNamespace, numzrwa) == 44);
+const _: () = assert!(offset_of!(IdentifyZonedNamespace, numzrwa_z) == 44);
 const _: () = assert!(offset_of!(IdentifyZonedNamespace, lbafe) == 2816);
 const _: () = assert!(offset_of!(IdentifyZonedNamespace, vendor) == 3840);
 const _: () = assert!(size_of::<IdentifyZonedController>() == crate::identify::IDENTIFY_SIZE);

@@ -32,7 +32,7 @@ use nvme_spec::{Sqe, Status};
 
 use crate::namespace::Namespace;
 
-pub use self::zoned::Zoned;
+pub use self::zoned::{RandomAreas, Zoned};
 
 /// What a command set, or a vendor's extension of one, is to the controller. See the module.
 pub trait CommandSet: fmt::Debug + Send + Sync {

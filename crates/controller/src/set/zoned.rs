@@ -1,8 +1,7 @@
 //! The Zoned Namespace command set (ZNS 1.1): the NVM command set, and commands for zones beside it.
 //!
 //! What is here does not depend on the state of a zone: how long the data of a command is, and what Identify tells. The
-//! zones are the medium's. Variable zone capacities, excursions of active zones and random write areas (ZRWA) are not
-//! offered.
+//! zones are the medium's. Variable zone capacities and excursions of active zones are not offered.
 
 use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::log::CommandEffects;
@@ -10,7 +9,7 @@ use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::zoned::{
     DESCRIPTOR_EXTENSION_UNIT, IdentifyZonedController, IdentifyZonedNamespace, NO_ZONE_LIMIT,
     Ozcs, ZoneAppendCdw12, ZoneReceiveAction, ZoneReceiveCdw13, ZoneSendAction, ZoneSendCdw13,
-    ZonedLbaFormat, ZonedOpcode,
+    ZonedLbaFormat, ZonedOpcode, Zrwacap,
 };
 use nvme_spec::{Sqe, Status};
 use zerocopy::{FromZeros, IntoBytes};
@@ -32,6 +31,19 @@ pub struct Zoned {
     pub extension_units: u8,
     /// Most bytes of Zone Append as a power of two of 4 KiB pages (ZASL); 0: as many as any command may move.
     pub zasl: u8,
+    /// Random write areas (ZRWA) of zones; `None`: none can be had.
+    pub random: Option<RandomAreas>,
+}
+
+/// What random write areas zones can have (TP 4076).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomAreas {
+    /// Bytes of each (ZRWASZ): less than 32 MiB.
+    pub bytes: u32,
+    /// Bytes that write pointers move by in zones that have one (ZRWAFG): a multiple of the largest logical block.
+    pub granularity: u32,
+    /// Zones that may have one at a time (NUMZRWA): at least 1.
+    pub zones: u32,
 }
 
 impl Zoned {
@@ -41,15 +53,19 @@ impl Zoned {
 
     fn send(&self, sqe: &Sqe) -> Result<Asked, Status> {
         let cdw13 = ZoneSendCdw13::from(sqe.cdw13);
+        // A random write area is given to a zone that is empty, and Select All opens those that are closed.
+        let can_allocate = !cdw13.zsaso() || self.random.is_some() && !cdw13.select_all();
         let data = match cdw13.zsa() {
             ZoneSendAction::CLOSE
             | ZoneSendAction::FINISH
             | ZoneSendAction::RESET
             | ZoneSendAction::OFFLINE => Data::Nothing,
-            // No random write area can be had.
-            ZoneSendAction::OPEN if !cdw13.zsaso() => Data::Nothing,
+            ZoneSendAction::OPEN if can_allocate => Data::Nothing,
+            ZoneSendAction::FLUSH_EXPLICIT_ZRWA if self.random.is_some() && !cdw13.select_all() => {
+                Data::Nothing
+            }
             ZoneSendAction::SET_DESCRIPTOR_EXTENSION
-                if self.extension_units > 0 && !cdw13.select_all() =>
+                if self.extension_units > 0 && can_allocate && !cdw13.select_all() =>
             {
                 Data::FromHost(self.extension_bytes())
             }
@@ -121,9 +137,20 @@ impl CommandSet for Zoned {
         }
     }
 
-    fn identify_namespace(&self, _: &Namespace) -> Box<[u8; IDENTIFY_SIZE]> {
+    fn identify_namespace(&self, namespace: &Namespace) -> Box<[u8; IDENTIFY_SIZE]> {
         let mut id = IdentifyZonedNamespace::new_zeroed();
-        id.ozcs = Ozcs::new().with_razb(true);
+        id.ozcs = Ozcs::new()
+            .with_razb(true)
+            .with_zrwasup(self.random.is_some());
+        if let Some(random) = self.random {
+            // They fit: the areas are smaller than 32 MiB.
+            let blocks =
+                |bytes: u32| u16::try_from(bytes >> namespace.lba_shift).unwrap_or(u16::MAX);
+            id.numzrwa_z = random.zones - 1;
+            id.zrwafg = blocks(random.granularity);
+            id.zrwasz = blocks(random.bytes);
+            id.zrwacap = Zrwacap::new().with_expflushsup(true);
+        }
         id.mar_z = limit_z(self.max_active);
         id.mor_z = limit_z(self.max_open);
         for (format, shift) in id.lbafe.iter_mut().zip(LBA_SHIFTS) {

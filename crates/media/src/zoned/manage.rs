@@ -6,11 +6,11 @@ use controller::port::{Added, ByteRange, Channel as Port, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 use model::{Op, ZoneOp};
-use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZoneState};
+use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZoneState, zone_slba};
 use nvme_spec::{Sqe, Status};
 
 use super::zones::{Acted, Zones};
-use super::{Out, RANGES_MAX, Stopped, Taken, ZonedChannel, bits_of};
+use super::{RANGES_MAX, Stopped, Taken, ZonedChannel, bits_of};
 
 impl<C: Port> ZonedChannel<C> {
     /// Zone Management Send.
@@ -23,13 +23,21 @@ impl<C: Port> ZonedChannel<C> {
     ) -> Result<Added, Stopped> {
         let cdw13 = ZoneSendCdw13::from(sqe.cdw13);
         let action = cdw13.zsa();
+        // Open Zone and Set Zone Descriptor Extension: allocate a random write area.
+        let random = cdw13.zsaso();
+        if action == ZoneSendAction::FLUSH_EXPLICIT_ZRWA {
+            return self.commit(
+                super::offset_of(extent, lba_shift, zone_slba(sqe))?,
+                lba_shift,
+            );
+        }
         if cdw13.select_all() {
             return self.act_on_all(ticket, action, extent, view);
         }
         let zone = super::zone_of(self.zones(), sqe, extent, lba_shift)?;
         if action == ZoneSendAction::SET_DESCRIPTOR_EXTENSION {
             let state = self.state();
-            state.zones.extend(zone)?;
+            state.zones.extend(zone, random)?;
             let at = zone as usize * state.extension_bytes;
             let mut place = &mut state.extensions[at..at + state.extension_bytes];
             for segment in segments {
@@ -46,7 +54,22 @@ impl<C: Port> ZonedChannel<C> {
                 _ => Err(Status::INVALID_ZONE_STATE_TRANSITION.into()),
             };
         }
+        if action == ZoneSendAction::OPEN && random {
+            let closed = self.zones().open_random(zone)?;
+            self.tell_closed(closed);
+            self.happened.push(Op::Zone(ZoneOp::Open { zone }));
+            return Err(Stopped::Ends(Outcome::OK));
+        }
         self.act(action, zone)?;
+        Err(Stopped::Ends(Outcome::OK))
+    }
+
+    /// Flush Explicit ZRWA Range up to a block, which begins at `offset`, and with it.
+    fn commit(&mut self, offset: u64, lba_shift: u8) -> Result<Added, Stopped> {
+        let zones = self.zones();
+        let zone = zones.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
+        let closed = zones.commit(zone, offset + (1 << lba_shift))?;
+        self.tell_closed(closed);
         Err(Stopped::Ends(Outcome::OK))
     }
 
@@ -127,13 +150,7 @@ impl<C: Port> ZonedChannel<C> {
         let what = Taken::Erase { first, last };
         match added {
             None => Err(Stopped::Ends(Outcome::OK)),
-            Some(Added::Done(ticket, outcome)) => {
-                Ok(Added::Done(ticket, self.ended(what, outcome)))
-            }
-            Some(pending) => {
-                self.out.push(Out { bits, what });
-                Ok(pending)
-            }
+            Some(added) => Ok(self.taken(added, bits, what)),
         }
     }
 
@@ -155,17 +172,17 @@ impl<C: Port> ZonedChannel<C> {
                 apart |= zone.state != ZoneState::EMPTY;
                 continue;
             }
-            if zone.written == 0 {
+            if zone.reached == 0 {
                 continue;
             }
-            let (offset, end) = (zones.start(number), zones.start(number) + zone.written);
+            let (offset, end) = (zones.start(number), zones.start(number) + zone.reached);
             let is_full = ranges.len() == RANGES_MAX;
             match ranges.last_mut().filter(|_| !apart) {
                 Some(range) => range.len = end - range.offset,
                 None if is_full => return Err(Status::INTERNAL_ERROR),
                 None => ranges.push(ByteRange {
                     offset,
-                    len: zone.written,
+                    len: zone.reached,
                 }),
             }
             apart = false;

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
 
-use controller::set::Zoned;
+use controller::set::{RandomAreas, Zoned};
 
 use super::zones::{Geometry, Zones};
 use super::{State, ZonedChannel};
@@ -29,6 +29,8 @@ pub struct ZoneSpec {
     pub descriptor_extension: u32,
     /// Most bytes of Zone Append: a power of two of at least 4096; 0: as many as any command may move.
     pub append_limit: u32,
+    /// Random write areas (ZRWA) of zones; `None`: none.
+    pub random: Option<RandomAreas>,
 }
 
 impl ZoneSpec {
@@ -72,12 +74,21 @@ impl ZoneSpec {
         if limit > 0 && (!limit.is_power_of_two() || u64::from(limit) <= UNIT) {
             return refused("the append limit is a power of two above 4096 bytes");
         }
+        if let Some(what) = self.random.and_then(|areas| self.why_not(areas)) {
+            return refused(what);
+        }
+        // No more than there are zones.
+        let random = self.random.map(|areas| RandomAreas {
+            zones: areas.zones.min(zones),
+            ..areas
+        });
         let set = Zoned {
             zone_bytes: self.zone_size,
             max_active: self.max_active,
             max_open: self.max_open,
             extension_units,
             zasl: limit.checked_ilog2().map_or(0, |log| (log - 12) as u8),
+            random,
         };
         let geometry = Geometry {
             zone_bytes: self.zone_size,
@@ -85,8 +96,39 @@ impl ZoneSpec {
             zones,
             max_open: self.max_open,
             max_active: self.max_active,
+            random,
         };
         Ok((geometry, set))
+    }
+
+    /// Why zones cannot have these random write areas.
+    fn why_not(&self, areas: RandomAreas) -> Option<&'static str> {
+        let RandomAreas {
+            bytes,
+            granularity,
+            zones,
+        } = areas;
+        let (size, step) = (u64::from(bytes), u64::from(granularity));
+        if step == 0 || !step.is_multiple_of(UNIT) || size == 0 || !size.is_multiple_of(step) {
+            return Some(
+                "a random write area is a multiple of its granularity, and that one of 4096 bytes",
+            );
+        }
+        // Both are told as 16-bit counts of logical blocks, of 512 bytes and more.
+        if size >> 9 > u16::MAX.into() {
+            return Some("a random write area is smaller than 32 MiB");
+        }
+        if size > self.zone_capacity || !self.zone_capacity.is_multiple_of(step) {
+            return Some(
+                "the capacity of a zone holds a random write area, and is a multiple of its granularity",
+            );
+        }
+        if zones == 0 || (self.max_active > 0 && zones > self.max_active) {
+            return Some(
+                "at least one zone may have a random write area, and as many as may be active",
+            );
+        }
+        None
     }
 }
 

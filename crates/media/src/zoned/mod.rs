@@ -10,8 +10,8 @@
 //! For a layer that knows how long things take, [`ZonedChannel::happened`] tells after each `add` what was done to which
 //! bytes and zones, in the words of the timing models.
 //!
-//! It does NOT check what the controller has: lengths, and that bytes are inside the namespace. It offers no random write
-//! areas (ZRWA), no variable capacities and no excursions.
+//! It does NOT check what the controller has: lengths, and that bytes are inside the namespace. It offers no
+//! variable capacities and no excursions.
 
 mod manage;
 mod medium;
@@ -269,6 +269,9 @@ impl<C: Port> ZonedChannel<C> {
             Request::WriteZeroes { offset, len, .. } => {
                 let write = self.zones().check_write(offset, len)?;
                 self.may_write(write.zone)?;
+                if !self.zones().is_new(&write) {
+                    return Ok(self.overwrite(ticket, write, len, request, view));
+                }
                 // Zeros is what is there.
                 self.tell_closed(write.closes);
                 self.zones().written(write);
@@ -351,17 +354,40 @@ impl<C: Port> ZonedChannel<C> {
         self.tell_closed(write.closes);
         self.happened.push(Op::Write { offset, len, fua });
         self.zones().written(write);
-        Ok(match added {
+        Ok(self.taken(added, bits, Taken::Write { zone, result }))
+    }
+
+    /// Zeros, `len` bytes of them, over what was written in a random write area.
+    fn overwrite(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        write: Write,
+        len: u64,
+        request: &Request<'_>,
+        view: &Arc<DmaView>,
+    ) -> Added {
+        let Write { zone, offset, .. } = write;
+        let bits = bits_of(ticket);
+        let added = self.hand_on(ticket, request, &[], view);
+        if matches!(added, Added::Full(_)) {
+            return added;
+        }
+        self.tell_closed(write.closes);
+        self.happened.push(Op::Deallocate { offset, len });
+        self.zones().written(write);
+        self.taken(added, bits, Taken::Write { zone, result: 0 })
+    }
+
+    /// What the medium below has not refused is out, or has ended.
+    fn taken(&mut self, added: Added, bits: u64, what: Taken) -> Added {
+        match added {
             Added::Pending => {
-                let what = Taken::Write { zone, result };
                 self.out.push(Out { bits, what });
                 Added::Pending
             }
-            Added::Done(ticket, outcome) => {
-                Added::Done(ticket, self.ended(Taken::Write { zone, result }, outcome))
-            }
+            Added::Done(ticket, outcome) => Added::Done(ticket, self.ended(what, outcome)),
             full => full,
-        })
+        }
     }
 
     /// How a request that the medium below has ended ends for the host.

@@ -72,6 +72,8 @@ impl Reported<'_> {
             state,
             written,
             extended,
+            random,
+            ..
         } = self.zones.get(zone);
         let start = self.zones.start(zone) - self.extent.offset;
         let wp = match state {
@@ -81,7 +83,7 @@ impl Reported<'_> {
         ZoneDescriptor {
             kind: ZoneDescriptorType::new().with_zt(ZoneType::SEQUENTIAL_WRITE_REQUIRED),
             state: ZoneDescriptorState::new().with_zs(state),
-            za: ZoneAttributes::new().with_zdev(extended),
+            za: ZoneAttributes::new().with_zdev(extended).with_zrwav(random),
             zcap: self.zones.geometry().capacity >> self.lba_shift,
             zslba: start >> self.lba_shift,
             wp,

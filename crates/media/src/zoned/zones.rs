@@ -6,12 +6,15 @@
 //! Invariants:
 //! - Never more zones are open, or active, than the limits say. A zone that is opened implicitly beyond the limit closes the one that
 //!   was opened implicitly longest ago; one that was opened explicitly stays open.
-//! - What lies behind a write pointer was not written since the zone was last reset.
+//! - What lies behind a write pointer was not written since the zone was last reset, but for the random write area of a zone that
+//!   has one.
+//! - A random write area belongs to an active zone, from when it was empty on, and never are there more of them than the limit says.
 //!
 //! It does NOT move bytes, and knows no logical blocks.
 
 use std::collections::VecDeque;
 
+use controller::set::RandomAreas;
 use nvme_spec::Status;
 use nvme_spec::zoned::{ZoneSendAction, ZoneState};
 
@@ -28,6 +31,21 @@ pub(crate) struct Geometry {
     pub(crate) max_open: u32,
     /// Zones that may be active at a time, open or closed; 0: any number.
     pub(crate) max_active: u32,
+    /// Random write areas (ZRWA), where zones can have some.
+    pub(crate) random: Option<RandomAreas>,
+}
+
+impl Geometry {
+    /// Bytes of the random write area of a zone that has one.
+    fn random_bytes(&self) -> u64 {
+        self.random.map_or(0, |random| random.bytes.into())
+    }
+
+    /// What write pointers of zones with a random write area move by.
+    fn granularity(&self) -> u64 {
+        self.random
+            .map_or(1, |random| random.granularity.max(1).into())
+    }
 }
 
 /// A zone.
@@ -36,15 +54,22 @@ pub(crate) struct Zone {
     pub(crate) state: ZoneState,
     /// Bytes from its start to its write pointer. Of a zone that is full, read only or offline: what was written.
     pub(crate) written: u64,
+    /// Bytes from its start to the end of the last one that was ever written: behind its write pointer where it has or had a random
+    /// write area.
+    pub(crate) reached: u64,
     /// Its descriptor extension is valid.
     pub(crate) extended: bool,
+    /// It has a random write area.
+    pub(crate) random: bool,
 }
 
 impl Zone {
     const EMPTY: Zone = Zone {
         state: ZoneState::EMPTY,
         written: 0,
+        reached: 0,
         extended: false,
+        random: false,
     };
 }
 
@@ -63,7 +88,8 @@ pub(crate) struct Write {
     pub(crate) zone: u32,
     /// First byte, in the medium.
     pub(crate) offset: u64,
-    len: u64,
+    /// Bytes from the zone's start to its end.
+    end: u64,
     /// The zone that is closed for it.
     pub(crate) closes: Option<u32>,
 }
@@ -75,6 +101,8 @@ pub(crate) struct Zones {
     zones: Vec<Zone>,
     open: u32,
     active: u32,
+    /// Zones with a random write area.
+    random: u32,
     /// Those opened implicitly, the one of longest ago first. Kept where there is a limit.
     implicit: VecDeque<u32>,
 }
@@ -87,6 +115,7 @@ impl Zones {
             zones: vec![Zone::EMPTY; geometry.zones as usize],
             open: 0,
             active: 0,
+            random: 0,
             implicit: VecDeque::with_capacity(geometry.max_open.min(geometry.zones) as usize),
         }
     }
@@ -130,32 +159,53 @@ impl Zones {
         }
     }
 
-    /// Whether bytes may be written, which must begin at the zone's write pointer.
+    /// Whether bytes may be written: they must begin at the zone's write pointer, or lie in its random write area and the one of the
+    /// same size behind it, which moves the write pointer.
     pub(crate) fn check_write(&self, offset: u64, len: u64) -> Result<Write, Status> {
         let zone = self.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
         let into = offset - self.start(zone);
-        let Zone { state, written, .. } = self.get(zone);
+        let Zone {
+            state,
+            written,
+            random,
+            ..
+        } = self.get(zone);
         check_writable(state)?;
         let end = into.checked_add(len).ok_or(Status::ZONE_BOUNDARY_ERROR)?;
         if end > self.geometry.capacity {
             return Err(Status::ZONE_BOUNDARY_ERROR);
         }
-        if into != written {
+        let in_areas = into >= written && end - written <= 2 * self.geometry.random_bytes();
+        let fits = if random { in_areas } else { into == written };
+        if !fits {
             return Err(Status::ZONE_INVALID_WRITE);
         }
         let closes = self.room(state)?;
         Ok(Write {
             zone,
             offset,
-            len,
+            end,
             closes,
         })
     }
 
+    /// Whether all that a write overwrites is zeros: nothing was written there.
+    pub(crate) fn is_new(&self, write: &Write) -> bool {
+        write.offset - self.start(write.zone) >= self.get(write.zone).reached
+    }
+
     /// Whether so many bytes may be appended to a zone; the answer says where.
     pub(crate) fn check_append(&self, zone: u32, len: u64) -> Result<Write, Status> {
-        let Zone { state, written, .. } = self.get(zone);
+        let Zone {
+            state,
+            written,
+            random,
+            ..
+        } = self.get(zone);
         check_writable(state)?;
+        if random {
+            return Err(Status::INVALID_ZONE_OPERATION_REQUEST);
+        }
         if len > self.geometry.capacity - written {
             return Err(Status::ZONE_BOUNDARY_ERROR);
         }
@@ -167,14 +217,82 @@ impl Zones {
         if let Some(other) = write.closes {
             self.set(other, ZoneState::CLOSED);
         }
+        let Zone {
+            written, random, ..
+        } = self.get(write.zone);
+        let to = match random {
+            false => write.end,
+            // What is behind the area moves it, so far that the write ends in it.
+            true => {
+                let over = (write.end - written).saturating_sub(self.geometry.random_bytes());
+                written + over.next_multiple_of(self.geometry.granularity())
+            }
+        };
         let zone = &mut self.zones[write.zone as usize];
-        zone.written += write.len;
-        let (state, full) = (zone.state, zone.written == self.geometry.capacity);
-        if full {
-            self.set(write.zone, ZoneState::FULL);
+        zone.reached = zone.reached.max(write.end);
+        self.move_to(write.zone, to);
+    }
+
+    /// Moves the write pointer of an active or empty zone: it is full then, or open.
+    fn move_to(&mut self, at: u32, to: u64) {
+        let zone = &mut self.zones[at as usize];
+        zone.written = to;
+        zone.reached = zone.reached.max(to);
+        let state = zone.state;
+        if to == self.geometry.capacity {
+            self.set(at, ZoneState::FULL);
         } else if !is_open(state) {
-            self.set(write.zone, ZoneState::IMPLICITLY_OPENED);
+            self.set(at, ZoneState::IMPLICITLY_OPENED);
         }
+    }
+
+    /// Flush Explicit ZRWA Range: moves the write pointer of a zone up to a byte of the medium, which is the first one behind it from
+    /// then on. Which zone is closed for that is the answer.
+    pub(crate) fn commit(&mut self, zone: u32, to: u64) -> Result<Option<u32>, Status> {
+        let Zone {
+            state,
+            written,
+            random,
+            ..
+        } = self.get(zone);
+        let to = to - self.start(zone);
+        let most = (written + self.geometry.random_bytes()).min(self.geometry.capacity);
+        let is_inside = to > written && to <= most;
+        if !random || !is_inside || !(to - written).is_multiple_of(self.geometry.granularity()) {
+            return Err(Status::INVALID_ZONE_OPERATION_REQUEST);
+        }
+        let closes = self.room(state)?;
+        if let Some(other) = closes {
+            self.set(other, ZoneState::CLOSED);
+        }
+        self.move_to(zone, to);
+        Ok(closes)
+    }
+
+    /// Whether a zone can be given a random write area, which only an empty one can.
+    fn check_random(&self, from: ZoneState) -> Result<(), Status> {
+        if from != ZoneState::EMPTY {
+            return Err(Status::INVALID_ZONE_OPERATION_REQUEST);
+        }
+        match self.geometry.random {
+            Some(areas) if self.random < areas.zones => Ok(()),
+            _ => Err(Status::ZRWA_RESOURCES_UNAVAILABLE),
+        }
+    }
+
+    fn give_random(&mut self, zone: u32) {
+        self.zones[zone as usize].random = true;
+        self.random += 1;
+    }
+
+    /// Open Zone with a random write area for it; which zone was closed for that is the answer.
+    pub(crate) fn open_random(&mut self, zone: u32) -> Result<Option<u32>, Status> {
+        self.check_random(self.get(zone).state)?;
+        let Acted::Changed { closed } = self.act(ZoneSendAction::OPEN, zone)? else {
+            return Ok(None);
+        };
+        self.give_random(zone);
+        Ok(closed)
     }
 
     /// The medium below could not write what was taken: nobody knows what is there now. The zone is read only from here
@@ -244,14 +362,20 @@ impl Zones {
         }
     }
 
-    /// Gives an empty zone a descriptor extension, which makes it active.
-    pub(crate) fn extend(&mut self, zone: u32) -> Result<(), Status> {
+    /// Gives an empty zone a descriptor extension, which makes it active, and where that is asked for a random write area.
+    pub(crate) fn extend(&mut self, zone: u32, random: bool) -> Result<(), Status> {
         if self.get(zone).state != ZoneState::EMPTY {
             return Err(Status::INVALID_ZONE_STATE_TRANSITION);
+        }
+        if random {
+            self.check_random(ZoneState::EMPTY)?;
         }
         self.check_active(ZoneState::EMPTY)?;
         self.set(zone, ZoneState::CLOSED);
         self.zones[zone as usize].extended = true;
+        if random {
+            self.give_random(zone);
+        }
         Ok(())
     }
 
@@ -277,6 +401,9 @@ impl Zones {
     fn set(&mut self, at: u32, to: ZoneState) {
         let zone = &mut self.zones[at as usize];
         let from = std::mem::replace(&mut zone.state, to);
+        if !is_active(to) && std::mem::take(&mut zone.random) {
+            self.random -= 1;
+        }
         if to == ZoneState::EMPTY {
             *zone = Zone::EMPTY;
         }

@@ -370,6 +370,7 @@ fn zones(count: u64) -> Arc<Medium> {
         max_active: 0,
         descriptor_extension: 0,
         append_limit: 0,
+        random: None,
     };
     let of = Box::new(MediumKind::Null { size: count << 20 });
     let spec = MediumSpec {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use controller::port::{ByteRange, Cause, Outcome, Request};
+use controller::set::RandomAreas;
 use media::{Medium, MediumError, MediumKind, MediumSpec, ZoneSpec};
 use nvme_spec::{Sqe, Status};
 
@@ -25,6 +26,7 @@ const SPEC: ZoneSpec = ZoneSpec {
     max_active: 4,
     descriptor_extension: 64,
     append_limit: 0,
+    random: None,
 };
 
 fn open(zones: ZoneSpec) -> Result<Arc<Medium>, MediumError> {
@@ -43,9 +45,13 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
+        Rig::of(SPEC)
+    }
+
+    fn of(zones: ZoneSpec) -> Rig {
         Rig {
             host: Host::new(2 << 20),
-            runner: Runner::new(&open(SPEC).expect("zones"), 16),
+            runner: Runner::new(&open(zones).expect("zones"), 16),
         }
     }
 
@@ -160,7 +166,9 @@ const OPEN: u32 = 3;
 const RESET: u32 = 4;
 const OFFLINE: u32 = 5;
 const EXTEND: u32 = 0x10;
+const COMMIT: u32 = 0x11;
 const ALL: u32 = 1 << 8;
+const ALLOCATE: u32 = 1 << 9;
 
 const EMPTY: u8 = 1;
 const IMPLICIT: u8 = 2;
@@ -271,6 +279,66 @@ fn all_zones_at_once() {
     assert!(rig.read(0, 1 << 20).unwrap().iter().all(|b| *b == 0));
 }
 
+/// Areas of 16 KiB, of which any byte may be written, with steps of 8 KiB.
+#[test]
+fn a_random_write_area_is_written_over_committed_and_erased() {
+    let mut rig = Rig::of(ZoneSpec {
+        random: Some(RandomAreas {
+            bytes: 16 << 10,
+            granularity: 8 << 10,
+            zones: 1,
+        }),
+        ..SPEC
+    });
+    rig.send(1, OPEN | ALLOCATE).unwrap();
+    let none_left = Err(Status::ZRWA_RESOURCES_UNAVAILABLE);
+    assert_eq!(rig.send(2, OPEN | ALLOCATE), none_left);
+    rig.write(ZONE + 4096, &pattern(8192, 1)).unwrap();
+    rig.write(ZONE + 4096, &pattern(4096, 2)).unwrap();
+    assert_eq!(rig.zones()[1], (EXPLICIT, 0));
+    let report = rig.report(1, 0, 128).unwrap();
+    assert_eq!(report[66], 1 << 3, "Zone Random Write Area Valid");
+    let area = |rig: &mut Rig| rig.read(ZONE, 16 << 10).unwrap();
+    let mut expected = vec![0; 16 << 10];
+    expected[4096..12288].copy_from_slice(&pattern(8192, 1));
+    expected[4096..8192].copy_from_slice(&pattern(4096, 2));
+    assert_eq!(area(&mut rig), expected);
+    // Zeros over what was written.
+    let zeroes = Request::WriteZeroes {
+        offset: ZONE + 8192,
+        len: 4096,
+        deallocate: false,
+        fua: false,
+    };
+    rig.run(&zeroes, &[]).unwrap();
+    expected[8192..12288].fill(0);
+    assert_eq!(area(&mut rig), expected);
+    // Up to block 1, and with it; then to one that is no whole step.
+    let commit = |rig: &mut Rig, block: u64| {
+        let mut sqe = command(0x79, BLOCKS + block);
+        sqe.cdw13 = COMMIT;
+        rig.command(&sqe, &[])
+    };
+    assert_eq!(commit(&mut rig, 1), Ok(0));
+    assert_eq!(rig.zones()[1], (EXPLICIT, 2));
+    let refused = Err(Status::INVALID_ZONE_OPERATION_REQUEST);
+    assert_eq!(commit(&mut rig, 2), refused);
+    assert_eq!(rig.append(1, &[1; 4096]), refused);
+    assert_eq!(
+        rig.write(ZONE + 4096, &pattern(4096, 3)),
+        Err(Status::ZONE_INVALID_WRITE)
+    );
+    // Behind the area: the write pointer moves by itself.
+    rig.write(ZONE + (24 << 10), &pattern(4096, 4)).unwrap();
+    assert_eq!(rig.zones()[1], (EXPLICIT, 4));
+    assert_eq!(area(&mut rig), expected);
+    // What lies behind the write pointer is gone with a reset, too.
+    rig.send(1, RESET).unwrap();
+    assert!(rig.read(ZONE, 64 << 10).unwrap().iter().all(|b| *b == 0));
+    assert_eq!(rig.report(1, 0, 128).unwrap()[66], 0);
+    rig.send(2, OPEN | ALLOCATE).unwrap();
+}
+
 #[test]
 fn write_zeroes_moves_the_write_pointer() {
     let mut rig = Rig::new();
@@ -348,7 +416,7 @@ fn extensions_come_back_in_extended_reports() {
     rig.command(&sqe, &[(0, 10), (10, 54)]).unwrap();
     assert_eq!(rig.zones()[1], (CLOSED, 0));
     let report = rig.report(1, 1, 64 + 2 * 128).unwrap();
-    assert_eq!(report[64 + 2], 0x80, "Zone Descriptor Extension Valid");
+    assert_eq!(report[66], 0x80, "Zone Descriptor Extension Valid");
     assert_eq!(report[128..192], [0x5a; 64]);
     assert_eq!(report[192 + 2], 0, "the next zone has none");
     assert_eq!(
@@ -356,7 +424,7 @@ fn extensions_come_back_in_extended_reports() {
         Err(Status::INVALID_ZONE_STATE_TRANSITION)
     );
     rig.send(1, RESET).unwrap();
-    assert_eq!(rig.report(1, 1, 192).unwrap()[64 + 2], 0);
+    assert_eq!(rig.report(1, 1, 192).unwrap()[66], 0);
 }
 
 #[test]
@@ -505,6 +573,24 @@ fn zones_that_cannot_be_are_refused() {
         ),
     ] {
         let error = open(spec).expect_err(what);
+        assert!(matches!(error, MediumError::Zones { .. }), "{what}");
+    }
+    for (what, bytes, granularity, zones) in [
+        ("no area", 0, 4096, 1),
+        ("no granularity", 8192, 0, 1),
+        ("less than a block", 8192, 512, 1),
+        ("not whole steps", 12 << 10, 8192, 1),
+        ("a zone of no whole steps", 1 << 19, 1 << 19, 1),
+        ("larger than a zone", 1 << 20, 4096, 1),
+        ("more than may be active", 8192, 4096, 5),
+        ("for no zone", 8192, 4096, 0),
+    ] {
+        let random = Some(RandomAreas {
+            bytes,
+            granularity,
+            zones,
+        });
+        let error = open(ZoneSpec { random, ..SPEC }).expect_err(what);
         assert!(matches!(error, MediumError::Zones { .. }), "{what}");
     }
     assert!(

@@ -448,6 +448,12 @@ fn zones_are_told_what_is_wrong_with_them() {
         (128 << 20, 96 << 20)
     );
     assert_eq!((zones.max_open, zones.max_active), (4, 6));
+    assert_eq!(zones.random, None);
+    let random = format!("{good}\nrandom_area = \"1MiB\"");
+    let parsed = from_toml(&config(ram, &random, "", "")).unwrap();
+    let areas = parsed.media[0].zoned.as_ref().unwrap().spec().random;
+    let areas = areas.map(|areas| (areas.bytes, areas.granularity, areas.zones));
+    assert_eq!(areas, Some((1 << 20, 4096, 6)), "of all that may be active");
     for (text, expected) in [
         (
             config("kind = \"file\"\npath = \"x\"", size, "", ""),
@@ -460,6 +466,14 @@ fn zones_are_told_what_is_wrong_with_them() {
         (
             config(ram, &format!("{size}\nmax_open = 0"), "", ""),
             "zoned.max_open = 0",
+        ),
+        (
+            config(ram, &format!("{size}\nrandom_zones = 2"), "", ""),
+            "without `random_area` there is none",
+        ),
+        (
+            config(ram, &format!("{size}\nrandom_area = \"10KiB\""), "", ""),
+            "a multiple of its granularity",
         ),
         (
             config(ram, size, "range = \"0MiB..512MiB\"", ""),

@@ -1,5 +1,6 @@
 //! `[media.zoned]`: zones over a medium, which hosts write in order and reset as a whole.
 
+use controller::set::RandomAreas;
 use media::ZoneSpec;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,15 @@ pub(crate) struct Zoned {
     /// Most bytes of one Zone Append. Default: as many as any command may move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) append_limit: Option<Size>,
+    /// Bytes of the random write area that a zone can be given. Default: none can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) random_area: Option<Size>,
+    /// What the write pointer of a zone with such an area moves by. Default: 4 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) random_granularity: Option<Size>,
+    /// Zones that may have such an area at a time. Default: as many as may be active.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) random_zones: Option<u32>,
 }
 
 impl Zoned {
@@ -41,6 +51,16 @@ impl Zoned {
             max_active,
             descriptor_extension: small(self.descriptor_extension),
             append_limit: small(self.append_limit),
+            random: self.random_area.map(|bytes| RandomAreas {
+                bytes: small(Some(bytes)),
+                granularity: small(Some(self.random_granularity.unwrap_or(Size(4096)))),
+                zones: match (self.random_zones, max_active) {
+                    (Some(zones), _) => zones,
+                    // As many as there can be of any number of active zones.
+                    (None, 0) => u32::MAX,
+                    (None, most) => most,
+                },
+            }),
         }
     }
 
@@ -48,7 +68,19 @@ impl Zoned {
         place.require(matches!(medium.kind, MediumKind::Null | MediumKind::Ram), || {
             "zoned: where the zones of a file stand is not kept between runs: write kind = \"ram\"".into()
         });
-        for (key, count) in [("max_open", self.max_open), ("max_active", self.max_active)] {
+        for (key, is_there) in [
+            ("random_granularity", self.random_granularity.is_some()),
+            ("random_zones", self.random_zones.is_some()),
+        ] {
+            place.require(!is_there || self.random_area.is_some(), || {
+                format!("zoned.{key}: without `random_area` there is none: write one")
+            });
+        }
+        for (key, count) in [
+            ("max_open", self.max_open),
+            ("max_active", self.max_active),
+            ("random_zones", self.random_zones),
+        ] {
             place.require(count != Some(0), || {
                 format!("zoned.{key} = 0: write at least 1, or leave it out for any number")
             });

@@ -152,4 +152,34 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "true &&",
         test: media("timed::a_reset_of_all_zones_is_told_in_parts"),
     },
+    Mutation {
+        name: "zone-random-area-end",
+        guard: "a random write area, and as much behind it, is all that may be written",
+        file: ZONES,
+        from: "end - written <= 2 * self.geometry.random_bytes()",
+        to: "end - written <= 3 * self.geometry.random_bytes()",
+        test: unit(
+            "media",
+            "zoned::zones::tests::random::an_area_is_written_in_any_order_and_what_is_behind_it_moves_it",
+        ),
+    },
+    Mutation {
+        name: "zone-random-area-freed",
+        guard: "a zone that is no longer active has no random write area",
+        file: ZONES,
+        from: "if !is_active(to) && std::mem::take(&mut zone.random)",
+        to: "if !is_active(to) && zone.random && is_active(to)",
+        test: unit(
+            "media",
+            "zoned::zones::tests::random::areas_are_given_to_empty_zones_as_long_as_there_are_some",
+        ),
+    },
+    Mutation {
+        name: "zone-random-area-erased",
+        guard: "a reset erases what was written behind the write pointer",
+        file: MANAGE,
+        from: "zones.start(number) + zone.reached);",
+        to: "zones.start(number) + zone.written);",
+        test: media("zoned::a_random_write_area_is_written_over_committed_and_erased"),
+    },
 ];

@@ -25,6 +25,7 @@ fn mixed() -> Vec<Namespace> {
         max_open: 8,
         extension_units: 0,
         zasl: 1,
+        random: None,
     }));
     vec![namespace(1, ChannelId(0), 2048), zoned]
 }

@@ -32,6 +32,7 @@ fn restricted(manner: Manner, restrictions: Restrictions) -> Rig {
         max_open: 0,
         extension_units: 1,
         zasl: 0,
+        random: None,
     }));
     rig.set_namespaces(vec![zoned]);
     rig

@@ -1,6 +1,6 @@
 use nvme_spec::{Sqe, Status};
 
-use super::{Access, Asked, CommandSet, Data, Zoned};
+use super::{Access, Asked, CommandSet, Data, RandomAreas, Zoned};
 use crate::port::ChannelId;
 use crate::testing;
 
@@ -15,6 +15,7 @@ const SET: Zoned = Zoned {
     max_open: 2,
     extension_units: 2,
     zasl: 2,
+    random: None,
 };
 
 fn asked(opcode: u8, cdw12: u32, cdw13: u32) -> Result<Option<Asked>, Status> {
@@ -45,9 +46,39 @@ fn sends_have_data_only_to_set_an_extension() {
     }
     assert_eq!(asked(0x79, 0, 0x10), changes(Data::FromHost(128)));
     // Reserved actions, an extension for all zones, a random write area, and to flush one.
-    for action in [0, 6, 0x110, 0x203, 0x11, 0xff] {
+    for action in [0, 6, 0x110, 0x203, 0x210, 0x11, 0xff] {
         let refused = Err(Status::INVALID_FIELD_IN_COMMAND);
         assert_eq!(asked(0x79, 0, action), refused, "{action:#x}");
+    }
+}
+
+const RANDOM: Zoned = Zoned {
+    random: Some(RandomAreas {
+        bytes: 64 << 10,
+        granularity: 16 << 10,
+        zones: 3,
+    }),
+    ..SET
+};
+
+#[test]
+fn random_write_areas_are_for_single_zones() {
+    let asked = |action| {
+        let sqe = Sqe {
+            opcode: 0x79,
+            cdw13: action,
+            ..Sqe::default()
+        };
+        let asked = RANDOM.command(&sqe, &namespace(1, 4096));
+        asked.map(|asked| asked.map(|asked| asked.data))
+    };
+    for action in [0x203, 0x11, 0x211, 3, 0x103] {
+        assert_eq!(asked(action), Ok(Some(Data::Nothing)), "{action:#x}");
+    }
+    assert_eq!(asked(0x210), Ok(Some(Data::FromHost(128))));
+    for action in [0x303, 0x111, 0x310] {
+        let refused = Err(Status::INVALID_FIELD_IN_COMMAND);
+        assert_eq!(asked(action), refused, "{action:#x}");
     }
 }
 
@@ -107,6 +138,10 @@ fn identify_tells_limits_less_one_and_zones_in_blocks() {
     assert_eq!((word(2832), word(2836), page[2840]), (256, 0, 2));
     assert!(page[2848..].iter().all(|byte| *byte == 0));
     assert_eq!(SET.identify_controller()[0], 2);
+    // Random write areas: OZCS bit 1, NUMZRWA less one, granularity and size in blocks of 512, explicit flush.
+    let page = RANDOM.identify_namespace(&namespace(1, 4096));
+    assert_eq!(page[2..4], [3, 0]);
+    assert_eq!(page[44..53], [2, 0, 0, 0, 32, 0, 128, 0, 1]);
     let boundless = Zoned {
         max_active: 0,
         max_open: 0,

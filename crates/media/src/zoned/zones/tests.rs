@@ -1,6 +1,8 @@
 //! Expectations from ZNS 1.1, 2.1.1.3 (figure "Zone State Machine") and 3.4.3; and random programs against a model that
 //! counts everything anew each time.
 
+mod random;
+
 use nvme_spec::Status;
 use nvme_spec::zoned::{ZoneSendAction as Action, ZoneState as State};
 use proptest::prelude::*;
@@ -17,6 +19,7 @@ fn geometry(zones: u32, max_open: u32, max_active: u32) -> Geometry {
         zones,
         max_open,
         max_active,
+        random: None,
     }
 }
 
@@ -249,7 +252,7 @@ fn an_implicitly_opened_zone_makes_room_and_an_explicitly_opened_one_does_not() 
         zones.act(Action::OPEN, 3),
         Err(Status::TOO_MANY_ACTIVE_ZONES)
     );
-    assert_eq!(zones.extend(3), Err(Status::TOO_MANY_ACTIVE_ZONES));
+    assert_eq!(zones.extend(3, false), Err(Status::TOO_MANY_ACTIVE_ZONES));
     // Explicitly opened zones stay.
     assert_eq!(
         zones.act(Action::OPEN, 1),
@@ -290,13 +293,16 @@ fn reads_cross_zones_but_not_into_one_that_is_offline() {
 #[test]
 fn an_extension_makes_an_empty_zone_active_until_it_is_reset() {
     let mut zones = Zones::new(geometry(2, 1, 1));
-    zones.extend(0).unwrap();
+    zones.extend(0, false).unwrap();
     let zone = zones.get(0);
     assert_eq!(
         (zone.state, zone.written, zone.extended),
         (State::CLOSED, 0, true)
     );
-    assert_eq!(zones.extend(0), Err(Status::INVALID_ZONE_STATE_TRANSITION));
+    assert_eq!(
+        zones.extend(0, false),
+        Err(Status::INVALID_ZONE_STATE_TRANSITION)
+    );
     assert_eq!(zones.in_use(), (0, 1));
     zones.act(Action::RESET, 0).unwrap();
     assert!(!zones.get(0).extended);
@@ -482,7 +488,7 @@ proptest! {
                             Ok(())
                         }
                     };
-                    prop_assert_eq!(zones.extend(zone), expected);
+                    prop_assert_eq!(zones.extend(zone, false), expected);
                 }
             }
             let found: Vec<_> = (0..ZONES).map(|z| (zones.get(z).state, zones.get(z).written)).collect();
