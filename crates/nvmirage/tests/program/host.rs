@@ -188,4 +188,16 @@ impl Host {
         self.0.delete_queue_pair(queue).unwrap();
         read
     }
+
+    /// How long it takes to read the first block, alone in its queue.
+    pub(crate) fn time_of_read(&mut self, nsid: u32) -> Duration {
+        let namespace = self.0.namespace(nsid).unwrap();
+        let mut queue = self.0.create_queue_pair(4, false).unwrap();
+        let buffer = self.0.alloc(4096).unwrap();
+        let since = Instant::now();
+        queue.read(&namespace, 0, 1, &buffer).unwrap();
+        let time = since.elapsed();
+        self.0.delete_queue_pair(queue).unwrap();
+        time
+    }
 }
