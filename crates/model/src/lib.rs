@@ -26,6 +26,7 @@ mod explain;
 mod flash;
 mod kv;
 mod machine;
+mod moving;
 mod nvm;
 mod op;
 pub mod parameter;

@@ -161,8 +161,8 @@ pub struct FlashParameters {
     pub extras: FlashExtras,
 }
 
-/// Mechanisms that are off by default: all zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Mechanisms that are off by default: all zero, and one plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashExtras {
     /// An idle drive collects in each partition that has fewer free lines; 0: never.
     pub background_below: u32,
@@ -178,6 +178,47 @@ pub struct FlashExtras {
     pub erase_jitter_permille: u32,
     /// Probability, in millionths, that a sense has to be repeated; 0: never.
     pub read_retry_ppm: u32,
+    /// Parts of a die that sense apart from each other; 1: a die is one.
+    pub planes: u32,
+    /// How often one program or erase is suspended for reads; 0: never.
+    pub suspend_limit: u32,
+    /// From a read's sense being asked for to its beginning, where that suspends something.
+    pub suspend_ns: u64,
+    /// From the end of the senses to the going on of what was suspended.
+    pub resume_ns: u64,
+    /// Bytes of a cache of single-bit cells, all partitions together; 0: none.
+    pub slc_cache_bytes: u64,
+    /// Program of a wordline into it.
+    pub slc_program_ns: u64,
+    /// Sense of a wordline in it that is folded.
+    pub slc_read_ns: u64,
+    /// It is folded when no command has arrived for so long.
+    pub slc_idle_ns: u64,
+    /// Pages of its map that a partition keeps in memory; 0: all.
+    pub map_cache_pages: u32,
+}
+
+impl Default for FlashExtras {
+    fn default() -> Self {
+        Self {
+            background_below: 0,
+            background_idle_ns: 0,
+            seed: 0,
+            read_jitter_permille: 0,
+            program_jitter_permille: 0,
+            erase_jitter_permille: 0,
+            read_retry_ppm: 0,
+            planes: 1,
+            suspend_limit: 0,
+            suspend_ns: 0,
+            resume_ns: 0,
+            slc_cache_bytes: 0,
+            slc_program_ns: 0,
+            slc_read_ns: 0,
+            slc_idle_ns: 0,
+            map_cache_pages: 0,
+        }
+    }
 }
 
 /// Zoned flash.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::Due;
+use crate::moving::{Moving, Slot};
 
 /// What is due when. Commands come out by time, and where times are the same in the order in which they were submitted.
 #[derive(Debug, Default)]
@@ -11,6 +12,22 @@ pub(crate) struct Pending {
     now: u64,
     submitted: u64,
     due: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    /// Those whose times may still become later.
+    moving: Moving<u64>,
+}
+
+/// When a command is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    pub(crate) at: u64,
+    /// Where that may become later.
+    pub(crate) slot: Option<Slot>,
+}
+
+impl From<u64> for At {
+    fn from(at: u64) -> Self {
+        Self { at, slot: None }
+    }
 }
 
 /// The place of a command in the order of submission.
@@ -35,19 +52,51 @@ impl Pending {
         self.due.push(Reverse((at, turn.0, id)));
     }
 
+    /// A place for a command whose time may become later; [`Pending::push_at`] follows.
+    pub(crate) fn reserve(&mut self) -> Slot {
+        self.moving.reserve()
+    }
+
+    /// The command `id`, the next in the order of submission, is done then.
+    pub(crate) fn push_at(&mut self, at: At, id: u64) {
+        let turn = self.turn();
+        match at.slot {
+            None => self.push(at.at, turn, id),
+            Some(slot) => self.moving.put(slot, at.at, turn.0, id),
+        }
+    }
+
+    /// The command that has that place is not done before `at`.
+    pub(crate) fn postpone(&mut self, slot: Slot, at: u64) {
+        self.moving.postpone(slot, at);
+    }
+
     /// When the next one is done.
     pub(crate) fn next(&self) -> Option<u64> {
-        self.due.peek().map(|Reverse((at, ..))| *at)
+        let moving = self.moving.next().map(|(at, _)| at);
+        let due = self.due.peek().map(|Reverse((at, ..))| *at);
+        due.into_iter().chain(moving).min()
     }
 
     /// Appends what is done at `now` or before.
     pub(crate) fn reap(&mut self, now: u64, done: &mut Vec<Due>) {
-        while let Some(Reverse((at, _, id))) = self.due.peek().copied() {
-            if at > now {
-                break;
+        loop {
+            let moving = self.moving.next();
+            match self.due.peek().copied() {
+                Some(Reverse((at, turn, id)))
+                    if moving.is_none_or(|moving| (at, turn) < moving) =>
+                {
+                    if at > now {
+                        break;
+                    }
+                    self.due.pop();
+                    done.push(Due { at, id });
+                }
+                _ => match self.moving.pop(now) {
+                    Some((at, id)) => done.push(Due { at, id }),
+                    None => break,
+                },
             }
-            self.due.pop();
-            done.push(Due { at, id });
         }
     }
 }

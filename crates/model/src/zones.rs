@@ -3,9 +3,12 @@
 //! What it does NOT do: know the state of a zone or its write pointer as a host sees them. Whoever submits has checked that; what must not be is timed somehow.
 
 use crate::error::ParameterError;
-use crate::flash::{Buffer, Costs, DieShape, Dies, Link, Sense, Share};
+use crate::flash::{
+    Buffer, Cells, Costs, DieShape, Dies, For, Link, Sense, Share, Waiting, give_back, postpone,
+};
+use crate::moving::Slot;
 use crate::parameters::{Parameters, ZonesParameters};
-use crate::pending::Pending;
+use crate::pending::{At, Pending};
 use crate::units::{PAGE, zeros};
 use crate::{Admission, Arithmetic, Due, Op, Timing, ZoneOp};
 
@@ -206,6 +209,7 @@ impl Zones {
             sensed = sensed.max(self.sense(now, at, zone, pages));
             from += stop - start;
         }
+        postpone(&mut self.dies, &mut self.pending, &mut self.buffer);
         self.link.send(now, sensed, len)
     }
 
@@ -221,10 +225,10 @@ impl Zones {
             let of_wordline = small(page % u64::from(shape.wordline));
             let sense = Sense {
                 die: self.shape.die(zone, wordline),
-                cell: shape.cell(wordline / self.shape.dies_per_zone, of_wordline),
+                flash_page: shape.holding(wordline / self.shape.dies_per_zone, of_wordline),
                 pages: small(stop - page), // at most a flash page
             };
-            sensed = sensed.max(self.dies.sense_for_drive(now, at, sense));
+            sensed = sensed.max(self.dies.sense_for_drive(now, at, sense, For::Read));
             page = stop;
         }
         sensed
@@ -252,7 +256,7 @@ impl Zones {
         })
     }
 
-    fn write(&mut self, now: u64, offset: u64, len: u32, fua: bool) -> Option<u64> {
+    fn write(&mut self, now: u64, offset: u64, len: u32, fua: bool) -> Option<At> {
         self.buffer.settle(now);
         let moves = self.moves(offset, len);
         if let Some(moves) = &moves
@@ -263,12 +267,27 @@ impl Zones {
         }
         let copied = now.saturating_add(self.costs.before_write(len));
         let fetched = self.link.fetch(now, copied, len);
-        let programmed = moves.map_or(0, |moves| self.fill(now, fetched, &moves));
-        Some(self.costs.write_done(fua, fetched, programmed))
+        let slot = self.slot(self.costs.waits_for_programs(fua));
+        let programmed = moves.map_or(0, |moves| self.fill(now, fetched, &moves, slot));
+        let at = self.costs.write_done(fua, fetched, programmed);
+        Some(At { at, slot })
+    }
+
+    /// A place for a command that waits for dies, if what they do may end later than it seems.
+    fn slot(&mut self, waits: bool) -> Option<Slot> {
+        let moves = waits && self.dies.are_suspended();
+        moves.then(|| self.pending.reserve())
+    }
+
+    /// A command waits for what was asked of a die last.
+    fn wait(&mut self, die: usize, slot: Option<Slot>) {
+        if let Some(slot) = slot {
+            self.dies.wait(die, Waiting::Command(slot));
+        }
     }
 
     /// Moves the fill of a zone, and programs what that makes full; gives the greatest end of it.
-    fn fill(&mut self, now: u64, fetched: u64, moves: &Move) -> u64 {
+    fn fill(&mut self, now: u64, fetched: u64, moves: &Move, slot: Option<Slot>) -> u64 {
         let oneshot = self.shape.oneshot();
         let zone = &mut self.zones[moves.zone];
         let mut share = Share::of(moves.need);
@@ -284,11 +303,15 @@ impl Zones {
             self.waiting[moves.pool] += bytes;
             if stop == full {
                 let die = self.shape.die(moves.zone, wordline);
-                let end = self.dies.program(now, fetched, die);
+                let end = self.dies.program(now, fetched, die, Cells::Proper);
                 programmed = end.max(programmed);
                 let held = std::mem::take(&mut zone.held);
                 self.waiting[moves.pool] -= held;
-                self.buffer.give_back(end, moves.pool, held);
+                let bytes = (moves.pool, held);
+                give_back(&mut self.buffer, &mut self.dies, die, end, bytes);
+                if let Some(slot) = slot {
+                    self.dies.wait(die, Waiting::Command(slot));
+                }
                 zone.programmed = zone.programmed.max(wordline + 1);
             }
             at = stop;
@@ -304,22 +327,22 @@ impl Zones {
         held
     }
 
-    fn zone_op(&mut self, now: u64, op: ZoneOp) -> u64 {
+    fn zone_op(&mut self, now: u64, op: ZoneOp) -> At {
         let (ZoneOp::Reset { zone }
         | ZoneOp::Finish { zone }
         | ZoneOp::Open { zone }
         | ZoneOp::Close { zone }) = op;
         let zone = zone as usize;
         match op {
-            _ if zone >= self.zones.len() => now,
+            _ if zone >= self.zones.len() => now.into(),
             // The published program knows no time of these.
             _ if self.link.arithmetic() == Arithmetic::Code => {
-                self.zone_op_in_no_time(now, zone, op)
+                self.zone_op_in_no_time(now, zone, op).into()
             }
             ZoneOp::Reset { .. } => self.reset(now, zone),
             ZoneOp::Finish { .. } => self.finish(now, zone),
-            ZoneOp::Open { .. } => now.saturating_add(self.open),
-            ZoneOp::Close { .. } => now,
+            ZoneOp::Open { .. } => now.saturating_add(self.open).into(),
+            ZoneOp::Close { .. } => now.into(),
         }
     }
 
@@ -334,30 +357,33 @@ impl Zones {
         now
     }
 
-    fn reset(&mut self, now: u64, zone: usize) -> u64 {
+    fn reset(&mut self, now: u64, zone: usize) -> At {
         let held = self.let_go(zone);
         self.buffer.drop_now(self.shape.pool(zone), held);
         let programmed = std::mem::take(&mut self.zones[zone]).programmed;
+        let slot = self.slot(true);
         let mut done = now.saturating_add(self.reset);
         for die in 0..self.shape.dies_per_zone.min(programmed) {
             let wordlines = self.shape.on_die(programmed, die);
             let blocks = wordlines.div_ceil(u64::from(self.shape.die.rows));
-            let end = self.dies.erase(now, self.shape.die(zone, die), blocks);
-            done = done.max(end);
+            let die = self.shape.die(zone, die);
+            done = done.max(self.dies.erase(now, die, blocks));
+            self.wait(die, slot);
         }
-        done
+        At { at: done, slot }
     }
 
-    fn finish(&mut self, now: u64, zone: usize) -> u64 {
+    fn finish(&mut self, now: u64, zone: usize) -> At {
         let pool = self.shape.pool(zone);
         let held = self.let_go(zone);
         let mut done = now.saturating_add(self.finish);
         if !self.finish_writes {
             self.buffer.drop_now(pool, held);
-            return done;
+            return done.into();
         }
+        let slot = self.slot(true);
         let first = self.zones[zone].programmed;
-        let mut give_back = Some(held);
+        let mut held_by_first = Some(held);
         // The first of them comes first on its die, and on the other dies it makes no difference.
         for wordline in first..self.shape.wordlines.min(first + self.shape.dies_per_zone) {
             let die = wordline % self.shape.dies_per_zone;
@@ -365,19 +391,20 @@ impl Zones {
                 self.shape.on_die(self.shape.wordlines, die) - self.shape.on_die(first, die);
             let die = self.shape.die(zone, die);
             let mut end = self.dies.fill(now, die, 1);
-            if let Some(held) = give_back.take() {
-                self.buffer.give_back(end, pool, held);
+            if let Some(held) = held_by_first.take() {
+                give_back(&mut self.buffer, &mut self.dies, die, end, (pool, held));
             }
             if on_die > 1 {
                 end = self.dies.fill(now, die, on_die - 1);
             }
+            self.wait(die, slot);
             done = done.max(end);
         }
-        if let Some(held) = give_back {
+        if let Some(held) = held_by_first {
             self.buffer.drop_now(pool, held); // written after another finish, which no zone's state allows
         }
         self.zones[zone].programmed = self.shape.wordlines;
-        done
+        At { at: done, slot }
     }
 }
 
@@ -398,18 +425,17 @@ impl Timing for Zones {
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
         let now = self.pending.at(now);
         let at = match *op {
-            Op::Read { offset, len } => self.read(now, offset, len),
+            Op::Read { offset, len } => self.read(now, offset, len).into(),
             Op::Write { offset, len, fua } => match self.write(now, offset, len, fua) {
                 Some(at) => at,
                 None => return Admission::Stall,
             },
-            Op::Deallocate { .. } => now.saturating_add(self.costs.deallocate),
-            Op::Flush => now.max(self.dies.all_free()),
+            Op::Deallocate { .. } => now.saturating_add(self.costs.deallocate).into(),
+            Op::Flush => now.max(self.dies.all_free()).into(),
             Op::Zone(op) => self.zone_op(now, op),
-            Op::Kv(_) | Op::Compound(_) => now,
+            Op::Kv(_) | Op::Compound(_) => now.into(),
         };
-        let turn = self.pending.turn();
-        self.pending.push(at, turn, id);
+        self.pending.push_at(at, id);
         Admission::Accepted
     }
 

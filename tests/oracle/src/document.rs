@@ -3,8 +3,8 @@
 //! The names are those of [`model::Parameters`].
 
 use model::{
-    CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvKind, KvOp,
-    KvParameters, NvmParameters, Op, Parameters, ZoneOp, ZonesParameters,
+    Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvKind,
+    KvOp, KvParameters, NvmParameters, Op, Parameters, ZoneOp, ZonesParameters,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,19 @@ pub struct Document {
     pub parameters: Parameters,
     /// With ids that rise with their times.
     pub commands: Vec<Command>,
+    /// Other parameters while it works, by their times.
+    #[serde(default)]
+    pub changes: Vec<Change>,
+}
+
+/// Other parameters from some time on.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Change {
+    /// When, in nanoseconds.
+    pub t: u64,
+    /// All of them.
+    #[serde(with = "ParametersJson")]
+    pub parameters: Parameters,
 }
 
 /// [`Parameters`] that become JSON.
@@ -181,10 +194,17 @@ struct DirectionJson {
 }
 
 #[derive(Serialize, Deserialize)]
+#[serde(remote = "Arithmetic", rename_all = "snake_case")]
+enum ArithmeticJson {
+    Exact,
+    Code,
+}
+
+#[derive(Serialize, Deserialize)]
 #[serde(remote = "NvmParameters")]
 struct NvmJson {
-    #[serde(skip)]
-    arithmetic: model::Arithmetic,
+    #[serde(default, with = "ArithmeticJson")]
+    arithmetic: Arithmetic,
     #[serde(with = "DirectionJson")]
     read: Direction,
     #[serde(with = "DirectionJson")]
@@ -201,8 +221,8 @@ enum CompoundJson {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "KvParameters")]
 struct KvJson {
-    #[serde(skip)]
-    arithmetic: model::Arithmetic,
+    #[serde(default, with = "ArithmeticJson")]
+    arithmetic: Arithmetic,
     units: u32,
     #[serde(with = "DirectionJson")]
     read: Direction,
@@ -226,8 +246,8 @@ enum PolicyJson {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "FlashParameters")]
 struct FlashJson {
-    #[serde(skip)]
-    arithmetic: model::Arithmetic,
+    #[serde(default, with = "ArithmeticJson")]
+    arithmetic: Arithmetic,
     size_bytes: u64,
     partitions: u32,
     channels: u32,
@@ -276,6 +296,28 @@ struct ExtrasJson {
     erase_jitter_permille: u32,
     #[serde(default)]
     read_retry_ppm: u32,
+    #[serde(default = "one")]
+    planes: u32,
+    #[serde(default)]
+    suspend_limit: u32,
+    #[serde(default)]
+    suspend_ns: u64,
+    #[serde(default)]
+    resume_ns: u64,
+    #[serde(default)]
+    slc_cache_bytes: u64,
+    #[serde(default)]
+    slc_program_ns: u64,
+    #[serde(default)]
+    slc_read_ns: u64,
+    #[serde(default)]
+    slc_idle_ns: u64,
+    #[serde(default)]
+    map_cache_pages: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 #[derive(Serialize, Deserialize)]

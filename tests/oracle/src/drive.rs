@@ -56,8 +56,18 @@ pub fn drive(document: &Document) -> Result<Outcome> {
     let mut admitted = BTreeMap::new();
     let mut due = Vec::new();
     let mut parts = Vec::new();
-    while let Some(now) = earlier(waiting.front().map(|command| command.t), model.next_event()) {
+    let mut changes = document.changes.iter().peekable();
+    loop {
+        let arrival = waiting.front().map(|command| command.t);
+        let change = changes.peek().map(|change| change.t);
+        let times = [arrival, change, model.next_event()];
+        let Some(now) = times.into_iter().flatten().min() else {
+            break;
+        };
         model.advance(now, &mut due);
+        while let Some(change) = changes.next_if(|change| change.t <= now) {
+            model.retune(&change.parameters)?;
+        }
         while let Some(command) = waiting.pop_front_if(|command| command.t <= now) {
             streams
                 .entry(command.stream)
@@ -100,10 +110,6 @@ pub fn drive(document: &Document) -> Result<Outcome> {
     })
 }
 
-fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
-    a.into_iter().chain(b).min()
-}
-
 /// Of the streams that have not stalled at this time, the first command with the least id.
 fn next<'a>(
     streams: &BTreeMap<u64, VecDeque<&'a Command>>,
@@ -130,7 +136,7 @@ fn counters(model: &Model, parameters: &Parameters) -> Value {
         }
         (Model::Flash(flash), _) => {
             let (counters, wear) = (flash.counters(), flash.wear());
-            json!({
+            let mut all = json!({
                 "host_pages": counters.host_pages,
                 "collected_pages": counters.collected_pages,
                 "erased_lines": counters.erased_lines,
@@ -140,7 +146,15 @@ fn counters(model: &Model, parameters: &Parameters) -> Value {
                 "lines": wear.lines,
                 "valid_histogram": flash.valid_histogram(BINS),
                 "buffer_used_bytes": flash.buffer_used(),
-            })
+            });
+            // Counters of what is off are left out.
+            if counters.folded_pages > 0 {
+                all["pages_folded"] = counters.folded_pages.into();
+            }
+            if counters.map_misses > 0 {
+                all["map_misses"] = counters.map_misses.into();
+            }
+            all
         }
         _ => json!({}),
     }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::document::{Command, Document, Drive};
+use crate::document::{Change, Command, Document, Drive};
 use crate::drive::Ended;
 use crate::python::folder;
 
@@ -25,7 +25,16 @@ struct Written {
     change: Value,
     working: String,
     commands: Vec<Command>,
+    #[serde(default)]
+    changes: Vec<WrittenChange>,
     done: Vec<Ended>,
+}
+
+/// What becomes different at some time.
+#[derive(Deserialize)]
+struct WrittenChange {
+    t: u64,
+    change: Value,
 }
 
 /// One case.
@@ -56,13 +65,23 @@ pub fn read() -> Result<Vec<Vector>> {
             .context("no such base")?
             .clone();
         change(&mut parameters, written.change);
-        let Drive(parameters) = serde_json::from_value(parameters)?;
+        let Drive(made) = serde_json::from_value(parameters.clone())?;
+        let mut changes = Vec::new();
+        for written in written.changes {
+            change(&mut parameters, written.change);
+            let Drive(parameters) = serde_json::from_value(parameters.clone())?;
+            changes.push(Change {
+                t: written.t,
+                parameters,
+            });
+        }
         Ok(Vector {
             name: format!("{}: {}", written.base, written.name),
             working: written.working,
             document: Document {
-                parameters,
+                parameters: made,
                 commands: written.commands,
+                changes,
             },
             done: written.done,
         })

@@ -209,15 +209,19 @@ impl Simple {
 impl Timing for Simple {
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
         let now = self.pending.at(now);
+        let is_kv = self.rules.is_kv;
         let at = match *op {
-            Op::Read { offset, len } => self.request(now, offset, len.into(), self.rules.read),
-            Op::Write { offset, len, .. } => {
+            Op::Flush => self.busy.iter().copied().fold(now, u64::max),
+            Op::Read { offset, len } if !is_kv => {
+                self.request(now, offset, len.into(), self.rules.read)
+            }
+            Op::Write { offset, len, .. } if !is_kv => {
                 self.request(now, offset, len.into(), self.rules.write)
             }
-            Op::Flush => self.busy.iter().copied().fold(now, u64::max),
-            Op::Kv(op) => self.kv_op(now, op),
-            Op::Compound(ops) => self.compound_op(now, ops),
-            Op::Deallocate { .. } | Op::Zone(_) => now,
+            Op::Kv(op) if is_kv => self.kv_op(now, op),
+            Op::Compound(ops) if is_kv => self.compound_op(now, ops),
+            // What takes no time, or is of another kind of drive.
+            _ => now,
         };
         let turn = self.pending.turn();
         self.pending.push(at, turn, id);

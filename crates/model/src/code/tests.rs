@@ -117,6 +117,17 @@ fn a_rate_is_not_known_and_deallocate_takes_no_time() {
 }
 
 #[test]
+fn what_is_of_another_kind_of_drive_takes_no_time() {
+    let kv_ops = [(7, Op::Kv(put(4096))), (8, Op::Compound(&[put(4096)]))];
+    assert_eq!(run(optane(), &kv_ops), [7, 8]);
+    let reset = Op::Zone(ZoneOp::Reset { zone: 0 });
+    assert_eq!(
+        run(kv(), &[(7, read(4096)), (8, write(4096)), (9, reset)]),
+        [7, 8, 9]
+    );
+}
+
+#[test]
 fn a_flush_waits_for_all_units() {
     assert_eq!(
         run(

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::error::ParameterError;
+use crate::moving::{Moving, Slot};
 use crate::units::zeros;
 
 /// One buffer, or several of the same size (pools).
@@ -13,6 +14,8 @@ pub(crate) struct Buffer {
     used: Vec<u64>,
     /// When how much comes back to which pool.
     back: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    /// Those bytes whose times may still become later.
+    moving: Moving<(usize, u64)>,
 }
 
 impl Buffer {
@@ -21,6 +24,7 @@ impl Buffer {
             size,
             used: zeros(pools)?,
             back: BinaryHeap::new(),
+            moving: Moving::default(),
         })
     }
 
@@ -59,6 +63,18 @@ impl Buffer {
         }
     }
 
+    /// Bytes that were taken come back at `at`, as things stand.
+    pub(crate) fn give_back_moving(&mut self, at: u64, pool: usize, bytes: u64) -> Slot {
+        let slot = self.moving.reserve();
+        self.moving.put(slot, at, 0, (pool, bytes));
+        slot
+    }
+
+    /// The bytes that have that place do not come back before `at`.
+    pub(crate) fn postpone(&mut self, slot: Slot, at: u64) {
+        self.moving.postpone(slot, at);
+    }
+
     /// Bytes that were taken come back at once.
     pub(crate) fn drop_now(&mut self, pool: usize, bytes: u64) {
         self.used[pool] -= bytes;
@@ -66,15 +82,24 @@ impl Buffer {
 
     /// When bytes come back next.
     pub(crate) fn next(&self) -> Option<u64> {
-        self.back.peek().map(|Reverse((at, ..))| *at)
+        let moving = self.moving.next().map(|(at, _)| at);
+        let fixed = self.back.peek().map(|Reverse((at, ..))| *at);
+        fixed.into_iter().chain(moving).min()
     }
 
     /// Lets come back what is due at `now` or before.
     pub(crate) fn settle(&mut self, now: u64) {
-        while self.next().is_some_and(|at| at <= now) {
+        let is_due = |back: &BinaryHeap<Reverse<(u64, _, _)>>| {
+            let first = back.peek();
+            first.is_some_and(|Reverse((at, ..))| *at <= now)
+        };
+        while is_due(&self.back) {
             if let Some(Reverse((_, pool, bytes))) = self.back.pop() {
                 self.used[pool] -= bytes;
             }
+        }
+        while let Some((_, (pool, bytes))) = self.moving.pop(now) {
+            self.used[pool] -= bytes;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Collection: the valid pages of a line are written again elsewhere, and it is erased.
 
 use super::ftl::{DieWork, Ftl, Writer};
+use super::geometry::FlashPage;
 
 impl Ftl {
     /// Collects one line; gives how many of its pages were not valid, or none if no line has such a page.
@@ -14,17 +15,17 @@ impl Ftl {
         let per_row = shape.die.wordline / shape.die.flash_page;
         let row_pages = shape.dies * shape.die.wordline;
         let mut left = valid;
-        for flash_page in 0..shape.die.rows * per_row {
+        for index in 0..shape.die.rows * per_row {
             if left == 0 {
                 break;
             }
-            let cell = (flash_page % shape.die.cell_bits) as usize;
+            let flash_page = shape.die.flash_page_at(u64::from(index));
             let first = victim * shape.line
-                + flash_page / per_row * row_pages
-                + flash_page % per_row * shape.die.flash_page;
+                + index / per_row * row_pages
+                + index % per_row * shape.die.flash_page;
             for die in 0..shape.dies {
                 let first = first + die * shape.die.wordline;
-                left -= self.collect_flash_page(first, die, cell, work);
+                left -= self.collect_flash_page(first, die, flash_page, work);
             }
         }
         work.erase();
@@ -37,14 +38,14 @@ impl Ftl {
         &mut self,
         first: u32,
         die: u32,
-        cell: usize,
+        flash_page: FlashPage,
         work: &mut impl DieWork,
     ) -> u32 {
         let places = first..first + self.geometry.die.flash_page;
         let count = places.clone().filter(|&place| self.held(place).is_some());
         let valid = count.map(|_| 1).sum();
         if valid > 0 {
-            work.sense(die, cell, valid);
+            work.sense(die, flash_page, valid);
         }
         for place in places {
             if let Some(logical) = self.lift(place) {

@@ -44,9 +44,14 @@ impl Costs {
 
     /// When a write is done whose data was `fetched`, and the last wordline that it filled `programmed`, by then.
     pub(crate) fn write_done(&self, fua: bool, fetched: u64, programmed: u64) -> u64 {
-        match self.early_completion && !fua {
-            true => fetched,
-            false => programmed.max(fetched),
+        match self.waits_for_programs(fua) {
+            true => programmed.max(fetched),
+            false => fetched,
         }
+    }
+
+    /// Whether a write is done only when what it filled is programmed.
+    pub(crate) fn waits_for_programs(&self, fua: bool) -> bool {
+        fua || !self.early_completion
     }
 }

@@ -14,6 +14,10 @@ pub struct Counters {
     pub erased_lines: u64,
     /// Submissions that found no room in the buffer.
     pub stalls: u64,
+    /// Pages of wordlines that were folded out of the cache of single-bit cells.
+    pub folded_pages: u64,
+    /// Pages of the map that were not in memory.
+    pub map_misses: u64,
 }
 
 impl Counters {
@@ -71,6 +75,10 @@ impl Flash {
             counters.host_pages += partition.host_pages;
             counters.collected_pages += partition.collected_pages;
             counters.erased_lines += partition.lines.erased();
+        }
+        for partition in &self.partitions {
+            counters.folded_pages += partition.cached.folded_pages;
+            counters.map_misses += partition.map_misses;
         }
         counters
     }

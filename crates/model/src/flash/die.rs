@@ -1,6 +1,8 @@
 //! Dies, their channels, and the link to the host: senses, programs, erases and transfers, each as the book defines it.
 
 use super::extra::Chance;
+use super::extra::suspend::{Suspension, Waiting};
+use super::geometry::FlashPage;
 use crate::code::Way;
 use crate::parameters::{Arithmetic, FlashParameters};
 use crate::units::{PAGE, PAGE_LEN, duration};
@@ -11,6 +13,8 @@ struct DieTimes {
     read_4k: [u64; 4],
     read: [u64; 4],
     program: u64,
+    slc_program: u64,
+    slc_read: u64,
     erase: u64,
     channel_bandwidth: u64,
     most_per_transfer: u32,
@@ -23,6 +27,8 @@ impl DieTimes {
             read_4k: parameters.read_4k_ns,
             read: parameters.read_ns,
             program: parameters.program_ns,
+            slc_program: parameters.extras.slc_program_ns,
+            slc_read: parameters.extras.slc_read_ns,
             erase: parameters.erase_ns,
             channel_bandwidth: parameters.channel_bandwidth_bytes_per_s,
             most_per_transfer: parameters.max_channel_transfer_bytes,
@@ -96,10 +102,27 @@ impl Link {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sense {
     pub(crate) die: usize,
-    /// The kind of the flash page.
-    pub(crate) cell: usize,
+    pub(crate) flash_page: FlashPage,
     /// Pages wanted, at least one.
     pub(crate) pages: u32,
+}
+
+/// What a sense is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// A read of a host: programs and erases may give way to it.
+    Read,
+    /// Anything else.
+    Drive,
+}
+
+/// The cells that a wordline is programmed into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cells {
+    /// Those that it is for.
+    Proper,
+    /// With one bit each.
+    Single,
 }
 
 /// All dies of a drive and their channels.
@@ -107,9 +130,12 @@ pub(crate) struct Sense {
 pub(crate) struct Dies {
     times: DieTimes,
     chance: Option<Chance>,
+    suspension: Option<Suspension>,
     /// Bytes of a wordline.
     wordline: u32,
-    /// From when on each is free.
+    /// Planes of each.
+    planes: usize,
+    /// From when on each plane is free, die by die.
     free: Vec<u64>,
     /// The greatest of those.
     latest: u64,
@@ -126,8 +152,10 @@ impl Dies {
         let mut dies = Self {
             times: DieTimes::new(parameters),
             chance: None,
+            suspension: None,
             wordline: parameters.oneshot_bytes,
-            free: vec![0; hangs_on.len()],
+            planes: parameters.extras.planes as usize,
+            free: vec![0; hangs_on.len() * parameters.extras.planes as usize],
             latest: 0,
             channels: (0..channels).map(|_| way()).collect(),
             hangs_on,
@@ -143,6 +171,29 @@ impl Dies {
         }
         let before = self.chance.take();
         self.chance = Chance::new(&parameters.extras).map(|chance| chance.after(before));
+        let before = self.suspension.take();
+        self.suspension = Suspension::new(&parameters.extras, self.hangs_on.len(), before);
+    }
+
+    /// Whether the end of what is asked of a die may become later.
+    pub(crate) fn are_suspended(&self) -> bool {
+        self.suspension.is_some()
+    }
+
+    /// Something waits for what was asked of a die last.
+    pub(crate) fn wait(&mut self, die: usize, waiting: Waiting) {
+        if let Some(suspension) = &mut self.suspension {
+            suspension.wait(die, waiting);
+        }
+    }
+
+    /// What has to wait longer, and until when, since this was asked for last.
+    pub(crate) fn moved(&mut self) -> impl Iterator<Item = (Waiting, u64)> {
+        let moved = self
+            .suspension
+            .as_mut()
+            .map(|suspension| &mut suspension.moved);
+        moved.into_iter().flat_map(|moved| moved.drain(..))
     }
 
     /// From when on all are free.
@@ -150,7 +201,7 @@ impl Dies {
         self.latest
     }
 
-    /// Senses pages for a host, from `at` on, and sends them over `link`; gives when the last has arrived.
+    /// Senses pages for a read, from `at` on, and sends them over `link`; gives when the last has arrived.
     pub(crate) fn sense_for_host(
         &mut self,
         now: u64,
@@ -159,15 +210,15 @@ impl Dies {
         link: &mut Link,
     ) -> u64 {
         let mut arrived = at;
-        self.sense(now, at, sense, |left, bytes| {
+        self.sense(now, at, sense, For::Read, |left, bytes| {
             arrived = arrived.max(link.send(now, left, bytes));
         });
         arrived
     }
 
     /// Senses pages, from `at` on, that stay in the drive; gives when the last has left the channel.
-    pub(crate) fn sense_for_drive(&mut self, now: u64, at: u64, sense: Sense) -> u64 {
-        self.sense(now, at, sense, |_, _| ())
+    pub(crate) fn sense_for_drive(&mut self, now: u64, at: u64, sense: Sense, why: For) -> u64 {
+        self.sense(now, at, sense, why, |_, _| ())
     }
 
     fn sense(
@@ -175,19 +226,29 @@ impl Dies {
         now: u64,
         at: u64,
         sense: Sense,
+        why: For,
         mut left_channel: impl FnMut(u64, u32),
     ) -> u64 {
         let times = &self.times;
+        let cell = sense.flash_page.cell;
         let read = match sense.pages {
-            1 => times.read_4k[sense.cell],
-            _ => times.read[sense.cell],
+            1 => times.read_4k[cell],
+            _ => times.read[cell],
         };
         let read = match &mut self.chance {
             Some(chance) => chance.read(read),
             None => read,
         };
+        let given_way = match &self.suspension {
+            Some(suspension) if why == For::Read => {
+                suspension.begin(sense.die, at, self.free_from(sense.die))
+            }
+            _ => None,
+        };
+        let plane = sense.die * self.planes + sense.flash_page.plane as usize;
+        let begin = given_way.unwrap_or_else(|| self.free[plane].max(at));
         let channel = &mut self.channels[self.hangs_on[sense.die] as usize];
-        let mut end = self.free[sense.die].max(at).saturating_add(read);
+        let mut end = begin.saturating_add(read);
         let mut bytes = sense.pages * PAGE_LEN; // at most a flash page, which came as 32 bits
         while bytes > 0 {
             let chunk = bytes.min(times.most_per_transfer);
@@ -195,53 +256,104 @@ impl Dies {
             left_channel(end, chunk);
             bytes -= chunk;
         }
-        self.busy_until(sense.die, end);
+        match (given_way, &mut self.suspension) {
+            (Some(_), Some(suspension)) => {
+                let free = suspension.sensed(sense.die, at, end);
+                self.busy_until(sense.die, free);
+            }
+            _ => {
+                self.free[plane] = end;
+                self.latest = self.latest.max(end);
+            }
+        }
         end
     }
 
     /// Programs a wordline, from `at` on; gives when it is done.
-    pub(crate) fn program(&mut self, now: u64, at: u64, die: usize) -> u64 {
-        let from = self.free[die].max(at);
+    pub(crate) fn program(&mut self, now: u64, at: u64, die: usize, cells: Cells) -> u64 {
+        let from = self.free_from(die).max(at);
         let channel = &mut self.channels[self.hangs_on[die] as usize];
         let there = channel.reserve(now, from, self.wordline, self.times.transfer(self.wordline));
-        let end = there.saturating_add(self.programs(1));
-        self.busy_until(die, end);
-        end
-    }
-
-    /// Programs `wordlines` of a die one after another, from `at` on, without data.
-    pub(crate) fn fill(&mut self, at: u64, die: usize, wordlines: u64) -> u64 {
-        let length = self.programs(wordlines);
-        self.occupy(at, die, length)
-    }
-
-    /// Erases `blocks` of a die one after another, from `at` on; gives when that is done.
-    pub(crate) fn erase(&mut self, at: u64, die: usize, blocks: u64) -> u64 {
-        let erase = self.times.erase;
-        let length = match &mut self.chance {
-            Some(chance) => chance.erases(erase, blocks),
-            None => erase.saturating_mul(blocks),
+        let program = match cells {
+            Cells::Proper => self.times.program,
+            Cells::Single => self.times.slc_program,
         };
-        self.occupy(at, die, length)
+        let length = self.programs(program, 1);
+        self.asked(die, there, length)
     }
 
-    /// How long `wordlines` programs of a die take, one after another.
-    fn programs(&mut self, wordlines: u64) -> u64 {
+    /// Programs `wordlines` of a die, at least one, one after another, from `at` on, without data.
+    pub(crate) fn fill(&mut self, at: u64, die: usize, wordlines: u64) -> u64 {
         let program = self.times.program;
+        let all_but_last = self.programs(program, wordlines - 1);
+        let last = self.programs(program, 1);
+        self.occupy(at, die, all_but_last, last)
+    }
+
+    /// Programs a wordline of single-bit cells into the cells proper, from `at` on.
+    pub(crate) fn fold(&mut self, at: u64, die: usize) -> u64 {
+        let read = self.times.slc_read;
+        let program = self.programs(self.times.program, 1);
+        self.occupy(at, die, read, program)
+    }
+
+    /// Erases `blocks` of a die, at least one, one after another, from `at` on; gives when that is done.
+    pub(crate) fn erase(&mut self, at: u64, die: usize, blocks: u64) -> u64 {
+        let all_but_last = self.erases(blocks - 1);
+        let last = self.erases(1);
+        self.occupy(at, die, all_but_last, last)
+    }
+
+    /// How long `wordlines` programs of `program` each take, one after another.
+    fn programs(&mut self, program: u64, wordlines: u64) -> u64 {
         match &mut self.chance {
             Some(chance) => chance.programs(program, wordlines),
             None => program.saturating_mul(wordlines),
         }
     }
 
-    fn occupy(&mut self, at: u64, die: usize, length: u64) -> u64 {
-        let end = self.free[die].max(at).saturating_add(length);
+    /// The same of erases.
+    fn erases(&mut self, blocks: u64) -> u64 {
+        let erase = self.times.erase;
+        match &mut self.chance {
+            Some(chance) => chance.erases(erase, blocks),
+            None => erase.saturating_mul(blocks),
+        }
+    }
+
+    /// Something that takes `before` and an operation of `length` after it.
+    fn occupy(&mut self, at: u64, die: usize, before: u64, length: u64) -> u64 {
+        let begin = self.free_from(die).max(at).saturating_add(before);
+        self.asked(die, begin, length)
+    }
+
+    /// The last operation of a die begins then and takes so long.
+    fn asked(&mut self, die: usize, begin: u64, length: u64) -> u64 {
+        let end = begin.saturating_add(length);
+        if let Some(suspension) = &mut self.suspension {
+            suspension.asked(die, begin, end);
+        }
         self.busy_until(die, end);
         end
     }
 
+    /// From when on all of a die is free.
+    fn free_from(&self, die: usize) -> u64 {
+        match self.planes {
+            1 => self.free[die],
+            planes => {
+                let free = &self.free[die * planes..][..planes];
+                free.iter().copied().max().unwrap_or_default()
+            }
+        }
+    }
+
+    /// All of a die is free from `end` on.
     fn busy_until(&mut self, die: usize, end: u64) {
-        self.free[die] = end;
+        match self.planes {
+            1 => self.free[die] = end,
+            planes => self.free[die * planes..][..planes].fill(end),
+        }
         self.latest = self.latest.max(end);
     }
 }

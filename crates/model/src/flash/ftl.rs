@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::geometry::Geometry;
+use super::geometry::{FlashPage, Geometry};
 use super::lines::{Lines, SavedLines};
 use super::policy::{Policy, policy};
 use crate::error::ParameterError;
@@ -30,8 +30,8 @@ pub(super) trait DieWork {
     /// A wordline of a writer is full.
     fn program(&mut self, writer: Writer, die: u32);
 
-    /// `pages` pages of a flash page of kind `cell` are collected; [`DieWork::moved`] follows for each.
-    fn sense(&mut self, die: u32, cell: usize, pages: u32);
+    /// `pages` pages of a flash page are collected; [`DieWork::moved`] follows for each.
+    fn sense(&mut self, die: u32, flash_page: FlashPage, pages: u32);
 
     /// A page of the last sense was placed. If that filled a wordline, [`DieWork::program`] comes after.
     fn moved(&mut self);
@@ -46,7 +46,7 @@ pub(super) struct NoWork;
 
 impl DieWork for NoWork {
     fn program(&mut self, _: Writer, _: u32) {}
-    fn sense(&mut self, _: u32, _: usize, _: u32) {}
+    fn sense(&mut self, _: u32, _: FlashPage, _: u32) {}
     fn moved(&mut self) {}
     fn erase(&mut self) {}
 }

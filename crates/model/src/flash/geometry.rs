@@ -16,6 +16,15 @@ pub struct DieShape {
     pub rows: u32,
     /// Kinds of flash pages, 1 to 4.
     pub cell_bits: u32,
+    /// Planes of the die: flash pages that follow one another lie in different ones.
+    pub planes: u32,
+}
+
+/// Where a flash page lies on its die, and what kind it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlashPage {
+    pub(crate) plane: u32,
+    pub(crate) cell: usize,
 }
 
 impl DieShape {
@@ -28,14 +37,27 @@ impl DieShape {
             rows: u32::try_from(rows)
                 .expect("a block is at most 2^40 bytes, and a wordline at least 2^12"),
             cell_bits: u32::from(parameters.cell_bits),
+            planes: parameters.extras.planes,
         }
     }
 
-    /// The kind of the flash page that holds page `page` of wordline `row` of a block.
-    pub(crate) fn cell(&self, row: u64, page: u32) -> usize {
-        let flash_page =
-            row * u64::from(self.wordline / self.flash_page) + u64::from(page / self.flash_page);
-        usize::try_from(flash_page % u64::from(self.cell_bits)).expect("below 4")
+    /// The flash page that holds page `page` of wordline `row` of a block.
+    pub(crate) fn holding(&self, row: u64, page: u32) -> FlashPage {
+        self.flash_page_at(
+            row * u64::from(self.wordline / self.flash_page) + u64::from(page / self.flash_page),
+        )
+    }
+
+    /// The flash page `index` of a block.
+    pub(crate) fn flash_page_at(&self, index: u64) -> FlashPage {
+        let (plane, of_plane) = match self.planes {
+            1 => (0, index),
+            planes => (index % u64::from(planes), index / u64::from(planes)),
+        };
+        FlashPage {
+            plane: u32::try_from(plane).expect("below the number of planes"),
+            cell: usize::try_from(of_plane % u64::from(self.cell_bits)).expect("below 4"),
+        }
     }
 }
 
@@ -83,13 +105,13 @@ impl Geometry {
         })
     }
 
-    /// The die of a place of a partition, and the kind of flash page that it lies in.
-    pub(super) fn position(&self, place: u32) -> (u32, usize) {
+    /// The die of a place of a partition, and the flash page that it lies in.
+    pub(super) fn position(&self, place: u32) -> (u32, FlashPage) {
         let page = place % self.line;
         let wordline = page / self.die.wordline;
         let row = u64::from(wordline / self.dies);
-        let cell = self.die.cell(row, page % self.die.wordline);
-        (wordline % self.dies, cell)
+        let flash_page = self.die.holding(row, page % self.die.wordline);
+        (wordline % self.dies, flash_page)
     }
 
     /// Pages of the whole drive that the host sees.

@@ -115,7 +115,21 @@ fn check_flash(flash: &FlashParameters) -> Result<(), InvalidParameter> {
             size(least)
         )));
     }
+    check_slc_cache(flash)?;
     Shape::of(flash).map(|_| ())
+}
+
+fn check_slc_cache(flash: &FlashParameters) -> Result<(), InvalidParameter> {
+    let cache = flash.extras.slc_cache_bytes;
+    let least = u64::from(flash.partitions) * u64::from(flash.oneshot_bytes);
+    if (1..least).contains(&cache) {
+        return Err(unfit(format!(
+            "slc_cache = \"{}\" does not hold one oneshot for each partition: write at least {}, or 0B for none",
+            size(cache),
+            size(least)
+        )));
+    }
+    Ok(())
 }
 
 /// What zones need, too.
@@ -130,6 +144,11 @@ fn check_dies(flash: &FlashParameters) -> Result<(), InvalidParameter> {
     multiple("flash_page", page.into(), "4KiB", PAGE_BYTES)?;
     multiple("oneshot", oneshot.into(), "flash_page", page.into())?;
     multiple("block", flash.block_bytes, "oneshot", oneshot.into())?;
+    let planes = flash.extras.planes;
+    if planes != 1 {
+        let of_all = u64::from(planes) * u64::from(page);
+        multiple("oneshot", oneshot.into(), "planes times flash_page", of_all)?;
+    }
     let dies = u64::from(flash.channels) * u64::from(flash.dies_per_channel);
     if dies > MAX_DIES {
         return Err(unfit(format!(

@@ -160,7 +160,7 @@ impl Parameter {
 
     /// Whether it belongs to a mechanism that is off unless it is asked for: no preset has it.
     pub fn is_extra(&self) -> bool {
-        let mut extras = CHANCE.iter().chain(BACKGROUND);
+        let mut extras = EXTRAS.iter().copied().flatten();
         extras.any(|extra| extra.name == self.name)
     }
 
@@ -179,14 +179,17 @@ impl Parameter {
 
 /// The parameters of a kind. Those of zones are those of the flash that they lie on, and their own.
 pub(super) fn of(kind: Kind) -> impl Iterator<Item = &'static Parameter> {
-    let tables: [&[Parameter]; 4] = match kind {
-        Kind::Nvm => [NVM, &[], &[], &[]],
-        Kind::Kv => [KV, &[], &[], &[]],
-        Kind::Flash => [FLASH, FTL, CHANCE, BACKGROUND],
-        Kind::Zns => [FLASH, ZONES, CHANCE, &[]],
+    let tables: [&[Parameter]; 6] = match kind {
+        Kind::Nvm => [NVM, &[], &[], &[], &[], &[]],
+        Kind::Kv => [KV, &[], &[], &[], &[], &[]],
+        Kind::Flash => [FLASH, FTL, CHANCE, BACKGROUND, DIES, CACHES],
+        Kind::Zns => [FLASH, ZONES, CHANCE, DIES, &[], &[]],
     };
     tables.into_iter().flatten()
 }
+
+/// Mechanisms that are off unless they are asked for.
+const EXTRAS: &[&[Parameter]] = &[CHANCE, BACKGROUND, DIES, CACHES];
 
 /// Longest time of one step: an hour of virtual time is simulated, and a command does not outlast it.
 const MAX_NS: u64 = 10_000_000_000;
@@ -282,6 +285,21 @@ table! { Flash, CHANCE,
 table! { Flash, BACKGROUND,
     "background_below" Count 0..=1_048_576 Live (extras.background_below) "an idle drive collects in partitions that have fewer free lines; 0: never";
     "background_idle" Time 0..=MAX_NS Live (extras.background_idle_ns) "time without a command after which a drive is idle";
+}
+
+table! { Flash, DIES,
+    "planes" Count 1..=64 Fixed (extras.planes) "parts of a die that sense apart from each other; oneshot is a multiple of planes times flash_page";
+    "suspend_limit" Count 0..=1_000_000 Live (extras.suspend_limit) "how often one program or erase is suspended for reads; 0: never";
+    "suspend" Time 0..=MAX_NS Live (extras.suspend_ns) "what that takes before the sense of the read";
+    "resume" Time 0..=MAX_NS Live (extras.resume_ns) "and after the last sense, before it goes on";
+}
+
+table! { Flash, CACHES,
+    "slc_cache" Size 0..=1_125_899_906_842_624 Live (extras.slc_cache_bytes) "what hosts write goes to single-bit cells up to so much; 0B: never";
+    "slc_program" Time 0..=MAX_NS Live (extras.slc_program_ns) "program of a wordline there";
+    "slc_read" Time 0..=MAX_NS Live (extras.slc_read_ns) "sense of a wordline there that is folded: written again as any";
+    "slc_idle" Time 0..=MAX_NS Live (extras.slc_idle_ns) "time without a command after which it is folded";
+    "map_cache_pages" Count 0..=1_048_576 Live (extras.map_cache_pages) "pages of its map, each for 4 MiB, that a partition keeps in memory; 0: all";
 }
 
 table! { Zones, ZONES,

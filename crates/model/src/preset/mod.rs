@@ -268,6 +268,7 @@ fn off(parameter: &Parameter) -> Sourced {
         Unit::Time => "0ns",
         Unit::Bandwidth | Unit::Rate => "none",
         Unit::Size => "0B",
+        Unit::Count if parameter.min == 1 => "1",
         Unit::Count => "0",
         Unit::Percent => "0%",
         Unit::Flag => "false",

@@ -2,14 +2,22 @@
 //!
 //! - [`background`]: collection while nobody asks for anything.
 //! - [`jitter`]: senses, programs and erases that take longer or shorter, by chance.
+//! - [`map_cache`]: a map that is larger than the memory for it.
 //! - [`retry`]: senses that have to be repeated, by chance.
+//! - [`slc`]: a cache of single-bit cells.
+//! - [`suspend`]: programs and erases that give way to reads.
+//!
+//! Planes need no more than a time for each of them, and are where dies are.
 //!
 //! Chance comes from a seed, in the order in which operations are asked of dies: the same commands at the same times give the same results.
 
 pub(super) mod background;
 mod jitter;
+pub(super) mod map_cache;
 pub(super) mod random;
 mod retry;
+pub(super) mod slc;
+pub(super) mod suspend;
 
 use self::jitter::Spread;
 use self::random::Random;

@@ -66,6 +66,7 @@ impl Small {
                 wordline: 1,
                 rows: line,
                 cell_bits: 1,
+                planes: 1,
             },
             partitions: 1,
             channels: 1,

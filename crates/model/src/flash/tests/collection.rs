@@ -37,7 +37,7 @@ fn a_line_is_collected_before_the_page_that_has_no_credit() {
             host_pages: 249,
             collected_pages: 1,
             erased_lines: 1,
-            stalls: 0
+            ..Counters::default()
         }
     );
     // Line 62 was opened for the collected page, line 63 for the host's, and line 0 is free.

@@ -1,0 +1,211 @@
+//! What partitions have their dies do: for a write and the collection that it makes necessary, for a map that is not in memory, and while nobody asks for anything.
+
+use std::ops::Range;
+
+use super::extra::map_cache;
+use super::extra::slc::{Cached, SlcCache};
+use super::extra::suspend::{Waiting, give_back};
+use super::ftl::{DieWork, Ftl, Writer};
+use super::geometry::FlashPage;
+use super::{Buffer, Cells, Dies, Flash, For, Partition, Sense};
+use crate::moving::Slot;
+
+impl Partition {
+    /// The partition's map, and what it has the dies do from `now` on.
+    pub(super) fn at_work<'a>(
+        &'a mut self,
+        dies: &'a mut Dies,
+        buffer: &'a mut Buffer,
+        cache: Option<&SlcCache>,
+        now: u64,
+    ) -> (&'a mut Ftl, Work<'a>) {
+        let work = Work {
+            dies,
+            buffer,
+            first_die: self.first_die,
+            dies_count: self.ftl.geometry.dies,
+            held: &mut self.held,
+            cached: &mut self.cached,
+            cache: cache.map_or(0, |cache| cache.wordlines),
+            ready: &mut self.sensed,
+            now,
+            fetched: now,
+            sensed: 0,
+            command: None,
+            programmed: 0,
+            erased: now,
+        };
+        (&mut self.ftl, work)
+    }
+
+    /// Asks, at `at`, for the pages of the map that tell where `logical` pages lie; gives when all are there.
+    pub(super) fn ask_map(
+        &mut self,
+        dies: &mut Dies,
+        logical: &Range<u32>,
+        now: u64,
+        at: u64,
+        why: For,
+    ) -> u64 {
+        let Some(map) = self.map.as_mut().filter(|_| !logical.is_empty()) else {
+            return at;
+        };
+        let shape = &self.ftl.geometry;
+        let mut there = at;
+        for page in logical.start / map_cache::PAGES..=(logical.end - 1) / map_cache::PAGES {
+            if map.ask(page) {
+                continue;
+            }
+            self.map_misses += 1;
+            let sense = Sense {
+                die: self.first_die + (page % shape.dies) as usize,
+                flash_page: shape.die.flash_page_at(0),
+                pages: 1,
+            };
+            there = there.max(dies.sense_for_drive(now, at, sense, why));
+        }
+        there
+    }
+}
+
+/// What an idle drive does by itself, in the order in which it does so at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Chore {
+    Fold,
+    Collect,
+}
+
+impl Flash {
+    /// Does what an idle drive has had the time to begin: in the order of time, so that it does not matter how often this is called, and then of partitions.
+    pub(super) fn be_idle(&mut self, now: u64) {
+        if self.background.is_none() && self.slc.is_none() {
+            return;
+        }
+        for partition in &mut self.partitions {
+            partition.is_clean = false;
+        }
+        while let Some((begin, chore, index)) = self.next_chore().filter(|&(at, ..)| at <= now) {
+            let partition = &mut self.partitions[index];
+            match chore {
+                Chore::Fold => {
+                    let Some(die) = partition.cached.dies.pop_front() else {
+                        return; // there is one, or this were not the next
+                    };
+                    partition.cached.folded = self.dies.fold(begin, die);
+                    partition.cached.folded_pages += u64::from(self.geometry.die.wordline);
+                }
+                Chore::Collect => {
+                    let cache = self.slc.as_ref();
+                    let (ftl, mut work) =
+                        partition.at_work(&mut self.dies, &mut self.buffer, cache, begin);
+                    match ftl.collect(&mut work) {
+                        Some(_) => partition.background_end = work.erased,
+                        None => partition.is_clean = true,
+                    }
+                }
+            }
+        }
+    }
+
+    /// When an idle drive does something next, what, and in which partition.
+    fn next_chore(&self) -> Option<(u64, Chore, usize)> {
+        let after = |idle| self.arrived.saturating_add(idle);
+        let collect = self.background.iter().flat_map(|background| {
+            let wanting = self.partitions.iter().enumerate().filter(|(_, partition)| {
+                !partition.is_clean && partition.ftl.lines.free() < background.below
+            });
+            let idle = after(background.idle);
+            wanting.map(move |(index, partition)| {
+                (idle.max(partition.background_end), Chore::Collect, index)
+            })
+        });
+        let fold = self.slc.iter().flat_map(|cache| {
+            let all = self.partitions.iter().enumerate();
+            let holding = all.filter(|(_, partition)| !partition.cached.dies.is_empty());
+            let idle = after(cache.idle);
+            holding.map(move |(index, partition)| {
+                (idle.max(partition.cached.folded), Chore::Fold, index)
+            })
+        });
+        fold.chain(collect).min()
+    }
+}
+
+/// What a write, and the collection that it makes necessary, have the dies of a partition do.
+pub(super) struct Work<'a> {
+    dies: &'a mut Dies,
+    buffer: &'a mut Buffer,
+    first_die: usize,
+    dies_count: u32,
+    held: &'a mut u64,
+    cached: &'a mut Cached,
+    /// Wordlines that the cache takes.
+    cache: usize,
+    /// When all of collection's wordline was sensed.
+    ready: &'a mut u64,
+    now: u64,
+    /// When the data of the write is there.
+    pub(super) fetched: u64,
+    /// The end of collection's last sense.
+    sensed: u64,
+    /// The command that waits for what is programmed for it, if that may become later.
+    pub(super) command: Option<Slot>,
+    /// The last end of what it programmed for a host.
+    pub(super) programmed: u64,
+    /// And of what it erased.
+    erased: u64,
+}
+
+impl Work<'_> {
+    /// Programs what the host's wordline holds; its bytes of the buffer come back then.
+    fn program_for_host(&mut self, die: usize) {
+        let cells = match self.cached.dies.len() < self.cache {
+            true => Cells::Single,
+            false => Cells::Proper,
+        };
+        if cells == Cells::Single {
+            self.cached.dies.push_back(die);
+        }
+        let end = self.dies.program(self.now, self.fetched, die, cells);
+        self.programmed = end.max(self.programmed);
+        let held = std::mem::take(self.held);
+        give_back(self.buffer, self.dies, die, end, (0, held));
+        if let Some(command) = self.command {
+            self.dies.wait(die, Waiting::Command(command));
+        }
+    }
+}
+
+impl DieWork for Work<'_> {
+    fn program(&mut self, writer: Writer, die: u32) {
+        let die = self.first_die + die as usize;
+        match writer {
+            Writer::Host => self.program_for_host(die),
+            Writer::Collection => {
+                let ready = std::mem::take(self.ready);
+                self.dies.program(self.now, ready, die, Cells::Proper);
+            }
+        }
+    }
+
+    fn sense(&mut self, die: u32, flash_page: FlashPage, pages: u32) {
+        let sense = Sense {
+            die: self.first_die + die as usize,
+            flash_page,
+            pages,
+        };
+        let (now, why) = (self.now, For::Drive);
+        self.sensed = self.dies.sense_for_drive(now, now, sense, why);
+    }
+
+    fn moved(&mut self) {
+        *self.ready = self.sensed.max(*self.ready);
+    }
+
+    fn erase(&mut self) {
+        for die in (self.first_die..).take(self.dies_count as usize) {
+            let end = self.dies.erase(self.now, die, 1);
+            self.erased = end.max(self.erased);
+        }
+    }
+}
