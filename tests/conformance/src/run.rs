@@ -107,6 +107,8 @@ mod tests {
                 "Base 2.1, ",
                 "NVM 1.1, ",
                 "KV 1.1, ",
+                "ZNS 1.1, ",
+                "ZNS 1.2, ",
                 "PCIe Transport 1.1, ",
                 "PCI 3.0, ",
             ];

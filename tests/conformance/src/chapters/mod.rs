@@ -21,6 +21,7 @@ mod registers;
 mod reservations;
 mod sanitize;
 mod sharing;
+mod zones;
 
 use crate::{Bench, Verdict};
 
@@ -71,6 +72,7 @@ pub const CHAPTERS: &[Chapter] = &[
     reservations::CHAPTER,
     sharing::CHAPTER,
     key_value::CHAPTER,
+    zones::CHAPTER,
 ];
 
 /// A table of tests: name, section, title.
