@@ -85,6 +85,18 @@ pub(super) struct Next<'q> {
 /// commands has, so that a lane with large ones holds up the others for no longer.
 pub(super) const COPIED_PER_TURN: u64 = 128 << 10;
 
+/// How many times a byte counts that a channel copies which keeps time: it finds what is due after 16 KiB.
+const TIMED_WEIGHT: u64 = 8;
+
+/// What bytes that a channel copies come to.
+#[inline]
+fn weighed<C: Channel>(channel: &C, bytes: u64) -> u64 {
+    match channel.keeps_time() {
+        true => bytes * TIMED_WEIGHT,
+        false => bytes,
+    }
+}
+
 /// How many commands ahead of the one being issued a channel that copies is told of: memory answers in the time of
 /// some copies of 4 KiB.
 const AHEAD: u32 = 4;
@@ -149,7 +161,7 @@ impl<'t, C: Channel> Issuer<'t, C> {
         let channel = self.channels.get_mut(namespace.channel)?;
         slot.bytes = len;
         if channel.copies() {
-            self.copied += u64::from(len);
+            self.copied += weighed(channel, len.into());
             next.tell(namespace, channel);
         }
         if let Some(segment) = prp::straight(&self.near, plain.prp, len, need) {
@@ -318,7 +330,7 @@ impl<'t, C: Channel> Issuer<'t, C> {
             return Err(Status::NAMESPACE_NOT_READY);
         };
         if channel.copies() {
-            self.copied += bytes;
+            self.copied += weighed(channel, bytes);
         }
         let ticket = Ticket::new(self.key, index, slot.generation);
         Ok(
@@ -441,11 +453,8 @@ impl<'t, C: Channel> Issuer<'t, C> {
             return Err(Status::NAMESPACE_NOT_READY);
         };
         if channel.copies() {
-            self.copied += self
-                .segments
-                .iter()
-                .map(|s| u64::from(s.len()))
-                .sum::<u64>();
+            let bytes = self.segments.iter().map(|s| u64::from(s.len())).sum();
+            self.copied += weighed(channel, bytes);
         }
         let memory = (&self.segments[..], self.view);
         Ok(match ask(self.key, index, slot, channel, request, memory) {

@@ -22,6 +22,7 @@ enum Said {
 /// Does everything at once, and keeps what it hears.
 #[derive(Default)]
 struct Copier {
+    keeps_time: bool,
     said: RefCell<Vec<Said>>,
 }
 
@@ -50,6 +51,10 @@ impl Channel for Copier {
 
     fn copies(&self) -> bool {
         true
+    }
+
+    fn keeps_time(&self) -> bool {
+        self.keeps_time
     }
 
     fn expect(&self, offset: u64, len: u64) {
@@ -180,6 +185,19 @@ fn a_turn_copies_no_more_than_a_batch_of_small_commands() {
     rig.submit(&commands);
     // 128 KiB are 16 times 8 KiB.
     for (fetched, pending) in [(16, 24), (16, 8), (8, 0)] {
+        let turn = rig.lane.turn(&mut rig.channels);
+        assert_eq!((turn.fetched, turn.pending), (fetched, pending));
+    }
+}
+
+/// Nobody waits for longer than for 16 KiB to be told that a time has come.
+#[test]
+fn a_turn_copies_less_where_a_channel_keeps_time() {
+    let mut rig = Rig::new();
+    rig.channels.get_mut(MEDIUM_ID).unwrap().keeps_time = true;
+    let commands: Vec<Sqe> = (0..5).map(|n| read(1, 100 * n, 16)).collect();
+    rig.submit(&commands);
+    for (fetched, pending) in [(2, 3), (2, 1), (1, 0)] {
         let turn = rig.lane.turn(&mut rig.channels);
         assert_eq!((turn.fetched, turn.pending), (fetched, pending));
     }
