@@ -7,7 +7,7 @@ use controller::port::{Added, Channel as Port, Done, Request};
 use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{DmaView, Segment};
-use model::{Model, Op};
+use model::Op;
 
 use crate::file::FileChannel;
 use crate::keyvalue::KeyValueChannel;
@@ -100,17 +100,6 @@ impl Channel {
         }
     }
 
-    /// Gives a medium with timing other parameters while it works. What is under way keeps its time.
-    ///
-    /// # Errors
-    /// Those that make no drive, or one of another shape; then nothing has changed.
-    pub fn retune(&mut self, timing: &model::Parameters) -> Result<(), model::ParameterError> {
-        match &mut self.0 {
-            Kind::Timed(timed) => timed.retune(timing),
-            _ => Ok(()),
-        }
-    }
-
     /// Whether commands are in flight whose completions show only in [`Port::reap`], and wake nobody: a reactor must not
     /// sleep then.
     #[must_use]
@@ -120,16 +109,6 @@ impl Channel {
             Kind::File(file) => file.is_polled(),
             Kind::Timed(timed) => timed.inner().is_polled(),
             Kind::Zoned(zoned) => zoned.below().is_polled(),
-        }
-    }
-
-    /// The model that says when commands are done, of a medium with timing.
-    #[must_use]
-    pub fn model(&self) -> Option<&Model> {
-        match &self.0 {
-            Kind::Timed(timed) => Some(timed.model()),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
-            Kind::KeyValue(_) | Kind::Zoned(_) => None,
         }
     }
 

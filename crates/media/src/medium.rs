@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use controller::port::MediumTraits;
 use controller::set::CommandSet;
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
-use model::Model;
 
 use crate::channel::{Channel, IoCounts, Kind};
 use crate::error::MediumError;
@@ -18,8 +17,10 @@ use crate::keyvalue::{self, Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
-use crate::timed::{Only, TimedChannel, Timing};
+use crate::timed::{TimedChannel, Timing};
 use crate::zoned::{ZoneSpec, ZonedMedium};
+
+mod timing;
 
 /// The most commands one channel has in flight.
 pub const MAX_DEPTH: u16 = 4096;
@@ -120,11 +121,9 @@ pub struct Medium {
     /// A node of memory was chosen for it.
     is_placed: AtomicBool,
     /// The drive whose time it has; `None`: it is as fast as it is.
-    timing: Timing,
+    timing: Arc<Timing>,
     /// Its zones, where it has some.
     zoned: Option<Arc<ZonedMedium>>,
-    /// Somebody has the channel of a medium with timing.
-    is_timed: Arc<AtomicBool>,
 }
 
 enum Backing {
@@ -143,37 +142,6 @@ impl Medium {
         Ok(Arc::new(Self::backed(spec)?))
     }
 
-    /// The same, with the time of the drive that `timing` describes.
-    ///
-    /// # Errors
-    /// Those of [`Medium::open`], and of a drive that cannot be.
-    pub fn open_timed(
-        spec: &MediumSpec,
-        timing: &model::Parameters,
-    ) -> Result<Arc<Medium>, MediumError> {
-        let mut medium = Self::open(spec)?;
-        Self::set_timing(&mut medium, timing.clone())?;
-        Ok(medium)
-    }
-
-    /// Gives a medium that nobody else has the time of a drive.
-    ///
-    /// # Errors
-    /// A drive that cannot be.
-    ///
-    /// # Panics
-    /// Where somebody else has it.
-    pub fn set_timing(
-        this: &mut Arc<Medium>,
-        timing: model::Parameters,
-    ) -> Result<(), MediumError> {
-        // What cannot be shows now, and not when the first reactor comes.
-        Model::new(&timing)?;
-        let medium = Arc::get_mut(this).expect("a medium gets its timing before anybody uses it");
-        medium.timing.put(timing);
-        Ok(())
-    }
-
     /// What of it lets it have one channel at a time: timing, zones, keys. `None` where it has any number.
     #[must_use]
     pub fn why_single(&self) -> Option<&'static str> {
@@ -184,18 +152,6 @@ impl Medium {
         } else {
             matches!(self.backing, Backing::KeyValue(_)).then_some("keys")
         }
-    }
-
-    /// Has channels that are opened from now on begin with these parameters of its timing, which one that is open has taken
-    /// ([`Channel::retune`]).
-    pub fn retune(&self, timing: model::Parameters) {
-        self.timing.put(timing);
-    }
-
-    /// Whether it has the time of a drive: then there is one channel of it at a time.
-    #[must_use]
-    pub fn has_timing(&self) -> bool {
-        self.timing.get().is_some()
     }
 
     fn backed(spec: &MediumSpec) -> Result<Medium, MediumError> {
@@ -252,9 +208,8 @@ impl Medium {
             backing,
             claims: Claims::new(),
             is_placed: AtomicBool::new(false),
-            timing: Timing::default(),
+            timing: Arc::default(),
             zoned: None,
-            is_timed: Arc::default(),
         })
     }
 
@@ -354,17 +309,16 @@ impl Medium {
     /// with timing one.
     pub fn channel(self: &Arc<Self>, depth: u16) -> io::Result<Channel> {
         let depth = depth.clamp(1, MAX_DEPTH);
-        let Some(timing) = self.timing.get() else {
+        if !self.timing.is_there() {
             return self.with_zones(depth);
-        };
-        let only = Only::of(&self.is_timed).ok_or_else(|| {
+        }
+        let model = self.timing.lend().ok_or_else(|| {
             io::Error::other(
                 "a medium with timing is served by one reactor: give all controllers that use it the same `reactor`",
             )
         })?;
-        let model = Model::new(&timing).map_err(io::Error::other)?;
         let inner = self.with_zones(depth)?;
-        let timed = TimedChannel::new(inner, model, only, depth);
+        let timed = TimedChannel::new(inner, model, depth);
         Ok(Channel(Kind::Timed(Box::new(timed))))
     }
 

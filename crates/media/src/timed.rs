@@ -11,14 +11,15 @@
 //! the first turn after that.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError};
 
 use controller::port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{DmaView, Segment};
-use model::{Admission, Due, Model, Op, ParameterError, Timing as _};
+use model::{
+    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Room, Snapshot, Timing as _,
+};
 use nvme_spec::command::DSM_RANGES_MAX;
 
 use crate::channel::Channel;
@@ -26,6 +27,8 @@ use crate::channel::Channel;
 /// Bytes of deallocations that a model is told of in one turn: to forget a page takes it some tens of nanoseconds, and a host may
 /// deallocate a whole drive with one command.
 const DEALLOCATED_PER_TURN: u64 = 4 << 20;
+/// Pages of a snapshot of the model's state that are taken in one turn: to copy what is known of one takes about a nanosecond.
+const SNAPSHOT_PER_TURN: u32 = 2048;
 /// Pieces of deallocations that may wait for their turns.
 const PIECES: usize = 4 * DSM_RANGES_MAX;
 /// Things that one command has done to zones that a model is told of in one turn: a host may reset all zones with one.
@@ -61,36 +64,102 @@ struct Held {
 /// The drive whose time a medium has, if any: for those who open channels and change it, not for commands.
 #[derive(Debug, Default)]
 #[expect(clippy::disallowed_types, reason = "no command comes here")]
-pub(crate) struct Timing(std::sync::Mutex<Option<model::Parameters>>);
+pub(crate) struct Timing(std::sync::Mutex<Option<Drive>>);
+
+#[derive(Debug)]
+struct Drive {
+    parameters: Parameters,
+    /// With a channel while there is one.
+    model: Option<Model>,
+}
 
 impl Timing {
-    pub(crate) fn get(&self) -> Option<model::Parameters> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Drive>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn put(&self, timing: model::Parameters) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(timing);
+    pub(crate) fn parameters(&self) -> Option<Parameters> {
+        self.lock().as_ref().map(|drive| drive.parameters.clone())
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    /// Has the time of this drive from now on.
+    pub(crate) fn put(&self, parameters: Parameters, model: Model) {
+        *self.lock() = Some(Drive {
+            parameters,
+            model: Some(model),
+        });
+    }
+
+    /// Other parameters of the drive that is there, which a channel that has it knows already.
+    pub(crate) fn retune(&self, parameters: Parameters) -> Result<(), ParameterError> {
+        if let Some(drive) = &mut *self.lock() {
+            if let Some(model) = &mut drive.model {
+                model.retune(&parameters)?;
+            }
+            drive.parameters = parameters;
+        }
+        Ok(())
+    }
+
+    /// The drive, where there is one that no channel has.
+    pub(crate) fn lend(self: &Arc<Self>) -> Option<Lent> {
+        let model = self.lock().as_mut()?.model.take()?;
+        Some(Lent {
+            model: Some(model),
+            home: Arc::clone(self),
+        })
+    }
+
+    /// The state of the drive that no channel has, where it has one beside the medium's.
+    pub(crate) fn state(&self) -> Option<Vec<u8>> {
+        let drive = self.lock();
+        let flash = drive.as_ref()?.model.as_ref()?.flash()?;
+        let mut bytes = Vec::new();
+        flash.save(&mut bytes);
+        Some(bytes)
+    }
+
+    /// The drive comes back, at rest.
+    fn give_back(&self, mut model: Model) {
+        if let Some(drive) = &mut *self.lock() {
+            // The same parameters made it, and so they make it again.
+            let rests = model.rest(&drive.parameters).is_ok();
+            drive.model = rests.then_some(model);
+        }
     }
 }
 
-/// The right to a medium's only channel, as long as it lives.
+/// The drive of a medium, with the right to its only channel, as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Only(Arc<AtomicBool>);
+pub(crate) struct Lent {
+    /// Always there, until the drop.
+    model: Option<Model>,
+    home: Arc<Timing>,
+}
 
-impl Only {
-    /// The right, where nobody has it.
-    pub(crate) fn of(taken: &Arc<AtomicBool>) -> Option<Only> {
-        let free = !taken.swap(true, Relaxed);
-        free.then(|| Only(Arc::clone(taken)))
+impl std::ops::Deref for Lent {
+    type Target = Model;
+
+    fn deref(&self) -> &Model {
+        self.model.as_ref().expect("there until the drop")
     }
 }
 
-impl Drop for Only {
+impl std::ops::DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut Model {
+        self.model.as_mut().expect("there until the drop")
+    }
+}
+
+impl Drop for Lent {
     fn drop(&mut self) {
-        self.0.store(false, Relaxed);
+        if let Some(model) = self.model.take() {
+            self.home.give_back(model);
+        }
     }
 }
 
@@ -98,9 +167,9 @@ impl Drop for Only {
 #[derive(Debug)]
 pub(crate) struct TimedChannel {
     inner: Box<Channel>,
-    model: Model,
-    /// Nobody else has the model's drive.
-    _only: Only,
+    model: Lent,
+    /// What was taken of its state, until somebody asks for it.
+    snapshot: Option<Snapshot>,
     now: Time,
     /// Most commands that it holds.
     depth: usize,
@@ -118,12 +187,12 @@ pub(crate) struct TimedChannel {
 
 impl TimedChannel {
     /// Over `inner`, for at most `depth` commands.
-    pub(crate) fn new(inner: Channel, model: Model, only: Only, depth: u16) -> Self {
+    pub(crate) fn new(inner: Channel, model: Lent, depth: u16) -> Self {
         let depth = usize::from(depth);
         TimedChannel {
             inner: Box::new(inner),
             model,
-            _only: only,
+            snapshot: None,
             now: Time(0),
             depth,
             held: Vec::with_capacity(depth),
@@ -142,8 +211,30 @@ impl TimedChannel {
     }
 
     /// Another drive from now on, of the same shape.
-    pub(crate) fn retune(&mut self, timing: &model::Parameters) -> Result<(), ParameterError> {
+    pub(crate) fn retune(&mut self, timing: &Parameters) -> Result<(), ParameterError> {
         self.model.retune(timing)
+    }
+
+    /// See [`Channel::begin_snapshot`].
+    pub(crate) fn begin_snapshot(&mut self, room: Room) {
+        self.snapshot = None;
+        if let Some(flash) = self.model.flash_mut() {
+            flash.begin_snapshot(room);
+        }
+    }
+
+    /// See [`Channel::take_snapshot`].
+    pub(crate) fn take_snapshot(&mut self) -> Option<Snapshot> {
+        self.snapshot.take()
+    }
+
+    /// A part of the snapshot that is being taken, if one is.
+    fn continue_snapshot(&mut self) {
+        if let Some(flash) = self.model.flash_mut()
+            && flash.takes_snapshot()
+        {
+            self.snapshot = flash.continue_snapshot(SNAPSHOT_PER_TURN);
+        }
     }
 
     /// What it lies on.
@@ -422,10 +513,12 @@ impl Port for TimedChannel {
         self.advance();
         self.deallocate();
         self.tell_more();
+        self.continue_snapshot();
     }
 
     fn next_due(&self) -> Option<Time> {
-        let at_once = !self.done.is_empty() || self.has_to_tell();
+        let snapshot = self.model.flash().is_some_and(Flash::takes_snapshot);
+        let at_once = !self.done.is_empty() || self.has_to_tell() || snapshot;
         let told = at_once.then_some(self.now);
         told.or(self.model.next_event().map(Time))
     }

@@ -41,8 +41,8 @@ pub use self::code::Simple;
 pub use self::error::ParameterError;
 pub use self::explain::{Ceiling, Explanation, Latency, ZoneShape};
 pub use self::flash::{
-    Counters, DieShape, Flash, Geometry, Lines, Method, PartitionView, Policy, Prepared,
-    StateError, Wear,
+    Counters, DieShape, Flash, Geometry, Lines, Method, PartitionView, Policy, Prepared, Progress,
+    Room, Snapshot, StateError, Wear,
 };
 pub use self::kv::Kv;
 pub use self::machine::Model;

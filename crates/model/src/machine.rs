@@ -2,7 +2,7 @@
 
 use crate::code::Simple;
 use crate::error::ParameterError;
-use crate::flash::Flash;
+use crate::flash::{Flash, StateError};
 use crate::kv::Kv;
 use crate::nvm::Nvm;
 use crate::parameters::{Arithmetic, Parameters};
@@ -40,6 +40,48 @@ impl Model {
             Parameters::Flash(parameters) => Self::Flash(Flash::new(parameters)?),
             Parameters::Zones(parameters) => Self::Zones(Zones::new(parameters)?),
         })
+    }
+
+    /// The drive in the state that [`Flash::save`] wrote, at rest.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Flash::restore`]; a model of another kind.
+    pub fn restore(parameters: &Parameters, bytes: &[u8]) -> Result<Self, StateError> {
+        match parameters {
+            Parameters::Flash(parameters) => Ok(Self::Flash(Flash::restore(parameters, bytes)?)),
+            _ => Err(StateError::Stateless),
+        }
+    }
+
+    /// Ends all that is under way. What the drive has become stays, as it would over a restart; its time begins again.
+    ///
+    /// # Errors
+    ///
+    /// Parameters of another drive than this one.
+    pub fn rest(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
+        match (self, parameters) {
+            (Self::Flash(model), Parameters::Flash(parameters)) => model.rest(parameters),
+            (Self::Zones(model), Parameters::Zones(parameters)) => model.rest(parameters),
+            (model, parameters) => *model = Self::new(parameters)?,
+        }
+        Ok(())
+    }
+
+    /// The model, where it is one of conventional flash: only those have a state of their own, beside what the medium knows.
+    pub fn flash(&self) -> Option<&Flash> {
+        match self {
+            Self::Flash(flash) => Some(flash),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn flash_mut(&mut self) -> Option<&mut Flash> {
+        match self {
+            Self::Flash(flash) => Some(flash),
+            _ => None,
+        }
     }
 
     /// Other parameters from now on. What is under way keeps its time.

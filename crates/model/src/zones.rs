@@ -181,6 +181,18 @@ impl Zones {
         }
     }
 
+    /// Ends all that is under way, and its time begins again: what was written is programmed as far as wordlines are full, and what was in the buffer beyond that is not there.
+    pub fn rest(&mut self, parameters: &ZonesParameters) {
+        self.dies.rest(&parameters.flash);
+        self.link = Link::new(&parameters.flash);
+        self.buffer.empty();
+        self.waiting.fill(0);
+        self.pending = Pending::default();
+        for zone in &mut self.zones {
+            zone.held = 0;
+        }
+    }
+
     /// Submissions that found no room in the buffer.
     pub fn stalls(&self) -> u64 {
         self.stalls

@@ -449,3 +449,71 @@ fn a_reset_of_all_zones_is_told_in_parts() {
     assert_eq!(at(&mut runner, 1_001), []);
     assert_eq!(at(&mut runner, 1_002), [reset]);
 }
+
+/// Reads of pages that were written take a look at a cell, 50 us.
+fn takes_a_look(runner: &mut Runner, host: &Host, now: u64) -> bool {
+    let read = runner.add(host, &READ, &[(0, 4096)]);
+    let at_once = at(runner, now + 49_999) == [read];
+    if !at_once {
+        assert_eq!(at(runner, now + 50_000), [read]);
+    }
+    !at_once
+}
+
+#[test]
+fn a_drive_goes_on_as_its_last_channel_left_it() {
+    let host = Host::new(1 << 20);
+    let medium = ram(&flash());
+    let mut runner = Runner::new(&medium, 8);
+    at(&mut runner, 1_000_000);
+    assert!(!takes_a_look(&mut runner, &host, 1_000_000));
+    assert_eq!(medium.timing_state(), None, "the channel has it");
+    runner.add(&host, &WRITE, &[(0, 4096)]);
+    drop(runner);
+    let state = medium.timing_state().expect("nobody has it");
+    // A channel of another reactor, whose time began later; and the same drive somewhere else.
+    let mut other = Medium::open(&MediumSpec {
+        kind: MediumKind::Ram { size: 8 << 20 },
+    })
+    .expect("opened");
+    Medium::restore_timing(&mut other, flash(), &state).expect("its state");
+    for medium in [medium, other] {
+        let mut runner = Runner::new(&medium, 8);
+        at(&mut runner, 0);
+        assert!(takes_a_look(&mut runner, &host, 0));
+    }
+}
+
+#[test]
+fn the_state_is_taken_a_part_in_each_turn_and_is_that_of_its_begin() {
+    let host = Host::new(1 << 20);
+    let medium = ram(&flash());
+    let mut runner = Runner::new(&medium, 8);
+    at(&mut runner, 0);
+    runner.add(&host, &WRITE, &[(0, 4096)]);
+    at(&mut runner, 1_000_000);
+    drop(runner);
+    let state = medium.timing_state().expect("nobody has it");
+    let mut runner = Runner::new(&medium, 8);
+    at(&mut runner, 0);
+    let room = medium.snapshot_room().expect("memory").expect("a state");
+    assert_eq!(runner.channel.next_due(), None);
+    runner.channel.begin_snapshot(room);
+    runner.add(&host, &WRITE, &[(0, 4096)]);
+    assert_eq!(runner.channel.next_due(), Some(Time(0)), "at once");
+    assert!(runner.channel.take_snapshot().is_none());
+    at(&mut runner, 1_000); // its 2048 pages
+    let taken = runner.channel.take_snapshot().expect("it is whole");
+    assert_eq!(taken.into_bytes(), state);
+    assert!(runner.channel.take_snapshot().is_none(), "once");
+}
+
+#[test]
+fn only_flash_has_a_state_beside_the_medium() {
+    let medium = ram(&nvm());
+    assert_eq!(medium.timing_state(), None);
+    assert!(medium.snapshot_room().expect("none is needed").is_none());
+    let mut runner = Runner::new(&medium, 8);
+    at(&mut runner, 0);
+    assert_eq!(runner.channel.next_due(), None);
+}

@@ -28,6 +28,12 @@ impl Buffer {
         })
     }
 
+    /// Nothing is taken, and nothing comes back.
+    pub(crate) fn empty(&mut self) {
+        self.used.fill(0);
+        self.back.clear();
+    }
+
     /// Another size from now on: what is taken stays so.
     pub(crate) fn retune(&mut self, size: u64) {
         self.size = size;

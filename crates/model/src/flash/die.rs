@@ -164,6 +164,11 @@ impl Dies {
         dies
     }
 
+    /// All are free, and their time begins again.
+    pub(crate) fn rest(&mut self, parameters: &FlashParameters) {
+        *self = Self::new(parameters, std::mem::take(&mut self.hangs_on));
+    }
+
     pub(crate) fn retune(&mut self, parameters: &FlashParameters) {
         self.times = DieTimes::new(parameters);
         for channel in &mut self.channels {

@@ -12,6 +12,7 @@ use std::ops::Range;
 use super::geometry::{FlashPage, Geometry};
 use super::lines::{Lines, SavedLines};
 use super::policy::{Policy, policy};
+use super::snapshot::Map;
 use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
 use crate::units::zeros;
@@ -94,8 +95,10 @@ pub(super) struct Ftl {
     pub(super) policy: Box<dyn Policy>,
     /// Place of each logical page and logical page of each place, as their complements: 0 is none. So a fresh drive's map is memory
     /// that was never touched.
-    place_of: Vec<u32>,
+    pub(super) place_of: Vec<u32>,
     held_at: Vec<u32>,
+    /// What was taken of the map by a snapshot that is not whole.
+    pub(super) taken: Option<Box<Map>>,
     host_line: Option<Open>,
     collection_line: Option<Open>,
     credits: i64,
@@ -116,6 +119,7 @@ impl Ftl {
             policy: policy(parameters.policy),
             place_of: zeros(geometry.logical as usize)?,
             held_at: zeros(geometry.physical() as usize)?,
+            taken: None,
             host_line: None,
             collection_line: None,
             credits: i64::from(geometry.line),
@@ -146,6 +150,7 @@ impl Ftl {
 
     /// A logical page lies nowhere any more.
     pub(super) fn forget(&mut self, logical: u32) {
+        self.keep(logical);
         let place = std::mem::take(&mut self.place_of[logical as usize]);
         if let Some(place) = decode(place) {
             self.held_at[place as usize] = 0;
@@ -153,7 +158,15 @@ impl Ftl {
         }
     }
 
-    /// The same for many, most of which may lie nowhere.
+    /// A logical page is about to lie elsewhere.
+    #[inline]
+    fn keep(&mut self, logical: u32) {
+        if let Some(map) = &mut self.taken {
+            map.keep(logical, self.place_of[logical as usize]);
+        }
+    }
+
+    /// Has many lie nowhere, most of which may do so already.
     pub(super) fn forget_all(&mut self, logical: Range<u32>) {
         for logical in logical {
             if self.place_of[logical as usize] != 0 {
@@ -178,6 +191,7 @@ impl Ftl {
     /// Gives a logical page, which lies nowhere, the next place of a writer's line.
     pub(super) fn place(&mut self, writer: Writer, logical: u32, work: &mut impl DieWork) {
         let slot = self.take(writer);
+        self.keep(logical);
         self.place_of[logical as usize] = !slot.place;
         self.held_at[slot.place as usize] = !logical;
         self.lines.place(slot.line);

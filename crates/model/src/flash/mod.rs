@@ -17,6 +17,7 @@ mod lines;
 mod policy;
 mod prepare;
 mod read;
+mod snapshot;
 mod state;
 mod work;
 
@@ -24,7 +25,8 @@ pub use self::counters::{Counters, PartitionView, Wear};
 pub use self::geometry::{DieShape, Geometry};
 pub use self::lines::Lines;
 pub use self::policy::Policy;
-pub use self::prepare::{Method, Prepared};
+pub use self::prepare::{Method, Prepared, Progress};
+pub use self::snapshot::{Room, Snapshot};
 pub use self::state::StateError;
 
 pub(crate) use self::buffer::{Buffer, Share};
@@ -38,6 +40,7 @@ use self::extra::background::Background;
 use self::extra::map_cache::MapCache;
 use self::extra::slc::{Cached, SlcCache};
 use self::ftl::{Ftl, NoWork};
+use self::snapshot::Taking;
 use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
 use crate::pending::{At, Pending};
@@ -59,6 +62,11 @@ pub struct Flash {
     /// When the last command arrived.
     arrived: u64,
     stalls: u64,
+    /// How it was brought into its state, where that was no host.
+    prepared: Option<Prepared>,
+    /// What may have changed its state, counted.
+    changes: u64,
+    taking: Option<Taking>,
 }
 
 /// One FTL, and what its open wordlines wait for.
@@ -120,9 +128,41 @@ impl Flash {
             pending: Pending::default(),
             arrived: 0,
             stalls: 0,
+            prepared: None,
+            changes: 0,
+            taking: None,
         };
         flash.retune_caches(parameters);
         Ok(flash)
+    }
+
+    /// Ends all that is under way, and its time begins again: what is left is the drive that [`Flash::restore`] makes of its state.
+    pub fn rest(&mut self, parameters: &FlashParameters) {
+        self.dies.rest(parameters);
+        self.link = Link::new(parameters);
+        self.buffer.empty();
+        self.pending = Pending::default();
+        self.arrived = 0;
+        for partition in &mut self.partitions {
+            partition.held = 0;
+            partition.sensed = 0;
+            partition.background_end = 0;
+            partition.cached.clear();
+            partition.map = None;
+            partition.ftl.taken = None;
+        }
+        self.taking = None;
+        self.retune_caches(parameters);
+    }
+
+    /// How it was brought into its state, where that was no host.
+    pub fn prepared(&self) -> Option<Prepared> {
+        self.prepared
+    }
+
+    /// A number that grows with all that may change what [`Flash::save`] writes.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Other parameters from now on. What is under way keeps its time.
@@ -174,6 +214,7 @@ impl Flash {
     /// Writes one page in no time, as a host would, with the collection that this makes necessary: to bring a drive into the state of one in use. A page beyond the
     /// end is none.
     pub fn place_only(&mut self, page: u64) {
+        self.changes += 1;
         if page < self.geometry.pages() {
             let (partition, logical) = self.locate(page);
             self.partitions[partition].ftl.write(logical, &mut NoWork);
@@ -252,6 +293,7 @@ impl Timing for Flash {
             Op::Flush => now.max(self.dies.all_free()).into(),
             Op::Zone(_) | Op::Kv(_) | Op::Compound(_) => now.into(),
         };
+        self.changes += u64::from(!matches!(op, Op::Read { .. } | Op::Flush));
         self.arrived = now;
         self.pending.push_at(at, id);
         Admission::Accepted

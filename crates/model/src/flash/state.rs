@@ -1,6 +1,7 @@
 //! What a drive is like when it is at rest, as bytes: where its pages lie, and how worn it is. What is under way is not part of it.
 //!
-//! The form, in little-endian numbers, everything of 8 bytes but where said: `nvmirage` in ASCII, the version (1), seven numbers of the shape; then for each partition credits,
+//! The form, in little-endian numbers, everything of 8 bytes but where said: `nvmirage` in ASCII, the version (2), seven numbers of the shape; how the drive was prepared
+//! (0: not at all, 1: played, 2: seeded), the write amplification of that in thousandths, its rounds and page operations; then for each partition credits,
 //! `refill`, pages placed, pages of hosts, pages collected, lines erased, and of both writers the open line and the pages taken of it (all ones and 0 for none); for each line its erases and
 //! what was placed when it was filled; the number of full lines and these from the one that was filled first, 4 bytes each; the number of free lines and these from the one that has been free for
 //! longest, likewise; and for each logical page its place as the complement of 4 bytes, 0 for none. Last a checksum: FNV-1a of 64 bits over words of 4 bytes.
@@ -9,12 +10,12 @@
 
 use super::ftl::{Ftl, Saved};
 use super::lines::SavedLines;
-use super::{Flash, Geometry};
+use super::{Flash, Geometry, Method, Prepared};
 use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"nvmirage");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const NO_LINE: u64 = u64::MAX;
 
 /// Why bytes are not the state of a drive.
@@ -23,6 +24,9 @@ pub enum StateError {
     /// The drive itself cannot be made.
     #[error(transparent)]
     Parameters(#[from] ParameterError),
+    /// The model is of another kind.
+    #[error("only models of kind flash have a state beside the medium's: leave its file out")]
+    Stateless,
     /// They begin with something else.
     #[error(
         "this is no state of a timing model: name another file, or leave it out to begin with a fresh drive"
@@ -77,16 +81,13 @@ impl Flash {
     /// Appends the state of the drive to `out`.
     pub fn save(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        put(out, MAGIC);
-        put(out, VERSION);
-        shape(&self.geometry)
-            .iter()
-            .for_each(|&(_, number)| put(out, number));
+        put_shape(&self.geometry, self.prepared, out);
         for partition in &self.partitions {
-            write(&partition.ftl, out);
+            put_head(&partition.ftl, out);
+            let places = partition.ftl.place_of.iter();
+            places.for_each(|&entry| put_short(out, entry));
         }
-        let sum = checksum(&out[start..]);
-        put(out, sum);
+        seal(out, start);
     }
 
     /// A drive at rest in the state that [`Flash::save`] wrote.
@@ -116,6 +117,7 @@ impl Flash {
         if checksum(body) != u64::from_le_bytes(*sum) {
             return damaged("its checksum does not match");
         }
+        flash.prepared = read_prepared(&mut from)?;
         for partition in &mut flash.partitions {
             read(&mut partition.ftl, &mut from)?;
         }
@@ -126,11 +128,62 @@ impl Flash {
     }
 }
 
+/// What the bytes begin with.
+pub(super) fn put_shape(geometry: &Geometry, prepared: Option<Prepared>, out: &mut Vec<u8>) {
+    put(out, MAGIC);
+    put(out, VERSION);
+    shape(geometry)
+        .iter()
+        .for_each(|&(_, number)| put(out, number));
+    put(
+        out,
+        prepared.map_or(0, |prepared| match prepared.method {
+            Method::Played => 1,
+            Method::Seeded => 2,
+        }),
+    );
+    let (amplification, rounds, operations) = prepared.map_or((0, 0, 0), |prepared| {
+        (
+            prepared.write_amplification_permille,
+            prepared.rounds,
+            prepared.page_operations,
+        )
+    });
+    put(out, amplification);
+    put(out, u64::from(rounds));
+    put(out, operations);
+}
+
+fn read_prepared(from: &mut Reader<'_>) -> Result<Option<Prepared>, StateError> {
+    let method = from.number()?;
+    let write_amplification_permille = from.number()?;
+    let rounds = from.number()?;
+    let page_operations = from.number()?;
+    let method = match method {
+        0 => return Ok(None),
+        1 => Method::Played,
+        2 => Method::Seeded,
+        _ => return damaged("it was prepared in no known way"),
+    };
+    Ok(Some(Prepared {
+        method,
+        write_amplification_permille,
+        rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
+        page_operations,
+    }))
+}
+
+/// Ends bytes that began at `start` with their checksum.
+pub(super) fn seal(out: &mut Vec<u8>, start: usize) {
+    let sum = checksum(&out[start..]);
+    put(out, sum);
+}
+
 fn put(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-fn put_short(out: &mut Vec<u8>, number: u32) {
+pub(super) fn put_short(out: &mut Vec<u8>, number: u32) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
@@ -176,7 +229,8 @@ impl Reader<'_> {
     }
 }
 
-fn write(ftl: &Ftl, out: &mut Vec<u8>) {
+/// Everything of a partition but its map.
+pub(super) fn put_head(ftl: &Ftl, out: &mut Vec<u8>) {
     let saved = ftl.saved();
     put(out, saved.credits.cast_unsigned());
     put(out, u64::from(saved.refill));
@@ -197,8 +251,6 @@ fn write(ftl: &Ftl, out: &mut Vec<u8>) {
         put(out, list.len() as u64);
         list.iter().for_each(|&line| put_short(out, line));
     }
-    let places = 0..ftl.geometry.logical;
-    places.for_each(|logical| put_short(out, ftl.lookup(logical).map_or(0, |place| !place)));
 }
 
 fn read(ftl: &mut Ftl, from: &mut Reader<'_>) -> Result<(), StateError> {

@@ -99,7 +99,10 @@ impl Flash {
                     let (ftl, mut work) =
                         partition.at_work(&mut self.dies, &mut self.buffer, cache, begin);
                     match ftl.collect(&mut work) {
-                        Some(_) => partition.background_end = work.erased,
+                        Some(_) => {
+                            partition.background_end = work.erased;
+                            self.changes += 1;
+                        }
                         None => partition.is_clean = true,
                     }
                 }

@@ -493,6 +493,13 @@ impl Config {
             full.reactor.push(Reactor::default());
         }
         for medium in &mut full.media {
+            if let Some(timing) = &mut medium.timing
+                && let Some(file) = timing.state_file(medium.kind, medium.path.as_deref())
+            {
+                timing.state = Some(file);
+                let interval = timing.state_interval().unwrap_or_default();
+                timing.state_interval = Some(Span(interval));
+            }
             if medium.kind == MediumKind::KeyValue {
                 medium.dialect.get_or_insert_default();
             }

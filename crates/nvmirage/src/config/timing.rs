@@ -3,7 +3,13 @@
 //! A preset, and any of its parameters by name. What may be written is the table of `model::parameter`; this file knows none of
 //! the names.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use model::{
     InvalidParameter, Kind, Moment, Parameters,
@@ -11,7 +17,10 @@ use model::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Size, Zoned, read::nearest_word, validate::Place};
+use super::{MediumKind, Size, Span, Zoned, read::nearest_word, validate::Place};
+
+/// How often the state of a drive is written while it works.
+const STATE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The timing of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +30,13 @@ pub(crate) struct Timing {
     /// Where the latencies were measured. Default: what the preset's source says of its own; `device` for those written here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_measured_by: Option<Measured>,
+    /// The file that keeps what the drive has become: how its pages lie, and how worn it is. Default: beside the file of a
+    /// medium that is one, with `.timing` behind its name; else none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<PathBuf>,
+    /// How often that is written while the drive works; `0s`: at a clean stop only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state_interval: Option<Span>,
     /// Parameters that differ from the preset.
     #[serde(flatten)]
     pub(crate) changes: BTreeMap<String, Text>,
@@ -110,6 +126,8 @@ impl Timing {
         Timing {
             preset,
             as_measured_by: None,
+            state: None,
+            state_interval: None,
             changes: BTreeMap::new(),
         }
     }
@@ -117,17 +135,22 @@ impl Timing {
     /// Adds `name = "value"` as if it stood in a configuration.
     ///
     /// # Errors
-    /// `as_measured_by` of something else than a device or Linux; anything else is looked at with the rest.
+    /// `as_measured_by` of something else than a device or Linux, an interval that is none; anything else is looked at with the rest.
     pub(crate) fn write(&mut self, name: &str, value: &str) -> Result<(), String> {
-        if name != "as_measured_by" {
-            self.changes.insert(name.to_owned(), Text(value.to_owned()));
-            return Ok(());
+        match name {
+            "as_measured_by" => {
+                self.as_measured_by = Some(match value {
+                    "device" => Measured::Device,
+                    "linux" => Measured::Linux,
+                    _ => return Err(format!("as_measured_by={value}: write device or linux")),
+                });
+            }
+            "state" => self.state = Some(value.into()),
+            "state_interval" => self.state_interval = Some(value.parse()?),
+            _ => {
+                self.changes.insert(name.to_owned(), Text(value.to_owned()));
+            }
         }
-        self.as_measured_by = Some(match value {
-            "device" => Measured::Device,
-            "linux" => Measured::Linux,
-            _ => return Err(format!("as_measured_by={value}: write device or linux")),
-        });
         Ok(())
     }
 
@@ -208,6 +231,41 @@ impl Timing {
         for problem in result.err().into_iter().flatten() {
             place.problem(format!("timing: {problem}"));
         }
+        for (key, is_there) in [
+            ("state", self.state.is_some()),
+            ("state_interval", self.state_interval.is_some()),
+        ] {
+            place.require(!is_there || self.has_state(), || {
+                format!(
+                    "timing: only a model of kind flash has a state beside the medium's: remove `{key}`"
+                )
+            });
+        }
+    }
+
+    /// Whether the model has a state that outlives the program.
+    pub(crate) fn has_state(&self) -> bool {
+        find_preset(&self.preset).is_ok_and(|preset| preset.kind == Kind::Flash)
+    }
+
+    /// The file that keeps its state, on a medium of this kind and file; none where nothing is kept.
+    pub(crate) fn state_file(&self, kind: MediumKind, path: Option<&Path>) -> Option<PathBuf> {
+        if !self.has_state() || self.state.is_some() {
+            return self.state.clone();
+        }
+        // Nobody looks for files among devices.
+        let is_file =
+            |path: &&Path| fs::metadata(path).map_or_else(|_| true, |is| is.file_type().is_file());
+        let path = path.filter(|path| kind == MediumKind::File && is_file(path))?;
+        let mut name = path.as_os_str().to_owned();
+        name.push(".timing");
+        Some(name.into())
+    }
+
+    /// How often it is written while the drive works; none where it is not.
+    pub(crate) fn state_interval(&self) -> Option<Duration> {
+        let interval = self.state_interval.map_or(STATE_INTERVAL, |span| span.0);
+        (!interval.is_zero()).then_some(interval)
     }
 }
 

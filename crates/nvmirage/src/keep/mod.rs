@@ -3,7 +3,10 @@
 //! The configuration says how a subsystem is made; what is changed while it is served lives in a file beside it, its
 //! [`sidecar`]. [`merge`] puts the two together when the subsystem is served, and [`keeper`] is the thread that writes
 //! the file whenever a reactor hands out a record. Nothing is written while nothing differs from the configuration.
+//!
+//! What the timing of media has come to be is kept apart from that: [`timing`].
 
 pub(crate) mod keeper;
 pub(crate) mod merge;
 pub(crate) mod sidecar;
+pub(crate) mod timing;

@@ -20,7 +20,11 @@ use super::{
     run::Reactor,
     subsystems::{NewSubsystem, View},
 };
-use crate::{clock::Clock, cpu};
+use crate::{
+    clock::Clock,
+    cpu,
+    keep::timing::checkpoints::{Ask, Asked},
+};
 
 /// Messages that may wait for a reactor.
 const MAILBOX_LEN: usize = 256;
@@ -50,6 +54,8 @@ pub(super) enum Message {
         Box<model::Parameters>,
         Answer<Result<(), model::ParameterError>>,
     ),
+    /// Take the state of the timing of a medium.
+    Snapshot(ChannelId, Asked),
     /// Close a medium's channel.
     CloseChannel(Arc<Medium>, Answer<()>),
     /// Serve a subsystem, without controllers yet.
@@ -249,7 +255,6 @@ impl ReactorHandle {
         self.send(Message::Peers(all.collect()))
     }
 
-    /// Opens a channel to a medium under that id, unless it is open.
     /// Gives a medium with timing that is open here other parameters.
     ///
     /// # Errors
@@ -263,6 +268,16 @@ impl ReactorHandle {
         Ok(self.ask(|answer| Message::Retune(channel, timing, answer))??)
     }
 
+    /// How the state of the timing of a medium that is open here is asked for, from any thread.
+    pub(crate) fn asks_for_state(&self, channel: ChannelId) -> Ask {
+        let address = self.address.clone();
+        Box::new(move |asked| {
+            let sent = address.tell(Message::Snapshot(channel, asked));
+            sent.map_err(|_| anyhow!("the reactor does not take messages"))
+        })
+    }
+
+    /// Opens a channel to a medium under that id, unless it is open.
     pub(crate) fn open_channel(&self, medium: Arc<Medium>, id: ChannelId) -> anyhow::Result<()> {
         Ok(self.ask(|answer| Message::OpenChannel(medium, id, answer))??)
     }

@@ -14,6 +14,7 @@ use super::{
     hosted::Hosted,
     lines::{Lines, Raiser},
     poller::{Poller, Source, source_of},
+    snapshots::Snapshots,
     subsystems::Subsystems,
 };
 use crate::{clock::Clock, nodes::Nodes};
@@ -61,6 +62,8 @@ pub(super) struct Reactor {
     lines: Lines,
     /// Moves that are not over.
     moves: Vec<AskedMove>,
+    /// States of timings that are being taken.
+    snapshots: Snapshots,
     stopped: bool,
 }
 
@@ -101,6 +104,7 @@ impl Reactor {
             late: VecDeque::new(),
             lines: Lines::default(),
             moves: Vec::new(),
+            snapshots: Snapshots::default(),
             stopped: false,
         })
     }
@@ -162,7 +166,8 @@ impl Reactor {
 
     /// How long to sleep, when there is nothing to spin for.
     fn may_sleep(&mut self, now: Time) -> Option<Duration> {
-        let held_up = !self.in_transition.is_empty() || !self.late.is_empty();
+        let held_up =
+            !self.in_transition.is_empty() || !self.late.is_empty() || !self.snapshots.is_empty();
         if self.engine.spins(now) || held_up || self.media_are_polled() {
             return None;
         }
@@ -239,6 +244,7 @@ impl Reactor {
         for (_, channel) in self.engine.channels_mut().iter_mut() {
             channel.tend();
         }
+        self.snapshots.look(self.engine.channels_mut());
         for at in 0..self.ready.len() {
             if let Source::Controller(index) = self.ready[at] {
                 worked |= self.poll_hosted(index, now);
@@ -356,6 +362,9 @@ impl Reactor {
                     &answer,
                     channel.map_or(Ok(()), |channel| channel.retune(&timing)),
                 );
+            }
+            Message::Snapshot(id, asked) => {
+                self.snapshots.begin(self.engine.channels_mut(), id, asked);
             }
             Message::Spread(slot, over, answer) => {
                 self.engine.spread(slot, over);

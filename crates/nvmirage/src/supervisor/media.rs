@@ -6,7 +6,7 @@ use anyhow::Context;
 use controller::{port::ChannelId, subsystem::Allocated};
 use media::{Dialect, Direct, FileIo, Medium, MediumKind as Backing, MediumSpec};
 
-use super::{OpenMedium, State, operate::label, subsystems::medium_basis};
+use super::{OpenMedium, State, operate::label, subsystems::medium_basis, timing};
 use crate::{
     config::{self, MediumKind, Range, Size},
     control::Refusal,
@@ -39,14 +39,7 @@ impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
         let place = || format!("media {}", config.name);
         let mut medium = Medium::open(&spec_of(&config)).with_context(place)?;
-        if let Some(timing) = &config.timing {
-            let parameters = timing.parameters(medium.size());
-            let parameters = parameters
-                .map_err(|problems| anyhow::anyhow!("timing: {}", problems.join("; ")))
-                .with_context(place)?;
-            Medium::set_timing(&mut medium, parameters).with_context(place)?;
-            tracing::info!(media = config.name, "with the time of {}", timing.preset);
-        }
+        let state = timing::give(&config, &mut medium).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
             memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
@@ -58,6 +51,7 @@ impl State {
             medium,
             channel: free.context("there are 65,536 media, and there is room for no more")?,
             home: Cell::new(None),
+            state,
         });
         self.config.media.push(config);
         Ok(())
@@ -65,6 +59,7 @@ impl State {
 
     pub(super) fn close_medium(&mut self, at: usize) -> anyhow::Result<()> {
         let medium = self.media[at].medium.clone();
+        self.checkpoints.forget(&self.media[at].name);
         for reactor in &self.reactors {
             reactor.close_channel(medium.clone())?;
         }
@@ -72,8 +67,9 @@ impl State {
         medium.sync().with_context(|| {
             format!("media {name} could not be made durable; what was written since its last flush may be lost")
         })?;
-        self.media.remove(at);
-        Ok(())
+        let OpenMedium { name, state, .. } = self.media.remove(at);
+        let kept = state.map_or(Ok(()), |state| state.keep(&medium));
+        kept.with_context(|| format!("media {name}: the state of its timing is not kept; an older one counts at the next start"))
     }
 
     /// Refuses to close a medium that something lies on, or may.
@@ -118,8 +114,8 @@ impl State {
             );
         }
         self.reactors[reactor].open_channel(open.medium.clone(), open.channel)?;
-        if open.medium.why_single().is_some() {
-            open.home.set(Some(reactor));
+        if open.medium.why_single().is_some() && open.home.replace(Some(reactor)).is_none() {
+            self.watch_state(open, reactor);
         }
         Ok(open.channel)
     }
@@ -134,8 +130,7 @@ impl State {
         if let Some(home) = open.home.get() {
             self.reactors[home].retune(open.channel, timing.clone())?;
         }
-        open.medium.retune(timing);
-        Ok(())
+        Ok(open.medium.retune(timing)?)
     }
 
     /// A medium as a subsystem on that reactor sees it; open wherever queues of its controllers live.

@@ -11,6 +11,7 @@ mod mounts;
 mod moves;
 mod operate;
 mod subsystems;
+mod timing;
 
 use std::{
     cell::Cell,
@@ -22,13 +23,13 @@ use ::controller::port::ChannelId;
 use anyhow::Context;
 use engine::{ControllerSlot, Mode};
 
-use self::{media::Resting, subsystems::Live};
+use self::{media::Resting, subsystems::Live, timing::TimingState};
 use crate::{
     config::{self, Config, HugePages, Problem},
     control::{Inventory, Refusal},
     fuse::Mount,
     identity::Identities,
-    keep::keeper::Keeper,
+    keep::{keeper::Keeper, timing::checkpoints::Checkpoints},
     memory_care,
     reactor::handle::ReactorHandle,
 };
@@ -42,6 +43,8 @@ struct OpenMedium {
     channel: ChannelId,
     /// The reactor that has opened it, where only one may.
     home: Cell<Option<usize>>,
+    /// Where the state of its timing is kept.
+    state: Option<TimingState>,
 }
 
 /// A controller that is served.
@@ -65,6 +68,7 @@ struct State {
     /// They end before the keeper does.
     reactors: Vec<ReactorHandle>,
     keeper: Keeper,
+    checkpoints: Checkpoints,
     media: Vec<OpenMedium>,
     subsystems: Vec<Live>,
     /// Namespaces that hosts have made in subsystems that are not served now, and that come back with them.
@@ -90,6 +94,7 @@ impl Supervisor {
             identities: None,
             reactors: Vec::new(),
             keeper: Keeper::start().context("cannot start a thread")?,
+            checkpoints: Checkpoints::start().context("cannot start a thread")?,
             media: Vec::new(),
             subsystems: Vec::new(),
             resting: Vec::new(),
@@ -266,11 +271,12 @@ impl Supervisor {
             result = result.and(ended);
         }
         while !state.media.is_empty() {
+            let count = state.media.len();
             let closed = state.close_medium(0);
-            if closed.is_err() {
+            if state.media.len() == count {
                 state.media.remove(0);
-                result = result.and(closed);
             }
+            result = result.and(closed);
         }
         state.reactors.clear();
         result

@@ -77,10 +77,12 @@ fn refuses(world: &World, config: &str) -> String {
 fn kill(world: &World, server: Server) {
     server.signal(Signal::KILL);
     server.end();
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .open(world.path("disk.img"))
-        .unwrap();
+    wait_for_unlock(&world.path("disk.img"));
+}
+
+/// Waits until nobody has the file of a medium any more.
+pub(crate) fn wait_for_unlock(path: &std::path::Path) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
     let deadline = Instant::now() + BOUND;
     while fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         assert!(Instant::now() < deadline, "the file stays locked");

@@ -23,5 +23,6 @@ mod sgl;
 mod simulate;
 mod subsystems;
 mod timed;
+mod timing_state;
 mod words;
 mod world;

@@ -37,6 +37,22 @@ pub struct Prepared {
     pub page_operations: u64,
 }
 
+/// How far a preparation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The round: 0 while every page is written in order.
+    pub round: u32,
+    /// Pages of this round that were written.
+    pub written: u64,
+    /// Pages of a round.
+    pub pages: u64,
+    /// Write amplification of the round before, in thousandths; 0 in the first two.
+    pub write_amplification_permille: u64,
+}
+
+/// Pages between two words on progress.
+const STRIDE: u64 = 1 << 18;
+
 /// A drive as far as it can be overwritten.
 trait Overwrite {
     /// Pages that hosts see.
@@ -66,21 +82,33 @@ impl Overwrite for Flash {
 }
 
 /// Writes every page in order, and then capacities at random until write amplification has changed by less than 2 % from one to the next.
-fn play(drive: &mut impl Overwrite, seed: u64) -> Prepared {
+fn play(drive: &mut impl Overwrite, seed: u64, tell: &mut dyn FnMut(Progress)) -> Prepared {
     let pages = drive.pages();
     let begin = drive.written();
-    (0..pages).for_each(|page| drive.overwrite(page));
     let mut random = Random::new(seed);
     let mut before = 0;
     let mut rounds = 0;
     loop {
         let start = drive.written();
-        (0..pages).for_each(|_| drive.overwrite(random.below(pages)));
+        for written in 0..pages {
+            if written % STRIDE == 0 {
+                tell(Progress {
+                    round: rounds,
+                    written,
+                    pages,
+                    write_amplification_permille: before,
+                });
+            }
+            let page = match rounds {
+                0 => written,
+                _ => random.below(pages),
+            };
+            drive.overwrite(page);
+        }
         let end = drive.written();
         let amplification = per_mille(end.1 - start.1, end.0 - start.0);
-        rounds += 1;
         let change = amplification.abs_diff(before);
-        if change * 50 < before || rounds == MOST_ROUNDS {
+        if rounds > 0 && (change * 50 < before || rounds == MOST_ROUNDS) {
             return Prepared {
                 method: Method::Played,
                 write_amplification_permille: amplification,
@@ -88,7 +116,8 @@ fn play(drive: &mut impl Overwrite, seed: u64) -> Prepared {
                 page_operations: end.1 - begin.1,
             };
         }
-        before = amplification;
+        before = if rounds == 0 { 0 } else { amplification };
+        rounds += 1;
     }
 }
 
@@ -102,6 +131,13 @@ impl Flash {
     /// Brings the drive into the steady state of uniform random overwrites of single pages, by real page operations and in no time: every page in order, then capacities
     /// at random until write amplification has changed by less than 2 % from one to the next.
     pub fn precondition(&mut self, seed: u64) -> Prepared {
-        play(self, seed)
+        self.precondition_telling(seed, &mut |_| ())
+    }
+
+    /// The same, with word of how far it is now and then.
+    pub fn precondition_telling(&mut self, seed: u64, tell: &mut dyn FnMut(Progress)) -> Prepared {
+        let prepared = play(self, seed, tell);
+        self.prepared = Some(prepared);
+        prepared
     }
 }

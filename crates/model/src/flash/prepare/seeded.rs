@@ -31,7 +31,7 @@ impl Flash {
     ) -> Result<(Self, Prepared), ParameterError> {
         let mut flash = Self::new(parameters)?;
         let mut small = Small::new(&flash.geometry, parameters)?;
-        let played = play(&mut small, seed);
+        let played = play(&mut small, seed, &mut |_| ());
         let mut random = Random::new(!seed);
         let state = State::of(&mut small, &mut random);
         for partition in &mut flash.partitions {
@@ -41,6 +41,7 @@ impl Flash {
             method: Method::Seeded,
             ..played
         };
+        flash.prepared = Some(prepared);
         Ok((flash, prepared))
     }
 }

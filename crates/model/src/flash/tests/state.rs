@@ -96,8 +96,8 @@ fn what_is_no_state_of_this_drive_is_refused() {
     assert_eq!(refused(b""), StateError::Unknown);
     assert_eq!(refused(b"something else altogether"), StateError::Unknown);
     let mut newer = bytes.clone();
-    newer[8] = 2;
-    assert_eq!(refused(&newer), StateError::Version { found: 2 });
+    newer[8] = 3;
+    assert_eq!(refused(&newer), StateError::Version { found: 3 });
     let mut other = small();
     other.size_bytes += 2 * PAGE;
     let shape = Flash::restore(&other, &bytes).unwrap_err();
@@ -148,8 +148,8 @@ proptest! {
         let mut bytes = saved(&used(&small(), 3000));
         for (position, value) in changes {
             // In the first part are the counts and lines of the first partition, in the rest mostly the map.
-            let end = if early { 1600 } else { bytes.len() - 12 };
-            let at = 72 + position.index((end - 72) / 4) * 4;
+            let end = if early { 1632 } else { bytes.len() - 12 };
+            let at = 104 + position.index((end - 104) / 4) * 4;
             bytes[at..at + 4].copy_from_slice(&value.wrapping_sub(3).to_le_bytes());
         }
         if let Ok(mut flash) = Flash::restore(&small(), &sealed(bytes)) {
@@ -158,5 +158,103 @@ proptest! {
             let valid = flash.partitions().map(|p| p.lines.all().map(|line| p.lines.valid(line)).sum::<u32>());
             prop_assert!(valid.into_iter().all(|valid| valid <= 900));
         }
+    }
+}
+
+/// Takes a snapshot in parts of `pages`, with `between` done to the drive after each.
+fn snapshot(flash: &mut Flash, pages: u32, mut between: impl FnMut(&mut Flash)) -> Vec<u8> {
+    flash.begin_snapshot(Room::new(flash.geometry()).unwrap());
+    loop {
+        between(flash);
+        assert!(flash.takes_snapshot());
+        if let Some(snapshot) = flash.continue_snapshot(pages) {
+            assert!(!flash.takes_snapshot());
+            return snapshot.into_bytes();
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_is_what_was_there_when_it_was_begun() {
+    for (writes, pages) in [(0, 1), (3000, 1), (3000, 64), (50_000, 200), (50_000, 5000)] {
+        let mut flash = used(&small(), writes);
+        let begun = saved(&flash);
+        let mut random = Random(writes + u64::from(pages));
+        let taken = snapshot(&mut flash, pages, |flash| {
+            (0..40).for_each(|_| flash.place_only(random.below(1800)));
+            let offset = random.below(1800) * PAGE;
+            let len = 7 * PAGE;
+            flash.submit(0, 0, &Op::Deallocate { offset, len });
+        });
+        assert_eq!(taken, begun, "{writes} {pages}");
+        assert_ne!(saved(&flash), begun);
+        // And another one after that.
+        let now = saved(&flash);
+        assert_eq!(snapshot(&mut flash, 300, |_| ()), now);
+    }
+}
+
+#[test]
+fn a_snapshot_takes_so_many_pages_at_a_time() {
+    let mut flash = used(&small(), 100);
+    flash.begin_snapshot(Room::new(flash.geometry()).unwrap());
+    // 1800 pages, 64 at a time.
+    let parts = (1..).find(|_| flash.continue_snapshot(64).is_some());
+    assert_eq!(parts, Some(29));
+}
+
+#[test]
+fn at_rest_a_drive_is_as_it_is_restored() {
+    let mut flash = used(&small(), 30_000);
+    flash.submit(5_000_000_000_000, 7, &forced(3, 2));
+    let mut restored = Flash::restore(&small(), &saved(&flash)).unwrap();
+    flash.rest(&small());
+    assert_eq!(flash.next_event(), None);
+    let mut random = Random(4);
+    let ops: Vec<_> = (0..500)
+        .map(|index| (index * 1_000_000, forced(random.below(1700), 2)))
+        .collect();
+    assert_eq!(durations(&mut flash, &ops), durations(&mut restored, &ops));
+    assert_eq!(saved(&flash), saved(&restored));
+}
+
+#[test]
+fn how_a_drive_was_prepared_is_saved_with_it() {
+    let mut flash = drive(&small());
+    assert_eq!(flash.prepared(), None);
+    let mut told = 0;
+    let prepared = flash.precondition_telling(1, &mut |progress| {
+        assert_eq!((progress.round, progress.pages), (told, 1800));
+        told += 1;
+    });
+    assert_eq!(told, prepared.rounds + 1);
+    let restored = Flash::restore(&small(), &saved(&flash)).unwrap();
+    assert_eq!(restored.prepared(), Some(prepared));
+    let (seeded, said) = Flash::seeded(&small(), 1).unwrap();
+    let restored = Flash::restore(&small(), &saved(&seeded)).unwrap();
+    assert_eq!(restored.prepared(), Some(said));
+    assert_eq!(said.method, Method::Seeded);
+}
+
+#[test]
+fn what_changes_the_state_is_counted() {
+    let mut flash = drive(&small());
+    let mut before = flash.changes();
+    for (op, changes) in [
+        (read(0, 1), false),
+        (Op::Flush, false),
+        (forced(0, 1), true),
+        (read(0, 1), false),
+        (
+            Op::Deallocate {
+                offset: 0,
+                len: PAGE,
+            },
+            true,
+        ),
+    ] {
+        flash.submit(0, 0, &op);
+        assert_eq!(flash.changes() > before, changes, "{op:?}");
+        before = flash.changes();
     }
 }

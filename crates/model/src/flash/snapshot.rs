@@ -1,0 +1,193 @@
+//! The state of a drive as it was at one moment, taken while it works: a part at a time, so that nobody waits for it.
+//!
+//! A snapshot begins with what is small: counts, and what lines are like. The map follows in parts, in the order of logical pages. A page that gets another place before
+//! its turn has come is taken first. So what is taken is the map of the beginning, whatever the drive does meanwhile.
+//!
+//! What it does NOT do: allocate memory for the map ([`Room`] is made beforehand, elsewhere), or write anything anywhere.
+
+use super::state::{put_head, put_shape, put_short, seal};
+use super::{Flash, Geometry};
+use crate::error::ParameterError;
+use crate::units::zeros;
+
+const BITS: u32 = u64::BITS;
+
+/// Memory for the snapshot of a drive of one shape.
+#[derive(Debug)]
+pub struct Room {
+    maps: Vec<Map>,
+}
+
+impl Room {
+    /// Memory for drives of this shape, all of it touched: whoever fills it waits for no page of it.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much memory.
+    pub fn new(geometry: &Geometry) -> Result<Self, ParameterError> {
+        let maps = (0..geometry.partitions).map(|_| Map::new(geometry.logical));
+        Ok(Self {
+            maps: maps.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn fits(&self, geometry: &Geometry) -> bool {
+        let as_long = |map: &Map| map.entries.len() == geometry.logical as usize;
+        self.maps.len() == geometry.partitions as usize && self.maps.iter().all(as_long)
+    }
+}
+
+/// The map of one partition as it was, as far as it is known.
+#[derive(Debug)]
+pub(super) struct Map {
+    /// As [`super::ftl::Ftl`] has them.
+    entries: Vec<u32>,
+    /// Pages that were taken before their turn, as bits.
+    early: Vec<u64>,
+    /// Pages below were taken: a multiple of 64, or all.
+    next: u32,
+}
+
+impl Map {
+    fn new(pages: u32) -> Result<Self, ParameterError> {
+        let mut map = Self {
+            entries: zeros(pages as usize)?,
+            early: zeros(pages.div_ceil(BITS) as usize)?,
+            next: 0,
+        };
+        map.entries.fill(1); // whatever is not 0: memory of zeros would stay untouched
+        map.early.fill(1);
+        map.early.fill(0);
+        Ok(map)
+    }
+
+    /// Page `logical` is about to lie elsewhere than `entry` says.
+    pub(super) fn keep(&mut self, logical: u32, entry: u32) {
+        if logical < self.next {
+            return;
+        }
+        let word = &mut self.early[(logical / BITS) as usize];
+        let bit = 1 << (logical % BITS);
+        if *word & bit == 0 {
+            *word |= bit;
+            self.entries[logical as usize] = entry;
+        }
+    }
+
+    /// Takes about `pages` more of the map, and says how many.
+    fn take(&mut self, place_of: &[u32], pages: u32) -> u32 {
+        let from = self.next;
+        let words = pages.div_ceil(BITS).max(1) as usize;
+        for early in self.early[(from / BITS) as usize..].iter().take(words) {
+            let here = self.next as usize..place_of.len().min((self.next + BITS) as usize);
+            let pairs = self.entries[here.clone()].iter_mut().zip(&place_of[here]);
+            match early {
+                0 => pairs.for_each(|(taken, entry)| *taken = *entry),
+                early => pairs.enumerate().for_each(|(bit, (taken, entry))| {
+                    if early >> bit & 1 == 0 {
+                        *taken = *entry;
+                    }
+                }),
+            }
+            self.next = (self.next + BITS).min(self.pages());
+        }
+        self.next - from
+    }
+
+    fn pages(&self) -> u32 {
+        u32::try_from(self.entries.len()).expect("a partition has fewer than 2^32 pages")
+    }
+
+    fn is_whole(&self) -> bool {
+        self.next == self.pages()
+    }
+}
+
+/// What a snapshot that is being taken has beside the maps, which are with their partitions.
+#[derive(Debug)]
+pub(super) struct Taking {
+    head: Vec<u8>,
+    heads: Vec<Vec<u8>>,
+}
+
+/// The state of a drive, whole.
+#[derive(Debug)]
+pub struct Snapshot {
+    head: Vec<u8>,
+    partitions: Vec<(Vec<u8>, Map)>,
+}
+
+impl Snapshot {
+    /// What [`Flash::save`] would have written when it was begun.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        let mut out = self.head;
+        for (head, map) in self.partitions {
+            out.extend_from_slice(&head);
+            out.reserve(map.entries.len() * size_of::<u32>());
+            map.entries
+                .iter()
+                .for_each(|&entry| put_short(&mut out, entry));
+        }
+        seal(&mut out, 0);
+        out
+    }
+}
+
+impl Flash {
+    /// Begins to take the state of the drive as it is now. One that was being taken is given up.
+    ///
+    /// # Panics
+    ///
+    /// The room is for a drive of another shape.
+    pub fn begin_snapshot(&mut self, room: Room) {
+        assert!(room.fits(&self.geometry), "a room of this drive's shape");
+        let mut head = Vec::new();
+        put_shape(&self.geometry, self.prepared, &mut head);
+        let mut heads = Vec::with_capacity(self.partitions.len());
+        for (partition, map) in self.partitions.iter_mut().zip(room.maps) {
+            let mut its = Vec::new();
+            put_head(&partition.ftl, &mut its);
+            heads.push(its);
+            partition.ftl.taken = Some(Box::new(map));
+        }
+        self.taking = Some(Taking { head, heads });
+    }
+
+    /// Whether a snapshot is being taken.
+    pub fn takes_snapshot(&self) -> bool {
+        self.taking.is_some()
+    }
+
+    /// Takes about `pages` more pages of the map; gives the snapshot where these were the last ones.
+    pub fn continue_snapshot(&mut self, pages: u32) -> Option<Snapshot> {
+        let mut left = pages;
+        for partition in &mut self.partitions {
+            left -= partition.ftl.take_snapshot(left).min(left);
+            if left == 0 {
+                break;
+            }
+        }
+        let whole = |map: &Option<Box<Map>>| map.as_ref().is_some_and(|map| map.is_whole());
+        if !self.partitions.iter().all(|p| whole(&p.ftl.taken)) {
+            return None;
+        }
+        let Taking { head, heads } = self.taking.take()?;
+        let maps = self.partitions.iter_mut();
+        let maps = maps.filter_map(|partition| partition.ftl.taken.take());
+        Some(Snapshot {
+            head,
+            partitions: heads.into_iter().zip(maps.map(|map| *map)).collect(),
+        })
+    }
+}
+
+impl super::ftl::Ftl {
+    /// Takes up to about `pages` of the map, and says how many.
+    fn take_snapshot(&mut self, pages: u32) -> u32 {
+        match &mut self.taken {
+            Some(map) if !map.is_whole() => map.take(&self.place_of, pages),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The file with the state of a medium's timing, and who may write it.
+//!
+//! It is written whole under another name, made durable, and then takes the place of the one before: at any moment there
+//! is the old one or the new one. Whoever serves the medium holds a lock on it. What its bytes mean, `model` knows.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+
+/// Runs of so many zeros are left out of the file: a drive that was never written to needs hardly any space.
+const HOLE: usize = 64 << 10;
+
+/// The file of a medium that this process serves.
+#[derive(Debug)]
+pub(crate) struct StateFile {
+    path: PathBuf,
+    /// Locked, where there is a file.
+    file: Option<File>,
+}
+
+impl StateFile {
+    /// Takes the file, with what it holds; nothing where there is none. What has more bytes than `longest` is none.
+    ///
+    /// # Errors
+    /// Somebody else has it; it cannot be read.
+    pub(crate) fn take(path: &Path, longest: u64) -> anyhow::Result<(Self, Option<Vec<u8>>)> {
+        let path = std::path::absolute(path)?;
+        let shown = path.display();
+        loop {
+            let file = match OpenOptions::new().read(true).write(true).open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok((StateFile { path, file: None }, None));
+                }
+                Err(error) => return Err(error).with_context(|| format!("cannot open {shown}")),
+            };
+            let here = file
+                .metadata()
+                .with_context(|| format!("cannot examine {shown}"))?;
+            if !here.is_file() {
+                bail!("{shown} is no regular file: name another one as timing.state");
+            }
+            lock(&file, &path)?;
+            // Between the two the one who had it may have put another in its place.
+            let is_there = fs::metadata(&path).is_ok_and(|now| now.ino() == here.ino());
+            if !is_there {
+                continue;
+            }
+            if here.len() > longest {
+                bail!(
+                    "{shown} has {} bytes, and no state of this drive has: name another file as timing.state",
+                    here.len()
+                );
+            }
+            let mut bytes = Vec::new();
+            (&file)
+                .take(longest)
+                .read_to_end(&mut bytes)
+                .with_context(|| format!("cannot read {shown}"))?;
+            let file = Some(file);
+            return Ok((StateFile { path, file }, Some(bytes)));
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts a state in the place of the one before, all of it or nothing.
+    ///
+    /// # Errors
+    /// The system's; the one before is still there.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let shown = self.path.display();
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".new");
+        let temporary = PathBuf::from(name);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&temporary)
+            .with_context(|| format!("cannot write {}", temporary.display()))?;
+        lock(&file, &temporary)?;
+        let written = write_sparsely(&mut file, bytes).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // What is left of it would only take space.
+            let _ = fs::remove_file(&temporary);
+            return Err(error).with_context(|| format!("cannot write {}", temporary.display()));
+        }
+        fs::rename(&temporary, &self.path).with_context(|| format!("cannot replace {shown}"))?;
+        self.file = Some(file);
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let durable = File::open(folder).and_then(|folder| folder.sync_all());
+        durable.with_context(|| format!("cannot make {shown} durable"))
+    }
+}
+
+fn lock(file: &File, path: &Path) -> anyhow::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => bail!(
+            "{} is in use by another process, or by another medium: stop that, or name another file as timing.state",
+            path.display()
+        ),
+        Err(errno) => {
+            Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
+}
+
+fn write_sparsely(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    file.set_len(0)?;
+    for part in bytes.chunks(HOLE) {
+        if part.iter().any(|byte| *byte != 0) {
+            file.write_all(part)?;
+        } else {
+            file.seek(SeekFrom::Current(part.len() as i64))?;
+        }
+    }
+    file.set_len(bytes.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk.timing");
+        (dir, path)
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else_is_left() {
+        let (dir, path) = place();
+        let (mut state, nothing) = StateFile::take(&path, 1 << 20).unwrap();
+        assert_eq!(nothing, None);
+        let mut bytes = vec![7; 3 * HOLE + 5];
+        bytes[HOLE..2 * HOLE].fill(0);
+        bytes.extend_from_slice(&[0; 2 * HOLE]);
+        for bytes in [&bytes[..], b"shorter"] {
+            state.write(bytes).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
+        drop(state);
+        let (_state, read) = StateFile::take(&path, 7).unwrap();
+        assert_eq!(read.as_deref(), Some(&b"shorter"[..]));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn one_at_a_time_has_it_from_the_first_write_on() {
+        let (_dir, path) = place();
+        let (mut state, _) = StateFile::take(&path, 100).unwrap();
+        for _ in 0..2 {
+            state.write(b"state").unwrap();
+            let error = format!("{:#}", StateFile::take(&path, 100).unwrap_err());
+            assert!(error.contains("in use by another"), "{error}");
+        }
+        drop(state);
+        StateFile::take(&path, 100).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_a_state_is_left_alone() {
+        let (dir, path) = place();
+        fs::write(&path, [1; 101]).unwrap();
+        let error = format!("{:#}", StateFile::take(&path, 100).unwrap_err());
+        assert!(error.contains("has 101 bytes"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), [1; 101]);
+        let error = format!("{:#}", StateFile::take(dir.path(), 100).unwrap_err());
+        assert!(
+            error.contains("disk") || error.contains("directory"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_one_before() {
+        let (dir, path) = place();
+        let (mut state, _) = StateFile::take(&path, 100).unwrap();
+        state.write(b"first").unwrap();
+        // A folder is in the way of the new one.
+        fs::create_dir(dir.path().join("disk.timing.new")).unwrap();
+        assert!(state.write(b"second").is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert!(StateFile::take(&path, 100).is_err(), "it is still ours");
+    }
+}

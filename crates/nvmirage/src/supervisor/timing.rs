@@ -1,0 +1,99 @@
+//! The timing of media: the model that each gets, and where the state of that is kept.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context;
+use media::Medium;
+
+use super::{OpenMedium, State};
+use crate::{
+    config,
+    keep::timing::{checkpoints::Watched, file::StateFile},
+};
+
+/// Where the state of a medium's timing is kept, and how often.
+#[derive(Debug)]
+pub(super) struct TimingState {
+    file: Arc<Mutex<StateFile>>,
+    interval: Option<Duration>,
+}
+
+impl TimingState {
+    /// Writes the state of a medium whose channels are closed.
+    pub(super) fn keep(&self, medium: &Medium) -> anyhow::Result<()> {
+        let state = medium.timing_state();
+        let state = state.context("a reactor still has it")?;
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write(&state)
+    }
+}
+
+/// Gives a medium the timing that its configuration says, in the state that was kept of it.
+pub(super) fn give(
+    config: &config::Medium,
+    medium: &mut Arc<Medium>,
+) -> anyhow::Result<Option<TimingState>> {
+    let Some(timing) = &config.timing else {
+        return Ok(None);
+    };
+    let parameters = timing.parameters(medium.size());
+    let parameters =
+        parameters.map_err(|problems| anyhow::anyhow!("timing: {}", problems.join("; ")))?;
+    let Some(path) = timing.state_file(config.kind, config.path.as_deref()) else {
+        Medium::set_timing(medium, parameters)?;
+        tracing::info!(media = config.name, "with the time of {}", timing.preset);
+        return Ok(None);
+    };
+    let (file, found) = StateFile::take(&path, longest(medium.size()))?;
+    let shown = file.path().display().to_string();
+    match &found {
+        Some(bytes) => Medium::restore_timing(medium, parameters, bytes).with_context(|| {
+            format!("timing: {shown} cannot be taken; remove that file to begin with a fresh drive")
+        })?,
+        None => Medium::set_timing(medium, parameters)?,
+    }
+    let state = TimingState {
+        file: Arc::new(Mutex::new(file)),
+        interval: timing.state_interval(),
+    };
+    // Where it cannot be written shows now, and not at the stop.
+    if found.is_none() {
+        state.keep(medium)?;
+    }
+    tracing::info!(
+        media = config.name,
+        "with the time of {}, {} {shown}",
+        timing.preset,
+        if found.is_some() {
+            "as it was left in"
+        } else {
+            "fresh, kept in"
+        },
+    );
+    Ok(Some(state))
+}
+
+/// Bytes that the state of a drive of this size never has: a line has 24 bytes beside those of its pages, and a page 4.
+fn longest(size: u64) -> u64 {
+    (1 << 20) + size / 64
+}
+
+impl State {
+    /// Has the state of a medium's timing written while a reactor serves it.
+    pub(super) fn watch_state(&self, open: &OpenMedium, reactor: usize) {
+        let Some((state, interval)) = open.state.as_ref().and_then(|s| Some((s, s.interval?)))
+        else {
+            return;
+        };
+        self.checkpoints.watch(Watched {
+            name: open.name.clone(),
+            medium: open.medium.clone(),
+            file: state.file.clone(),
+            interval,
+            ask: self.reactors[reactor].asks_for_state(open.channel),
+        });
+    }
+}

@@ -1,0 +1,233 @@
+//! What a modelled drive has become, over a restart: the state of its timing, and the tools that make and copy it.
+
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    host::Host,
+    world::{BOUND, Server, World, names},
+};
+
+/// How long a look at a cell takes here. A page that was never written is sent without one.
+const SENSE: Duration = Duration::from_millis(60);
+
+/// A drive in a file, with more about its timing.
+fn config(timing: &str) -> String {
+    format!(
+        r#"
+state_dir = "kept"
+[[media]]
+name = "pro"
+kind = "file"
+path = "pro.img"
+size = "5GiB"
+[media.timing]
+preset = "samsung-970-pro"
+read_4k_cell0 = "60ms"
+read_4k_cell1 = "60ms"
+{timing}
+[[namespace]]
+name = "ns"
+media = "pro"
+[[controller]]
+name = "c"
+namespaces = ["ns"]
+listen = "vfio-user:c.sock"
+"#
+    )
+}
+
+fn serve(world: &World, config: &str) -> Server {
+    let file = world.write("config.toml", config);
+    world.serve(&["--config", file.to_str().unwrap()])
+}
+
+/// What a server says that does not start with this configuration.
+fn refuses(world: &World, config: &str) -> String {
+    let file = world.write("config.toml", config);
+    let control = world.unix("control");
+    let file = file.to_str().unwrap();
+    world.fails(&["serve", "--config", file, "--control", &control])
+}
+
+fn write(world: &World) {
+    let mut host = Host::attach(world, "c.sock");
+    (0..4).for_each(|lba| host.fill(1, lba, 7));
+}
+
+/// Whether pages that [`write`] wrote lie somewhere.
+fn is_written(world: &World) -> bool {
+    let mut host = Host::attach(world, "c.sock");
+    let took = (0..4).map(|lba| {
+        let begun = Instant::now();
+        host.block(1, lba);
+        begun.elapsed()
+    });
+    took.min().unwrap() >= SENSE
+}
+
+#[test]
+fn a_drive_in_a_file_goes_on_as_it_was_left() {
+    let world = World::new();
+    let server = serve(&world, &config(""));
+    assert!(server.log().contains("fresh, kept in"), "{}", server.log());
+    assert!(!is_written(&world));
+    write(&world);
+    assert!(is_written(&world));
+    server.stop();
+    assert!(names(&world.path("")).contains(&"pro.img.timing".to_owned()));
+
+    let server = serve(&world, &config("program = \"1ms\""));
+    assert!(
+        server.log().contains("as it was left in"),
+        "{}",
+        server.log()
+    );
+    assert!(is_written(&world));
+    server.stop();
+
+    fs::remove_file(world.path("pro.img.timing")).unwrap();
+    let server = serve(&world, &config(""));
+    assert!(!is_written(&world), "a fresh drive");
+    server.stop();
+}
+
+fn modified(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+#[test]
+fn after_a_crash_the_last_checkpoint_counts() {
+    let world = World::new();
+    let timing = "state = \"its.state\"\nstate_interval = \"50ms\"";
+    let server = serve(&world, &config(timing));
+    let state = world.path("its.state");
+    write(&world);
+    assert!(is_written(&world));
+    let mut host = Host::attach(&world, "c.sock");
+    let deadline = Instant::now() + BOUND;
+    // What was there at the first of them is in the second one, which begins after it.
+    for _ in 0..2 {
+        let before = modified(&state);
+        while modified(&state) == before {
+            assert!(Instant::now() < deadline, "no checkpoint");
+            host.fill(1, 100, 7);
+        }
+    }
+    server.signal(Signal::KILL);
+    server.end();
+    drop(host);
+    assert!(!names(&world.path("")).contains(&"pro.img.timing".to_owned()));
+
+    crate::kept::wait_for_unlock(&world.path("pro.img"));
+    let server = serve(&world, &config(timing));
+    assert!(is_written(&world));
+    server.stop();
+}
+
+#[test]
+fn a_drive_that_rests_is_not_written_again() {
+    let world = World::new();
+    let server = serve(&world, &config("state_interval = \"20ms\""));
+    write(&world);
+    let state = world.path("pro.img.timing");
+    let mut before = modified(&state);
+    let deadline = Instant::now() + BOUND;
+    // Until nothing has come for as long as many checkpoints would take.
+    loop {
+        thread::sleep(Duration::from_millis(400));
+        let now = modified(&state);
+        if now == before {
+            break;
+        }
+        before = now;
+        assert!(Instant::now() < deadline, "it is written again and again");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_state_that_cannot_be_taken_is_refused_and_left_alone() {
+    let world = World::new();
+    serve(&world, &config("")).stop();
+    let file = world.path("pro.img.timing");
+    let whole = fs::read(&file).unwrap();
+    let mut newer = whole.clone();
+    newer[8] += 1;
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0x10;
+    for (bytes, timing, says) in [
+        (
+            &whole,
+            "overprovisioning = \"28%\"",
+            "of another drive (lines is",
+        ),
+        (
+            &newer,
+            "",
+            "this state has version 3 and this program reads version 2",
+        ),
+        (&damaged, "", "its checksum does not match"),
+        (&whole[..whole.len() - 9].to_vec(), "", "damaged"),
+        (&Vec::new(), "", "this is no state of a timing model"),
+        (
+            &b"# my notes\n".to_vec(),
+            "",
+            "this is no state of a timing model",
+        ),
+        (&vec![0; 200 << 20], "", "and no state of this drive has"),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        let error = refuses(&world, &config(timing));
+        let place = "media pro";
+        assert!(error.contains(says) && error.contains(place), "{error}");
+        assert!(error.contains("pro.img.timing"), "{error}");
+        assert!(
+            fs::read(&file).unwrap() == *bytes,
+            "it was written: {error}"
+        );
+    }
+    fs::write(&file, &whole).unwrap();
+    serve(&world, &config("")).stop();
+}
+
+#[test]
+fn what_has_no_state_takes_no_file_and_one_file_is_of_one_drive() {
+    let world = World::new();
+    let ram = config("state = \"s\"").replace("\"file\"\npath = \"pro.img\"", "\"ram\"");
+    let optane = ram.replace("samsung-970-pro", "optane-p4800x");
+    let error = refuses(&world, &optane);
+    assert!(
+        error.contains("only a model of kind flash has a state"),
+        "{error}"
+    );
+    let folder = config("state = \"kept\"");
+    fs::create_dir_all(world.path("kept")).unwrap();
+    assert!(refuses(&world, &folder).contains("kept"));
+    let nowhere = config("state = \"no/where\"");
+    let error = refuses(&world, &nowhere);
+    assert!(error.contains("no/where"), "{error}");
+
+    // In memory only what the model knows is kept, where somebody asks for that.
+    let server = serve(&world, &ram);
+    write(&world);
+    let twice = ram
+        .replace("c.sock", "d.sock")
+        .replace("\"kept\"", "\"kept2\"");
+    let file = world.write("twice.toml", &twice);
+    let control = world.unix("another");
+    let file = file.to_str().unwrap();
+    let error = world.fails(&["serve", "--config", file, "--control", &control]);
+    assert!(error.contains("in use by another process"), "{error}");
+    server.stop();
+    let server = serve(&world, &ram);
+    assert!(is_written(&world));
+    server.stop();
+}
