@@ -523,3 +523,74 @@ proptest! {
         prop_assert!((0..16).all(|zone| zones.buffer_used(zone) == 0));
     }
 }
+
+fn suspending() -> ZonesParameters {
+    let mut parameters = small();
+    parameters.flash.extras.suspend_limit = 1;
+    parameters.flash.extras.suspend_ns = 3000;
+    parameters.flash.extras.resume_ns = 2000;
+    parameters
+}
+
+/// The zones 0 and 2 lie on the dies 0 and 1. Two blocks of zone 0 are erased on each, from 0 and from 1000000 on.
+#[test]
+fn the_last_erase_of_a_reset_and_program_of_a_finish_give_way_to_reads() {
+    let full = || {
+        let mut zones = drive(&suspending());
+        zones.restore_fill(0, ZONE);
+        zones.restore_fill(2, ZONE);
+        zones
+    };
+    // Asked for at 501000, in the first erase: it waits for both.
+    let ops = [(0, reset(0)), (500_000, read(2 * ZONE, 1))];
+    assert_eq!(
+        durations(&mut full(), &ops),
+        [2_000_000, 1_500_000 + 15_120]
+    );
+    // At 1500000: from 1503000, 14096 later off the channel; the erase ends 17096 + 2000 later, and the reset with it.
+    let ops = [(0, reset(0)), (1_499_000, read(2 * ZONE, 1))];
+    assert_eq!(durations(&mut full(), &ops), [2_019_096, 19_120]);
+
+    let mut zones = drive(&suspending());
+    zones.restore_fill(2, ZONE);
+    // Three programs on each die, the last from 200000 to 300000.
+    let ops = [(0, finish(0)), (249_000, read(2 * ZONE, 1))];
+    assert_eq!(durations(&mut zones, &ops), [319_096, 19_120]);
+}
+
+#[test]
+fn the_bytes_of_a_zone_come_back_when_a_program_that_gave_way_ends() {
+    let mut parameters = suspending();
+    parameters.flash.buffer_bytes = 16_384;
+    let mut zones = drive(&parameters);
+    zones.restore_fill(2, ZONE);
+    zones.submit(0, 0, &forced(0, 16_384));
+    // 500 + 400 + 4096, and 16384 on the channel: from 21380 to 121380. Asked for at 50000: from 53000 to 67096.
+    zones.submit(49_000, 1, &read(2 * ZONE, 1));
+    let mut done = Vec::new();
+    zones.advance(121_380 + 19_095, &mut done);
+    assert_eq!((done.len(), zones.buffer_used(0)), (1, 16_384));
+    assert_eq!(zones.next_event(), Some(121_380 + 19_096));
+    zones.advance(121_380 + 19_096, &mut done);
+    assert_eq!((done.len(), zones.buffer_used(0)), (2, 0));
+}
+
+/// Wordlines of two flash pages, in two planes: both sense at the same time, and are of one kind.
+#[test]
+fn zones_have_planes() {
+    let mut parameters = small();
+    parameters.flash.extras.planes = 2;
+    let mut zones = drive(&parameters);
+    zones.restore_fill(0, ZONE);
+    let ops = [
+        (0, read(0, 1)),
+        (0, read(8192, 1)),
+        // The third wordline: the second row of die 0, of the other kind.
+        (LATER, read(32_768, 4)),
+    ];
+    // In one piece of two pages each: 25000, and the channel twice 8192; 16384 over the link.
+    assert_eq!(
+        durations(&mut zones, &ops),
+        [16_120, 16_120 + 4096, 2000 + 25_000 + 2 * 8192 + 4096]
+    );
+}

@@ -4,6 +4,7 @@ mod amplification;
 mod collection;
 mod commands;
 mod extras;
+mod mechanisms;
 mod prepare;
 mod properties;
 mod state;
