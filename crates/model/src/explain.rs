@@ -224,19 +224,28 @@ fn cells<'a>(flash: &FlashParameters, times: &'a [u64; 4]) -> &'a [u64] {
 fn flash_latencies(flash: &FlashParameters) -> Vec<Latency> {
     let senses = cells(flash, &flash.read_4k_ns);
     let way = flash.firmware_read_4k_ns + transfer(flash, PAGE_BYTES) + link(flash, PAGE_BYTES);
+    let map = match flash.extras.map_cache_pages {
+        0 => 0,
+        _ => flash.read_4k_ns[0] + transfer(flash, PAGE_BYTES),
+    };
     let buffered = |bytes: u64| {
         let copied = bytes.div_ceil(PAGE_BYTES) * flash.buffer_per_page_ns;
         flash.buffer_base_ns + copied + link(flash, bytes)
     };
     let oneshot = u64::from(flash.oneshot_bytes);
-    let programmed = buffered(oneshot) + transfer(flash, oneshot) + flash.program_ns;
+    let programmed = |program| buffered(oneshot) + transfer(flash, oneshot) + program;
+    let programs = [
+        Some(flash.program_ns),
+        cached_program(flash), // while the cache has room
+    ];
+    let programs = programs.iter().flatten().copied().map(programmed);
     let write = buffered(PAGE_BYTES);
     vec![
         Latency {
             what: "read",
             bytes: PAGE_BYTES,
             least_ns: way + senses.iter().min().copied().unwrap_or(0),
-            most_ns: way + senses.iter().max().copied().unwrap_or(0),
+            most_ns: way + map + senses.iter().max().copied().unwrap_or(0),
         },
         alone("write", write),
         Latency {
@@ -246,10 +255,15 @@ fn flash_latencies(flash: &FlashParameters) -> Vec<Latency> {
                 "write of a wordline"
             },
             bytes: oneshot,
-            least_ns: programmed,
-            most_ns: programmed,
+            least_ns: programs.clone().min().unwrap_or(0),
+            most_ns: programs.max().unwrap_or(0),
         },
     ]
+}
+
+/// The program of a wordline into single-bit cells, where there is a cache of them.
+fn cached_program(flash: &FlashParameters) -> Option<u64> {
+    (flash.extras.slc_cache_bytes > 0).then_some(flash.extras.slc_program_ns)
 }
 
 /// Of reads of a page, of reads of much, and of writes, without collection.
@@ -262,8 +276,8 @@ fn flash_ceilings(flash: &FlashParameters, die_words: &[&'static str; 2]) -> Vec
         let sum: u128 = times.iter().copied().map(u128::from).sum();
         whole(sum / times.len().max(1) as u128)
     };
-    let ceiling = |what, bytes: u64, die_ns: u64, in_one: u64, word| {
-        // `in_one` bytes are handled by one operation of a die.
+    let ceiling = |what, bytes: u64, (dies, die_ns): (u64, u64), in_one: u64, word| {
+        // `in_one` bytes are handled by one operation of a die, or of a part of it that works apart.
         let per_s = |of: u64, ns: u64| match ns {
             0 => u128::MAX,
             ns => u128::from(of) * u128::from(in_one) * SECOND / u128::from(ns),
@@ -293,17 +307,18 @@ fn flash_ceilings(flash: &FlashParameters, die_words: &[&'static str; 2]) -> Vec
         }
     };
     let (sense, sense_all) = (mean(&flash.read_4k_ns), mean(&flash.read_ns));
-    vec![
-        ceiling("random read", PAGE_BYTES, sense, PAGE_BYTES, die_words[0]),
-        ceiling("sequential read", page, sense_all, page, die_words[0]),
-        ceiling(
-            "write, before collection",
-            PAGE_BYTES,
-            flash.program_ns,
-            oneshot,
-            die_words[1],
-        ),
-    ]
+    let planes = dies * u64::from(flash.extras.planes);
+    let [reading, writing] = *die_words;
+    let write = |what, program| ceiling(what, PAGE_BYTES, (dies, program), oneshot, writing);
+    let (random, sequential) = ((planes, sense), (planes, sense_all));
+    let mut ceilings = vec![
+        ceiling("random read", PAGE_BYTES, random, PAGE_BYTES, reading),
+        ceiling("sequential read", page, sequential, page, reading),
+        write("write, before collection", flash.program_ns),
+    ];
+    let cached = cached_program(flash);
+    ceilings.extend(cached.map(|program| write("write, to single-bit cells", program)));
+    ceilings
 }
 
 fn explain_zones(zones: &ZonesParameters) -> Explanation {

@@ -2,7 +2,8 @@
 
 use model::preset::preset;
 use model::{
-    Admission, CompoundRule, KvKind, KvOp, KvParameters, Model, Op, Parameters, Timing, ZoneOp,
+    Admission, CompoundRule, FlashExtras, KvKind, KvOp, KvParameters, Model, Op, Parameters,
+    Timing, ZoneOp,
 };
 
 /// Numbers from a seed (xorshift, Marsaglia 2003).
@@ -82,11 +83,22 @@ fn nothing_is_allocated_for_a_command() {
         panic!("the preset is one of flash");
     };
     flash.block_bytes = 8 * u64::from(flash.oneshot_bytes);
-    let mut used = model(&Parameters::Flash(flash));
-    if let Model::Flash(flash) = &mut used {
-        flash.precondition(1);
+    let mut everything = flash.clone();
+    everything.extras = FlashExtras {
+        program_jitter_permille: 100,
+        suspend_limit: 5,
+        slc_cache_bytes: 16 << 20,
+        slc_idle_ns: 100_000,
+        map_cache_pages: 4,
+        ..FlashExtras::default()
+    };
+    for flash in [flash, everything] {
+        let mut used = model(&Parameters::Flash(flash));
+        if let Model::Flash(flash) = &mut used {
+            flash.precondition(1);
+        }
+        assert_eq!(allocations(used, 64, |random, _| mix(random, size)), 0);
     }
-    assert_eq!(allocations(used, 64, |random, _| mix(random, size)), 0);
 
     let Parameters::Kv(kv) = parameters("samsung-kvssd", 1 << 30) else {
         panic!("the preset is one of key-value");

@@ -149,3 +149,50 @@ fn models_take_what_is_explained() {
         );
     }
 }
+
+/// The 970 PRO has 32 dies on 8 channels; flash pages of 32 KiB that are wordlines, senses of 29760 and 41760 ns.
+#[test]
+fn optional_mechanisms_show_in_what_follows() {
+    let plain = preset("samsung-970-pro").unwrap();
+    let plain = plain.parameters(64 << 30, None).unwrap();
+    let mut parameters = plain.clone();
+    for (name, text) in [
+        ("flash_page", "16KiB"),
+        ("planes", "2"),
+        ("slc_cache", "1GiB"),
+        ("slc_program", "100us"),
+        ("map_cache_pages", "3"),
+    ] {
+        let creation = crate::Moment::Creation;
+        parameters.set(name, text, creation).unwrap();
+    }
+    let (before, after) = (plain.explain().unwrap(), parameters.explain().unwrap());
+    let latency = |explained: &Explanation, index: usize| {
+        let latency = &explained.latencies[index];
+        (latency.least_ns, latency.most_ns)
+    };
+    let Parameters::Flash(flash) = &plain else {
+        panic!("another kind");
+    };
+    let map = flash.read_4k_ns[0] + transfer(flash, 4096);
+    let (least, most) = latency(&before, 0);
+    assert_eq!(latency(&after, 0), (least, most + map));
+    let (least, most) = latency(&before, 2);
+    assert_eq!(least, most);
+    assert_eq!(
+        latency(&after, 2),
+        (most - flash.program_ns + 100_000, most)
+    );
+    // Twice as many senses at a time, as long as it is not the channels that limit them.
+    let random = |explained: &Explanation| explained.ceilings[0].per_s.unwrap();
+    assert_eq!(before.ceilings[0].limit, "dies");
+    assert!(
+        random(&after) > random(&before) * 3 / 2,
+        "{:?}",
+        after.ceilings[0]
+    );
+    let cached = &after.ceilings[3];
+    assert_eq!(cached.what, "write, to single-bit cells");
+    assert!(cached.per_s > after.ceilings[2].per_s);
+    assert_eq!(before.ceilings.len(), 3);
+}
