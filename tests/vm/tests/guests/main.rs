@@ -11,6 +11,7 @@ mod firmware;
 mod identity;
 mod images;
 mod interrupts;
+mod key_value;
 mod manage;
 mod memory;
 mod moves;

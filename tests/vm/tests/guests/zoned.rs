@@ -17,6 +17,9 @@ zone_size = "4MiB"
 zone_capacity = "3MiB"
 max_open = 8
 max_active = 8
+random_area = "64KiB"
+random_granularity = "16KiB"
+random_zones = 3
 
 [[media]]
 name = "blocks"
@@ -48,6 +51,14 @@ fn a_guest_uses_zones_as_those_of_its_own_kernel() {
         text(&report, "id-ns").contains(r#""mar":7"#),
         "MAR, less one"
     );
+    for field in [
+        r#""numzrwa":2"#,
+        r#""zrwafg":4"#,
+        r#""zrwasz":16"#,
+        r#""zrwacap":1"#,
+    ] {
+        assert!(text(&report, "id-ns").contains(field), "{field}");
+    }
     let model = text(&report, "model");
     assert_eq!(model.trim(), "host-managed");
     served.stop();

@@ -123,6 +123,31 @@ done
 tell report-zones nvme zns report-zones /dev/zoned --start=8192 --descs=1
 state last
 
+# Blocks of a random write area in any order, and again; then up to block 3, and with it, explicitly, and two steps implicitly.
+random() {
+    blkzone reset /dev/zoned
+    nvme zns open-zone /dev/zoned --start-lba=0 --zrwaa
+    # The block layer writes at the write pointer alone.
+    for slba in 9 0 3 9 15; do
+        nvme write /dev/zoned --start-block=$slba --block-count=0 --data-size=4096 --data=/tmp/block
+    done
+    nvme zns report-zones /dev/zoned --descs=1 | tee /tmp/random
+    grep 'WP: 0 .*State: 0x30 .*Attrs: 0x8' /tmp/random
+    nvme zns zrwa-flush-zone /dev/zoned --lba=3
+    nvme zns report-zones /dev/zoned --descs=1 | grep 'WP: 0x4 '
+    ! nvme zns zrwa-flush-zone /dev/zoned --lba=5
+    ! nvme write /dev/zoned --start-block=3 --block-count=0 --data-size=4096 --data=/tmp/block
+    nvme write /dev/zoned --start-block=24 --block-count=0 --data-size=4096 --data=/tmp/block
+    nvme zns report-zones /dev/zoned --descs=1 | grep 'WP: 0xc '
+    dd if=/dev/zoned of=/tmp/back bs=4k skip=9 count=1 iflag=direct
+    cmp /tmp/block /tmp/back
+    ! nvme zns open-zone /dev/zoned --start-lba=0 --zrwaa
+    ! nvme zns zone-append /dev/zoned --zslba=0 --data-size=4096 --data=/tmp/block
+    nvme zns reset-zone /dev/zoned --start-lba=0
+    dd if=/dev/zoned bs=4k count=32 iflag=direct | tr -d '\0' | wc -c | grep -x 0
+}
+step random random
+
 managed() {
     nvme zns report-zones /dev/zoned --descs=2
     nvme zns open-zone /dev/zoned --start-lba=1024
