@@ -30,19 +30,50 @@ class Channel:
         )
 
 
+class Operation:
+    """A program or an erase of a die. Its end becomes later where it is suspended [Suspension]."""
+
+    def __init__(self, begin, end):
+        self.begin, self.end = begin, end  # x, end
+        self.suspended = 0  # how often
+        self.sensed = None  # y: the end of the last sense in its suspension
+
+    def __call__(self):
+        """As a moment."""
+        return self.end
+
+
 class Die:
     def __init__(self, parameters, channel, chance):
         self.parameters = parameters
         self.channel = channel
         self.chance = chance  # the drive's
-        self.free = 0  # A
+        extras = parameters.get("extras", {})
+        self.suspend_limit = extras.get("suspend_limit", 0)
+        self.suspend, self.resume = extras.get("suspend_ns", 0), extras.get("resume_ns", 0)
+        self.slc_program, self.slc_read = extras.get("slc_program_ns", 0), extras.get("slc_read_ns", 0)
+        self.planes = [0] * extras.get("planes", 1)  # A of each
+        self.last = None  # the last operation
 
-    def sense(self, t, flash_page, pages, link=None):
+    @property
+    def free(self):
+        """A."""
+        return max(self.planes)
+
+    def sense(self, t, flash_page, pages, link=None, for_read=False):
         """Of one flash page, by its index in the block. With a link the data goes on to the host."""
         p = self.parameters
-        cell = flash_page % p["cell_bits"]
-        time = p["read_4k_ns"] if pages == 1 else p["read_ns"]
-        end = max(self.free, t) + self.chance.sense(time[cell])
+        cell = flash_page // len(self.planes) % p["cell_bits"]
+        plane = flash_page % len(self.planes)
+        time = self.chance.sense((p["read_4k_ns"] if pages == 1 else p["read_ns"])[cell])
+        suspended = self.last if for_read and self.is_suspendable(t) else None
+        if suspended is None:
+            begin = max(self.planes[plane], t)
+        elif self.is_suspended(t):
+            begin = max(t, suspended.sensed)
+        else:
+            begin = t + self.suspend
+        end = begin + time
         sent = [end]
         left = pages * PAGE
         while left > 0:
@@ -51,19 +82,52 @@ class Die:
             if link is not None:
                 sent.append(link.send(end, chunk))
             left -= chunk
-        self.free = end
+        if suspended is None:
+            self.planes[plane] = end
+        else:
+            self.put_off(suspended, t, end)
         return max(sent) if link is not None else end
 
-    def program(self, t, with_data=True):
-        start = max(self.free, t)
+    def is_suspended(self, t):
+        return self.last.suspended > 0 and t < self.last.sensed + self.resume
+
+    def is_suspendable(self, t):
+        """Whether a sense at that time comes before the end of the last operation."""
+        last = self.last
+        if self.suspend_limit == 0 or last is None or self.free > last.end:
+            return False
+        if not last.begin <= t < last.end:
+            return False
+        return self.is_suspended(t) or last.suspended < self.suspend_limit
+
+    def put_off(self, operation, t, sensed):
+        """A sense at `t` in its suspension ended at `sensed`."""
+        if self.is_suspended(t):
+            operation.end += sensed - operation.sensed
+        else:
+            operation.end += sensed - t + self.resume
+            operation.suspended += 1
+        operation.sensed = sensed
+        self.planes = [operation.end] * len(self.planes)
+
+    def operate(self, begin, time):
+        self.last = Operation(begin, begin + time)
+        self.planes = [self.last.end] * len(self.planes)
+        return self.last
+
+    def program(self, t, with_data=True, in_cache=False):
+        begin = max(self.free, t)
         if with_data:
-            start = self.channel.transfer(start, self.parameters["oneshot_bytes"])
-        self.free = start + self.chance.spread("program", self.parameters["program_ns"])
-        return self.free
+            begin = self.channel.transfer(begin, self.parameters["oneshot_bytes"])
+        time = self.slc_program if in_cache else self.parameters["program_ns"]
+        return self.operate(begin, self.chance.spread("program", time))
+
+    def fold(self, t):
+        begin = max(self.free, t) + self.slc_read
+        return self.operate(begin, self.chance.spread("program", self.parameters["program_ns"]))
 
     def erase(self, t):
-        self.free = max(self.free, t) + self.chance.spread("erase", self.parameters["erase_ns"])
-        return self.free
+        return self.operate(max(self.free, t), self.chance.spread("erase", self.parameters["erase_ns"]))
 
 
 def check_shape(p):
@@ -72,6 +136,8 @@ def check_shape(p):
     for part, whole in (("oneshot_bytes", "block_bytes"), ("flash_page_bytes", "oneshot_bytes")):
         require(p[part] > 0 and p[whole] > 0 and p[whole] % p[part] == 0, f"{whole} of whole {part}")
     require(p["flash_page_bytes"] % PAGE == 0, "flash pages of whole pages")
+    planes = p.get("extras", {}).get("planes", 1)
+    require(planes >= 1 and p["oneshot_bytes"] % (planes * p["flash_page_bytes"]) == 0, "a wordline on all planes")
     require(1 <= p["cell_bits"] <= 4, "1 to 4 bits in a cell")
     require(p["max_channel_transfer_bytes"] >= PAGE, "transfers of a page at least")
 

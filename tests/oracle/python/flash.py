@@ -2,9 +2,10 @@
 
 from chance import Chance
 from dies import Link, buffered_at, check_shape
-from machine import PAGE, Machine, ceil_div, pages_touched, require
+from machine import PAGE, Machine, ceil_div, latest, pages_touched, require
 from partition import Partition
 
+FOLD, COLLECT = 0, 1  # what a partition does by itself, in the order in which it does them
 BINS = 16  # of the histogram of valid pages in full lines
 
 
@@ -21,6 +22,7 @@ class Flash(Machine):
         chance = Chance(p)
         self.partitions = [Partition(p, chance) for _ in range(count)]
         self.background_idle = p.get("extras", {}).get("background_idle_ns", 0)
+        self.fold_idle = p.get("extras", {}).get("slc_idle_ns", 0)
         self.arrived = 0  # when the last command was accepted
         self.link = Link(p["link_bandwidth_bytes_per_s"])
         self.used = 0
@@ -48,20 +50,25 @@ class Flash(Machine):
         return number
 
     def background(self):
-        """When which partition collects next, though no command asks for it; or None."""
-        times = [
-            (max(self.arrived + self.background_idle, partition.background_ended), index)
-            for index, partition in enumerate(self.partitions)
-            if partition.wants_background()
-        ]
+        """What a partition does next, though no command asks for it, as (time, what, partition); or None."""
+        times = []
+        for index, partition in enumerate(self.partitions):
+            if partition.cached:
+                times.append((max(self.arrived + self.fold_idle, partition.folded), FOLD, index))
+            if partition.wants_background():
+                time = max(self.arrived + self.background_idle, partition.background_ended)
+                times.append((time, COLLECT, index))
         return min(times, default=None)
 
     def advance(self, now):
         while (background := self.background()) is not None and background[0] <= now:
-            time, index = background
+            time, what, index = background
             super().advance(time)
             partition = self.partitions[index]
-            partition.background_ended = partition.collect(time, partition.victim())
+            if what == FOLD:
+                partition.fold(time)
+            else:
+                partition.background_ended = partition.collect(time, partition.victim())
         super().advance(now)
 
     def read(self, t, op):
@@ -71,14 +78,14 @@ class Flash(Machine):
         pages = pages_touched(op["offset"], op["len"], self.pages)
         done = [t1]
         for index, partition in enumerate(self.partitions):
+            touched = [logical // count for logical in pages if logical % count == index]
+            t2 = partition.ask_map(t1, touched, for_read=True)
             runs = []  # [die, line, flash page, pages] of each sense; None for a page that is not mapped
-            for logical in pages:
-                if logical % count != index:
-                    continue
-                if logical // count not in partition.map:
+            for logical in touched:
+                if logical not in partition.map:
                     runs.append(None)
                     continue
-                line, page = partition.map[logical // count]
+                line, page = partition.map[logical]
                 die, block_page = partition.where(page)
                 place = [die, line, block_page // partition.flash_page]
                 if runs and runs[-1] is not None and runs[-1][:3] == place:
@@ -87,9 +94,10 @@ class Flash(Machine):
                     runs.append(place + [1])
             for run in runs:
                 if run is None:
-                    done.append(self.link.send(t1, PAGE))
+                    done.append(self.link.send(t2, PAGE))
                 else:
-                    done.append(partition.dies[run[0]].sense(t1, run[2], run[3], self.link))
+                    die = partition.dies[run[0]]
+                    done.append(die.sense(t2, run[2], run[3], self.link, for_read=True))
         return max(done)
 
     def write(self, t, number, op):
@@ -101,6 +109,9 @@ class Flash(Machine):
             return False
         self.used += need
         t2 = buffered_at(p, self.link, t, op["len"])
+        for index, partition in enumerate(self.partitions):
+            touched = [page // count for page in pages if page % count == index]
+            partition.ask_map(t, touched, for_read=False)
         ends = [t2]
         for page in pages:
             partition = self.partitions[page % count]
@@ -112,19 +123,19 @@ class Flash(Machine):
             filled = partition.place(user, page // count)
             partition.host_pages += 1
             if filled is not None:
-                ends.append(filled.program(t2))
+                ends.append(partition.program(filled, t2))
                 self.give_back(ends[-1], user.held)
                 user.held = 0
         assert need == 0
         early = p["early_completion"] and not op["fua"]
-        self.finish(t2 if early else max(ends), number)
+        self.finish(t2 if early else latest(ends), number)
         return True
 
-    def give_back(self, time, held):
+    def give_back(self, moment, held):
         def event():
             self.used -= held
 
-        self.at(time, event)
+        self.at(moment, event)
 
     def deallocate(self, op):
         first, end = ceil_div(op["offset"], PAGE), (op["offset"] + op["len"]) // PAGE
@@ -147,6 +158,8 @@ class Flash(Machine):
             "erases_least": min(line.erases for line in lines),
             "erases_most": max(line.erases for line in lines),
             "lines": len(lines),
+            "folded_pages": sum(partition.folded_pages for partition in self.partitions),
+            "map_misses": sum(partition.map_misses for partition in self.partitions),
             "valid_histogram": histogram,
             "buffer_used_bytes": self.used,
         }

@@ -75,7 +75,19 @@ def extras(rng, p):
     if p["kind"] == "flash":
         p["size_bytes"] = size_for(rng, p, p["collect_below"] + 8)
     some = lambda value: rng.choice([0, value, value])
-    flash["extras"] = {
+    in_wordline = flash["oneshot_bytes"] // flash["flash_page_bytes"]
+    conventional = {
+        "slc_cache_bytes": some(flash["oneshot_bytes"] * rng.randrange(1, 24)) * flash["partitions"],
+        "slc_program_ns": rng.randrange(5_000, 400_000),
+        "slc_read_ns": rng.randrange(80_000),
+        "slc_idle_ns": rng.choice([0, rng.randrange(5_000_000)]),
+        "map_cache_pages": some(rng.randrange(1, 4)),
+    }
+    flash["extras"] = (conventional if p["kind"] == "flash" else {}) | {
+        "planes": rng.choice([n for n in range(1, in_wordline + 1) if in_wordline % n == 0]),
+        "suspend_limit": some(rng.randrange(1, 6)),
+        "suspend_ns": rng.choice([0, rng.randrange(50_000)]),
+        "resume_ns": rng.choice([0, rng.randrange(50_000)]),
         "background_below": 0 if p["kind"] == "zns" else some(p["collect_below"] + 3),
         "background_idle_ns": rng.choice([0, rng.randrange(5_000_000)]),
         "seed": rng.randrange(2**53),

@@ -37,6 +37,16 @@ def pages_touched(offset, length, end):
     return range(offset // PAGE, min((offset + length - 1) // PAGE + 1, end))
 
 
+def time_of(moment):
+    """A moment is a time, or a function that gives the time as far as it is known: it may yet become later."""
+    return moment() if callable(moment) else moment
+
+
+def latest(moments):
+    """The moment at which all of these have come."""
+    return lambda: max(time_of(moment) for moment in moments)
+
+
 class Intervals:
     """A server of busy intervals, in ascending order [Servers that reserve intervals].
 
@@ -75,27 +85,35 @@ class Machine:
     """
 
     def __init__(self):
-        self.due = []  # a heap of (time, rank, sequence, function)
+        self.due = []  # a heap of (time, rank, sequence, function, moment)
         self.sequence = 0
         self.accepted = 0
         self.done = []  # (time, number of the submission)
 
-    def at(self, time, function, rank=-1):
-        """Calls the function at a time; of several at one time the one with the lowest rank first."""
+    def at(self, moment, function, rank=-1):
+        """Calls the function at a moment; of several at one time the one with the lowest rank first."""
         self.sequence += 1
-        heapq.heappush(self.due, (time, rank, self.sequence, function))
+        heapq.heappush(self.due, (time_of(moment), rank, self.sequence, function, moment))
 
-    def finish(self, time, number):
-        """The submission of that number is done at `time`."""
-        self.done.append((time, number))
-        self.at(time, lambda: None)
+    def finish(self, moment, number):
+        """The submission of that number is done at that moment."""
+        if callable(moment):
+            self.at(moment, lambda: self.done.append((time_of(moment), number)))
+        else:
+            self.done.append((moment, number))
+            self.at(moment, lambda: None)
 
     def next_event(self):
-        return self.due[0][0] if self.due else None
+        while self.due:
+            time, rank, sequence, function, moment = self.due[0]
+            if time_of(moment) == time:
+                return time
+            heapq.heapreplace(self.due, (time_of(moment), rank, sequence, function, moment))
+        return None
 
     def advance(self, now):
-        while self.due and self.due[0][0] <= now:
-            time, _, _, function = heapq.heappop(self.due)
+        while (time := self.next_event()) is not None and time <= now:
+            function = heapq.heappop(self.due)[3]
             function()
 
     def submit(self, t, op):

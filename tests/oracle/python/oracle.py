@@ -40,7 +40,7 @@ def changed(base, change):
     """The base with what is changed in it; objects within are merged likewise."""
     merged = dict(base)
     for name, value in change.items():
-        merged[name] = changed(base[name], value) if isinstance(value, dict) else value
+        merged[name] = changed(base.get(name, {}), value) if isinstance(value, dict) else value
     return merged
 
 

@@ -1,9 +1,12 @@
 """Conventional flash: lines, credits and collection of one partition [Shape, Credits and collection]."""
 
+from collections import OrderedDict, deque
 from fractions import Fraction
 
 from dies import Channel, Die
 from machine import PAGE, ceil_div, require
+
+MAPPED = 1024  # logical pages of a page of the map
 
 
 class Line:
@@ -54,6 +57,16 @@ class Partition:
         self.background_below = p.get("extras", {}).get("background_below", 0)
         most = lines - ceil_div(logical, self.ppl) - 3
         require(self.background_below <= most, "more lines kept free than can be")
+        extras = p.get("extras", {})
+        cache = extras.get("slc_cache_bytes", 0)
+        self.cache_wordlines = cache // (p["partitions"] * p["oneshot_bytes"])
+        require(cache == 0 or self.cache_wordlines >= 1, "a cache of a wordline for each partition")
+        self.cached = deque()  # the dies of the wordlines in the cache, the oldest first
+        self.folded = 0  # when the last fold ended
+        self.folded_pages = 0
+        self.map_pages = extras.get("map_cache_pages", 0)
+        self.map_cached = OrderedDict()  # the one used last, last
+        self.map_misses = 0
         self.background_ended = 0  # when the last erase of the last collection in the background ends
         self.credits = self.ppl
         self.refill = self.ppl
@@ -130,11 +143,37 @@ class Partition:
             for die in range(len(self.dies)):
                 self.move(t, victim, die, flash_page)
         assert victim.valid == 0
-        ends = [die.erase(t) for die in self.dies]
+        ends = [die.erase(t).end for die in self.dies]
         victim.taken = 0
         victim.filled = None
         self.free.append(victim)
         return max(ends)
+
+    def program(self, die, t):
+        """Of a wordline of the user line."""
+        in_cache = len(self.cached) < self.cache_wordlines
+        if in_cache:
+            self.cached.append(die)
+        return die.program(t, in_cache=in_cache)
+
+    def fold(self, t):
+        """Takes the oldest wordline out of the cache."""
+        self.folded = self.cached.popleft().fold(t).end
+        self.folded_pages += self.wordline
+
+    def ask_map(self, t, logical, for_read):
+        """Asks for the pages of the map that these logical pages are in. Gives when all are there."""
+        there = t
+        for page in sorted({each // MAPPED for each in logical}) if self.map_pages else []:
+            if page not in self.map_cached:
+                self.map_misses += 1
+                die = self.dies[page % len(self.dies)]
+                there = max(there, die.sense(t, 0, 1, for_read=for_read))
+                self.map_cached[page] = None
+            self.map_cached.move_to_end(page)
+            if len(self.map_cached) > self.map_pages:
+                self.map_cached.popitem(last=False)
+        return there
 
     def move(self, t, victim, die, flash_page):
         """Moves the valid pages of one flash page to the collection line."""

@@ -2,7 +2,7 @@
 
 from chance import Chance
 from dies import Channel, Die, Link, buffered_at, check_shape
-from machine import PAGE, Machine, ceil_div, require
+from machine import PAGE, Machine, ceil_div, latest, require
 
 
 class Zone:
@@ -62,7 +62,7 @@ class Zns(Machine):
         return t + (self.zoned["open_ns"] if op["action"] == "open" else 0)
 
     def give_back(self, zone, held, at=None):
-        """Bytes return to the zone's buffer, at once or at a time."""
+        """Bytes return to the zone's buffer, at once or at a moment."""
         def event():
             self.used[0 if self.shared else zone] -= held
 
@@ -95,7 +95,7 @@ class Zns(Machine):
                 zone.held = 0
                 zone.programmed = wordline + 1
         zone.fill = fill
-        return t2 if self.flash["early_completion"] and not op["fua"] else max(ends)
+        return t2 if self.flash["early_completion"] and not op["fua"] else latest(ends)
 
     def read(self, t, offset, length):
         p = self.flash
@@ -112,7 +112,8 @@ class Zns(Machine):
         for (number, index), pages in wanted.items():
             in_wordline = self.wordline // p["flash_page_bytes"]
             die, row = self.die(number, index // in_wordline)
-            ends.append(die.sense(t1, row * in_wordline + index % in_wordline, pages))
+            flash_page = row * in_wordline + index % in_wordline
+            ends.append(die.sense(t1, flash_page, pages, for_read=True))
         return self.link.send(max(ends), length)
 
     def reset(self, t, op):
@@ -127,7 +128,7 @@ class Zns(Machine):
                 ends.append(die.erase(t))
         self.give_back(op["zone"], zone.held)
         self.zones[op["zone"]] = Zone()
-        return max(ends)
+        return latest(ends)
 
     def finish_zone(self, t, op):
         zone = self.zones[op["zone"]]
@@ -145,7 +146,7 @@ class Zns(Machine):
         else:
             self.give_back(op["zone"], zone.held)
             zone.held = 0
-        return max(ends)
+        return latest(ends)
 
     def counters(self):
         return {"buffer_used_bytes": sum(self.used)}
