@@ -2,6 +2,8 @@
 
 from math import isqrt
 
+from machine import extra
+
 MASK = 2**64 - 1
 
 
@@ -17,14 +19,20 @@ def roots():
 ROOTS = roots()
 
 
+def leaves_to_chance(parameters):
+    names = ("read_retry_ppm", "read_jitter_permille", "program_jitter_permille", "erase_jitter_permille")
+    return any(extra(parameters, name) for name in names)
+
+
 class Chance:
     def __init__(self, parameters):
-        extras = parameters.get("extras", {})
-        self.state = extras.get("seed", 0)
-        self.retry = extras.get("read_retry_ppm", 0)
-        self.sigma = {
-            what: extras.get(f"{what}_jitter_permille", 0) for what in ("read", "program", "erase")
-        }
+        self.parameters = parameters
+        self.state = extra(parameters, "seed")
+
+    def changed(self, before):
+        seed = extra(self.parameters, "seed")
+        if seed != extra(before, "seed") or not leaves_to_chance(before):
+            self.state = seed
 
     def number(self):
         """SplitMix64."""
@@ -35,7 +43,7 @@ class Chance:
         return z ^ (z >> 31)
 
     def spread(self, what, time):
-        sigma = self.sigma[what]
+        sigma = extra(self.parameters, f"{what}_jitter_permille")
         if sigma == 0:
             return time
         numbers = [self.number() for _ in range(3)]
@@ -52,10 +60,10 @@ class Chance:
 
     def sense(self, time):
         """With its repeats."""
-        senses = 1
-        if self.retry:
+        senses, retry = 1, extra(self.parameters, "read_retry_ppm")
+        if retry:
             for _ in range(8):
-                if (self.number() >> 32) * 10**6 >= self.retry * 2**32:
+                if (self.number() >> 32) * 10**6 >= retry * 2**32:
                     break
                 senses += 1
         return sum(self.spread("read", time) for _ in range(senses))

@@ -1,33 +1,47 @@
 """Dies, channels and the link [Operations of a die], for conventional and zoned flash alike."""
 
-from machine import PAGE, Intervals, ceil_div, duration, require
+from machine import PAGE, Intervals, ceil_div, duration, extra, is_code, require
+from published import Slots
 
 
 class Link:
     """Full duplex: a server each way."""
 
-    def __init__(self, bandwidth):
-        self.bandwidth = bandwidth
-        self.to_host = Intervals()
-        self.from_host = Intervals()
+    def __init__(self, parameters, machine):
+        self.parameters = parameters
+        if is_code(parameters):
+            times = lambda: Slots(parameters, "link_bandwidth_bytes_per_s", None, machine)
+        else:
+            times = Intervals
+        self.to_host, self.from_host = times(), times()
 
     def send(self, start, length):
-        return self.to_host.reserve(start, duration(length, self.bandwidth))
+        return self._over(self.to_host, start, length)
 
     def fetch(self, start, length):
-        return self.from_host.reserve(start, duration(length, self.bandwidth))
+        return self._over(self.from_host, start, length)
+
+    def _over(self, times, start, length):
+        if is_code(self.parameters):
+            return times.reserve(start, length)
+        return times.reserve(start, duration(length, self.parameters["link_bandwidth_bytes_per_s"]))
 
 
 class Channel:
-    def __init__(self, parameters):
-        self.bandwidth = parameters["channel_bandwidth_bytes_per_s"]
-        self.firmware = parameters["firmware_channel_transfer_ns"]
-        self.times = Intervals()
+    def __init__(self, parameters, machine):
+        self.parameters = parameters
+        if is_code(parameters):
+            names = ("channel_bandwidth_bytes_per_s", "firmware_channel_transfer_ns")
+            self.times = Slots(parameters, *names, machine)
+        else:
+            self.times = Intervals()
 
     def transfer(self, start, length):
-        return self.times.reserve(
-            start, duration(length, self.bandwidth) + ceil_div(length, PAGE) * self.firmware
-        )
+        p = self.parameters
+        if is_code(p):
+            return self.times.reserve(start, length)
+        firmware = ceil_div(length, PAGE) * p["firmware_channel_transfer_ns"]
+        return self.times.reserve(start, duration(length, p["channel_bandwidth_bytes_per_s"]) + firmware)
 
 
 class Operation:
@@ -48,11 +62,7 @@ class Die:
         self.parameters = parameters
         self.channel = channel
         self.chance = chance  # the drive's
-        extras = parameters.get("extras", {})
-        self.suspend_limit = extras.get("suspend_limit", 0)
-        self.suspend, self.resume = extras.get("suspend_ns", 0), extras.get("resume_ns", 0)
-        self.slc_program, self.slc_read = extras.get("slc_program_ns", 0), extras.get("slc_read_ns", 0)
-        self.planes = [0] * extras.get("planes", 1)  # A of each
+        self.planes = [0] * extra(parameters, "planes", 1)  # A of each
         self.last = None  # the last operation
 
     @property
@@ -72,7 +82,7 @@ class Die:
         elif self.is_suspended(t):
             begin = max(t, suspended.sensed)
         else:
-            begin = t + self.suspend
+            begin = t + extra(p, "suspend_ns")
         end = begin + time
         sent = [end]
         left = pages * PAGE
@@ -89,23 +99,23 @@ class Die:
         return max(sent) if link is not None else end
 
     def is_suspended(self, t):
-        return self.last.suspended > 0 and t < self.last.sensed + self.resume
+        return self.last.suspended > 0 and t < self.last.sensed + extra(self.parameters, "resume_ns")
 
     def is_suspendable(self, t):
         """Whether a sense at that time comes before the end of the last operation."""
-        last = self.last
-        if self.suspend_limit == 0 or last is None or self.free > last.end:
+        last, limit = self.last, extra(self.parameters, "suspend_limit")
+        if limit == 0 or last is None or self.free > last.end:
             return False
         if not last.begin <= t < last.end:
             return False
-        return self.is_suspended(t) or last.suspended < self.suspend_limit
+        return self.is_suspended(t) or last.suspended < limit
 
     def put_off(self, operation, t, sensed):
         """A sense at `t` in its suspension ended at `sensed`."""
         if self.is_suspended(t):
             operation.end += sensed - operation.sensed
         else:
-            operation.end += sensed - t + self.resume
+            operation.end += sensed - t + extra(self.parameters, "resume_ns")
             operation.suspended += 1
         operation.sensed = sensed
         self.planes = [operation.end] * len(self.planes)
@@ -119,11 +129,12 @@ class Die:
         begin = max(self.free, t)
         if with_data:
             begin = self.channel.transfer(begin, self.parameters["oneshot_bytes"])
-        time = self.slc_program if in_cache else self.parameters["program_ns"]
+        p = self.parameters
+        time = extra(p, "slc_program_ns") if in_cache else p["program_ns"]
         return self.operate(begin, self.chance.spread("program", time))
 
     def fold(self, t):
-        begin = max(self.free, t) + self.slc_read
+        begin = max(self.free, t) + extra(self.parameters, "slc_read_ns")
         return self.operate(begin, self.chance.spread("program", self.parameters["program_ns"]))
 
     def erase(self, t):
@@ -136,7 +147,7 @@ def check_shape(p):
     for part, whole in (("oneshot_bytes", "block_bytes"), ("flash_page_bytes", "oneshot_bytes")):
         require(p[part] > 0 and p[whole] > 0 and p[whole] % p[part] == 0, f"{whole} of whole {part}")
     require(p["flash_page_bytes"] % PAGE == 0, "flash pages of whole pages")
-    planes = p.get("extras", {}).get("planes", 1)
+    planes = extra(p, "planes", 1)
     require(planes >= 1 and p["oneshot_bytes"] % (planes * p["flash_page_bytes"]) == 0, "a wordline on all planes")
     require(1 <= p["cell_bits"] <= 4, "1 to 4 bits in a cell")
     require(p["max_channel_transfer_bytes"] >= PAGE, "transfers of a page at least")

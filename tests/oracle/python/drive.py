@@ -1,34 +1,42 @@
 """The driver: commands with arrival times are given to a model, by the rule of the README."""
 
 from collections import deque
+from copy import deepcopy
 
 from flash import Flash
 from kv import Kv
+from machine import is_code
 from nvm import Nvm
+from published import CodeKv, CodeNvm
 from zns import Zns
 
 KINDS = {"nvm": Nvm, "kv": Kv, "flash": Flash, "zns": Zns}
+PUBLISHED = {"nvm": CodeNvm, "kv": CodeKv}
 
 
 def model_of(parameters):
-    return KINDS[parameters["kind"]](parameters)
+    kinds = KINDS | (PUBLISHED if is_code(parameters) else {})
+    return kinds[parameters["kind"]](deepcopy(parameters))
 
 
-def drive(parameters, commands):
-    """Runs all commands to their ends. Gives [id, admitted, done] of each, in the order in which they
+def drive(parameters, commands, changes=()):
+    """Runs all commands to their ends, with changes of the parameters. Gives [id, admitted, done] of each, in the order in which they
     are done, and the counters at the end."""
     model = model_of(parameters)
     waiting = deque(commands)  # not arrived yet
+    changes = deque(changes)
     streams = {}  # the commands of each that have arrived, the next one first
     admitted = []  # (id, time), in the order of admission
     while True:
-        times = [waiting[0]["t"]] if waiting else []
+        times = [queue[0]["t"] for queue in (waiting, changes) if queue]
         if model.next_event() is not None:
             times.append(model.next_event())
         if not times:
             break
         now = min(times)
         model.advance(now)
+        while changes and changes[0]["t"] <= now:
+            model.retune(now, changes.popleft()["parameters"])
         while waiting and waiting[0]["t"] <= now:
             command = waiting.popleft()
             streams.setdefault(command["stream"], deque()).append(command)

@@ -2,7 +2,7 @@
 
 from chance import Chance
 from dies import Link, buffered_at, check_shape
-from machine import PAGE, Machine, ceil_div, latest, pages_touched, require
+from machine import PAGE, Machine, ceil_div, extra, is_code, latest, pages_touched, require
 from partition import Partition
 
 FOLD, COLLECT = 0, 1  # what a partition does by itself, in the order in which it does them
@@ -11,21 +11,30 @@ BINS = 16  # of the histogram of valid pages in full lines
 
 class Flash(Machine):
     def __init__(self, parameters):
-        super().__init__()
-        p = self.parameters = parameters
+        super().__init__(parameters)
+        p = parameters
         count = p["partitions"]
         check_shape(p)
         require(count >= 1 and p["channels"] % count == 0, "channels for each partition")
-        require(p["collect_below"] >= 2, "two lines that stay free")
-        require(p["buffer_bytes"] >= count * p["oneshot_bytes"], "a buffer of a wordline for each")
         self.pages = ceil_div(p["size_bytes"], PAGE)
-        chance = Chance(p)
-        self.partitions = [Partition(p, chance) for _ in range(count)]
-        self.background_idle = p.get("extras", {}).get("background_idle_ns", 0)
-        self.fold_idle = p.get("extras", {}).get("slc_idle_ns", 0)
+        self.chance = Chance(p)
+        self.partitions = [Partition(p, self.chance, self) for _ in range(count)]
+        self.check()
         self.arrived = 0  # when the last command was accepted
-        self.link = Link(p["link_bandwidth_bytes_per_s"])
+        self.link = Link(p, self)
         self.used = 0
+
+    def check(self):
+        """What must hold of parameters that may change."""
+        p = self.parameters
+        require(p["collect_below"] >= 2, "two lines that stay free")
+        require(p["buffer_bytes"] >= p["partitions"] * p["oneshot_bytes"], "a buffer of a wordline for each")
+
+    def changed(self, before):
+        self.check()
+        for partition in self.partitions:
+            partition.check()
+        self.chance.changed(before)
 
     def start(self, t, number, op):
         p = self.parameters
@@ -54,9 +63,10 @@ class Flash(Machine):
         times = []
         for index, partition in enumerate(self.partitions):
             if partition.cached:
-                times.append((max(self.arrived + self.fold_idle, partition.folded), FOLD, index))
+                times.append((max(self.arrived + extra(self.parameters, "slc_idle_ns"), partition.folded), FOLD, index))
             if partition.wants_background():
-                time = max(self.arrived + self.background_idle, partition.background_ended)
+                idle = extra(self.parameters, "background_idle_ns")
+                time = max(self.arrived + idle, partition.background_ended)
                 times.append((time, COLLECT, index))
         return min(times, default=None)
 
@@ -64,6 +74,7 @@ class Flash(Machine):
         while (background := self.background()) is not None and background[0] <= now:
             time, what, index = background
             super().advance(time)
+            self.now = time
             partition = self.partitions[index]
             if what == FOLD:
                 partition.fold(time)
@@ -94,7 +105,7 @@ class Flash(Machine):
                     runs.append(place + [1])
             for run in runs:
                 if run is None:
-                    done.append(self.link.send(t2, PAGE))
+                    done.append(t2 if is_code(p) else self.link.send(t2, PAGE))
                 else:
                     die = partition.dies[run[0]]
                     done.append(die.sense(t2, run[2], run[3], self.link, for_read=True))

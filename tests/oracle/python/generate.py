@@ -1,4 +1,6 @@
-"""Random parameters and random commands, by seed."""
+"""Random parameters, commands and changes, by seed."""
+
+from copy import deepcopy
 
 from machine import PAGE, SECOND, ceil_div
 
@@ -170,6 +172,62 @@ def scaled(rng, p):
     return p
 
 
+def code(rng, p):
+    """The same drive by the published program's rules."""
+    flash = p["flash"] if p["kind"] == "zns" else p
+    flash["arithmetic"] = "code"
+    for name in ("channel_bandwidth_bytes_per_s", "link_bandwidth_bytes_per_s"):
+        if name in flash:
+            flash[name] = rng.choice([0, 800 * MIB, 3360 * MIB, rng.randrange(32 * 10**6, 8_191 * 10**6)])
+    if p["kind"] in ("flash", "zns") and rng.random() < 0.3:
+        return extras(rng, p)
+    return p
+
+
+LIVE_FLASH = """program_ns erase_ns firmware_channel_transfer_ns firmware_read_4k_ns firmware_read_ns buffer_base_ns
+    buffer_per_page_ns deallocate_ns channel_bandwidth_bytes_per_s link_bandwidth_bytes_per_s""".split()
+LIVE_EXTRAS = """read_jitter_permille program_jitter_permille erase_jitter_permille background_idle_ns slc_program_ns
+    slc_read_ns slc_idle_ns suspend_ns resume_ns suspend_limit map_cache_pages""".split()
+
+
+def change(rng, p):
+    """Other parameters of the same drive."""
+    p = deepcopy(p)
+    near = lambda value: value * rng.randrange(50, 200) // 100
+    if p["kind"] in ("nvm", "kv"):
+        name = rng.choice(["read", "write"])
+        p[name] = direction(rng)
+        p[name]["latency_ns"] *= p.get("units", 1)
+        if p["kind"] == "kv":
+            p["compound"] = rng.choice(["together", "in_order"])
+        return p
+    flash = p["flash"] if p["kind"] == "zns" else p
+    for name in rng.sample(LIVE_FLASH, 3):
+        flash[name] = near(flash[name])
+        if flash.get("arithmetic") == "code" and "bandwidth" in name and flash[name]:
+            flash[name] = min(max(flash[name], 32 * 10**6), 8_191 * 10**6)
+    extras = flash["extras"] = dict(flash["extras"])
+    for name in LIVE_EXTRAS:
+        if name in extras and rng.random() < 0.3:
+            extras[name] = max(near(extras[name]), min(extras[name], 1))
+    if rng.random() < 0.2 and extras:
+        extras["seed"] = rng.randrange(2**53)
+    flash["early_completion"] = rng.random() < 0.6
+    flash["read_4k_ns"] = [near(cell) for cell in flash["read_4k_ns"]]
+    if p["kind"] == "flash":
+        p["policy"] = rng.choice(POLICIES)
+    return p
+
+
+def changes(rng, parameters, commands):
+    """Changes of the parameters now and then, in half of all cases."""
+    last, made = commands[-1]["t"] if commands else 0, []
+    for t in sorted(rng.randrange(last + 1) for _ in range(rng.choice([0, 0, 1, 5]))):
+        parameters = change(rng, parameters)
+        made.append({"t": t, "parameters": parameters})
+    return made
+
+
 SHAPES = {
     "nvm": nvm,
     "kv-together": lambda rng: kv(rng, "together"),
@@ -181,6 +239,10 @@ SHAPES = {
     "zns-own": lambda rng: zns(rng, True),
     "flash-extras": lambda rng: extras(rng, flash(rng, rng.choice(POLICIES))),
     "zns-extras": lambda rng: extras(rng, zns(rng, False)),
+    "nvm-code": lambda rng: code(rng, nvm(rng)),
+    "kv-code": lambda rng: code(rng, kv(rng, rng.choice(["together", "in_order"]))),
+    "flash-code": lambda rng: code(rng, flash(rng, rng.choice(POLICIES))),
+    "zns-code": lambda rng: code(rng, zns(rng, rng.random() < 0.5)),
 }
 
 

@@ -16,12 +16,15 @@ class Unit:
         self.read = Pipeline(parameters["read"], parameters["units"])
         self.write = Pipeline(parameters["write"], parameters["units"])
 
+    def set(self, parameters):
+        self.read.set(parameters["read"], parameters["units"])
+        self.write.set(parameters["write"], parameters["units"])
+
 
 class Kv(Machine):
     def __init__(self, parameters):
-        super().__init__()
+        super().__init__(parameters)
         require(parameters["units"] >= 1, "no unit")
-        self.parameters = parameters
         self.units = [Unit(parameters) for _ in range(parameters["units"])]
         self.last_write = 0  # W
 
@@ -66,6 +69,10 @@ class Kv(Machine):
             done = unit.write.take(t, length)
         self.last_write = max(self.last_write, done)
         return done
+
+    def changed(self, _):
+        for unit in self.units:
+            unit.set(self.parameters)
 
     def counters(self):
         return {}

@@ -7,6 +7,7 @@ where the page asks for exact fractions they are fractions.Fraction.
 
 import heapq
 from bisect import bisect_right
+from copy import deepcopy
 
 PAGE = 4096
 SECOND = 10**9
@@ -77,14 +78,27 @@ class Intervals:
             self.busy[index : index + 2] = [(self.busy[index][0], self.busy[index + 1][1])]
 
 
+def extra(parameters, name, default=0):
+    """A parameter of a mechanism that is off by default."""
+    return parameters.get("extras", {}).get(name, default)
+
+
+def is_code(parameters):
+    return parameters.get("arithmetic") == "code"
+
+
 class Machine:
     """What is due, and what was done.
 
     A model has a method `start(t, number, op)` for what happens on arrival. It is False for a stall,
-    and otherwise tells `finish` when the command is done, at once or when it knows.
+    and otherwise tells `finish` when the command is done, at once or when it knows. Another,
+    `changed(before)`, is called when its parameters have changed. Parameters are looked at when they are
+    needed, so that a change is seen at once.
     """
 
-    def __init__(self):
+    def __init__(self, parameters):
+        self.parameters = parameters
+        self.now = 0  # when what happens now happens
         self.due = []  # a heap of (time, rank, sequence, function, moment)
         self.sequence = 0
         self.accepted = 0
@@ -119,7 +133,26 @@ class Machine:
     def submit(self, t, op):
         """The number of the submission, or None where it stalls."""
         self.advance(t)
+        self.now = t
         if not self.start(t, self.accepted, op):
             return None
         self.accepted += 1
         return self.accepted - 1
+
+    def retune(self, t, parameters):
+        """Other parameters from `t` on [Changes while it works]."""
+        self.advance(t)
+        before = deepcopy(self.parameters)
+        replace(self.parameters, parameters)
+        self.changed(before)
+
+
+def replace(values, others):
+    """Makes one dictionary like the other, and likewise those in it, which stay the same objects."""
+    for name, value in others.items():
+        if isinstance(value, dict) and isinstance(values.get(name), dict):
+            replace(values[name], value)
+        else:
+            values[name] = value
+    for name in set(values) - set(others):
+        del values[name]

@@ -10,10 +10,14 @@ class Pipeline:
     """The server of one direction. `share` units divide bandwidth and rate between them."""
 
     def __init__(self, parameters, share=1):
+        self.free = Fraction(0)
+        self.set(parameters, share)
+
+    def set(self, parameters, share=1):
         self.latency = parameters["latency_ns"]
         self.bandwidth = Fraction(parameters["bandwidth_bytes_per_s"], share)
         self.rate = Fraction(parameters["rate_per_s"], share)
-        self.free = Fraction(0)
+        self.free = Fraction(ceil(self.free))
         require(self.latency >= self.cost(PAGE), "a latency below the cost of a page")
 
     def cost(self, length):
@@ -32,7 +36,7 @@ class Pipeline:
 
 class Nvm(Machine):
     def __init__(self, parameters):
-        super().__init__()
+        super().__init__(parameters)
         self.read = Pipeline(parameters["read"])
         self.write = Pipeline(parameters["write"])
         self.last_write = 0  # W
@@ -49,6 +53,10 @@ class Nvm(Machine):
             done = t
         self.finish(done, number)
         return True
+
+    def changed(self, _):
+        self.read.set(self.parameters["read"])
+        self.write.set(self.parameters["write"])
 
     def counters(self):
         return {}

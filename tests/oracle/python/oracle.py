@@ -14,20 +14,22 @@ from drive import drive
 def run(_):
     """Parameters and commands: when each is done."""
     document = json.load(sys.stdin)
-    return drive(document["parameters"], document["commands"])
+    return drive(document["parameters"], document["commands"], document.get("changes", ()))
 
 
 def case(args):
-    """Parameters (of a shape, or from standard input) and commands by seed, and when each is done."""
+    """Parameters (of a shape, or from standard input), commands and changes by seed, and when each is done."""
     rng = random.Random(f"{args.name} {args.seed}")
     parameters = generate.SHAPES[args.name](rng) if args.name in generate.SHAPES else json.load(sys.stdin)
     if args.scaled:
         parameters = generate.scaled(rng, parameters)
     commands = generate.commands(rng, parameters, args.commands)
+    changes = generate.changes(rng, parameters, commands)
     return {
         "parameters": parameters,
         "commands": commands,
-        "expected": drive(parameters, commands),
+        "changes": changes,
+        "expected": drive(parameters, commands, changes),
     }
 
 
@@ -51,7 +53,10 @@ def vectors(args):
     tried, wrong = document["vectors"], 0
     for vector in tried:
         parameters = changed(document["bases"][vector["base"]], vector.get("change", {}))
-        got = drive(parameters, vector["commands"])["done"]
+        changes = [
+            {"t": change["t"], "parameters": changed(parameters, change["change"])} for change in vector.get("changes", ())
+        ]
+        got = drive(parameters, vector["commands"], changes)["done"]
         if got != vector["done"]:
             print(f"{vector['name']}: {got}, and by hand {vector['done']}")
             wrong += 1

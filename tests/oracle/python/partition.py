@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from fractions import Fraction
 
 from dies import Channel, Die
-from machine import PAGE, ceil_div, require
+from machine import PAGE, ceil_div, extra, require
 
 MAPPED = 1024  # logical pages of a page of the map
 
@@ -31,11 +31,10 @@ class Open:
 
 
 class Partition:
-    def __init__(self, p, chance):
+    def __init__(self, p, chance, machine):
+        self.parameters = p
         channels = p["channels"] // p["partitions"]
-        self.policy = p["policy"]
-        self.collect_below = p["collect_below"]
-        own = [Channel(p) for _ in range(channels)]
+        own = [Channel(p, machine) for _ in range(channels)]
         count = channels * p["dies_per_channel"]
         self.dies = [Die(p, own[i % channels], chance) for i in range(count)]
         self.wordline = p["oneshot_bytes"] // PAGE  # w
@@ -45,8 +44,7 @@ class Partition:
         logical = ceil_div(p["size_bytes"], PAGE * p["partitions"])
         lines = ceil_div(logical * (1000 + p["overprovisioning_permille"]), 1000 * self.ppl)
         require(lines >= 64, "fewer than 64 lines")
-        spare = (self.collect_below + 3) * self.ppl
-        require(lines * self.ppl - logical >= spare, "not enough spare lines")
+        self.logical = logical
         self.lines = [Line(i, self.ppl) for i in range(lines)]
         self.free = list(self.lines)  # the one that has been free for longest first
         self.full = []  # the one filled first, first
@@ -54,23 +52,28 @@ class Partition:
         self.user = Open()
         self.collection = Open()
         self.placed = 0
-        self.background_below = p.get("extras", {}).get("background_below", 0)
-        most = lines - ceil_div(logical, self.ppl) - 3
-        require(self.background_below <= most, "more lines kept free than can be")
-        extras = p.get("extras", {})
-        cache = extras.get("slc_cache_bytes", 0)
-        self.cache_wordlines = cache // (p["partitions"] * p["oneshot_bytes"])
-        require(cache == 0 or self.cache_wordlines >= 1, "a cache of a wordline for each partition")
         self.cached = deque()  # the dies of the wordlines in the cache, the oldest first
         self.folded = 0  # when the last fold ended
         self.folded_pages = 0
-        self.map_pages = extras.get("map_cache_pages", 0)
         self.map_cached = OrderedDict()  # the one used last, last
         self.map_misses = 0
         self.background_ended = 0  # when the last erase of the last collection in the background ends
         self.credits = self.ppl
         self.refill = self.ppl
         self.host_pages = self.collected_pages = self.lines_erased = 0
+        self.check()
+
+    def check(self):
+        """What must hold of parameters that may change."""
+        p, lines = self.parameters, len(self.lines)
+        require(lines * self.ppl - self.logical >= (p["collect_below"] + 3) * self.ppl, "not enough spare lines")
+        most = lines - ceil_div(self.logical, self.ppl) - 3
+        require(extra(p, "background_below") <= most, "more lines kept free than can be")
+        require(extra(p, "slc_cache_bytes") == 0 or self.cache_wordlines() >= 1, "a cache of a wordline")
+
+    def cache_wordlines(self):
+        p = self.parameters
+        return extra(p, "slc_cache_bytes") // (p["partitions"] * p["oneshot_bytes"])
 
     def where(self, page):
         """The die and the block page of a page of a line."""
@@ -106,7 +109,7 @@ class Partition:
     def pay(self, t):
         """Before a page of a host is placed [Credits and collection]."""
         if self.credits <= 0:
-            if len(self.free) <= self.collect_below:
+            if len(self.free) <= self.parameters["collect_below"]:
                 victim = self.victim()
                 if victim is not None:
                     self.refill = self.ppl - victim.valid
@@ -115,11 +118,12 @@ class Partition:
         self.credits -= 1
 
     def victim(self):
+        policy = self.parameters["policy"]
         candidates = [line for line in self.full if line.valid < self.ppl]
-        if not candidates or self.policy == "fifo":
+        if not candidates or policy == "fifo":
             return candidates[0] if candidates else None
         # min and max give the first of several, and the first is the one filled first.
-        if self.policy == "greedy":
+        if policy == "greedy":
             return min(candidates, key=lambda line: line.valid)
         return max(candidates, key=self.benefit)
 
@@ -131,7 +135,7 @@ class Partition:
         return (0, Fraction((self.ppl - line.valid) * age, 2 * line.valid))
 
     def wants_background(self):
-        return len(self.free) < self.background_below and self.victim() is not None
+        return len(self.free) < extra(self.parameters, "background_below") and self.victim() is not None
 
     def collect(self, t, victim):
         """Gives when the last erase ends."""
@@ -151,7 +155,7 @@ class Partition:
 
     def program(self, die, t):
         """Of a wordline of the user line."""
-        in_cache = len(self.cached) < self.cache_wordlines
+        in_cache = len(self.cached) < self.cache_wordlines()
         if in_cache:
             self.cached.append(die)
         return die.program(t, in_cache=in_cache)
@@ -163,15 +167,15 @@ class Partition:
 
     def ask_map(self, t, logical, for_read):
         """Asks for the pages of the map that these logical pages are in. Gives when all are there."""
-        there = t
-        for page in sorted({each // MAPPED for each in logical}) if self.map_pages else []:
+        there, most = t, extra(self.parameters, "map_cache_pages")
+        for page in sorted({each // MAPPED for each in logical}) if most else []:
             if page not in self.map_cached:
                 self.map_misses += 1
                 die = self.dies[page % len(self.dies)]
                 there = max(there, die.sense(t, 0, 1, for_read=for_read))
                 self.map_cached[page] = None
             self.map_cached.move_to_end(page)
-            if len(self.map_cached) > self.map_pages:
+            while len(self.map_cached) > most:
                 self.map_cached.popitem(last=False)
         return there
 

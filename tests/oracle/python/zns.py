@@ -2,7 +2,7 @@
 
 from chance import Chance
 from dies import Channel, Die, Link, buffered_at, check_shape
-from machine import PAGE, Machine, ceil_div, latest, require
+from machine import PAGE, Machine, ceil_div, is_code, latest, require
 
 
 class Zone:
@@ -14,7 +14,7 @@ class Zone:
 
 class Zns(Machine):
     def __init__(self, parameters):
-        super().__init__()
+        super().__init__(parameters)
         z, p = parameters, parameters["flash"]
         self.zoned, self.flash = z, p
         check_shape(p)
@@ -23,17 +23,24 @@ class Zns(Machine):
         require(0 < self.capacity <= self.size, "a capacity within the zone")
         require(self.capacity % self.wordline == 0, "a capacity of whole wordlines")
         require(p["size_bytes"] >= self.size, "one zone at least")
-        channels = [Channel(p) for _ in range(p["channels"])]
+        channels = [Channel(p, self) for _ in range(p["channels"])]
         count = p["channels"] * p["dies_per_channel"]
-        chance = Chance(p)
-        self.dies = [Die(p, channels[i % len(channels)], chance) for i in range(count)]
+        self.chance = Chance(p)
+        self.dies = [Die(p, channels[i % len(channels)], self.chance) for i in range(count)]
         require(1 <= z["dies_per_zone"] <= count, "dies for a zone")
         self.zones = [Zone() for _ in range(p["size_bytes"] // self.size)]
-        self.link = Link(p["link_bandwidth_bytes_per_s"])
+        self.link = Link(p, self)
         self.shared = z["zone_buffer_bytes"] == 0
-        self.buffer = p["buffer_bytes"] if self.shared else z["zone_buffer_bytes"]
-        require(self.buffer >= self.wordline, "a buffer of a wordline")
+        require(self.buffer() >= self.wordline, "a buffer of a wordline")
         self.used = [0] * (1 if self.shared else len(self.zones))
+
+    def buffer(self):
+        return self.flash["buffer_bytes"] if self.shared else self.zoned["zone_buffer_bytes"]
+
+    def changed(self, before):
+        require(self.buffer() >= self.wordline, "a buffer of a wordline")
+        require(self.shared == (self.zoned["zone_buffer_bytes"] == 0), "a buffer of the same kind")
+        self.chance.changed(before["flash"])
 
     def die(self, zone, wordline):
         """The die of a wordline of a zone, and its row there."""
@@ -46,7 +53,8 @@ class Zns(Machine):
         elif op["op"] == "write":
             done = self.write(t, op)
         elif op["op"] == "zone":
-            done = {"reset": self.reset, "finish": self.finish_zone}.get(op["action"], self.simple)(t, op)
+            actions = {"reset": self.reset, "finish": self.finish_zone}
+            done = actions.get(op["action"], self.simple)(t, op)
         elif op["op"] == "flush":
             done = max([t] + [die.free for die in self.dies])
         elif op["op"] == "deallocate":
@@ -59,6 +67,8 @@ class Zns(Machine):
         return True
 
     def simple(self, t, op):
+        if is_code(self.flash):
+            return t
         return t + (self.zoned["open_ns"] if op["action"] == "open" else 0)
 
     def give_back(self, zone, held, at=None):
@@ -77,11 +87,11 @@ class Zns(Machine):
         fill = max(zone.fill, min(x + op["len"], self.capacity))
         new = min(fill - zone.fill, op["len"])
         sharing = self.zones if self.shared else [zone]
-        need = min(new, self.buffer - sum(z.held for z in sharing))
-        buffer = 0 if self.shared else number
-        if self.buffer - self.used[buffer] < need:
+        need = max(0, min(new, self.buffer() - sum(z.held for z in sharing)))
+        shared_by = 0 if self.shared else number
+        if need > 0 and self.buffer() - self.used[shared_by] < need:
             return None
-        self.used[buffer] += need
+        self.used[shared_by] += need
         t2 = buffered_at(self.flash, self.link, t, op["len"])
         ends = [t2]
         begin = fill - new  # the bytes that take room are those from here on
@@ -118,6 +128,10 @@ class Zns(Machine):
 
     def reset(self, t, op):
         zone = self.zones[op["zone"]]
+        if is_code(self.flash):
+            self.give_back(op["zone"], zone.held)
+            self.zones[op["zone"]] = Zone()
+            return t
         rows = {}  # programmed ones, of each die
         for wordline in range(zone.programmed):
             die, row = self.die(op["zone"], wordline)
@@ -132,6 +146,10 @@ class Zns(Machine):
 
     def finish_zone(self, t, op):
         zone = self.zones[op["zone"]]
+        if is_code(self.flash):
+            self.give_back(op["zone"], zone.held)
+            zone.held = 0
+            return t
         ends = [t + self.zoned["finish_ns"]]
         if self.zoned["finish_writes"]:
             first, end, step = zone.programmed, self.capacity // self.wordline, self.zoned["dies_per_zone"]
