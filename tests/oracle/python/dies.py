@@ -121,9 +121,14 @@ class Die:
         self.planes = [operation.end] * len(self.planes)
 
     def operate(self, begin, time):
-        self.last = Operation(begin, begin + time)
-        self.planes = [self.last.end] * len(self.planes)
-        return self.last
+        operation = Operation(begin, begin + time)
+        self.planes = [operation.end] * len(self.planes)
+        self.last = operation if extra(self.parameters, "suspend_limit") else None
+        return operation
+
+    def changed(self):
+        if extra(self.parameters, "suspend_limit") == 0:
+            self.last = None
 
     def program(self, t, with_data=True, in_cache=False):
         begin = max(self.free, t)

@@ -13,6 +13,8 @@ from zns import Zns
 KINDS = {"nvm": Nvm, "kv": Kv, "flash": Flash, "zns": Zns}
 PUBLISHED = {"nvm": CodeNvm, "kv": CodeKv}
 
+AFTERWARDS = 10**9
+
 
 def model_of(parameters):
     kinds = KINDS | (PUBLISHED if is_code(parameters) else {})
@@ -53,6 +55,8 @@ def drive(parameters, commands, changes=()):
             tried = {name: queue for name, queue in streams.items() if queue}
     done = sorted(model.done)
     assert len(done) == len(commands), f"{len(commands) - len(done)} commands stall for ever"
+    # What a drive does by itself goes on: the counters are those of one time.
+    model.advance(max([time for time, _ in done], default=0) + AFTERWARDS)
     return {
         "done": [[admitted[number][0], admitted[number][1], at] for at, number in done],
         "counters": model.counters(),

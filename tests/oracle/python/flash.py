@@ -33,7 +33,7 @@ class Flash(Machine):
     def changed(self, before):
         self.check()
         for partition in self.partitions:
-            partition.check()
+            partition.changed()
         self.chance.changed(before)
 
     def start(self, t, number, op):

@@ -210,6 +210,12 @@ def change(rng, p):
     for name in LIVE_EXTRAS:
         if name in extras and rng.random() < 0.3:
             extras[name] = max(near(extras[name]), min(extras[name], 1))
+    if "slc_cache_bytes" in extras and rng.random() < 0.4:
+        unit = p["partitions"] * flash["oneshot_bytes"]
+        extras["slc_cache_bytes"] = rng.choice([0, unit * rng.randrange(1, 24)])
+    for name in ("suspend_limit", "map_cache_pages"):
+        if name in extras and rng.random() < 0.2:
+            extras[name] = rng.randrange(4)
     if rng.random() < 0.2 and extras:
         extras["seed"] = rng.randrange(2**53)
     flash["early_completion"] = rng.random() < 0.6

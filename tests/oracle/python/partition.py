@@ -71,6 +71,20 @@ class Partition:
         require(extra(p, "background_below") <= most, "more lines kept free than can be")
         require(extra(p, "slc_cache_bytes") == 0 or self.cache_wordlines() >= 1, "a cache of a wordline")
 
+    def changed(self):
+        self.check()
+        for die in self.dies:
+            die.changed()
+        if self.cache_wordlines() == 0:
+            self.cached.clear()
+            self.folded = 0
+        self.forget_map()
+
+    def forget_map(self):
+        """What was not used for longest, of more than there is room for."""
+        while len(self.map_cached) > extra(self.parameters, "map_cache_pages"):
+            self.map_cached.popitem(last=False)
+
     def cache_wordlines(self):
         p = self.parameters
         return extra(p, "slc_cache_bytes") // (p["partitions"] * p["oneshot_bytes"])
@@ -167,16 +181,15 @@ class Partition:
 
     def ask_map(self, t, logical, for_read):
         """Asks for the pages of the map that these logical pages are in. Gives when all are there."""
-        there, most = t, extra(self.parameters, "map_cache_pages")
-        for page in sorted({each // MAPPED for each in logical}) if most else []:
+        there, is_on = t, extra(self.parameters, "map_cache_pages") > 0
+        for page in sorted({each // MAPPED for each in logical}) if is_on else []:
             if page not in self.map_cached:
                 self.map_misses += 1
                 die = self.dies[page % len(self.dies)]
                 there = max(there, die.sense(t, 0, 1, for_read=for_read))
                 self.map_cached[page] = None
             self.map_cached.move_to_end(page)
-            while len(self.map_cached) > most:
-                self.map_cached.popitem(last=False)
+            self.forget_map()
         return there
 
     def move(self, t, victim, die, flash_page):

@@ -40,6 +40,8 @@ class Zns(Machine):
     def changed(self, before):
         require(self.buffer() >= self.wordline, "a buffer of a wordline")
         require(self.shared == (self.zoned["zone_buffer_bytes"] == 0), "a buffer of the same kind")
+        for die in self.dies:
+            die.changed()
         self.chance.changed(before["flash"])
 
     def die(self, zone, wordline):

@@ -12,6 +12,9 @@ use crate::document::{Command, Document};
 /// Bins of the histogram of valid pages in full lines.
 const BINS: usize = 16;
 
+/// How long after the last command the counters are looked at.
+const AFTERWARDS_NS: u64 = 1_000_000_000;
+
 /// What became of all commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -99,6 +102,9 @@ pub fn drive(document: &Document) -> Result<Outcome> {
         document.commands.len(),
         due.len()
     );
+    // What a drive does by itself goes on: the counters are those of one time.
+    let last = due.iter().map(|due| due.at).max().unwrap_or_default();
+    model.advance(last + AFTERWARDS_NS, &mut Vec::new());
     let ended = |due: Due| Ended {
         id: due.id,
         admitted: admitted.get(&due.id).copied().unwrap_or_default(),
@@ -136,7 +142,7 @@ fn counters(model: &Model, parameters: &Parameters) -> Value {
         }
         (Model::Flash(flash), _) => {
             let (counters, wear) = (flash.counters(), flash.wear());
-            let mut all = json!({
+            json!({
                 "host_pages": counters.host_pages,
                 "collected_pages": counters.collected_pages,
                 "erased_lines": counters.erased_lines,
@@ -146,15 +152,9 @@ fn counters(model: &Model, parameters: &Parameters) -> Value {
                 "lines": wear.lines,
                 "valid_histogram": flash.valid_histogram(BINS),
                 "buffer_used_bytes": flash.buffer_used(),
-            });
-            // Counters of what is off are left out.
-            if counters.folded_pages > 0 {
-                all["pages_folded"] = counters.folded_pages.into();
-            }
-            if counters.map_misses > 0 {
-                all["map_misses"] = counters.map_misses.into();
-            }
-            all
+                "folded_pages": counters.folded_pages,
+                "map_misses": counters.map_misses,
+            })
         }
         _ => json!({}),
     }
