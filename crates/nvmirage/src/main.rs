@@ -4,6 +4,8 @@
 //! and how bytes move is in the other crates.
 #![forbid(unsafe_code)]
 
+mod amplification;
+mod calibrate;
 mod cli;
 mod clock;
 mod config;

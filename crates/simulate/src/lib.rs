@@ -37,7 +37,7 @@ use model::Parameters;
 pub use histogram::Histogram;
 pub use host::HostCost;
 pub use job::{Arrivals, Distribution, Extent, Job, Kind, Op};
-pub use tally::{Commands, Figures, JobTally, Moment, Point};
+pub use tally::{Asked, Commands, Figures, JobTally, Moment, Point};
 use world::World;
 
 /// What hosts do.

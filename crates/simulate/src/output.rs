@@ -49,6 +49,9 @@ pub struct Run {
 pub struct JobReport {
     /// Its section.
     pub name: String,
+    /// How it asked for what it did; absent for a trace.
+    #[serde(flatten)]
+    pub asked: Option<AskedReport>,
     /// The measured time that it took.
     pub runtime_ns: u64,
     /// Commands that failed.
@@ -60,11 +63,27 @@ pub struct JobReport {
     pub kinds: Vec<KindReport>,
 }
 
+/// How a job asked for what it did.
+#[derive(Debug, Serialize)]
+pub struct AskedReport {
+    /// At random, not in order.
+    pub random: bool,
+    /// Commands in flight of each queue pair.
+    pub queue_depth: u16,
+    /// Queue pairs.
+    pub queues: u16,
+    /// It waited between commands, for a rate or to think.
+    pub paced: bool,
+}
+
 /// Commands of one kind.
 #[derive(Debug, Serialize)]
 pub struct KindReport {
     /// `read`, `write`, `trim` or `flush`.
     pub kind: &'static str,
+    /// Bytes of each, where all were as large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_size: Option<u32>,
     /// How many.
     pub commands: u64,
     /// Their bytes.
@@ -179,8 +198,19 @@ impl JobReport {
             runtime_ns,
             errors: job.errors,
             first_error: job.first_error.clone(),
+            asked: job.asked.map(|asked| AskedReport {
+                random: asked.random,
+                queue_depth: asked.depth,
+                queues: asked.workers,
+                paced: asked.paced,
+            }),
             kinds: kinds
-                .map(|(kind, commands)| KindReport::new(*kind, commands, runtime_ns))
+                .map(|(kind, commands)| KindReport {
+                    block_size: job
+                        .asked
+                        .and_then(|asked| asked.sizes.get(*kind as usize).copied().flatten()),
+                    ..KindReport::new(*kind, commands, runtime_ns)
+                })
                 .collect(),
         }
     }
@@ -192,6 +222,7 @@ impl KindReport {
         let percentile = |part| latency_ns.percentile(part, 10_000);
         Self {
             kind: kind.name(),
+            block_size: None,
             commands: latency_ns.count(),
             bytes: *bytes,
             iops: per_second(latency_ns.count(), runtime_ns),

@@ -4,7 +4,7 @@ use model::Model;
 
 use crate::histogram::Histogram;
 use crate::host::Finished;
-use crate::job::Kind;
+use crate::job::{Job, Kind};
 
 /// Commands of one kind.
 #[derive(Clone, Debug, Default)]
@@ -15,11 +15,44 @@ pub struct Commands {
     pub latency_ns: Histogram,
 }
 
+/// How a job asks for what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// At random, not in order.
+    pub random: bool,
+    /// Commands in flight of each worker.
+    pub depth: u16,
+    /// Workers, each with a queue pair.
+    pub workers: u16,
+    /// It waits between commands, for a rate or to think.
+    pub paced: bool,
+    /// Bytes of reads, writes and trims, where all of a kind are as large.
+    pub sizes: [Option<u32>; 3],
+}
+
+impl Asked {
+    fn new(job: &Job) -> Self {
+        let one = |sizes: &Vec<(u32, u8)>| match sizes.as_slice() {
+            [(size, _)] => Some(*size),
+            _ => None,
+        };
+        Self {
+            random: job.random,
+            depth: job.depth,
+            workers: job.workers,
+            paced: job.rate.is_some() || job.think_ns > 0,
+            sizes: job.sizes.each_ref().map(one),
+        }
+    }
+}
+
 /// What a job did in the measured time.
 #[derive(Clone, Debug)]
 pub struct JobTally {
     /// Its name.
     pub name: String,
+    /// What it was to do; `None` for a trace.
+    pub asked: Option<Asked>,
     /// By [`Kind`].
     pub kinds: [Commands; 4],
     /// Commands that failed, and the status of the first one.
@@ -29,9 +62,17 @@ pub struct JobTally {
 }
 
 impl JobTally {
+    pub(crate) fn of_job(job: &Job) -> Self {
+        Self {
+            asked: Some(Asked::new(job)),
+            ..Self::new(&job.name)
+        }
+    }
+
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            asked: None,
             kinds: Default::default(),
             errors: 0,
             first_error: None,

@@ -176,7 +176,7 @@ fn work(plan: &Plan, size: u64) -> Result<Filling<'_>, Error> {
                 all.extend(
                     (0..job.workers).map(|worker| (job.depth, Work::Job(number, job, worker))),
                 );
-                names.push(JobTally::new(&job.name));
+                names.push(JobTally::of_job(job));
                 match groups.last_mut() {
                     Some(group) if !job.after_others => group.hosts.end = all.len(),
                     _ => groups.push(Group {

@@ -8,6 +8,7 @@
 //!
 //! What it does NOT do: claim that a model of these values is the drive. What was published of the drive stands beside them.
 
+mod given;
 mod intel_p3600;
 mod optane_p4800x;
 mod samsung_970_pro;

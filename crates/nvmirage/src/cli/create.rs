@@ -242,7 +242,7 @@ impl MediumArgs {
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,
             register_memory: self.register_memory,
-            timing: self.timing,
+            timing: self.timing.map(Timing::absolute).transpose()?,
             zoned: None,
             dialect: self.dialect,
             max_keys: self.max_keys,

@@ -1,13 +1,15 @@
 //! `nvmirage explain`: what a preset is, what follows from it at a size, and what was published of the real drive.
 
-mod amplification;
 mod shown;
 
 use serde::Serialize;
 
-use self::amplification::Amplification;
+use crate::amplification::Amplification;
 use crate::{
-    config::{Size, Timing, timing},
+    config::{
+        Size, Timing,
+        drive::{Drive, Figure},
+    },
     report,
 };
 use model::{
@@ -29,7 +31,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Explain {
-    /// A preset; without one all are listed
+    /// A preset or a file that describes one; without one all are listed
     preset: Option<String>,
 
     /// Size of the drive; default: the real one's
@@ -49,7 +51,7 @@ pub(super) struct Explain {
 #[derive(Debug, Serialize)]
 struct Report {
     preset: String,
-    about: &'static str,
+    about: String,
     kind: &'static str,
     default_of_its_name: bool,
     variants: Vec<String>,
@@ -74,13 +76,6 @@ struct Real {
     #[serde(skip_serializing_if = "Option::is_none")]
     geometry: Option<Geometry>,
     published: Vec<Figure>,
-}
-
-#[derive(Debug, Serialize)]
-struct Figure {
-    what: &'static str,
-    figure: &'static str,
-    source: String,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -184,9 +179,12 @@ struct Row {
     about: &'static str,
     /// What was published, where a host's share was taken out of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    published_as: Option<&'static str>,
+    published_as: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host_ns: Option<u64>,
+    /// Between which values it lies, where it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<[String; 2]>,
     source: String,
 }
 
@@ -195,9 +193,10 @@ impl Explain {
         let Some(name) = &self.preset else {
             return list(self.json);
         };
-        let preset = timing::find_preset(name).map_err(|error| anyhow::anyhow!(error))?;
-        let size_bytes = self.size.map_or(preset.size_bytes, |size| size.0);
         let mut timing = Timing::of(name.clone());
+        let drive = timing.drive().map_err(|error| anyhow::anyhow!(error))?;
+        let drive = drive.clone();
+        let size_bytes = self.size.map_or(drive.size_bytes(), |size| size.0);
         for change in &self.set {
             let (key, value) = change
                 .split_once('=')
@@ -206,7 +205,7 @@ impl Explain {
         }
         let wrong = |problems: Vec<String>| anyhow::anyhow!(problems.join("\n"));
         let parameters = timing.parameters(size_bytes).map_err(wrong)?;
-        let report = Report::of(preset, &timing, &parameters, size_bytes)?;
+        let report = Report::of(&drive, &timing, &parameters, size_bytes)?;
         if self.json {
             return report::print_json(&report);
         }
@@ -216,78 +215,77 @@ impl Explain {
 
 impl Report {
     fn of(
-        preset: &Preset,
+        drive: &Drive,
         timing: &Timing,
         parameters: &Parameters,
         size_bytes: u64,
     ) -> anyhow::Result<Self> {
         let explanation: Explanation = parameters.explain()?;
-        let real = preset.parameters(preset.size_bytes, None)?;
+        let real = drive.parameters(drive.size_bytes(), None);
+        let real = real.map_err(|error| anyhow::anyhow!(error))?;
         let real = real.explain()?.shape.as_ref().map(Geometry::of);
         let shape = explanation.shape.as_ref();
         let write_amplification = match (shape, parameters) {
             (Some(shape), Parameters::Flash(flash)) => Some(Amplification::expected(shape, flash)),
             _ => None,
         };
-        let source = |source: preset::Source| format!("{}: {}", source.word(), source.text());
-        Ok(Report {
-            preset: preset.full_name(),
-            about: preset.about,
-            kind: preset.kind.name(),
-            default_of_its_name: preset.is_default,
-            variants: preset::presets()
-                .filter(|p| p.name == preset.name)
+        let name = drive.name();
+        let of_its_name = match drive {
+            Drive::Known(known) => preset::presets()
+                .filter(|p| p.name == known.name)
                 .map(Preset::full_name)
                 .collect(),
+            Drive::File(_) => vec![name.clone()],
+        };
+        Ok(Report {
+            preset: name,
+            about: drive.about().to_owned(),
+            kind: drive.kind().name(),
+            default_of_its_name: match drive {
+                Drive::Known(known) => known.is_default,
+                Drive::File(_) => true,
+            },
+            variants: of_its_name,
             size_bytes,
             real: Real {
-                size_bytes: preset.size_bytes,
-                size_source: source(preset.size_source),
+                size_bytes: drive.size_bytes(),
+                size_source: drive.size_source(),
                 geometry: real,
-                published: preset
-                    .published
-                    .iter()
-                    .map(|p| Figure {
-                        what: p.what,
-                        figure: p.figure,
-                        source: source(p.source),
-                    })
-                    .collect(),
+                published: drive.published(),
             },
             geometry: shape.map(Geometry::of),
             zones: explanation.zones.as_ref().map(Zones::of),
             latencies: explanation.latencies.iter().map(Alone::of).collect(),
             ceilings: explanation.ceilings.iter().map(Most::of).collect(),
             write_amplification,
-            parameters: rows(preset, timing, parameters, &source),
+            parameters: rows(drive, timing, parameters),
         })
     }
 }
 
-fn rows(
-    preset: &Preset,
-    timing: &Timing,
-    parameters: &Parameters,
-    source: &dyn Fn(preset::Source) -> String,
-) -> Vec<Row> {
+fn rows(drive: &Drive, timing: &Timing, parameters: &Parameters) -> Vec<Row> {
     let row = |parameter: &'static model::parameter::Parameter| {
-        let given = preset.values().find(|v| v.name == parameter.name);
         let is_set = timing.changes.contains_key(parameter.name);
-        let given = given.filter(|_| !is_set);
+        let given = drive.given(parameter.name).filter(|_| !is_set);
         let value = parameter.get(parameters);
-        let host = given.filter(|v| v.host_ns != 0);
+        let host = given.as_ref().filter(|v| v.host_ns != 0);
         Row {
             name: parameter.name,
             value: value.to_string(),
             number: value.raw,
             change: parameter.change.name(),
             about: parameter.about,
-            published_as: host.map(|v| v.value),
+            published_as: host.map(|v| v.value.clone()),
             host_ns: host.map(|v| v.host_ns),
-            source: given.map_or_else(|| "set: here".to_owned(), |v| source(v.source)),
+            interval: given.as_ref().and_then(|v| v.interval.clone()),
+            source: match (given, is_set) {
+                (Some(given), _) => given.source,
+                (None, true) => "set: here".to_owned(),
+                (None, false) => "assumed: off unless it is asked for".to_owned(),
+            },
         }
     };
-    preset.kind.parameters().map(row).collect()
+    drive.kind().parameters().map(row).collect()
 }
 
 /// One line of the list.

@@ -5,6 +5,7 @@
 
 mod attach;
 mod bench;
+mod calibrate;
 mod check;
 mod completions;
 mod conformance;
@@ -80,6 +81,7 @@ enum Command {
     Kv(kv::Kv),
     Conformance(conformance::Conformance),
     Simulate(simulate::Simulate),
+    Calibrate(calibrate::Calibrate),
     Mount(mount::Mount),
     QemuArgs(qemu_args::QemuArgs),
     Doctor(doctor::Doctor),
@@ -127,6 +129,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Kv(kv) => kv.run(),
         Command::Conformance(conformance) => conformance.run(),
         Command::Simulate(simulate) => simulate.run(),
+        Command::Calibrate(calibrate) => calibrate.run(),
         Command::Mount(mount) => mount.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),

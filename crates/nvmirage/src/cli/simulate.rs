@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context;
 use driver::workload::{Phase, Progress as JobProgress};
-use model::{Kind, preset::Preset};
+use model::Kind;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use simulate::{
@@ -24,7 +24,7 @@ use simulate::{
 use self::sweep::{Key, Point, Sweep};
 use super::UsageError;
 use crate::{
-    config::{Size, Span, Timing, timing},
+    config::{Size, Span, Timing, drive::Drive},
     interrupt::Interrupt,
     report::{self, progress},
 };
@@ -49,7 +49,7 @@ The same command line gives the same output, bit for bit, on any machine.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Simulate {
-    /// The drive; nvmirage explain lists them
+    /// The drive; nvmirage explain lists them; or a file that describes one
     #[arg(long)]
     preset: String,
 
@@ -139,11 +139,11 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 impl Simulate {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let preset = timing::find_preset(&self.preset).map_err(UsageError)?;
-        if preset.kind == Kind::Kv {
+        let drive = Drive::find(&self.preset).map_err(UsageError)?;
+        if drive.kind() == Kind::Kv {
             return Err(UsageError(format!(
                 "{} is a key-value drive, and neither job files nor traces have keys: take another preset",
-                preset.full_name()
+                drive.name()
             ))
             .into());
         }
@@ -155,11 +155,11 @@ impl Simulate {
             .into());
         }
         let text = read(&self.workload)?;
-        let points = sweep::points(&self.sweep, preset.kind).map_err(UsageError)?;
+        let points = sweep::points(&self.sweep, drive.kind()).map_err(UsageError)?;
         let interrupt = Interrupt::install()?;
         let mut runs = Vec::new();
         for point in &points {
-            let run = self.simulate(preset, &text, point, &interrupt)?;
+            let run = self.simulate(&drive, &text, point, &interrupt)?;
             let interrupted = run.interrupted;
             runs.push(run);
             if interrupted {
@@ -168,7 +168,7 @@ impl Simulate {
         }
         let document = Document {
             nvmirage: env!("CARGO_PKG_VERSION"),
-            configuration: self.configuration(preset, &text)?,
+            configuration: self.configuration(&drive, &text)?,
             runs,
         };
         self.tell(&document)?;
@@ -178,12 +178,12 @@ impl Simulate {
     /// Runs one point of the sweep.
     fn simulate(
         &self,
-        preset: &Preset,
+        drive: &Drive,
         text: &str,
         point: &Point,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Run> {
-        let size = self.size_of(preset);
+        let size = self.size_of(drive);
         let parameters = self.timing(point)?.parameters(size);
         let parameters = parameters.map_err(|problems| UsageError(problems.join("\n")))?;
         let plan = Plan {
@@ -215,8 +215,8 @@ impl Simulate {
         Ok(Run::new(&ran, point.named()))
     }
 
-    fn size_of(&self, preset: &Preset) -> u64 {
-        self.size.map_or(preset.size_bytes, |size| size.0)
+    fn size_of(&self, drive: &Drive) -> u64 {
+        self.size.map_or(drive.size_bytes(), |size| size.0)
     }
 
     fn interval_ns(&self) -> u64 {
@@ -261,19 +261,19 @@ impl Simulate {
     }
 
     /// Everything that the runs are made from.
-    fn configuration(&self, preset: &Preset, text: &str) -> anyhow::Result<serde_json::Value> {
-        let size = self.size_of(preset);
+    fn configuration(&self, drive: &Drive, text: &str) -> anyhow::Result<serde_json::Value> {
+        let size = self.size_of(drive);
         let timing = self.timing(&Point::default())?;
         let parameters = timing.parameters(size);
         let parameters = parameters.map_err(|problems| UsageError(problems.join("\n")))?;
-        let rows = preset.kind.parameters();
+        let rows = drive.kind().parameters();
         let values: serde_json::Map<String, serde_json::Value> = rows
             .map(|row| (row.name.to_owned(), row.get(&parameters).to_string().into()))
             .collect();
         let digest = Sha256::digest(text.as_bytes());
         let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(json!({
-            "preset": preset.full_name(),
+            "preset": drive.name(),
             "size_bytes": size,
             "parameters": values,
             "workload_sha256": hash,

@@ -4,6 +4,7 @@
 //! default everywhere. Nothing is opened here: a configuration that passes [`Config::validate`] can still name a file
 //! that does not exist.
 
+pub(crate) mod drive;
 mod read;
 pub(crate) mod size;
 mod subsystems;

@@ -8,16 +8,19 @@ use std::{
     fmt, fs,
     path::{Path, PathBuf},
     str::FromStr,
+    sync::OnceLock,
     time::Duration,
 };
 
-use model::{
-    InvalidParameter, Kind, Moment, Parameters,
-    preset::{self, MeasuredBy, Preset},
-};
+use model::{InvalidParameter, Kind, Moment, Parameters, preset::MeasuredBy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{MediumKind, Size, Span, Zoned, read::nearest_word, validate::Place};
+use super::{
+    MediumKind, Size, Span, Zoned,
+    drive::{self, Drive},
+    read::nearest_word,
+    validate::Place,
+};
 
 /// How often the state of a drive is written while it works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
@@ -25,8 +28,11 @@ const STATE_INTERVAL: Duration = Duration::from_secs(60);
 /// The timing of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Timing {
-    /// The drive that it is taken from, as in `samsung-970-pro` or `samsung-970-pro@paper`.
+    /// The drive that it is taken from, as in `samsung-970-pro` or `samsung-970-pro@paper`, or the file that describes it.
     pub(crate) preset: String,
+    /// That drive, once it was looked at: what becomes of its file later changes no medium that was made from it.
+    #[serde(skip)]
+    drive: Found,
     /// Where the latencies were measured. Default: what the preset's source says of its own; `device` for those written here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_measured_by: Option<Measured>,
@@ -42,6 +48,16 @@ pub(crate) struct Timing {
     pub(crate) changes: BTreeMap<String, Text>,
 }
 
+/// A drive that was found. What it was found to be is no part of what is written.
+#[derive(Clone, Debug, Default)]
+struct Found(OnceLock<Drive>);
+
+impl PartialEq for Found {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
 /// `PRESET[,NAME=VALUE...]`, as on a command line.
 impl FromStr for Timing {
     type Err = String;
@@ -55,7 +71,8 @@ impl FromStr for Timing {
                 .ok_or_else(|| format!("`{part}`: write NAME=VALUE, as in read_latency=8us"))?;
             timing.write(name, value)?;
         }
-        find_preset(&timing.preset).map(|_| timing)
+        timing.drive()?;
+        Ok(timing)
     }
 }
 
@@ -125,11 +142,41 @@ impl Timing {
     pub(crate) fn of(preset: String) -> Self {
         Timing {
             preset,
+            drive: Found::default(),
             as_measured_by: None,
             state: None,
             state_interval: None,
             changes: BTreeMap::new(),
         }
+    }
+
+    /// The drive that it is taken from.
+    ///
+    /// # Errors
+    /// There is none, or its file cannot be used.
+    pub(crate) fn drive(&self) -> Result<&Drive, String> {
+        match self.drive.0.get() {
+            Some(drive) => Ok(drive),
+            None => {
+                let found = Drive::find(&self.preset)?;
+                Ok(self.drive.0.get_or_init(|| found))
+            }
+        }
+    }
+
+    /// The same for another process: a file's path is made absolute.
+    ///
+    /// # Errors
+    /// There is no current folder.
+    pub(crate) fn absolute(self) -> std::io::Result<Self> {
+        if !drive::is_file(&self.preset) {
+            return Ok(self);
+        }
+        let path: PathBuf = std::path::absolute(&self.preset)?;
+        Ok(Timing {
+            preset: path.to_string_lossy().into_owned(),
+            ..self
+        })
     }
 
     /// Adds `name = "value"` as if it stood in a configuration.
@@ -195,8 +242,8 @@ impl Timing {
 
     /// The preset with the changes, whether or not they fit each other and the size.
     fn applied(&self, size_bytes: u64) -> Result<Parameters, Vec<String>> {
-        let preset = find_preset(&self.preset).map_err(|error| vec![error])?;
-        let kind = preset.kind;
+        let drive = self.drive().map_err(|error| vec![error])?;
+        let kind = drive.kind();
         if self.as_measured_by.is_some() && matches!(kind, Kind::Flash | Kind::Zns) {
             return Err(vec![format!(
                 "as_measured_by: {} is a model of kind {}, whose times are those of its parts, and no host measured them: remove it; it is there for the kinds nvm and kv",
@@ -205,9 +252,9 @@ impl Timing {
             )]);
         }
         let by = self.as_measured_by.map(MeasuredBy::from);
-        let mut parameters = preset
+        let mut parameters = drive
             .parameters(size_bytes, by)
-            .map_err(|error| vec![error.to_string()])?;
+            .map_err(|error| vec![error])?;
         let mut problems = Vec::new();
         for (name, text) in &self.changes {
             let set = parameters.set(name, &text.0, Moment::Creation);
@@ -245,7 +292,7 @@ impl Timing {
 
     /// Whether the model has a state that outlives the program.
     pub(crate) fn has_state(&self) -> bool {
-        find_preset(&self.preset).is_ok_and(|preset| preset.kind == Kind::Flash)
+        self.drive().is_ok_and(|drive| drive.kind() == Kind::Flash)
     }
 
     /// The file that keeps its state, on a medium of this kind and file; none where nothing is kept.
@@ -287,7 +334,7 @@ impl Timing {
 }
 
 /// The error, with the parameter that may have been meant.
-fn told(error: &InvalidParameter) -> String {
+pub(super) fn told(error: &InvalidParameter) -> String {
     match error {
         InvalidParameter::Unknown { name, kind } => {
             let words = kind.parameters().map(|p| p.name);
@@ -301,36 +348,6 @@ fn told(error: &InvalidParameter) -> String {
         }
         error => error.to_string(),
     }
-}
-
-/// The preset of that name.
-///
-/// # Errors
-/// There is none; the message names one that may have been meant, or all.
-pub(crate) fn find_preset(name: &str) -> Result<&'static Preset, String> {
-    if let Some(found) = preset::preset(name) {
-        return Ok(found);
-    }
-    let mut names: Vec<String> = Vec::new();
-    for preset in preset::presets() {
-        for name in [preset.name.to_owned(), preset.full_name()] {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    let all = || names.iter().map(String::as_str);
-    // A part of a name, as in `970-pro`, is nearer to it than its letters say.
-    let has_it = |word: &&str| name.len() >= 3 && word.contains(name);
-    Err(
-        match all().find(has_it).or_else(|| nearest_word(name, all())) {
-            Some(word) => format!("there is no preset `{name}`; did you mean `{word}`?"),
-            None => format!(
-                "there is no preset `{name}`: there are {}",
-                names.join(", ")
-            ),
-        },
-    )
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ fn nvm() {
     let text = json(&run(&plan(jobs, 20 * MS)));
     assert_eq!(
         hash(&text),
-        "1d082d6d9b800d8a7be5d9eea7e47ab600af84238cc41472df991ed1dc1dde86"
+        "63fb53737e97739c53fc8654a9a1f2b2441119b46f9a513c93ba0f8ef69d4925"
     );
 }
 
@@ -24,6 +24,6 @@ fn flash_with_collection() {
     let ran = run_on(&super::flash(), FLASH_SIZE, &plan(jobs, 60_000 * MS)).unwrap();
     assert_eq!(
         hash(&json(&ran)),
-        "7e8dcd893920c04faa5a7268c515644b17618a542cb2acadd0098fd449ee2c14"
+        "58169ebeb0cfa38db29fbc9115afbd96b1bac83b8f92d14de469a67640db8576"
     );
 }

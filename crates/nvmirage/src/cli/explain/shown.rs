@@ -182,8 +182,8 @@ impl Report {
         }
         for figure in &self.real.published {
             table.row(vec![
-                figure.what.into(),
-                figure.figure.into(),
+                figure.what.clone(),
+                figure.figure.clone(),
                 figure.source.clone(),
             ]);
         }
@@ -198,10 +198,11 @@ impl Report {
             ("source", Align::Left),
         ]);
         for row in &self.parameters {
-            let source = match (row.published_as, row.host_ns) {
-                (Some(published), Some(host_ns)) => {
+            let source = match (&row.published_as, row.host_ns, &row.interval) {
+                (Some(published), Some(host_ns), _) => {
                     format!("{}; {published} less {host_ns}ns of the host's", row.source)
                 }
+                (_, _, Some([low, high])) => format!("{}; {low} to {high}", row.source),
                 _ => row.source.clone(),
             };
             table.row(vec![

@@ -18,16 +18,16 @@ use serde::Serialize;
 
 /// What is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Amplification {
+pub(crate) struct Amplification {
     /// `policy = "greedy"`.
-    pub(super) greedy: f64,
+    pub(crate) greedy: f64,
     /// `policy = "fifo"`.
-    pub(super) fifo: f64,
+    pub(crate) fifo: f64,
     /// Space that can hold data beyond the data, as a fraction.
-    pub(super) effective_overprovisioning: f64,
+    pub(crate) effective_overprovisioning: f64,
     /// Writes of a page that the dies have time for in a second at most, with what greedy collection asks of them beside: programs, a sense of
     /// each flash page of a victim, erases.
-    pub(super) most_sustained_random_writes_per_s: f64,
+    pub(crate) most_sustained_random_writes_per_s: f64,
 }
 
 impl Amplification {
@@ -35,7 +35,7 @@ impl Amplification {
         clippy::cast_precision_loss,
         reason = "a closed form with three digits"
     )]
-    pub(super) fn expected(shape: &Shape, flash: &FlashParameters) -> Self {
+    pub(crate) fn expected(shape: &Shape, flash: &FlashParameters) -> Self {
         let kept_free = u64::from(flash.collect_below) + 1;
         let lines = shape.lines.saturating_sub(kept_free) as f64;
         let line = shape.pages_per_line as f64;

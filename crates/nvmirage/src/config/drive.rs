@@ -1,0 +1,411 @@
+//! Drives that timing is taken from: the presets that the program has, and files that describe others.
+//!
+//! A file is told by its name: it holds a `/` or ends with `.toml`. It gives every parameter of its kind, but for mechanisms that are
+//! off unless they are asked for, each with where it is from; `nvmirage calibrate` writes such files.
+//!
+//! It does NOT look for files anywhere but at the path as it is written.
+
+use std::{collections::BTreeMap, fmt::Write as _, fs::File, io::Read as _, path::Path, sync::Arc};
+
+use model::{
+    Kind, Parameters,
+    preset::{self, MeasuredBy, Preset, Source},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Size, read::nearest_word, timing::told};
+
+/// The version of the format, and the only one that is read.
+pub(crate) const FILE_VERSION: u32 = 1;
+/// Longest file that is read.
+const FILE_MAX: u64 = 1 << 20;
+
+/// A drive that timing is taken from.
+#[derive(Clone, Debug)]
+pub(crate) enum Drive {
+    /// One of the program's.
+    Known(&'static Preset),
+    /// One of a file.
+    File(Arc<PresetFile>),
+}
+
+/// A value, and where it is from.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    /// As it was published or measured.
+    pub(crate) value: String,
+    /// Where.
+    pub(crate) source: String,
+    /// Nanoseconds of it that are a host's, and are taken out.
+    pub(crate) host_ns: u64,
+    /// Between which values it lies, where it was measured.
+    pub(crate) interval: Option<[String; 2]>,
+}
+
+/// A figure of the real drive.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figure {
+    pub(crate) what: String,
+    pub(crate) figure: String,
+    pub(crate) source: String,
+}
+
+/// What a preset's file says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PresetFile {
+    /// Version of the format.
+    pub(crate) nvmirage_preset: u32,
+    /// The drive's name.
+    pub(crate) name: String,
+    /// What it is, in one line.
+    pub(crate) about: String,
+    /// Its model, as in `kind = "nvm"`.
+    pub(crate) kind: String,
+    /// Size of the real drive.
+    pub(crate) size: Size,
+    /// Its parameters, by name.
+    pub(crate) parameters: BTreeMap<String, FileValue>,
+}
+
+/// A parameter in a preset's file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileValue {
+    /// With its unit.
+    pub(crate) value: String,
+    /// Where it is from.
+    pub(crate) source: String,
+    /// Between which values it lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interval: Option<[String; 2]>,
+}
+
+/// Whether what is written as a preset's name is that of a file.
+pub(crate) fn is_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
+}
+
+impl Drive {
+    /// The drive of a preset's name, or of a file.
+    ///
+    /// # Errors
+    /// There is none; the message names one that may have been meant, or all. A file that cannot be used.
+    pub(crate) fn find(name: &str) -> Result<Self, String> {
+        match is_file(name) {
+            true => PresetFile::read(Path::new(name)).map(|file| Drive::File(Arc::new(file))),
+            false => find_preset(name).map(Drive::Known),
+        }
+    }
+
+    /// Its name, with its variant.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Drive::Known(preset) => preset.full_name(),
+            Drive::File(file) => file.name.clone(),
+        }
+    }
+
+    /// What it is, in one line.
+    pub(crate) fn about(&self) -> &str {
+        match self {
+            Drive::Known(preset) => preset.about,
+            Drive::File(file) => &file.about,
+        }
+    }
+
+    /// Its model.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Drive::Known(preset) => preset.kind,
+            Drive::File(file) => file.kind().expect("checked when it was read"),
+        }
+    }
+
+    /// Size of the real drive.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        match self {
+            Drive::Known(preset) => preset.size_bytes,
+            Drive::File(file) => file.size.0,
+        }
+    }
+
+    /// Where that is from.
+    pub(crate) fn size_source(&self) -> String {
+        match self {
+            Drive::Known(preset) => shown(preset.size_source),
+            Drive::File(_) => "file: as it says".to_owned(),
+        }
+    }
+
+    /// What was published of the real drive.
+    pub(crate) fn published(&self) -> Vec<Figure> {
+        let Drive::Known(preset) = self else {
+            return Vec::new();
+        };
+        let figures = preset.published.iter().map(|p| Figure {
+            what: p.what.to_owned(),
+            figure: p.figure.to_owned(),
+            source: shown(p.source),
+        });
+        figures.collect()
+    }
+
+    /// What it gives a parameter; `None` where it is off because nobody asked for it.
+    pub(crate) fn given(&self, name: &str) -> Option<Given> {
+        match self {
+            Drive::Known(preset) => {
+                let value = preset.values().find(|v| v.name == name)?;
+                Some(Given {
+                    value: value.value.to_owned(),
+                    source: shown(value.source),
+                    host_ns: value.host_ns,
+                    interval: None,
+                })
+            }
+            Drive::File(file) => {
+                let value = file.parameters.get(name)?.clone();
+                Some(Given {
+                    value: value.value,
+                    source: value.source,
+                    host_ns: 0,
+                    interval: value.interval,
+                })
+            }
+        }
+    }
+
+    /// The parameters of such a drive of `size_bytes`. `by` says what its latencies hold; `None`: what their source says.
+    ///
+    /// # Errors
+    /// The host's share is all of a latency.
+    pub(crate) fn parameters(
+        &self,
+        size_bytes: u64,
+        by: Option<MeasuredBy>,
+    ) -> Result<Parameters, String> {
+        match self {
+            Drive::Known(preset) => preset.parameters(size_bytes, by),
+            Drive::File(file) => file.parameters(size_bytes).and_then(|mut parameters| {
+                for name in file.parameters.keys() {
+                    let host_ns = by.unwrap_or_default().host_ns(name).unwrap_or(0);
+                    parameters.subtract_host(name, host_ns)?;
+                }
+                Ok(parameters)
+            }),
+        }
+        .map_err(|error| told(&error))
+    }
+}
+
+impl PresetFile {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It cannot be read, is of another version, or does not describe a drive; each with what to do.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let failed = |error: std::io::Error| format!("cannot read the preset {shown}: {error}");
+        let mut text = String::new();
+        let file = File::open(path).map_err(failed)?;
+        let read = file.take(FILE_MAX + 1).read_to_string(&mut text);
+        if read.map_err(failed)? as u64 > FILE_MAX {
+            return Err(format!(
+                "{shown} is no preset: it has more than {FILE_MAX} bytes"
+            ));
+        }
+        Self::parse(&text).map_err(|why| format!("the preset {shown} cannot be used: {why}"))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        /// Enough of it to see its version.
+        #[derive(Deserialize)]
+        struct Version {
+            nvmirage_preset: Option<u32>,
+        }
+        let version: Version = toml::from_str(text).map_err(|error| error.to_string())?;
+        match version.nvmirage_preset {
+            Some(FILE_VERSION) => {}
+            Some(other) => {
+                return Err(format!(
+                    "it is of version {other}, and this program reads version {FILE_VERSION}"
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "it does not say nvmirage_preset = {FILE_VERSION}, as presets do; nvmirage calibrate writes them"
+                ));
+            }
+        }
+        let file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+        file.kind()?;
+        let parameters = file.parameters(file.size.0).map_err(|error| told(&error))?;
+        parameters.check().map_err(|error| error.to_string())?;
+        Ok(file)
+    }
+
+    fn kind(&self) -> Result<Kind, String> {
+        let mut kinds = Kind::ALL.into_iter();
+        kinds.find(|kind| kind.name() == self.kind).ok_or_else(|| {
+            let names = Kind::ALL.map(Kind::name);
+            format!(
+                "kind = \"{}\": write one of {}",
+                self.kind,
+                names.join(", ")
+            )
+        })
+    }
+
+    fn parameters(&self, size_bytes: u64) -> Result<Parameters, model::InvalidParameter> {
+        let kind = self.kind().expect("checked when it was read");
+        let values = self.parameters.iter();
+        let values = values.map(|(name, value)| (name.as_str(), value.value.as_str()));
+        Parameters::given(kind, size_bytes, values)
+    }
+
+    /// As it stands in a file; parameters in the order of their table.
+    pub(crate) fn to_text(&self) -> String {
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let mut text = format!(
+            "# A drive for nvmirage: [media.timing] preset = \"FILE\", nvmirage explain FILE, nvmirage simulate --preset FILE\n\
+             nvmirage_preset = {}\nname = {}\nabout = {}\nkind = {}\nsize = \"{}\"\n",
+            self.nvmirage_preset,
+            quoted(&self.name),
+            quoted(&self.about),
+            quoted(&self.kind),
+            self.size
+        );
+        let order = self.kind().into_iter().flat_map(Kind::parameters);
+        for parameter in order {
+            let Some(given) = self.parameters.get(parameter.name) else {
+                continue;
+            };
+            let _ = write!(
+                text,
+                "\n[parameters.{}]\nvalue = {}\nsource = {}\n",
+                parameter.name,
+                quoted(&given.value),
+                quoted(&given.source)
+            );
+            if let Some([low, high]) = &given.interval {
+                let _ = writeln!(text, "interval = [{}, {}]", quoted(low), quoted(high));
+            }
+        }
+        text
+    }
+}
+
+fn shown(source: Source) -> String {
+    format!("{}: {}", source.word(), source.text())
+}
+
+/// The program's preset of that name.
+fn find_preset(name: &str) -> Result<&'static Preset, String> {
+    if let Some(found) = preset::preset(name) {
+        return Ok(found);
+    }
+    let mut names: Vec<String> = Vec::new();
+    for preset in preset::presets() {
+        for name in [preset.name.to_owned(), preset.full_name()] {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let all = || names.iter().map(String::as_str);
+    // A part of a name, as in `970-pro`, is nearer to it than its letters say.
+    let has_it = |word: &&str| name.len() >= 3 && word.contains(name);
+    Err(
+        match all().find(has_it).or_else(|| nearest_word(name, all())) {
+            Some(word) => format!("there is no preset `{name}`; did you mean `{word}`?"),
+            None => format!(
+                "there is no preset `{name}`: there are {}, and files, whose names hold a / or end with .toml",
+                names.join(", ")
+            ),
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An Optane in a file.
+    fn optane() -> PresetFile {
+        let preset = preset::preset("optane-p4800x").unwrap();
+        let values = preset.values().map(|v| {
+            let value = FileValue {
+                value: v.value.to_owned(),
+                source: "measured: \"here\"".to_owned(),
+                interval: (v.name == "read_rate").then(|| ["549K/s".into(), "551K/s".into()]),
+            };
+            (v.name.to_owned(), value)
+        });
+        PresetFile {
+            nvmirage_preset: FILE_VERSION,
+            name: "mine".into(),
+            about: "a drive \\ of mine".into(),
+            kind: "nvm".into(),
+            size: Size(375_000_000_000),
+            parameters: values.collect(),
+        }
+    }
+
+    #[test]
+    fn a_file_reads_back_as_it_was_written() {
+        let file = optane();
+        let read = PresetFile::parse(&file.to_text()).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{file:?}"));
+        let drive = Drive::File(Arc::new(read));
+        assert_eq!(drive.kind(), Kind::Nvm);
+        let given = drive.given("read_rate").unwrap();
+        assert_eq!(given.interval.unwrap()[1], "551K/s");
+        // a file's latencies are the device's, unless somebody says otherwise
+        let latency = |by| {
+            let parameters = drive.parameters(1 << 30, by).unwrap();
+            parameters.get("read_latency").unwrap().to_string()
+        };
+        assert_eq!(latency(None), "12us");
+        assert_eq!(latency(Some(MeasuredBy::Linux)), "5390ns");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told() {
+        let good = optane().to_text();
+        let with = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from}");
+            PresetFile::parse(&good.replacen(from, to, 1)).unwrap_err()
+        };
+        for (from, to, says) in [
+            ("nvmirage_preset = 1", "nvmirage_preset = 2", "version 2"),
+            (
+                "nvmirage_preset = 1\n",
+                "",
+                "does not say nvmirage_preset = 1",
+            ),
+            ("\"nvm\"", "\"nvme\"", "one of nvm, kv, flash, zns"),
+            ("about", "abuot", "abuot"),
+            ("value = \"12us\"", "value = \"12\"", "with its unit"),
+            ("value = \"12us\"", "value = \"1us\"", "shorter than"),
+            (
+                "[parameters.read_latency]",
+                "[parameters.read_latncy]",
+                "did you mean `read_latency`?",
+            ),
+        ] {
+            let error = with(from, to);
+            assert!(error.contains(says), "{error}");
+        }
+        let cut = good.split("\n[parameters.write_rate]").next().unwrap();
+        let error = PresetFile::parse(cut).unwrap_err();
+        assert!(
+            error.contains("needs these parameters, too: write_rate"),
+            "{error}"
+        );
+        let error = Drive::find("/nonexistent.toml").unwrap_err();
+        assert!(
+            error.contains("cannot read the preset /nonexistent.toml"),
+            "{error}"
+        );
+    }
+}
