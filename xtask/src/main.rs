@@ -3,6 +3,7 @@
 mod bench;
 mod counts;
 mod fuzz;
+mod golden;
 mod instructions;
 mod mutants;
 mod oracle;

@@ -13,7 +13,7 @@ use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line};
 use crate::workspace::Workspace;
-use crate::{fuzz, instructions, oracle, setup, simulate, soak, tidy};
+use crate::{fuzz, golden, instructions, oracle, setup, simulate, soak, tidy};
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
 /// how it is run.
@@ -92,6 +92,12 @@ const STAGES: &[Stage] = &[
         run: simulate::stage,
     },
     Stage {
+        name: "golden",
+        about: "the simulations' hashes on a second machine: aarch64, under qemu-user",
+        minutes: 8,
+        run: golden::stage,
+    },
+    Stage {
         name: "protocol",
         about: "vfio-user, message by message",
         minutes: 8,
@@ -155,7 +161,14 @@ impl Context<'_> {
 
     /// Runs a command that tests, and reads its counts with `read`. A failure that no test has is
     /// counted as one.
-    fn run_tests(&mut self, command: &mut Command, read: fn(&str) -> Counts) -> Result<Counts> {
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) fn run_tests(
+        &mut self,
+        command: &mut Command,
+        read: fn(&str) -> Counts,
+    ) -> Result<Counts> {
         let live = &mut |text: &str| self.line.at(text);
         let mut with = Run {
             bound: self.bound,

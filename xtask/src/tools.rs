@@ -16,6 +16,8 @@ use anyhow::{Context, Result, bail, ensure};
 use tests_vm::cache::{Cache, Note, key_hash};
 use tests_vm::debian::{self, Apt};
 
+use crate::golden;
+
 /// A program that cargo installs.
 struct Tool {
     name: &'static str,
@@ -107,7 +109,7 @@ pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
         let why = "no Python, which the oracle of the timing models is written in";
         install("python3-minimal", why, note)?;
     }
-    Ok(())
+    golden::prepare(install, note)
 }
 
 fn key(tool: &Tool) -> String {
