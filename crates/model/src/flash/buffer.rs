@@ -32,6 +32,7 @@ impl Buffer {
     pub(crate) fn empty(&mut self) {
         self.used.fill(0);
         self.back.clear();
+        self.moving = Moving::default();
     }
 
     /// Another size from now on: what is taken stays so.

@@ -147,7 +147,7 @@ impl Flash {
             partition.held = 0;
             partition.sensed = 0;
             partition.background_end = 0;
-            partition.cached.clear();
+            partition.cached.folded = 0;
             partition.map = None;
             partition.ftl.taken = None;
         }

@@ -147,7 +147,7 @@ impl Flash {
         let mut heads = Vec::with_capacity(self.partitions.len());
         for (partition, map) in self.partitions.iter_mut().zip(room.maps) {
             let mut its = Vec::new();
-            put_head(&partition.ftl, &mut its);
+            put_head(partition, &mut its);
             heads.push(its);
             partition.ftl.taken = Some(Box::new(map));
         }

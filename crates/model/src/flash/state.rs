@@ -1,21 +1,21 @@
 //! What a drive is like when it is at rest, as bytes: where its pages lie, and how worn it is. What is under way is not part of it.
 //!
-//! The form, in little-endian numbers, everything of 8 bytes but where said: `nvmirage` in ASCII, the version (2), seven numbers of the shape; how the drive was prepared
+//! The form, in little-endian numbers, everything of 8 bytes but where said: `nvmirage` in ASCII, the version (3), seven numbers of the shape; how the drive was prepared
 //! (0: not at all, 1: played, 2: seeded), the write amplification of that in thousandths, its rounds and page operations; then for each partition credits,
 //! `refill`, pages placed, pages of hosts, pages collected, lines erased, and of both writers the open line and the pages taken of it (all ones and 0 for none); for each line its erases and
 //! what was placed when it was filled; the number of full lines and these from the one that was filled first, 4 bytes each; the number of free lines and these from the one that has been free for
-//! longest, likewise; and for each logical page its place as the complement of 4 bytes, 0 for none. Last a checksum: FNV-1a of 64 bits over words of 4 bytes.
+//! longest, likewise; pages that were folded, and the dies of the wordlines in the cache of single-bit cells, likewise; and for each logical page its place as the complement of 4 bytes, 0 for none. Last a checksum: FNV-1a of 64 bits over words of 4 bytes.
 //!
 //! Whatever the bytes are, reading them ends in a drive that works or in an error.
 
-use super::ftl::{Ftl, Saved};
+use super::ftl::Saved;
 use super::lines::SavedLines;
-use super::{Flash, Geometry, Method, Prepared};
+use super::{Flash, Geometry, Method, Partition, Prepared};
 use crate::error::ParameterError;
 use crate::parameters::FlashParameters;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"nvmirage");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 const NO_LINE: u64 = u64::MAX;
 
 /// Why bytes are not the state of a drive.
@@ -83,7 +83,7 @@ impl Flash {
         let start = out.len();
         put_shape(&self.geometry, self.prepared, out);
         for partition in &self.partitions {
-            put_head(&partition.ftl, out);
+            put_head(partition, out);
             let places = partition.ftl.place_of.iter();
             places.for_each(|&entry| put_short(out, entry));
         }
@@ -119,7 +119,10 @@ impl Flash {
         }
         flash.prepared = read_prepared(&mut from)?;
         for partition in &mut flash.partitions {
-            read(&mut partition.ftl, &mut from)?;
+            read(partition, &mut from)?;
+            if flash.slc.is_none() {
+                partition.cached.clear();
+            }
         }
         match from.bytes.len() {
             8 => Ok(flash),
@@ -230,8 +233,8 @@ impl Reader<'_> {
 }
 
 /// Everything of a partition but its map.
-pub(super) fn put_head(ftl: &Ftl, out: &mut Vec<u8>) {
-    let saved = ftl.saved();
+pub(super) fn put_head(partition: &Partition, out: &mut Vec<u8>) {
+    let saved = partition.ftl.saved();
     put(out, saved.credits.cast_unsigned());
     put(out, u64::from(saved.refill));
     put(out, saved.lines.placed);
@@ -251,10 +254,30 @@ pub(super) fn put_head(ftl: &Ftl, out: &mut Vec<u8>) {
         put(out, list.len() as u64);
         list.iter().for_each(|&line| put_short(out, line));
     }
+    let cached = &partition.cached;
+    put(out, cached.folded_pages);
+    put(out, cached.dies.len() as u64);
+    let of_partition = cached.dies.iter().map(|die| die - partition.first_die);
+    of_partition.for_each(|die| put_short(out, u32::try_from(die).unwrap_or(u32::MAX)));
 }
 
-fn read(ftl: &mut Ftl, from: &mut Reader<'_>) -> Result<(), StateError> {
-    let shape = ftl.geometry;
+/// What is in the cache of single-bit cells.
+fn read_cached(partition: &mut Partition, from: &mut Reader<'_>) -> Result<(), StateError> {
+    let dies = partition.ftl.geometry.dies;
+    partition.cached.folded_pages = from.number()?;
+    for _ in 0..from.number()? {
+        let die = from.short()?;
+        if die >= dies {
+            return damaged("a wordline is on no die");
+        }
+        let die = partition.first_die + die as usize;
+        partition.cached.dies.push_back(die);
+    }
+    Ok(())
+}
+
+fn read(partition: &mut Partition, from: &mut Reader<'_>) -> Result<(), StateError> {
+    let shape = partition.ftl.geometry;
     let credits = from.number()?.cast_signed();
     let refill = from.number()?;
     let placed = from.number()?;
@@ -303,6 +326,8 @@ fn read(ftl: &mut Ftl, from: &mut Reader<'_>) -> Result<(), StateError> {
         collected_pages,
     };
     check_space(&saved, &shape)?;
+    read_cached(partition, from)?;
+    let ftl = &mut partition.ftl;
     ftl.restore(saved);
     for logical in 0..shape.logical {
         let entry = from.short()?;

@@ -91,6 +91,7 @@ impl Flash {
                     let Some(die) = partition.cached.dies.pop_front() else {
                         return; // there is one, or this were not the next
                     };
+                    self.changes += 1;
                     partition.cached.folded = self.dies.fold(begin, die);
                     partition.cached.folded_pages += u64::from(self.geometry.die.wordline);
                 }

@@ -96,8 +96,8 @@ fn what_is_no_state_of_this_drive_is_refused() {
     assert_eq!(refused(b""), StateError::Unknown);
     assert_eq!(refused(b"something else altogether"), StateError::Unknown);
     let mut newer = bytes.clone();
-    newer[8] = 3;
-    assert_eq!(refused(&newer), StateError::Version { found: 3 });
+    newer[8] = 4;
+    assert_eq!(refused(&newer), StateError::Version { found: 4 });
     let mut other = small();
     other.size_bytes += 2 * PAGE;
     let shape = Flash::restore(&other, &bytes).unwrap_err();
@@ -257,4 +257,76 @@ fn what_changes_the_state_is_counted() {
         assert_eq!(flash.changes() > before, changes, "{op:?}");
         before = flash.changes();
     }
+}
+
+/// As [`small`], with a cache of single-bit cells that is folded after a second, and suspension.
+fn caching() -> FlashParameters {
+    let mut parameters = small();
+    parameters.extras = FlashExtras {
+        slc_cache_bytes: 20 * 16_384,
+        slc_program_ns: 30_000,
+        slc_idle_ns: 1_000_000_000,
+        suspend_limit: 3,
+        map_cache_pages: 1,
+        ..FlashExtras::default()
+    };
+    parameters
+}
+
+#[test]
+fn what_is_cached_is_saved_and_folded_later() {
+    let mut flash = drive(&caching());
+    let (mut now, mut id) = (0, 0);
+    let mut ask = |flash: &mut Flash, op: &Op<'_>| {
+        id += 1;
+        while flash.submit(now, id, op) == Admission::Stall {
+            now = flash.next_event().expect("room comes back");
+            flash.advance(now, &mut Vec::new());
+        }
+    };
+    for page in 0..64 {
+        ask(&mut flash, &write(page, 1));
+        ask(&mut flash, &read(page / 2, 1));
+    }
+    let count = |flash: &Flash| {
+        let cached = flash.partitions.iter().map(|p| p.cached.dies.len());
+        cached.collect::<Vec<_>>()
+    };
+    assert_eq!(count(&flash), [8, 8]);
+    let bytes = saved(&flash);
+    let before = flash.changes();
+    let mut restored = Flash::restore(&caching(), &bytes).unwrap();
+    assert_eq!(saved(&restored), bytes);
+    assert_eq!(
+        restored.partitions[1].cached.dies,
+        flash.partitions[1].cached.dies
+    );
+    let without = Flash::restore(&small(), &bytes).unwrap();
+    assert_eq!(count(&without), [0, 0]);
+    // At rest nothing comes back to the buffer that was not taken.
+    flash.rest(&caching());
+    for flash in [&mut flash, &mut restored] {
+        assert_eq!(flash.next_event(), None);
+        flash.advance(10_000_000_000, &mut Vec::new());
+        assert_eq!(
+            (count(flash), flash.counters().folded_pages),
+            (vec![0, 0], 64)
+        );
+    }
+    assert!(flash.changes() > before);
+    assert_eq!(saved(&flash), saved(&restored));
+    // A die that there is not, of the first wordline of the first partition.
+    let shape = flash.geometry;
+    let lines = 20 * shape.lines as usize + 16; // none is open
+    let at = 104 + 10 * 8 + lines + 16;
+    let mut damaged = bytes.clone();
+    assert_eq!(damaged[at - 8], 8, "their number");
+    damaged[at] = 2;
+    let error = Flash::restore(&caching(), &sealed(damaged)).unwrap_err();
+    assert_eq!(
+        error,
+        StateError::Damaged {
+            what: "a wordline is on no die"
+        }
+    );
 }
