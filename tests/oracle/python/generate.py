@@ -208,13 +208,14 @@ def change(rng, p):
             flash[name] = min(max(flash[name], 32 * 10**6), 8_191 * 10**6)
     extras = flash["extras"] = dict(flash["extras"])
     for name in LIVE_EXTRAS:
-        if name in extras and rng.random() < 0.3:
+        if name in extras and extras[name] and rng.random() < 0.3:
             extras[name] = max(near(extras[name]), min(extras[name], 1))
-    if "slc_cache_bytes" in extras and rng.random() < 0.4:
+    conventional = p["kind"] == "flash" and bool(extras)
+    if conventional and rng.random() < 0.4:
         unit = p["partitions"] * flash["oneshot_bytes"]
         extras["slc_cache_bytes"] = rng.choice([0, unit * rng.randrange(1, 24)])
-    for name in ("suspend_limit", "map_cache_pages"):
-        if name in extras and rng.random() < 0.2:
+    for name in ("suspend_limit", "map_cache_pages") if conventional else ("suspend_limit",):
+        if extras and rng.random() < 0.2:
             extras[name] = rng.randrange(4)
     if rng.random() < 0.2 and extras:
         extras["seed"] = rng.randrange(2**53)
