@@ -5,6 +5,7 @@
 //! placement of the two processors: a machine that is shared is slower at one moment than at the
 //! next. What cannot be measured is said, and the rest goes on. Figures are reported and never judged.
 
+mod database;
 mod fio;
 mod guest;
 mod interrupts;
@@ -24,6 +25,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use tests_vm::Rig;
 
+use self::database::DatabaseArgs;
 use self::ours::{Ours, Setup, output};
 use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
@@ -85,6 +87,8 @@ pub(crate) struct BenchArgs {
 enum Other {
     /// Measure what the program is meant to reach, a row each
     Reach(ReachArgs),
+    /// Run databases on a modelled drive of this machine itself, by bandwidth and by latency (as root)
+    Database(DatabaseArgs),
 }
 
 /// Who runs where.
@@ -113,8 +117,10 @@ pub(crate) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs
         .cargo(&["build", "--release", "-p", "nvmirage"])?
         .status()?;
     ensure!(status.success(), "the program cannot be built");
-    if let Some(Other::Reach(args)) = &args.other {
-        return reach::run(workspace, interrupt, args);
+    match &args.other {
+        Some(Other::Reach(args)) => return reach::run(workspace, interrupt, args),
+        Some(Other::Database(args)) => return database::run(workspace, interrupt, args),
+        None => {}
     }
     fs::create_dir_all(workspace.logs())?;
     // Not in the system's folder of temporary files, which may live in memory.
