@@ -18,7 +18,8 @@ use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{DmaView, Segment};
 use model::{
-    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Room, Snapshot, Timing as _,
+    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Prepared, Room, Snapshot,
+    Timing as _,
 };
 use nvme_spec::command::DSM_RANGES_MAX;
 
@@ -121,6 +122,11 @@ impl Timing {
         let mut bytes = Vec::new();
         flash.save(&mut bytes);
         Some(bytes)
+    }
+
+    /// How the drive that no channel has was brought into its state, where that was no host.
+    pub(crate) fn prepared(&self) -> Option<Prepared> {
+        self.lock().as_ref()?.model.as_ref()?.flash()?.prepared()
     }
 
     /// The drive comes back, at rest.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Geometry, Model, ParameterError, Parameters, Room, Snapshot, StateError};
+use model::{Geometry, Model, ParameterError, Parameters, Prepared, Room, Snapshot, StateError};
 
 use super::{Medium, MediumSpec};
 use crate::channel::{Channel, Kind};
@@ -59,6 +59,12 @@ impl Medium {
     #[must_use]
     pub fn timing_state(&self) -> Option<Vec<u8>> {
         self.timing.state()
+    }
+
+    /// How that drive was prepared, where it was. `None` while a channel is open.
+    #[must_use]
+    pub fn timing_prepared(&self) -> Option<Prepared> {
+        self.timing.prepared()
     }
 
     /// Memory for a snapshot of that while a channel is open ([`Channel::begin_snapshot`]); `None` where there is nothing to take.

@@ -7,6 +7,7 @@ mod attach;
 mod bench;
 mod calibrate;
 mod check;
+mod clone;
 mod completions;
 mod conformance;
 mod create;
@@ -25,6 +26,7 @@ mod media_arg;
 mod mount;
 mod move_queues;
 mod parse;
+mod precondition;
 mod qemu_args;
 mod resize;
 mod serve;
@@ -87,6 +89,8 @@ enum Command {
     Doctor(doctor::Doctor),
     Check(check::Check),
     Explain(explain::Explain),
+    Precondition(precondition::Precondition),
+    Clone(clone::Clone),
     Ls(ls::Ls),
     Create(create::Create),
     Delete(delete::Delete),
@@ -135,6 +139,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Doctor(doctor) => doctor.run(),
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
+        Command::Precondition(precondition) => precondition.run(),
+        Command::Clone(clone) => clone.run(),
         Command::Ls(ls) => ls.run(),
         Command::Create(create) => create.run(),
         Command::Delete(delete) => delete.run(),

@@ -7,11 +7,15 @@ use std::{
 
 use anyhow::Context;
 use media::Medium;
+use model::Method;
 
 use super::{OpenMedium, State};
 use crate::{
     config,
-    keep::timing::{checkpoints::Watched, file::StateFile},
+    keep::timing::{
+        checkpoints::Watched,
+        file::{StateFile, longest},
+    },
 };
 
 /// Where the state of a medium's timing is kept, and how often.
@@ -51,7 +55,7 @@ pub(super) fn give(
     let shown = file.path().display().to_string();
     match &found {
         Some(bytes) => Medium::restore_timing(medium, parameters, bytes).with_context(|| {
-            format!("timing: {shown} cannot be taken; remove that file to begin with a fresh drive")
+            format!("timing: {shown} cannot be taken: remove that file to begin with a fresh drive, or have `nvmirage precondition` make one in steady state")
         })?,
         None => Medium::set_timing(medium, parameters)?,
     }
@@ -63,22 +67,22 @@ pub(super) fn give(
     if found.is_none() {
         state.keep(medium)?;
     }
+    let how = match medium.timing_prepared().map(|prepared| prepared.method) {
+        None => "",
+        Some(Method::Played) => ", prepared",
+        Some(Method::Seeded) => ", prepared by seeding",
+    };
+    let found = if found.is_some() {
+        "as it was left in"
+    } else {
+        "fresh, kept in"
+    };
     tracing::info!(
         media = config.name,
-        "with the time of {}, {} {shown}",
+        "with the time of {}, {found} {shown}{how}",
         timing.preset,
-        if found.is_some() {
-            "as it was left in"
-        } else {
-            "fresh, kept in"
-        },
     );
     Ok(Some(state))
-}
-
-/// Bytes that the state of a drive of this size never has: a line has 24 bytes beside those of its pages, and a page 4.
-fn longest(size: u64) -> u64 {
-    (1 << 20) + size / 64
 }
 
 impl State {

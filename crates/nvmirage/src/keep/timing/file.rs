@@ -16,6 +16,11 @@ use rustix::fs::{FlockOperation, flock};
 /// Runs of so many zeros are left out of the file: a drive that was never written to needs hardly any space.
 const HOLE: usize = 64 << 10;
 
+/// Bytes that the state of a drive of this size never has: a line has 24 bytes beside those of its pages, and a page 4.
+pub(crate) fn longest(size_bytes: u64) -> u64 {
+    (1 << 20) + size_bytes / 64
+}
+
 /// The file of a medium that this process serves.
 #[derive(Debug)]
 pub(crate) struct StateFile {

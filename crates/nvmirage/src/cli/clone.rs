@@ -1,0 +1,254 @@
+//! `nvmirage clone`: another drive like a prepared one.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::{
+    fs::{FlockOperation, SeekFrom, copy_file_range, fcntl_lock, flock, ioctl_ficlone, seek},
+    io::Errno,
+};
+use serde::Serialize;
+
+use crate::report;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage clone prepared.img vm1.img
+      The medium, and the state of its timing in prepared.img.timing, if it has one
+  nvmirage clone pro.timing pro2.timing
+      The state of a drive's timing alone
+
+Where the file system can share blocks between files (XFS, Btrfs, bcachefs) that takes a moment, whatever the size; elsewhere
+what is written of the file is copied.";
+
+/// What the kernel is asked to copy at once.
+const PART: usize = 16 << 20;
+/// What is put behind a medium's name for the state of its timing.
+const TIMING: &str = ".timing";
+
+/// Make another drive like one that is not in use
+///
+/// A medium's file is cloned with what is kept beside it. What a configuration says, and identities, are not part of it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Clone {
+    /// The file of a medium that no server uses
+    source: PathBuf,
+
+    /// The new file, which is not there yet
+    destination: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    files: Vec<Cloned>,
+    seconds: f64,
+}
+
+/// A file that was made.
+#[derive(Debug, Serialize)]
+struct Cloned {
+    path: PathBuf,
+    size_bytes: u64,
+    /// Its blocks are those of the other file, until one of the two is written to.
+    shared: bool,
+    copied_bytes: u64,
+}
+
+impl Clone {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        let mut all = vec![(self.source.clone(), self.destination.clone())];
+        let timing = beside(&self.source);
+        if timing.exists() {
+            // Whoever finds the medium finds the state of its timing, too.
+            all.insert(0, (timing, beside(&self.destination)));
+        }
+        for (_, destination) in &all {
+            if fs::symlink_metadata(destination).is_ok() {
+                bail!(
+                    "{} is there already: name another file, or remove it",
+                    destination.display()
+                );
+            }
+        }
+        let sources = all.iter().map(|(source, _)| open(source));
+        let sources = sources.collect::<anyhow::Result<Vec<File>>>()?;
+        let mut files: Vec<Cloned> = Vec::new();
+        for ((_, destination), source) in all.iter().zip(&sources) {
+            let cloned = clone(source, destination);
+            if cloned.is_err() {
+                files
+                    .iter()
+                    .for_each(|made| drop(fs::remove_file(&made.path)));
+            }
+            files.push(cloned.with_context(|| format!("cannot make {}", destination.display()))?);
+        }
+        files.reverse();
+        let seconds = begun.elapsed().as_secs_f64();
+        let report = Report { files, seconds };
+        match self.json {
+            true => report::print_json(&report),
+            false => report::print(&report.in_words()),
+        }
+    }
+}
+
+impl Report {
+    fn in_words(&self) -> String {
+        let line = |file: &Cloned| {
+            let how = match file.shared {
+                true => "its blocks are shared".to_owned(),
+                false => format!(
+                    "{} were copied: this file system shares no blocks between these files",
+                    report::units::bytes(file.copied_bytes)
+                ),
+            };
+            format!("{}: {how}\n", file.path.display())
+        };
+        let lines: String = self.files.iter().map(line).collect();
+        format!("{lines}done in {:.3} s\n", self.seconds)
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TIMING);
+    name.into()
+}
+
+/// Opens a file that nobody uses.
+fn open(path: &Path) -> anyhow::Result<File> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    if !file.metadata()?.is_file() {
+        bail!("{shown} is no regular file: only those are cloned");
+    }
+    // A server has the one lock on a medium's file, and the other one on the state of its timing.
+    for locked in [
+        fcntl_lock(&file, FlockOperation::NonBlockingLockShared),
+        flock(&file, FlockOperation::NonBlockingLockShared),
+    ] {
+        match locked {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK | Errno::ACCESS) => {
+                bail!(
+                    "{shown} is in use: stop the server that has it first (`fuser -v` on the path names it)"
+                )
+            }
+            Err(errno) => Err(errno).with_context(|| format!("cannot lock {shown}"))?,
+        }
+    }
+    Ok(file)
+}
+
+/// Makes a file like another one, all of it or nothing.
+fn clone(source: &File, destination: &Path) -> io::Result<Cloned> {
+    let mut name = destination.as_os_str().to_owned();
+    name.push(".new");
+    let temporary = PathBuf::from(name);
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary);
+    let made = made?;
+    let size_bytes = source.metadata()?.len();
+    let filled = fill(source, &made, size_bytes).and_then(|copied_bytes| {
+        made.sync_all()?;
+        // Nobody's file is replaced: a link, unlike a rename, fails where there is one.
+        fs::hard_link(&temporary, destination)?;
+        Ok(copied_bytes)
+    });
+    let removed = fs::remove_file(&temporary);
+    let copied_bytes = filled?;
+    removed?;
+    Ok(Cloned {
+        path: destination.to_owned(),
+        size_bytes,
+        shared: copied_bytes.is_none(),
+        copied_bytes: copied_bytes.unwrap_or(0),
+    })
+}
+
+/// Gives a new file the bytes of another: how many were copied, or none where blocks are shared.
+fn fill(source: &File, made: &File, size_bytes: u64) -> io::Result<Option<u64>> {
+    match ioctl_ficlone(made, source) {
+        Ok(()) => return Ok(None),
+        // Another file system, or one that cannot.
+        Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTTY) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    made.set_len(size_bytes)?;
+    let bar = ProgressBar::new(size_bytes);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {bytes} of {total_bytes}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let (mut copied, mut at) = (0, 0);
+    while let Some((start, end)) = next_data(source, at, size_bytes)? {
+        copied += copy(source, made, start, end, &bar)?;
+        at = end;
+    }
+    bar.finish_and_clear();
+    Ok(Some(copied))
+}
+
+/// The next part of a file, from `at` on, that is no hole.
+fn next_data(file: &File, at: u64, size: u64) -> io::Result<Option<(u64, u64)>> {
+    if at >= size {
+        return Ok(None);
+    }
+    let start = match seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        // It does not say what is a hole.
+        Err(Errno::INVAL) => return Ok(Some((at, size))),
+        Err(errno) => return Err(errno.into()),
+    };
+    let end = seek(file, SeekFrom::Hole(start)).unwrap_or(size).min(size);
+    Ok((start < end).then_some((start, end)))
+}
+
+fn copy(source: &File, made: &File, start: u64, end: u64, bar: &ProgressBar) -> io::Result<u64> {
+    let (mut from, mut to) = (start, start);
+    while from < end {
+        let part = usize::try_from(end - from).map_or(PART, |left| left.min(PART));
+        let copied = match copy_file_range(source, Some(&mut from), made, Some(&mut to), part) {
+            Ok(copied) => copied,
+            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                let copied = copy_by_hand(source, made, from, part)?;
+                (from, to) = (from + copied as u64, to + copied as u64);
+                copied
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        if copied == 0 {
+            return Err(io::Error::other(
+                "the file became shorter while it was cloned",
+            ));
+        }
+        bar.set_position(from);
+    }
+    Ok(end - start)
+}
+
+/// Where the kernel does not copy between these file systems.
+fn copy_by_hand(source: &File, made: &File, at: u64, len: usize) -> io::Result<usize> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; len];
+    let read = source.read_at(&mut bytes, at)?;
+    made.write_all_at(&bytes[..read], at)?;
+    Ok(read)
+}

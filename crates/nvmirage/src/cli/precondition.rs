@@ -1,0 +1,282 @@
+//! `nvmirage precondition`: brings a modelled flash drive into the state of long use, without a host that writes for hours.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use model::{Flash, FlashParameters, Method, Parameters, Progress};
+use serde::Serialize;
+
+use super::UsageError;
+use crate::{
+    config::{self, MediumKind, Size, Timing},
+    keep::timing::file::{StateFile, longest},
+    report,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage precondition pro --config nvmirage.toml
+      Medium `pro` of a configuration that is not served: its next start finds a drive in steady state
+  nvmirage precondition --preset samsung-970-pro --size 64GiB --state pro.timing
+      A state for [media.timing] state = \"pro.timing\" of any such drive
+
+Every page is written in order, and then capacities of 4 KiB at random until write amplification changes by less than 2 %
+from one to the next. Up to 64GiB every page operation is done; of a larger drive the state is written down from that of a
+small one that was played (seeded), which the state says, too.";
+
+/// Drives of up to so many bytes are played.
+const PLAYED: u64 = 64 << 30;
+/// Bins of the histogram of valid pages.
+const BINS: usize = 10;
+
+/// Bring a modelled flash drive into steady state
+///
+/// Its bytes are not touched: only how its pages lie and how worn it is, which is what decides how long commands take.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = EXAMPLES,
+    group = clap::ArgGroup::new("which").required(true).args(["config", "preset"])
+)]
+pub(super) struct Precondition {
+    /// A medium of the configuration
+    #[arg(requires = "config")]
+    medium: Option<String>,
+
+    /// A configuration in TOML; no server may be using the medium
+    #[arg(long, value_name = "FILE", requires = "medium")]
+    config: Option<PathBuf>,
+
+    /// A drive without a medium: PRESET[,NAME=VALUE...]
+    #[arg(
+        long,
+        value_name = "PRESET",
+        requires = "size",
+        requires = "state",
+        conflicts_with = "medium"
+    )]
+    preset: Option<Timing>,
+
+    /// Its size
+    #[arg(long, requires = "preset")]
+    size: Option<Size>,
+
+    /// Where its state goes
+    #[arg(long, value_name = "FILE", requires = "preset")]
+    state: Option<PathBuf>,
+
+    /// Write the state down from that of a small drive, whatever the size
+    #[arg(long)]
+    seeded: bool,
+
+    /// Which random pages are written
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A drive that is to be prepared.
+struct Drive {
+    parameters: Box<FlashParameters>,
+    state: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    method: &'static str,
+    size_bytes: u64,
+    write_amplification: f64,
+    rounds: u32,
+    page_operations: u64,
+    seconds: f64,
+    page_operations_per_s: f64,
+    free_lines: usize,
+    /// Shares of full lines by how many of their pages are valid: bin `i` of ten has those from `i` tenths on.
+    lines_by_valid_pages: Vec<f64>,
+    state: PathBuf,
+    state_bytes: usize,
+}
+
+impl Precondition {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let Drive { parameters, state } = self.drive()?;
+        let (mut file, before) = StateFile::take(&state, longest(parameters.size_bytes))?;
+        if let Some(before) = before
+            && matches!(
+                Flash::restore(&parameters, &before),
+                Err(model::StateError::Unknown)
+            )
+        {
+            bail!(
+                "{} is something else than the state of a drive's timing: name another file, or remove it",
+                state.display()
+            );
+        }
+        let begun = Instant::now();
+        let is_seeded = self.seeded || parameters.size_bytes > PLAYED;
+        let (flash, prepared) = if is_seeded {
+            Flash::seeded(&parameters, self.seed)?
+        } else {
+            let mut flash = Flash::new(&parameters)?;
+            let bar = Bar::new();
+            let prepared =
+                flash.precondition_telling(self.seed, &mut |progress| bar.update(progress));
+            bar.0.finish_and_clear();
+            (flash, prepared)
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        let mut bytes = Vec::new();
+        flash.save(&mut bytes);
+        file.write(&bytes)?;
+        let report = Report::of(&flash, prepared, seconds, &file, bytes.len());
+        match self.json {
+            true => report::print_json(&report),
+            false => report::print(&report.in_words()),
+        }
+    }
+
+    fn drive(&self) -> anyhow::Result<Drive> {
+        let (timing, size, state) = match (&self.preset, self.size, &self.state, &self.config) {
+            (Some(timing), Some(size), Some(state), _) => (timing.clone(), size.0, state.clone()),
+            (.., Some(config)) => self.of_medium(config)?,
+            _ => {
+                return Err(UsageError(
+                    "write MEDIUM --config FILE, or --preset, --size and --state".into(),
+                )
+                .into());
+            }
+        };
+        let wrong = |problems: Vec<String>| anyhow::anyhow!(problems.join("\n"));
+        match timing.parameters(size).map_err(wrong)? {
+            Parameters::Flash(parameters) => Ok(Drive {
+                parameters: Box::new(parameters),
+                state,
+            }),
+            _ => bail!(
+                "{} is no conventional flash: only that has a state to be brought into",
+                timing.preset
+            ),
+        }
+    }
+
+    fn of_medium(&self, file: &std::path::Path) -> anyhow::Result<(Timing, u64, PathBuf)> {
+        let name = self.medium.as_deref().unwrap_or_default();
+        let config = config::from_file(file)?;
+        let medium = config.media.into_iter().find(|medium| medium.name == name);
+        let medium = medium.with_context(|| format!("{} has no media `{name}`", file.display()))?;
+        let timing = medium.timing.with_context(|| {
+            format!("media {name} has no timing: nothing of it would be any faster or slower")
+        })?;
+        let path = medium.path.as_deref();
+        let size = match (medium.size, path) {
+            (Some(size), _) => size.0,
+            (None, Some(path)) if medium.kind == MediumKind::File => std::fs::metadata(path)
+                .with_context(|| format!("media {name}: {}", path.display()))?
+                .len(),
+            _ => bail!("media {name} has no size: write size = \"64GiB\""),
+        };
+        let state = timing.state_file(medium.kind, path).with_context(|| {
+            format!("media {name} keeps no state of its timing: write state = \"{name}.timing\" under [media.timing]")
+        })?;
+        Ok((timing, size, state))
+    }
+}
+
+/// How far it is, on a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Self {
+        // hidden where standard error is no terminal
+        let bar = ProgressBar::new(1);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent}% {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Bar(bar)
+    }
+
+    fn update(&self, progress: Progress) {
+        self.0.set_length(progress.pages);
+        self.0.set_position(progress.written);
+        self.0.set_message(match progress.round {
+            0 => "written in order".to_owned(),
+            1 => "of the first capacity at random".to_owned(),
+            round => format!(
+                "of capacity {round} at random; write amplification {}",
+                ratio(progress.write_amplification_permille)
+            ),
+        });
+    }
+}
+
+fn ratio(permille: u64) -> String {
+    format!("{}.{:03}", permille / 1000, permille % 1000)
+}
+
+impl Report {
+    #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
+    fn of(
+        flash: &Flash,
+        prepared: model::Prepared,
+        seconds: f64,
+        file: &StateFile,
+        state_bytes: usize,
+    ) -> Self {
+        let lines = flash.valid_histogram(BINS);
+        let all: u64 = lines.iter().sum();
+        let share = |count: u64| count as f64 / all.max(1) as f64;
+        Report {
+            method: match prepared.method {
+                Method::Played => "played",
+                Method::Seeded => "seeded",
+            },
+            size_bytes: flash.geometry().pages() * 4096,
+            write_amplification: prepared.write_amplification_permille as f64 / 1000.0,
+            rounds: prepared.rounds,
+            page_operations: prepared.page_operations,
+            seconds,
+            page_operations_per_s: prepared.page_operations as f64 / seconds,
+            free_lines: flash.free_lines(),
+            lines_by_valid_pages: lines.into_iter().map(share).collect(),
+            state: file.path().to_owned(),
+            state_bytes,
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let how = match self.method {
+            "played" => "every page operation was done",
+            _ => {
+                "written down from a small drive that was played; no line says how often it was erased"
+            }
+        };
+        let mut words = format!(
+            "{}: {how}\nwrite amplification {:.3}, after {} capacities of random 4 KiB\n{} page operations in {:.1} s, {:.1} million a second\n",
+            self.method,
+            self.write_amplification,
+            self.rounds,
+            self.page_operations,
+            self.seconds,
+            self.page_operations_per_s / 1e6
+        );
+        words += "full lines by valid pages:";
+        for (bin, share) in self.lines_by_valid_pages.iter().enumerate() {
+            if *share > 0.0 {
+                words += &format!("  {}0%: {:.1}%", bin, share * 100.0);
+            }
+        }
+        words += &format!(
+            "\nits state is in {}, {}\n",
+            self.state.display(),
+            report::units::bytes(self.state_bytes as u64)
+        );
+        words
+    }
+}
