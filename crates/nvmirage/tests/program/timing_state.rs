@@ -259,10 +259,6 @@ fn a_drive_is_prepared_and_served_as_that() {
     for (args, says) in [
         (&["pro2", "--config", file][..], "has no media `pro2`"),
         (
-            &["pro", "--preset", "samsung-970-pro"],
-            "cannot be used with",
-        ),
-        (
             &[
                 "--preset",
                 "optane-p4800x",
