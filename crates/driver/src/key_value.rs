@@ -3,6 +3,8 @@
 //! Commands to submit, and helpers that do one and wait for it. Of Samsung's commands keys of 4 to 16 bytes are known here, as
 //! they stand in the command.
 
+mod compound;
+
 use memory::Buffer;
 use nvme_spec::key_value::{self, KvCdw11, KvOpcode, StoreOptions};
 use nvme_spec::samsung::{IteratorOption, SamsungCommand, SamsungOpcode, StoreOption};
@@ -10,6 +12,8 @@ use nvme_spec::{Cqe, Sqe};
 
 use crate::bus::Bus;
 use crate::{DriverError, QueuePair};
+
+pub use self::compound::Compound;
 
 /// What a drive speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -170,6 +170,14 @@ impl SamsungCommand {
         self.padding = Padding::new().with_invalid_bytes(invalid);
     }
 
+    /// PRP entries of a key that does not stand in the command.
+    #[must_use]
+    pub fn key_prps(&self) -> (u64, u64) {
+        let part =
+            |at: usize| u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|n| self.key[at + n]));
+        (part(0), part(8))
+    }
+
     /// Prefix and mask of Iterator request.
     #[must_use]
     pub fn prefix(&self) -> ([u8; 4], [u8; 4]) {
@@ -325,6 +333,7 @@ mod tests {
         assert_eq!(command.value_len(), Some(4093));
         assert_eq!(command.key_len(), 5);
         assert_eq!(&command.key[..5], b"hello");
+        assert_eq!(command.key_prps(), (0x006f_6c6c_6568, 0));
         let option = StoreOption::from(command.option);
         assert!(option.idempotent() && !option.update_only() && option.unknown() == 0);
         assert_eq!(command.to_sqe(), sqe);

@@ -137,13 +137,13 @@ impl KeyValueChannel {
         self.pairs.as_ref()?.last_op()
     }
 
-    fn run(&mut self, request: &Request<'_>, segments: &[Segment<'_>]) -> Outcome {
+    fn run(&mut self, request: &Request<'_>, segments: &[Segment<'_>], view: &DmaView) -> Outcome {
         let Some(pairs) = &mut self.pairs else {
             return Outcome::of(Cause::Aborted);
         };
         match request {
             Request::Command { sqe, .. } => {
-                let outcome = outcome(pairs.command(sqe, segments));
+                let outcome = outcome(pairs.command(sqe, segments, view));
                 self.medium.told.used.store(pairs.used(), Relaxed);
                 outcome
             }
@@ -195,9 +195,9 @@ impl Channel for KeyValueChannel {
         ticket: Ticket,
         request: &Request<'_>,
         segments: &[Segment<'_>],
-        _: &Arc<DmaView>,
+        view: &Arc<DmaView>,
     ) -> Added {
-        Added::Done(ticket, self.run(request, segments))
+        Added::Done(ticket, self.run(request, segments, view))
     }
 
     fn submit(&mut self) {}

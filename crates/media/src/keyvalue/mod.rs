@@ -27,7 +27,7 @@ mod space;
 
 use std::io;
 
-use memory::Segment;
+use memory::{DmaView, Segment};
 use model::Op;
 use nvme_spec::Sqe;
 
@@ -42,7 +42,7 @@ pub enum Dialect {
     /// The Key Value command set (KV 1.1): keys of 1 to 16 bytes.
     #[default]
     Nvme,
-    /// The commands of Samsung's drives: keys of 4 to 16 bytes, iterators, the compound command.
+    /// The commands of Samsung's drives: keys of 4 to 255 bytes, iterators, the compound command.
     Samsung,
 }
 
@@ -70,13 +70,15 @@ impl KeyValue {
         })
     }
 
-    /// Does a command, whose data are the `segments`.
-    fn command(&mut self, sqe: &Sqe, segments: &[Segment<'_>]) -> Answer {
+    /// Does a command, whose data are the `segments`; what else of its host's memory it names is found in the `view`.
+    fn command(&mut self, sqe: &Sqe, segments: &[Segment<'_>], view: &DmaView) -> Answer {
         let (pairs, iterators) = (&mut self.pairs, &mut self.iterators);
         self.ops = Ops::NONE;
         match self.dialect {
             Dialect::Nvme => nvme::execute(pairs, sqe, segments, &mut self.ops),
-            Dialect::Samsung => samsung::execute(pairs, iterators, sqe, segments, &mut self.ops),
+            Dialect::Samsung => {
+                samsung::execute(pairs, iterators, sqe, segments, view, &mut self.ops)
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Samsung's key-value commands on a medium of pairs.
 //!
 //! What was published leaves much open. Here:
-//! - A command has a key of 4 to 16 bytes, which stands in it. A longer one would lie elsewhere in its host's memory, and is Invalid
-//!   Key Size; in a batch keys have up to 255 bytes.
+//! - A command has a key of 4 to 255 bytes. One of up to 16 stands in it; of a longer one the two PRP entries do, which are walked as
+//!   those of data are, and it is copied once, before anything is looked at.
 //! - Store has no offset in the value: one is Invalid Value Offset. Append has none either, and stores where there is no such key.
 //! - Retrieve returns what there is from the offset on, as far as it fits, and in Dword 0 how large the whole value is.
 //! - Delete of a key that does not exist is Key Does Not Exist, whatever its option says.
@@ -11,17 +11,18 @@
 //!
 //! The batch command is [`super::compound`].
 
-use memory::Segment;
+use controller::prp;
+use memory::{DmaView, Hint, Need, Segment};
 use model::KvKind;
 use nvme_spec::samsung::{
-    INLINE_KEY_MAX, IteratorOption, KEY_MIN, RetrieveOption, SamsungCommand, SamsungOpcode,
-    StoreOption, status,
+    INLINE_KEY_MAX, IteratorOption, KEY_MAX, KEY_MIN, RetrieveOption, SamsungCommand,
+    SamsungOpcode, StoreOption, status,
 };
 use nvme_spec::{Sqe, Status};
 
 use super::answer::{Answer, Ops};
 use super::compound;
-use super::data::Host;
+use super::data::{Host, Source};
 use super::iterators::{Filter, Iterators, NotOpened, Reads, Stop};
 use super::pairs::{Pairs, Refusal, Rule};
 
@@ -31,6 +32,7 @@ pub(super) fn execute(
     iterators: &mut Iterators,
     sqe: &Sqe,
     segments: &[Segment<'_>],
+    view: &DmaView,
     ops: &mut Ops,
 ) -> Answer {
     let command = SamsungCommand::of(sqe);
@@ -38,23 +40,48 @@ pub(super) fn execute(
         SamsungOpcode::ITERATOR_REQUEST => request(iterators, &command, ops),
         SamsungOpcode::ITERATOR_READ => read(pairs, iterators, &command, segments, ops),
         SamsungOpcode::BATCH => compound::execute(pairs, &command, segments, ops),
-        _ => one(pairs, &command, segments, ops),
+        _ => {
+            let mut buffer = [0; KEY_MAX];
+            let key = key(&command, view, &mut buffer);
+            key.and_then(|key| one(pairs, &command, key, segments, ops))
+        }
     };
     done.unwrap_or_else(Answer::of)
+}
+
+/// The key of a command, which is copied where it lies in the host's memory.
+fn key<'b>(
+    command: &SamsungCommand,
+    view: &DmaView,
+    buffer: &'b mut [u8; KEY_MAX],
+) -> Result<&'b [u8], Status> {
+    let len = command.key_len();
+    if !(KEY_MIN..=KEY_MAX).contains(&len) {
+        return Err(status::INVALID_KEY_SIZE);
+    }
+    let key = &mut buffer[..len];
+    if len <= INLINE_KEY_MAX {
+        key.copy_from_slice(&command.key[..len]);
+        return Ok(key);
+    }
+    let (prp1, prp2) = command.key_prps();
+    let mut segments = prp::Segments::new();
+    // 255 bytes at most.
+    let (bytes, need) = (len as u32, Need::DeviceReads);
+    let mut hint = Hint::default();
+    prp::walk(view, &mut hint, prp1, prp2, bytes, need, &mut segments)?;
+    Host::new(&segments).take(key);
+    Ok(key)
 }
 
 /// A command with one key.
 fn one(
     pairs: &mut Pairs,
     command: &SamsungCommand,
+    key: &[u8],
     segments: &[Segment<'_>],
     ops: &mut Ops,
 ) -> Result<Answer, Status> {
-    let key_len = command.key_len();
-    if !(KEY_MIN..=INLINE_KEY_MAX).contains(&key_len) {
-        return Err(status::INVALID_KEY_SIZE);
-    }
-    let key = &command.key[..key_len];
     let has = Host::len(segments);
     let mut host = Host::new(segments);
     match command.opcode {

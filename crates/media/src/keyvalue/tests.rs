@@ -58,7 +58,7 @@ impl Rig {
         }
         let pieces: &[Segment<'_>] = &pieces;
         let sqe = Sqe::read_from_bytes(&bytes).unwrap();
-        let answer = self.medium.command(&sqe, pieces);
+        let answer = self.medium.command(&sqe, pieces, &self.view);
         (answer.status.0, answer.result)
     }
 

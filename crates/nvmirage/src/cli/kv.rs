@@ -270,6 +270,16 @@ impl Client {
         Ok(u32::try_from(len)?)
     }
 
+    /// Refuses data that one command cannot move.
+    fn check_transfer(&self, len: u32) -> anyhow::Result<()> {
+        let max = self.queue.transfer_len();
+        ensure!(
+            len <= max,
+            "a command has {len} bytes of data, and moves {max} at most here: store fewer or smaller values by each, or serve the drive with a larger max_transfer"
+        );
+        Ok(())
+    }
+
     fn put(&mut self, put: &Put) -> anyhow::Result<()> {
         let value = put.read_value()?;
         let len = self.check_len(value.len() as u64)?;

@@ -126,6 +126,39 @@ fn a_full_drive_says_so_and_a_bench_leaves_nothing() {
     world.ok(&kv(&["del", "big"]));
 }
 
+/// Whole commands of eight, a last one of fewer, and every key as if it had been stored alone.
+#[test]
+fn a_bench_stores_many_keys_by_each_command() {
+    let world = World::new();
+    let _server = world.serve_media("keyvalue:size=1MiB,dialect=samsung,max_keys=100");
+    let bench = |dialect: &str, more: &[&str]| {
+        let args = [&["bench", "--count", "92", "--json"], more].concat();
+        kv(&world, dialect, &args)
+    };
+    let figures = world.json(&bench(
+        "samsung",
+        &["--value-size", "256B", "--compound", "8", "--qd", "4"],
+    ));
+    assert_eq!(
+        (&figures["compound"], &figures["count"]),
+        (&json!(8), &json!(92))
+    );
+    for op in ["put", "get", "del"] {
+        let rate = figures[op]["ops_per_s"].as_f64().unwrap();
+        assert!(rate > 0.0, "{figures}");
+    }
+    assert_eq!(world.ok(&kv(&world, "samsung", &["ls"])), "");
+    let error = world.fails(&bench(
+        "samsung",
+        &["--value-size", "256KiB", "--compound", "8"],
+    ));
+    assert!(error.contains("max_transfer"), "{error}");
+    let nvme = World::new();
+    let _server = nvme.serve_media("keyvalue:size=1MiB");
+    let error = nvme.fails(&kv(&nvme, "auto", &["bench", "--compound", "8"]));
+    assert!(error.contains("--dialect samsung"), "{error}");
+}
+
 #[test]
 fn what_a_configuration_cannot_say_is_named() {
     let world = World::new();

@@ -118,7 +118,8 @@ fn sizes_and_offsets_are_checked() {
     let mut rig = rig();
     assert_eq!(store(&mut rig, b"abc", b"v", 0), (0x303, 0));
     assert_eq!(store(&mut rig, b"0123456789abcdef", b"v", 0), (0, 0));
-    assert_eq!(store(&mut rig, b"0123456789abcdefg", b"v", 0), (0x303, 0));
+    // Its key is said to lie at an address that is none of the host's.
+    assert_eq!(store(&mut rig, b"0123456789abcdefg", b"v", 0), (0x004, 0));
     let mut huge = sqe(0xb3, b"key1", 0, 0);
     huge[44] = 255;
     assert_eq!(rig.command(huge, 0), (0x303, 0));
@@ -222,4 +223,66 @@ fn there_are_sixteen_iterators_and_one_that_deletes() {
             (0x304, 0)
         );
     }
+}
+
+/// A command whose key lies in the host's memory at these two PRP entries.
+fn with_long_key(opcode: u8, key_len: usize, len: usize, prps: (u64, u64)) -> [u8; 64] {
+    let mut bytes = sqe(opcode, &vec![0; key_len], len, 0);
+    bytes[48..56].copy_from_slice(&prps.0.to_le_bytes());
+    bytes[56..64].copy_from_slice(&prps.1.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn long_keys_lie_in_the_hosts_memory() {
+    const AT: u64 = 2 << 20;
+    let mut rig = rig();
+    let long: Vec<u8> = (0..255).collect();
+    // In one page; and in two that do not follow each other: 100 bytes, and the rest.
+    rig.memory.write_from(AT as usize + 8, &long[..17]);
+    let short = (AT + 8, 0);
+    let apart = (AT + 8192 - 100, AT);
+    assert_eq!(rig.with(with_long_key(0x81, 17, 3, short), b"abc"), (0, 0));
+    rig.memory
+        .write_from((AT + 8192 - 100) as usize, &long[..100]);
+    rig.memory.write_from(AT as usize, &long[100..]);
+    assert_eq!(
+        rig.with(with_long_key(0x81, 255, 5, apart), b"value"),
+        (0, 0)
+    );
+    assert_eq!(rig.command(with_long_key(0xb3, 255, 0, apart), 0), (0, 0));
+    rig.fill(8);
+    assert_eq!(rig.command(with_long_key(0x90, 255, 8, apart), 8), (0, 5));
+    assert_eq!(rig.host(8), b"value\xee\xee\xee");
+    // Another last byte is another key.
+    rig.memory.write_from((AT + 154) as usize, &[0]);
+    assert_eq!(
+        rig.command(with_long_key(0xb3, 255, 0, apart), 0),
+        (0x310, 0)
+    );
+    rig.memory.write_from((AT + 154) as usize, &[254]);
+    // An iterator tells of both, whole.
+    assert_eq!(rig.command(request(0, 5, &[0; 4], &[0; 4]), 0), (0, 1));
+    let (status, len) = rig.command(read(1, 1024), 1024);
+    assert_eq!((status, len), (0x393, 4 + 4 + 20 + 4 + 256));
+    assert_eq!(keys(&rig.host(1024)), [long[..17].to_vec(), long.clone()]);
+    assert_eq!(rig.command(with_long_key(0xa1, 255, 0, apart), 0), (0, 0));
+    assert_eq!(
+        rig.command(with_long_key(0xa1, 255, 0, apart), 0),
+        (0x310, 0)
+    );
+}
+
+#[test]
+fn long_keys_that_cannot_be_reached_are_refused() {
+    const AT: u64 = 2 << 20;
+    let mut rig = rig();
+    let mut exist = |len, prps| rig.command(with_long_key(0xb3, len, 0, prps), 0).0;
+    assert_eq!(exist(17, (AT, 0)), 0x310);
+    assert_eq!(exist(17, (AT + 2, 0)), 0x013, "PRP Offset Invalid");
+    assert_eq!(exist(100, (AT + 4096 - 16, AT + 8)), 0x013);
+    assert_eq!(exist(17, (4 << 20, 0)), 0x004, "Data Transfer Error");
+    assert_eq!(exist(17, ((4 << 20) - 16, 4 << 20)), 0x004);
+    assert_eq!(exist(17, (!3, 0)), 0x004);
+    assert_eq!(exist(256, (AT, 0)), 0x303, "Invalid Key Size");
 }

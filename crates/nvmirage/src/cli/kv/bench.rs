@@ -1,7 +1,7 @@
 //! `nvmirage kv bench`: how fast a key-value drive stores and retrieves.
 
 use anyhow::{bail, ensure};
-use driver::key_value::Rule;
+use driver::key_value::{Compound, Dialect, Rule};
 use memory::Buffer;
 use nvme_spec::Cqe;
 use serde::Serialize;
@@ -20,7 +20,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  nvmirage kv --target vfio-user:/tmp/kv.sock bench --value-size 4KiB --qd 32")]
+  nvmirage kv --target vfio-user:/tmp/kv.sock bench --value-size 4KiB --qd 32
+  nvmirage kv --target vfio-user:/tmp/kv.sock --dialect samsung bench --value-size 256B --compound 8")]
 pub(super) struct Bench {
     /// Bytes of a value, up to 2MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
@@ -34,6 +35,10 @@ pub(super) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     qd: u16,
 
+    /// Store with the compound command, N keys in each; only --dialect samsung
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    compound: Option<u8>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -45,12 +50,16 @@ struct Figures {
     value_size: u32,
     queue_depth: u16,
     count: u32,
+    /// Keys of each command that stores; absent where they come one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compound: Option<u8>,
     put: Figure,
     get: Figure,
     del: Figure,
 }
 
-/// Of one kind of command; latencies from its submission until its completion was seen.
+/// Of one kind of command; operations are keys, and latencies are those of commands, from their submission until their completions
+/// were seen.
 #[derive(Debug, Serialize)]
 struct Figure {
     ops_per_s: f64,
@@ -72,16 +81,32 @@ impl Bench {
     /// Commands in flight, and bytes of the largest.
     pub(super) fn needs(&self) -> (u16, u32) {
         let size = self.value_size.0.clamp(1, VALUE_MAX.into());
-        (self.qd, u32::try_from(size).unwrap_or(VALUE_MAX))
+        let size = u32::try_from(size).unwrap_or(VALUE_MAX);
+        (self.qd, self.data_len(size))
+    }
+
+    /// Bytes of the data of one command that stores.
+    fn data_len(&self, value_len: u32) -> u32 {
+        match self.compound {
+            None => value_len,
+            // A head, and of each sub-command its own, the key and the value, each in whole 64 bytes.
+            Some(keys) => 512 + u32::from(keys) * (64 + 64 + value_len.next_multiple_of(64)),
+        }
     }
 
     pub(super) fn run(&self, client: &mut Client) -> anyhow::Result<()> {
+        ensure!(
+            self.compound.is_none() || client.keys.dialect == Dialect::Samsung,
+            "--compound: the Key Value command set has no such command: add --dialect samsung"
+        );
         let len = client.check_len(self.value_size.0)?;
         ensure!(len > 0, "--value-size: a value to measure with has bytes");
+        let data_len = self.data_len(len);
+        client.check_transfer(data_len)?;
         let mut buffers = Vec::new();
         for _ in 0..client.queue.depth() {
-            let buffer = client.host.device().alloc(len as usize)?;
-            buffer.write_from(0, &vec![0x5a; len as usize]);
+            let buffer = client.host.device().alloc(data_len as usize)?;
+            buffer.write_from(0, &vec![VALUE_BYTE; data_len as usize]);
             buffers.push(buffer);
         }
         let mut run = |op| self.measure(client, op, len, &buffers);
@@ -96,6 +121,7 @@ impl Bench {
             value_size: len,
             queue_depth: client.queue.depth(),
             count: self.count,
+            compound: self.compound,
             put,
             get,
             del,
@@ -116,25 +142,37 @@ impl Bench {
     ) -> anyhow::Result<Figure> {
         let clock = client.host.clock();
         let now = || clock.now().0;
-        let mut latencies = Vec::with_capacity(self.count as usize);
+        // Keys of a command.
+        let each = match op {
+            Op::Put => self.compound.unwrap_or(1).into(),
+            Op::Get | Op::Del => 1,
+        };
+        let commands = self.count.div_ceil(each) as usize;
+        let mut latencies = Vec::with_capacity(commands);
         let mut begun = vec![0; buffers.len()];
         let mut cqes = [Cqe::default(); 64];
         let start = now();
         let mut next = 0;
-        while latencies.len() < self.count as usize {
+        while latencies.len() < commands {
             while next < self.count && client.queue.in_flight() < client.queue.depth() {
-                let key = format!("bench-{next:010x}");
-                let mut sqe = match op {
-                    Op::Put => client.keys.store(key.as_bytes(), len, Rule::Any)?,
-                    Op::Get => client.keys.retrieve(key.as_bytes(), len)?,
-                    Op::Del => client.keys.delete(key.as_bytes())?,
-                };
                 let Some(cid) = client.queue.next_cid() else {
                     break;
                 };
-                if op != Op::Del {
-                    let buffer = &buffers[usize::from(cid)];
-                    let prps = client.queue.prps(cid, buffer, 0, len as usize)?;
+                let buffer = &buffers[usize::from(cid)];
+                let last = self.count.min(next + each);
+                let (mut sqe, moves) = match op {
+                    Op::Put if self.compound.is_some() => {
+                        let compound = compound(next..last, len)?;
+                        let bytes = compound.bytes();
+                        buffer.write_from(0, &bytes);
+                        (client.keys.compound(&compound), bytes.len())
+                    }
+                    Op::Put => (client.keys.store(&key(next), len, Rule::Any)?, len as usize),
+                    Op::Get => (client.keys.retrieve(&key(next), len)?, len as usize),
+                    Op::Del => (client.keys.delete(&key(next))?, 0),
+                };
+                if moves > 0 {
+                    let prps = client.queue.prps(cid, buffer, 0, moves)?;
                     (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
                 }
                 begun[usize::from(cid)] = now();
@@ -142,7 +180,7 @@ impl Bench {
                     .queue
                     .submit(sqe)
                     .map_err(|_| anyhow::anyhow!("the queue is full"))?;
-                next += 1;
+                next = last;
             }
             client.queue.ring()?;
             let taken = client.queue.poll(&mut cqes)?;
@@ -155,21 +193,36 @@ impl Bench {
                 latencies.push(ended - begun[usize::from(cqe.cid)]);
             }
         }
-        Ok(Figure::of(
-            &mut latencies,
-            now() - start,
-            if op == Op::Del { 0 } else { len },
-        ))
+        let len = if op == Op::Del { 0 } else { len };
+        Ok(Figure::of(&mut latencies, self.count, now() - start, len))
     }
+}
+
+/// What values are made of.
+const VALUE_BYTE: u8 = 0x5a;
+
+fn key(number: u32) -> Vec<u8> {
+    format!("bench-{number:010x}").into_bytes()
+}
+
+/// Stores of these keys.
+fn compound(keys: std::ops::Range<u32>, len: u32) -> anyhow::Result<Compound> {
+    let value = vec![VALUE_BYTE; len as usize];
+    let mut compound = Compound::default();
+    for number in keys {
+        compound.store(&key(number), &value, Rule::Any)?;
+    }
+    Ok(compound)
 }
 
 impl Figure {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    fn of(latencies: &mut [u64], time_ns: u64, len: u32) -> Self {
+    /// Of commands for so many keys, with values of `len` bytes.
+    fn of(latencies: &mut [u64], keys: u32, time_ns: u64, len: u32) -> Self {
         latencies.sort_unstable();
         let count = latencies.len();
         let at = |percent: usize| latencies[(count * percent).div_ceil(100).clamp(1, count) - 1];
-        let ops_per_s = count as f64 * 1e9 / time_ns.max(1) as f64;
+        let ops_per_s = f64::from(keys) * 1e9 / time_ns.max(1) as f64;
         Figure {
             ops_per_s,
             mib_per_s: ops_per_s * f64::from(len) / f64::from(1 << 20),
@@ -209,8 +262,11 @@ impl Figures {
             ]);
         }
         let (size, depth) = (units::bytes(self.value_size.into()), self.queue_depth);
+        let compound = self.compound.map_or(String::new(), |keys| {
+            format!(", {keys} stored by each command")
+        });
         format!(
-            "{} keys, values of {size}, queue depth {depth}\n{table}",
+            "{} keys{compound}, values of {size}, queue depth {depth}\n{table}",
             self.count
         )
     }
@@ -223,12 +279,12 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_the_sorted_times() {
         let mut latencies: Vec<u64> = (1..=200).rev().collect();
-        let figure = Figure::of(&mut latencies, 1_000_000, 1 << 20);
+        let figure = Figure::of(&mut latencies, 200, 1_000_000, 1 << 20);
         assert_eq!((figure.latency_ns_p50, figure.latency_ns_p99), (100, 198));
         assert_eq!(figure.latency_ns_max, 200);
         assert!((figure.ops_per_s - 200_000.0).abs() < 1e-6);
         assert!((figure.mib_per_s - 200_000.0).abs() < 1e-6);
-        let one = Figure::of(&mut [7], 7, 0);
+        let one = Figure::of(&mut [7], 1, 7, 0);
         assert_eq!((one.latency_ns_p50, one.latency_ns_p99), (7, 7));
     }
 }
