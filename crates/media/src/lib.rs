@@ -21,8 +21,11 @@
 )]
 
 mod channel;
+#[cfg(test)]
+mod disk;
 mod error;
 mod file;
+mod journal;
 mod keyvalue;
 mod medium;
 mod null;
@@ -33,6 +36,7 @@ mod zoned;
 
 pub use self::channel::{Channel, IoCounts};
 pub use self::error::MediumError;
+pub use self::journal::StateError;
 pub use self::keyvalue::Dialect;
 pub use self::medium::{Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec};
 pub use self::zoned::ZoneSpec;

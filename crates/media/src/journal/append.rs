@@ -1,0 +1,124 @@
+//! Records into frames.
+
+use memory::{Need, Segment};
+
+use super::layout::{FRAME_HEAD, FrameHead, frame_bytes};
+use super::{Crc, Journal, Open, Stage};
+
+/// Bytes of a record's head: its kind, and its length in three bytes.
+pub(super) const RECORD_HEAD: usize = 4;
+
+/// The head of a record.
+pub(super) fn record_head(kind: u8, len: usize) -> [u8; RECORD_HEAD] {
+    debug_assert!(len < 1 << 24, "a record fits a frame");
+    (u32::from(kind) << 24 | len as u32).to_le_bytes()
+}
+
+/// The kind and the length that a record's head says.
+pub(super) fn of_record_head(head: [u8; RECORD_HEAD]) -> (u8, usize) {
+    let word = u32::from_le_bytes(head);
+    ((word >> 24) as u8, (word & 0xFF_FFFF) as usize)
+}
+
+/// A record that is being appended.
+#[derive(Debug)]
+pub(crate) struct Appending<'f> {
+    segment: Segment<'f>,
+    open: &'f mut Open,
+}
+
+impl Appending<'_> {
+    /// The record's next bytes.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        self.open.crc.add(bytes);
+        self.segment.write_from(self.open.filled, bytes);
+        self.open.filled += bytes.len() as u32;
+    }
+}
+
+impl Journal {
+    /// Whether a record of so many bytes can be appended now. Where it cannot, frames have to be written first, or the log has to
+    /// become shorter.
+    pub(crate) fn has_room(&self, len: usize) -> bool {
+        let needs = RECORD_HEAD + len;
+        let frame_len = self.frame_len();
+        debug_assert!(FRAME_HEAD + needs <= frame_len);
+        if let Some(open) = &self.open
+            && open.filled as usize + needs <= frame_len
+        {
+            return true;
+        }
+        // Behind the open frame there may be a jump to the ring's start, which takes less than a frame.
+        let ring_len = self.superblock.layout.ring_len;
+        let has_frame = self
+            .frames
+            .iter()
+            .enumerate()
+            .any(|(at, _)| self.is_free(at));
+        has_frame && self.len() + 4 * frame_len as u64 <= ring_len
+    }
+
+    /// Bytes of the largest record.
+    pub(crate) fn record_max(&self) -> usize {
+        self.frame_len() - FRAME_HEAD - RECORD_HEAD
+    }
+
+    fn frame_len(&self) -> usize {
+        self.superblock.layout.frame_len as usize
+    }
+
+    fn is_free(&self, index: usize) -> bool {
+        let is_open = self.open.is_some_and(|open| open.frame == index);
+        self.frames[index].stage == Stage::Free && !is_open
+    }
+
+    /// Appends a record of `len` bytes, which `fill` puts. There is room for it ([`Journal::has_room`]).
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub(crate) fn append(&mut self, kind: u8, len: usize, fill: impl FnOnce(&mut Appending<'_>)) {
+        let needs = RECORD_HEAD + len;
+        let is_full = |open: &Open| open.filled as usize + needs > self.frame_len();
+        if self.open.as_ref().is_some_and(is_full) {
+            self.seal();
+        }
+        if self.open.is_none() {
+            let free = (0..self.frames.len()).find(|index| self.is_free(*index));
+            self.open = Some(Open {
+                frame: free.expect("the caller has seen that there is room"),
+                filled: FRAME_HEAD as u32,
+                crc: Crc::new(),
+            });
+        }
+        let frame_len = self.superblock.layout.frame_len;
+        let open = self.open.as_mut().expect("it was just made");
+        let end = open.filled + needs as u32;
+        let frame = &self.frames[open.frame];
+        let segment = frame.scratch.segment(frame_len, Need::DeviceWrites);
+        let mut appending = Appending { segment, open };
+        appending.put(&record_head(kind, len));
+        fill(&mut appending);
+        assert_eq!(
+            appending.open.filled, end,
+            "a record is as long as it was said to be"
+        );
+    }
+
+    /// Ends the frame that takes records, if any: it is written with the next turn.
+    pub(crate) fn seal(&mut self) {
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        let records = open.filled as usize - FRAME_HEAD;
+        let superblock = &self.superblock;
+        let (log, incarnation) = (superblock.log, superblock.incarnation);
+        let head = FrameHead::new(log, self.head, incarnation, records as u32, open.crc);
+        let len = frame_bytes(records) as u32;
+        let frame = &mut self.frames[open.frame];
+        let segment = frame.scratch.segment(len, Need::DeviceWrites);
+        segment.write_from(0, zerocopy::IntoBytes::as_bytes(&head));
+        (frame.stage, frame.position, frame.len) = (Stage::Sealed, self.head, len);
+        self.queue.push_back(open.frame);
+        self.head = superblock.layout.next(self.head + u64::from(len));
+    }
+}

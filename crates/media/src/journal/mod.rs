@@ -1,0 +1,586 @@
+//! A log of what changes a medium's state, behind its bytes in the same file, so that one flush makes both durable.
+//!
+//! The owner of the state appends **records** ([`Journal::append`]). They gather in a **frame**, which is written when it is full or
+//! when it is told to be ([`Journal::seal`]). A frame is there whole or not at all: it has a checksum, its place in the log, and the
+//! incarnation of the log that wrote it. After a crash the log ends in front of the first frame that is not there, and the
+//! records before, in their order, make the state again ([`Journal::recover`]).
+//!
+//! The log lies in a ring. When it has become long ([`Journal::is_long`]) the owner begins a **checkpoint**: it appends all of its
+//! state, a little at a time, between the records of what happens meanwhile, and when it has come round the log begins where the
+//! checkpoint began. There is no copy of the state, and no pause. So that this works, a record says how something **is** and not how it
+//! changed, or can be ignored where what it changes is not there yet.
+//!
+//! Everything goes through the channel of the medium, as ordinary requests with tickets of the journal's own: the owner gives it
+//! turns ([`Journal::drive`]) and what ends ([`Journal::complete`]). A host's Flush is done in this order: its frames are written
+//! ([`Journal::settled`] has come to [`Journal::end`]), then the medium below is flushed.
+//!
+//! Invariants:
+//! - Nothing is overwritten that recovery may need: the ring's room ends at the log's start, and that moves when the superblock
+//!   that says so is durable.
+//! - A frame of an earlier incarnation that lies where the log of a later one ends is not taken for its continuation.
+//! - Nothing is allocated after it was made.
+//! - Whatever stands in a file, reading it ends, takes no more memory than a frame, and changes nothing where it is refused.
+//!
+//! It does NOT know what records mean, order them against the medium's bytes, or flush for its owner.
+
+mod append;
+mod crc;
+mod layout;
+mod replay;
+
+use std::collections::VecDeque;
+use std::io;
+
+use controller::port::{Added, ByteRange, Channel as Port, Outcome, Request};
+use controller::ticket::Ticket;
+use memory::{Need, Scratch};
+
+pub(crate) use self::append::Appending;
+use self::crc::Crc;
+pub(crate) use self::layout::{BLOCK, Kind, Layout, SHAPE_WORDS, Shape, Superblock};
+
+/// Frames that a journal has in memory: one that is filled, and those that are being written.
+const FRAMES: usize = 4;
+/// Tickets of a journal: no lane, controller or subsystem has these.
+const TICKETS: u64 = 0xFFFF_FFFF_FFFF_0000;
+const SYNC: u64 = TICKETS | 0x8000;
+const SUPERBLOCK: u64 = TICKETS | 0x8001;
+const GIVE_BACK: u64 = TICKETS | 0x8002;
+
+/// Why a state cannot be taken from a file.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The file has none.
+    #[error(
+        "there is no state of zones or keys at its end: it was not made for such a medium, or made shorter or longer since; move it away to have a new one made"
+    )]
+    NotOurs,
+    /// A program of another version has written it.
+    #[error(
+        "its state is of format {found}, and this program reads format {}: use the program that wrote it, or move it away to have a new one made",
+        layout::FORMAT
+    )]
+    Format {
+        /// The format.
+        found: u32,
+    },
+    /// What was written is not there.
+    #[error(
+        "its state is damaged ({0}), and was left as it is: restore it from a copy, or move it away to have a new one made"
+    )]
+    Damaged(&'static str),
+    /// It belongs to another medium than the configured one.
+    #[error(
+        "its {what} is {found}, but {configured} is configured: correct the configuration, or move it away to have a new one made"
+    )]
+    Differs {
+        /// What is another one.
+        what: &'static str,
+        /// What is in the file.
+        found: String,
+        /// What is wanted.
+        configured: String,
+    },
+    /// The system refused an operation.
+    #[error("its state cannot be read or written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A file while nobody has a channel of it: calls that wait.
+pub(crate) trait Storage {
+    /// Fills `bytes` from `offset` on.
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes bytes read as zero, and gives their space back where that can be.
+    fn clear(&self, offset: u64, len: u64) -> io::Result<()>;
+
+    /// The first byte from `offset` on, and before `end`, that may be something else than zero; `None` where all are.
+    fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>>;
+
+    /// All that was written is on stable storage.
+    fn sync(&self) -> io::Result<()>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nobody uses it.
+    Free,
+    /// It is complete, and to be written.
+    Sealed,
+    /// The medium is writing it.
+    Going,
+    /// It is written.
+    Written,
+}
+
+/// A frame in memory.
+#[derive(Debug)]
+struct Frame {
+    scratch: Scratch,
+    stage: Stage,
+    position: u64,
+    /// Bytes to write.
+    len: u32,
+}
+
+/// The frame that takes records.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    frame: usize,
+    filled: u32,
+    crc: Crc,
+}
+
+/// A start of the log that is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    None,
+    /// When all frames up to `until` are written.
+    Waits {
+        start: u64,
+        until: u64,
+    },
+    /// They are; they are being made durable.
+    Sync {
+        start: u64,
+        until: u64,
+        going: bool,
+    },
+    /// They are; the superblock is being written.
+    Superblock {
+        start: u64,
+        until: u64,
+        going: bool,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    /// What the next superblock differs from.
+    superblock: Superblock,
+    frames: Box<[Frame]>,
+    open: Option<Open>,
+    /// Sealed frames, the oldest first, until they are written.
+    queue: VecDeque<usize>,
+    /// Where the next frame goes.
+    head: u64,
+    /// Frames before this are written.
+    settled: u64,
+    /// Bytes that the log had after the last checkpoint.
+    last_len: u64,
+    /// Where the checkpoint began that goes on.
+    checkpoint: Option<u64>,
+    moving: Move,
+    block: Scratch,
+    /// Whether the ring's space is given back where the log has left it, and what is to be.
+    gives_back: bool,
+    given_back: VecDeque<ByteRange>,
+    /// What was asked of the medium and has not ended.
+    in_flight: u32,
+    broken: Option<Outcome>,
+}
+
+impl Journal {
+    /// Makes an empty log in a file of the layout's length, durably.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn create(
+        storage: &impl Storage,
+        shape: Shape,
+        layout: Layout,
+        log: u64,
+    ) -> io::Result<Superblock> {
+        let superblock = Superblock {
+            shape,
+            layout,
+            log,
+            incarnation: 0,
+            sequence: 0,
+            start: 0,
+            known: 0,
+        };
+        storage.write_at(layout.superblock(0), &superblock.to_bytes())?;
+        storage.sync()?;
+        Ok(superblock)
+    }
+
+    /// Takes up a log: hands each record that is there to `each`, in their order, and goes on behind them. `gives_back`: the file
+    /// is to lose what the log has left.
+    ///
+    /// # Errors
+    /// What `each` refuses; [`StateError::Damaged`] where something is missing that was there; the system's. Then nothing has changed.
+    pub(crate) fn recover(
+        storage: &impl Storage,
+        superblock: Superblock,
+        gives_back: bool,
+        each: impl FnMut(u8, &[u8]) -> Result<(), StateError>,
+    ) -> Result<Journal, StateError> {
+        let head = replay::replay(storage, &superblock, each)?;
+        let frame_len = superblock.layout.frame_len;
+        let frame = || -> io::Result<Frame> {
+            Ok(Frame {
+                scratch: Scratch::new(frame_len)?,
+                stage: Stage::Free,
+                position: 0,
+                len: 0,
+            })
+        };
+        let frames: io::Result<Box<[Frame]>> = (0..FRAMES).map(|_| frame()).collect();
+        let mut journal = Journal {
+            frames: frames?,
+            open: None,
+            queue: VecDeque::with_capacity(FRAMES),
+            head,
+            settled: head,
+            last_len: 0,
+            checkpoint: None,
+            moving: Move::None,
+            block: Scratch::new(BLOCK as u32)?,
+            gives_back,
+            given_back: VecDeque::with_capacity(4),
+            in_flight: 0,
+            broken: None,
+            superblock,
+        };
+        journal.superblock.incarnation += 1;
+        // The frames that were found may be in a cache yet.
+        storage.sync()?;
+        journal.write_superblock(storage)?;
+        Ok(journal)
+    }
+
+    /// Writes all that was appended and makes it durable, with calls that wait: for a clean stop, while no channel has the journal.
+    ///
+    /// # Errors
+    /// The system's, also that of an earlier write.
+    pub(crate) fn finish(&mut self, storage: &impl Storage) -> io::Result<()> {
+        if let Some(outcome) = self.broken {
+            let errno = outcome.os_error.map_or(libc::EIO, Into::into);
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        self.seal();
+        let mut bytes = vec![0; self.superblock.layout.frame_len as usize];
+        while let Some(index) = self.queue.pop_front() {
+            let frame = &mut self.frames[index];
+            let bytes = &mut bytes[..frame.len as usize];
+            let segment = frame.scratch.segment(frame.len, Need::DeviceReads);
+            segment.read_into(0, bytes);
+            storage.write_at(self.superblock.layout.place(frame.position), bytes)?;
+            frame.stage = Stage::Free;
+        }
+        self.settled = self.head;
+        storage.sync()?;
+        self.write_superblock(storage)
+    }
+
+    /// Everything up to the head is durable; so it is said.
+    fn write_superblock(&mut self, storage: &impl Storage) -> io::Result<()> {
+        let next = Superblock {
+            sequence: self.superblock.sequence + 1,
+            known: self.head,
+            ..self.superblock
+        };
+        let at = next.layout.superblock(next.sequence);
+        storage.write_at(at, &next.to_bytes())?;
+        storage.sync()?;
+        self.superblock = next;
+        Ok(())
+    }
+
+    /// The channel is gone, and what was under way with it: nobody knows how far it came, so it is done again.
+    pub(crate) fn detach(&mut self) {
+        self.in_flight = 0;
+        self.given_back.clear();
+        for index in &self.queue {
+            let frame = &mut self.frames[*index];
+            if frame.stage == Stage::Going {
+                frame.stage = Stage::Sealed;
+            }
+        }
+        match &mut self.moving {
+            Move::Sync { going, .. } | Move::Superblock { going, .. } => *going = false,
+            Move::None | Move::Waits { .. } => {}
+        }
+    }
+
+    /// Bytes from the log's start to its end.
+    fn len(&self) -> u64 {
+        self.head - self.superblock.start
+    }
+
+    /// Whether the log is so long that a checkpoint is worth its bytes; false while one goes on.
+    pub(crate) fn is_long(&self) -> bool {
+        let layout = &self.superblock.layout;
+        let worth = 2 * self.last_len + 4 * u64::from(layout.frame_len);
+        let is_idle = self.checkpoint.is_none() && self.moving == Move::None;
+        is_idle && self.len() >= worth.min(layout.ring_len / 2)
+    }
+
+    /// A checkpoint begins: from now on the owner appends all of its state.
+    pub(crate) fn begin_checkpoint(&mut self) {
+        // The records that are in the open frame are older, and do no harm.
+        self.checkpoint = Some(self.head);
+    }
+
+    /// All of the state was appended since the checkpoint began.
+    pub(crate) fn end_checkpoint(&mut self) {
+        self.seal();
+        if let Some(start) = self.checkpoint.take() {
+            let until = self.head;
+            self.moving = Move::Waits { start, until };
+        }
+    }
+
+    /// Where the log ends, but for what is not sealed.
+    pub(crate) fn end(&self) -> u64 {
+        self.head
+    }
+
+    /// Frames that begin before this are written.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Whether all that was appended is written.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open.is_none() && self.queue.is_empty()
+    }
+
+    /// Requests of its own that the medium has.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// How everything ends that has to be recorded: something could not be written.
+    pub(crate) fn broken(&self) -> Option<Outcome> {
+        self.broken
+    }
+
+    /// Whether a ticket is the journal's.
+    pub(crate) fn owns(ticket: &Ticket) -> bool {
+        ticket.bits() >= TICKETS
+    }
+
+    /// Hands the medium what is to be done, as far as it has room. To be called before it is submitted.
+    pub(crate) fn drive(&mut self, below: &mut impl Port) {
+        if self.broken.is_some() {
+            return;
+        }
+        // Before a frame is written where they are.
+        while let Some(range) = self.given_back.front().copied() {
+            let request = Request::Deallocate { ranges: &[range] };
+            if !self.ask(below, GIVE_BACK, &request, None) {
+                return;
+            }
+            self.given_back.pop_front();
+        }
+        for at in 0..self.queue.len() {
+            let index = self.queue[at];
+            if self.frames[index].stage == Stage::Sealed && !self.write_frame(index, below) {
+                return;
+            }
+        }
+        self.move_start(below);
+    }
+
+    /// False where the medium has no room.
+    fn write_frame(&mut self, index: usize, below: &mut impl Port) -> bool {
+        let frame = &mut self.frames[index];
+        let request = Request::Write {
+            offset: self.superblock.layout.place(frame.position),
+            len: frame.len,
+            fua: false,
+        };
+        frame.stage = Stage::Going;
+        let taken = self.ask(below, TICKETS | index as u64, &request, Some(index));
+        if !taken {
+            self.frames[index].stage = Stage::Sealed;
+        }
+        taken
+    }
+
+    /// Asks the medium for something with a frame's bytes, or the superblock's. False where it has no room.
+    fn ask(
+        &mut self,
+        below: &mut impl Port,
+        bits: u64,
+        request: &Request<'_>,
+        frame: Option<usize>,
+    ) -> bool {
+        let (scratch, len) = match frame {
+            Some(index) => (&self.frames[index].scratch, self.frames[index].len),
+            None => (&self.block, BLOCK as u32),
+        };
+        let segments = [scratch.segment(len, Need::DeviceReads)];
+        let segments: &[_] = match request {
+            Request::Write { .. } => &segments,
+            _ => &[],
+        };
+        let added = below.add(Ticket::from_bits(bits), request, segments, scratch.view());
+        match added {
+            Added::Pending => self.in_flight += 1,
+            Added::Done(ticket, outcome) => {
+                self.in_flight += 1;
+                self.complete(ticket, outcome);
+            }
+            Added::Full(ticket) => {
+                ticket.retire();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A request of the journal's has ended.
+    pub(crate) fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
+        let bits = ticket.into_bits();
+        self.in_flight -= 1;
+        if outcome.cause != Outcome::OK.cause && bits != GIVE_BACK {
+            self.fail(outcome);
+            return;
+        }
+        match bits {
+            GIVE_BACK => {}
+            SYNC => {
+                if let Move::Sync { start, until, .. } = self.moving {
+                    let going = false;
+                    self.moving = Move::Superblock {
+                        start,
+                        until,
+                        going,
+                    };
+                }
+            }
+            SUPERBLOCK => {
+                if let Move::Superblock { start, until, .. } = self.moving {
+                    self.moved(start, until);
+                }
+            }
+            frame => {
+                let index = (frame - TICKETS) as usize;
+                self.frames[index].stage = Stage::Written;
+                self.take_written();
+            }
+        }
+    }
+
+    fn fail(&mut self, outcome: Outcome) {
+        if self.broken.is_none() {
+            tracing::error!(
+                ?outcome,
+                "the log of a medium's state cannot be written: nothing that it would have to say succeeds until it is opened again"
+            );
+            self.broken = Some(outcome);
+        }
+    }
+
+    /// Frames that are written make room for others.
+    fn take_written(&mut self) {
+        while let Some(index) = self.queue.front().copied()
+            && self.frames[index].stage == Stage::Written
+        {
+            self.queue.pop_front();
+            let frame = &mut self.frames[index];
+            frame.stage = Stage::Free;
+            let end = frame.position + u64::from(frame.len);
+            self.settled = self.superblock.layout.next(end);
+        }
+    }
+
+    fn move_start(&mut self, below: &mut impl Port) {
+        if let Move::Waits { start, until } = self.moving
+            && self.settled >= until
+        {
+            let going = false;
+            self.moving = Move::Sync {
+                start,
+                until,
+                going,
+            };
+        }
+        match self.moving {
+            Move::Sync {
+                start,
+                until,
+                going: false,
+            } => {
+                let going = true;
+                self.moving = Move::Sync {
+                    start,
+                    until,
+                    going,
+                };
+                if !self.ask(below, SYNC, &Request::Flush, None) {
+                    self.moving = Move::Waits { start, until };
+                }
+            }
+            Move::Superblock {
+                start,
+                until,
+                going: false,
+            } => self.ask_superblock(start, until, below),
+            _ => {}
+        }
+    }
+
+    fn ask_superblock(&mut self, start: u64, until: u64, below: &mut impl Port) {
+        let next = self.superblock_at(start, until);
+        let block = self.block.segment(BLOCK as u32, Need::DeviceWrites);
+        block.write_from(0, &next.to_bytes());
+        let request = Request::Write {
+            offset: next.layout.superblock(next.sequence),
+            len: BLOCK as u32,
+            fua: true,
+        };
+        let mut going = true;
+        self.moving = Move::Superblock {
+            start,
+            until,
+            going,
+        };
+        if !self.ask(below, SUPERBLOCK, &request, None) {
+            going = false;
+            self.moving = Move::Superblock {
+                start,
+                until,
+                going,
+            };
+        }
+    }
+
+    fn superblock_at(&self, start: u64, known: u64) -> Superblock {
+        Superblock {
+            sequence: self.superblock.sequence + 1,
+            start,
+            known,
+            ..self.superblock
+        }
+    }
+
+    /// The log begins at its new start.
+    fn moved(&mut self, start: u64, until: u64) {
+        let old = self.superblock.start;
+        self.superblock = self.superblock_at(start, until);
+        self.last_len = until - start;
+        self.moving = Move::None;
+        if !self.gives_back {
+            return;
+        }
+        let Layout { ring, ring_len, .. } = self.superblock.layout;
+        let (from, len) = (old % ring_len, start - old);
+        let first = len.min(ring_len - from);
+        let ranges = [(from, first), (0, len - first)];
+        let ranges = ranges.into_iter().filter(|(_, len)| *len > 0);
+        self.given_back.extend(ranges.map(|(from, len)| ByteRange {
+            offset: ring + from,
+            len,
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests;
