@@ -60,7 +60,7 @@ impl Channel {
             Kind::Ram(ram) => ram.is_due(),
             Kind::File(file) => file.is_due(),
             Kind::Timed(timed) => timed.is_due(),
-            Kind::Zoned(zoned) => zoned.below_mut().is_due(),
+            Kind::Zoned(zoned) => zoned.has_to_record() || zoned.below_mut().is_due(),
         }
     }
 }
@@ -96,7 +96,10 @@ impl Channel {
             Kind::Ram(ram) => ram.tend(),
             Kind::File(file) => file.tend(),
             Kind::Timed(timed) => timed.inner_mut().tend(),
-            Kind::Zoned(zoned) => zoned.below_mut().tend(),
+            Kind::Zoned(zoned) => {
+                zoned.tend();
+                zoned.below_mut().tend();
+            }
         }
     }
 

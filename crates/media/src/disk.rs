@@ -180,10 +180,9 @@ impl Storage for Disk {
     fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>> {
         let all = self.now();
         let bytes = &all[offset as usize..end as usize];
-        Ok(bytes
-            .iter()
-            .position(|byte| *byte != 0)
-            .map(|at| offset + at as u64))
+        let found = bytes.iter().position(|byte| *byte != 0);
+        // A whole sector is data, where a byte of it is.
+        Ok(found.map(|at| (offset + at as u64) / SECTOR as u64 * SECTOR as u64))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -230,8 +229,13 @@ impl Port for Disk {
                 write = inner.write(offset, &bytes);
                 durable = fua;
             }
-            Request::WriteZeroes { offset, len, .. } if does => {
+            Request::WriteZeroes {
+                offset, len, fua, ..
+            } if does => {
                 write = inner.write(offset, &vec![0; len as usize]);
+                durable = fua;
+                // A file is synced behind it.
+                flushes = fua.then(|| inner.ended.clone());
             }
             Request::Deallocate { ranges } if does => {
                 for range in ranges {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::journal::StateError;
 use crate::size::Bytes;
 
 /// Why [`crate::Medium::open`] refused.
@@ -87,6 +88,14 @@ pub enum MediumError {
         path: PathBuf,
         /// Why not.
         reason: String,
+    },
+    /// The state that a file has beside the bytes, of zones or keys, cannot be taken.
+    #[error("'{}': {source}", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: StateError,
     },
     /// The system refused an operation.
     #[error("cannot {what} '{}': {source}", path.display())]

@@ -158,6 +158,18 @@ impl Medium {
         let MediumKind::Zoned { of, zones } = &spec.kind else {
             return Self::plain(&spec.kind);
         };
+        if let MediumKind::File {
+            path,
+            size,
+            direct,
+            io,
+        } = &**of
+        {
+            let (file, zoned, size) = ZonedMedium::on_file(path, *size, (*direct, *io), zones)?;
+            let mut medium = Self::of(size, Backing::File(Arc::new(file)));
+            medium.zoned = Some(Arc::new(zoned));
+            return Ok(medium);
+        }
         let mut medium = Self::plain(of)?;
         if matches!(medium.backing, Backing::KeyValue(_)) {
             let what = "they lie over null, ram or file";
@@ -203,14 +215,18 @@ impl Medium {
                 (size, Backing::KeyValue(Arc::new(medium)))
             }
         };
-        Ok(Medium {
+        Ok(Self::of(size, backing))
+    }
+
+    fn of(size: u64, backing: Backing) -> Medium {
+        Medium {
             size,
             backing,
             claims: Claims::new(),
             is_placed: AtomicBool::new(false),
             timing: Arc::default(),
             zoned: None,
-        })
+        }
     }
 
     /// Bytes; never changes.
@@ -328,11 +344,7 @@ impl Medium {
         let Some(zoned) = &self.zoned else {
             return Ok(below);
         };
-        let channel = zoned.channel(below, depth).ok_or_else(|| {
-            io::Error::other(
-                "a medium with zones is served by one reactor: give all controllers that use it the same `reactor`",
-            )
-        })?;
+        let channel = zoned.channel(below, depth)?;
         Ok(Channel(Kind::Zoned(Box::new(channel))))
     }
 
@@ -390,7 +402,10 @@ impl Medium {
     pub fn sync(&self) -> io::Result<()> {
         match &self.backing {
             Backing::Null | Backing::Ram(_) | Backing::KeyValue(_) => Ok(()),
-            Backing::File(file) => file.sync(),
+            Backing::File(file) => {
+                self.zoned.as_ref().map_or(Ok(()), |zoned| zoned.finish())?;
+                file.sync()
+            }
         }
     }
 }

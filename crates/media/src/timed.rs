@@ -277,10 +277,15 @@ impl TimedChannel {
         !self.pieces.is_empty() || self.untold.is_some()
     }
 
+    /// Commands that it has.
+    fn holds(&self) -> usize {
+        self.held.len() - self.free.len() + self.done.len()
+    }
+
     /// A number for a command; `None` where all are taken.
     fn number(&mut self, held: Held) -> Option<u32> {
         // Those that are done and not told count: who reaps has room for so many.
-        if self.in_flight() as usize >= self.depth {
+        if self.holds() >= self.depth {
             return None;
         }
         if let Some(number) = self.free.pop() {
@@ -495,7 +500,8 @@ impl Port for TimedChannel {
     }
 
     fn in_flight(&self) -> u32 {
-        (self.held.len() - self.free.len() + self.done.len()) as u32
+        // What it lies on may have something of its own under way, which wants to be reaped, too.
+        (self.holds() as u32).max(self.inner.in_flight())
     }
 
     fn is_full(&self, request: &Request<'_>) -> bool {

@@ -29,6 +29,7 @@ mod overlap;
 mod registrar;
 #[allow(unsafe_code)] // the one place: see there
 mod ring;
+mod storage;
 mod uring;
 
 use std::io;
@@ -45,6 +46,7 @@ pub(crate) use self::channel::FileChannel;
 use self::direct::{Access, Alignment};
 use self::health::Health;
 use self::open::Opened;
+pub(crate) use self::storage::FileStorage;
 use self::uring::Looks;
 use crate::channel::IoCounts;
 use crate::error::MediumError;
@@ -133,6 +135,21 @@ impl FileMedium {
 
     pub(crate) fn size(&self) -> u64 {
         self.opened.size
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.opened.path
+    }
+
+    /// The file for calls that wait; `None` for a block device.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn storage(&self) -> io::Result<Option<FileStorage>> {
+        let is_file = !self.opened.is_block_device;
+        is_file
+            .then(|| FileStorage::of(&self.opened.fd))
+            .transpose()
     }
 
     pub(crate) fn traits(&self) -> MediumTraits {

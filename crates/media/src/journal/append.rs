@@ -58,11 +58,6 @@ impl Journal {
         has_frame && self.len() + 4 * frame_len as u64 <= ring_len
     }
 
-    /// Bytes of the largest record.
-    pub(crate) fn record_max(&self) -> usize {
-        self.frame_len() - FRAME_HEAD - RECORD_HEAD
-    }
-
     fn frame_len(&self) -> usize {
         self.superblock.layout.frame_len as usize
     }

@@ -33,6 +33,15 @@ pub(crate) enum Kind {
     KeyValue = 2,
 }
 
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Kind::Zoned => "zones",
+            Kind::KeyValue => "keys",
+        })
+    }
+}
+
 /// Of what kind and shape a medium is, in the words of its owner. What differs in it is another medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {

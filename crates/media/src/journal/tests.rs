@@ -291,7 +291,7 @@ fn written() -> Vec<u8> {
 fn refused(image: Vec<u8>) -> String {
     let before = image.clone();
     let disk = Disk::new(image, 0);
-    let error = open(&disk).err().expect("it is refused");
+    let error = open(&disk).map(drop).expect_err("it is refused");
     assert_eq!(disk.now(), before, "and left as it is");
     error.to_string()
 }

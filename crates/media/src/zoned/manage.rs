@@ -10,7 +10,7 @@ use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZoneState, zone_slba};
 use nvme_spec::{Sqe, Status};
 
 use super::zones::{Acted, Zones};
-use super::{RANGES_MAX, Stopped, Taken, ZonedChannel, bits_of};
+use super::{Out, RANGES_MAX, Stopped, Taken, ZonedChannel, bits_of};
 
 impl<C: Port> ZonedChannel<C> {
     /// Zone Management Send.
@@ -45,6 +45,9 @@ impl<C: Port> ZonedChannel<C> {
                 segment.read_into(0, now);
                 place = later;
             }
+            if let Some(keeper) = self.keeper() {
+                keeper.touch_extension(zone);
+            }
             return Err(Stopped::Ends(Outcome::OK));
         }
         if action == ZoneSendAction::RESET {
@@ -60,6 +63,9 @@ impl<C: Port> ZonedChannel<C> {
             self.happened.push(Op::Zone(ZoneOp::Open { zone }));
             return Err(Stopped::Ends(Outcome::OK));
         }
+        if action == ZoneSendAction::FINISH {
+            self.may_erase(zone, zone)?;
+        }
         self.act(action, zone)?;
         Err(Stopped::Ends(Outcome::OK))
     }
@@ -70,6 +76,9 @@ impl<C: Port> ZonedChannel<C> {
         let zone = zones.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
         let closed = zones.commit(zone, offset + (1 << lba_shift))?;
         self.tell_closed(closed);
+        if let Some(keeper) = self.keeper() {
+            keeper.touch(zone);
+        }
         Err(Stopped::Ends(Outcome::OK))
     }
 
@@ -84,6 +93,12 @@ impl<C: Port> ZonedChannel<C> {
                 _ => None,
             };
             self.happened.extend(told.map(Op::Zone));
+            if let Some(keeper) = self.keeper() {
+                match action {
+                    ZoneSendAction::RESET => keeper.reset(zone),
+                    _ => keeper.touch(zone),
+                }
+            }
         }
         Ok(())
     }
@@ -104,6 +119,9 @@ impl<C: Port> ZonedChannel<C> {
         }
         if action == ZoneSendAction::OPEN {
             self.zones().check_open_all(first, last)?;
+        }
+        if action == ZoneSendAction::FINISH {
+            self.may_erase(first, last)?;
         }
         // Chosen before anything is done: a zone that is closed to make room is not opened for that.
         let mut selected = std::mem::take(&mut self.selected);
@@ -133,6 +151,9 @@ impl<C: Port> ZonedChannel<C> {
         view: &Arc<DmaView>,
     ) -> Result<Added, Stopped> {
         self.may_erase(first, last)?;
+        if self.is_kept() {
+            return self.reset_kept(ticket, first, last);
+        }
         let mut ranges = std::mem::take(&mut self.ranges);
         let bits = bits_of(ticket);
         let found = self.find_written(first, last, &mut ranges);
@@ -142,15 +163,47 @@ impl<C: Port> ZonedChannel<C> {
         if matches!(added, Some(Added::Full(_))) {
             return added.ok_or(Stopped::Waits);
         }
+        self.reset_states(first, last)?;
+        let what = Taken::Erase { first, last };
+        match added {
+            None => Err(Stopped::Ends(Outcome::OK)),
+            Some(added) => Ok(self.taken(added, bits, what)),
+        }
+    }
+
+    fn reset_states(&mut self, first: u32, last: u32) -> Result<(), Status> {
         for zone in first..=last {
             if Zones::is_selected(ZoneSendAction::RESET, self.zones().get(zone).state) {
                 self.act(ZoneSendAction::RESET, zone)?;
             }
         }
-        let what = Taken::Erase { first, last };
-        match added {
+        Ok(())
+    }
+
+    /// As [`Self::reset`], where the log is told first.
+    fn reset_kept(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        first: u32,
+        last: u32,
+    ) -> Result<Added, Stopped> {
+        if self.waiting.is_full() || self.out.iter().any(|out| out.what.is_erase()) {
+            return Err(Stopped::Waits);
+        }
+        let mut ranges = std::mem::take(&mut self.ranges);
+        let found = self.find_written(first, last, &mut ranges);
+        let erases = !ranges.is_empty();
+        self.ranges = ranges;
+        found?;
+        self.reset_states(first, last)?;
+        match ticket.take_if(|_| erases) {
             None => Err(Stopped::Ends(Outcome::OK)),
-            Some(added) => Ok(self.taken(added, bits, what)),
+            Some(ticket) => {
+                let (bits, what) = (ticket.bits(), Taken::Erase { first, last });
+                self.out.push(Out { bits, what });
+                self.hold_reset(ticket);
+                Ok(Added::Pending)
+            }
         }
     }
 

@@ -4,12 +4,15 @@
 #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
 use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
+use std::{io, path::Path};
 
 use controller::set::{RandomAreas, Zoned};
 
 use super::zones::{Geometry, Zones};
-use super::{State, ZonedChannel};
+use super::{State, ZonedChannel, open};
 use crate::error::MediumError;
+use crate::file::{FileMedium, FileStorage};
+use crate::medium::{Direct, FileIo};
 
 /// Zone sizes and capacities are multiples of this: the largest logical block.
 const UNIT: u64 = 4096;
@@ -42,7 +45,7 @@ impl ZoneSpec {
         self.zones(size).map(drop)
     }
 
-    fn zones(&self, size: u64) -> Result<(Geometry, Zoned), MediumError> {
+    pub(super) fn zones(&self, size: u64) -> Result<(Geometry, Zoned), MediumError> {
         let refused = |what: &'static str| Err(MediumError::Zones { what });
         if self.zone_size == 0 || !self.zone_size.is_multiple_of(UNIT) {
             return refused("the zone size is a positive multiple of 4096 bytes");
@@ -140,6 +143,8 @@ pub(crate) struct ZonedMedium {
     deallocates: bool,
     #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
     state: Mutex<Option<Box<State>>>,
+    /// The file, of zones that have a log.
+    storage: Option<FileStorage>,
 }
 
 impl ZonedMedium {
@@ -153,7 +158,30 @@ impl ZonedMedium {
             geometry,
             deallocates,
             state: Mutex::new(Some(Box::new(state))),
+            storage: None,
         })
+    }
+
+    /// Zones on a file, which is made where there is none, with the file and their bytes.
+    ///
+    /// # Errors
+    /// Those of files and zones, and [`MediumError::State`].
+    #[expect(clippy::disallowed_types, reason = "taken once in a channel's life")]
+    pub(crate) fn on_file(
+        path: &Path,
+        size: Option<u64>,
+        (direct, io): (Direct, FileIo),
+        spec: &ZoneSpec,
+    ) -> Result<(FileMedium, Self, u64), MediumError> {
+        let (file, kept) = open::open(path, size, direct, io, spec)?;
+        let zoned = ZonedMedium {
+            set: Arc::new(kept.set),
+            geometry: kept.geometry,
+            deallocates: false,
+            state: Mutex::new(Some(Box::new(kept.state))),
+            storage: Some(kept.storage),
+        };
+        Ok((file, zoned, kept.size))
     }
 
     /// What hosts are told of the zones.
@@ -176,11 +204,40 @@ impl ZonedMedium {
         format!("{zones} zones of {zone_bytes} bytes, {capacity} of them to write")
     }
 
-    /// A channel over that of the medium below; `None` where there is one.
-    pub(crate) fn channel<C>(self: &Arc<Self>, below: C, depth: u16) -> Option<ZonedChannel<C>> {
+    /// A channel over that of the medium below.
+    ///
+    /// # Errors
+    /// There is one; and the system's.
+    pub(crate) fn channel<C>(
+        self: &Arc<Self>,
+        below: C,
+        depth: u16,
+    ) -> io::Result<ZonedChannel<C>> {
+        let mut place = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = place.take().ok_or_else(|| {
+            io::Error::other(
+                "a medium with zones is served by one reactor: give all controllers that use it the same `reactor`",
+            )
+        })?;
+        if let (Some(storage), Some(keeper)) = (&self.storage, &mut state.keeper)
+            && keeper.is_unswept
+        {
+            keeper.is_unswept = false;
+            open::sweep(&state.zones, storage)?;
+        }
+        Ok(ZonedChannel::new(below, Arc::clone(self), state, depth))
+    }
+
+    /// Makes all that is known of the zones durable, for a clean stop: no channel has them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn finish(&self) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = state.take()?;
-        Some(ZonedChannel::new(below, Arc::clone(self), state, depth))
+        match (state.as_mut(), &self.storage) {
+            (Some(state), Some(storage)) => state.finish(storage),
+            _ => Ok(()),
+        }
     }
 
     /// The zones come back from a channel that is no more.

@@ -5,7 +5,7 @@
 //! written there read as zero before it is done.
 //!
 //! The zones have one owner, the channel of the one reactor that serves the medium, and are with the [`ZonedMedium`] while
-//! there is none: they outlive their channels, not the program.
+//! there is none: they outlive their channels. Over a file they outlive the program, too: [`keeper`] and [`durable`].
 //!
 //! For a layer that knows how long things take, [`ZonedChannel::happened`] tells after each `add` what was done to which
 //! bytes and zones, in the words of the timing models.
@@ -13,8 +13,11 @@
 //! It does NOT check what the controller has: lengths, and that bytes are inside the namespace. It offers no
 //! variable capacities and no excursions.
 
+mod durable;
+mod keeper;
 mod manage;
 mod medium;
+mod open;
 mod report;
 mod zones;
 
@@ -28,6 +31,8 @@ use model::{Op, ZoneOp};
 use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneAppendCdw12, ZonedOpcode, zone_slba};
 use nvme_spec::{Sqe, Status};
 
+use self::durable::Waiting;
+use self::keeper::Keeper;
 pub use self::medium::ZoneSpec;
 pub(crate) use self::medium::ZonedMedium;
 use self::report::Reported;
@@ -43,6 +48,8 @@ pub(crate) struct State {
     /// Descriptor extensions, by zone; empty where there are none.
     extensions: Vec<u8>,
     extension_bytes: usize,
+    /// What of them is in the log, where they have one.
+    keeper: Option<Keeper>,
 }
 
 impl State {
@@ -52,6 +59,7 @@ impl State {
             extensions: vec![0; zones.geometry().zones as usize * extension_bytes],
             zones,
             extension_bytes,
+            keeper: None,
         }
     }
 }
@@ -67,7 +75,16 @@ struct Out {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     /// A write to a zone, and what the host is told at its end.
-    Write { zone: u32, result: u64 },
+    Write {
+        zone: u32,
+        /// Bytes from the zone's start to its end.
+        end: u64,
+        result: u64,
+        /// It ends when it is durable, which is still to be done.
+        fua: bool,
+    },
+    /// A write that has ended is being made durable; what the host is told then.
+    Synced { result: u64 },
     /// These zones, the last one included, are being made to read as zero.
     Erase { first: u32, last: u32 },
 }
@@ -77,6 +94,7 @@ impl Taken {
         match self {
             Taken::Write { zone: its, .. } => its == zone,
             Taken::Erase { first, last } => (first..=last).contains(&zone),
+            Taken::Synced { .. } => false,
         }
     }
 
@@ -117,6 +135,7 @@ pub(crate) struct ZonedChannel<C> {
     ranges: Vec<ByteRange>,
     /// Zones that a command selects.
     selected: Vec<u32>,
+    waiting: Waiting,
 }
 
 impl<C> ZonedChannel<C> {
@@ -131,6 +150,7 @@ impl<C> ZonedChannel<C> {
             happened: Vec::with_capacity(2 * zones + 1),
             ranges: Vec::with_capacity(RANGES_MAX),
             selected: Vec::with_capacity(zones),
+            waiting: Waiting::new(depth),
         }
     }
 
@@ -197,6 +217,7 @@ impl<C> ZonedChannel<C> {
                 first: from,
                 last: to,
             } => from <= last && first <= to,
+            Taken::Synced { .. } => false,
         };
         match self.out.iter().any(meets) {
             true => Err(Stopped::Waits),
@@ -266,23 +287,47 @@ impl<C: Port> ZonedChannel<C> {
                 let write = self.zones().check_write(offset, len.into())?;
                 self.write(ticket, write, (len, fua, 0), segments, view)
             }
-            Request::WriteZeroes { offset, len, .. } => {
+            Request::WriteZeroes {
+                offset, len, fua, ..
+            } => {
                 let write = self.zones().check_write(offset, len)?;
                 self.may_write(write.zone)?;
                 if !self.zones().is_new(&write) {
-                    return Ok(self.overwrite(ticket, write, len, request, view));
+                    return Ok(self.overwrite(ticket, write, (len, fua), request, view));
+                }
+                let is_kept = self.is_kept();
+                if fua && is_kept && self.waiting.is_full() {
+                    return Err(Stopped::Waits);
                 }
                 // Zeros is what is there.
                 self.tell_closed(write.closes);
-                self.zones().written(write);
+                self.written(write);
                 self.happened.push(Op::Deallocate { offset, len });
-                Err(Stopped::Ends(Outcome::OK))
+                if let Some(keeper) = self.keeper() {
+                    keeper.write_ended(write.zone, write.end);
+                }
+                match ticket.take_if(|_| fua && is_kept) {
+                    Some(ticket) => {
+                        self.hold_write(ticket, 0);
+                        Ok(Added::Pending)
+                    }
+                    None => Err(Stopped::Ends(Outcome::OK)),
+                }
             }
             // The two blocks would be the same, and what is behind the write pointer is known.
             Request::CompareAndWrite { .. } => Err(Status::INVALID_FIELD_IN_COMMAND.into()),
             // A hint; what was written stays until the zone is reset.
             Request::Deallocate { .. } => Err(Stopped::Ends(Outcome::OK)),
             Request::Flush => {
+                if self.is_behind() {
+                    if self.waiting.is_full() {
+                        return Err(Stopped::Waits);
+                    }
+                    self.happened.push(Op::Flush);
+                    let ticket = ticket.take().expect("it is handed on once");
+                    self.hold_flush(ticket);
+                    return Ok(Added::Pending);
+                }
                 self.happened.push(Op::Flush);
                 Ok(self.hand_on(ticket, request, segments, view))
             }
@@ -307,6 +352,7 @@ impl<C: Port> ZonedChannel<C> {
                         zones,
                         extensions,
                         extension_bytes,
+                        ..
                     } = self.state();
                     let reported = Reported {
                         zones,
@@ -346,23 +392,35 @@ impl<C: Port> ZonedChannel<C> {
         let Write { zone, offset, .. } = write;
         self.may_write(zone)?;
         let bits = bits_of(ticket);
-        let request = Request::Write { offset, len, fua };
+        // With a log a durable write is flushed behind it.
+        let fua_below = fua && !self.is_kept();
+        let request = Request::Write {
+            offset,
+            len,
+            fua: fua_below,
+        };
         let added = self.hand_on(ticket, &request, segments, view);
         if matches!(added, Added::Full(_)) {
             return Ok(added);
         }
         self.tell_closed(write.closes);
         self.happened.push(Op::Write { offset, len, fua });
-        self.zones().written(write);
-        Ok(self.taken(added, bits, Taken::Write { zone, result }))
+        self.written(write);
+        let what = Taken::Write {
+            zone,
+            end: write.end,
+            result,
+            fua,
+        };
+        Ok(self.taken(added, bits, what))
     }
 
-    /// Zeros, `len` bytes of them, over what was written in a random write area.
+    /// Zeros over what was written in a random write area: `len` bytes of them, whether durably.
     fn overwrite(
         &mut self,
         ticket: &mut Option<Ticket>,
         write: Write,
-        len: u64,
+        (len, fua): (u64, bool),
         request: &Request<'_>,
         view: &Arc<DmaView>,
     ) -> Added {
@@ -374,34 +432,57 @@ impl<C: Port> ZonedChannel<C> {
         }
         self.tell_closed(write.closes);
         self.happened.push(Op::Deallocate { offset, len });
-        self.zones().written(write);
-        self.taken(added, bits, Taken::Write { zone, result: 0 })
+        self.written(write);
+        let (end, result) = (write.end, 0);
+        let what = Taken::Write {
+            zone,
+            end,
+            result,
+            fua,
+        };
+        self.taken(added, bits, what)
+    }
+
+    /// The medium below has taken a write.
+    fn written(&mut self, write: Write) {
+        let zones = self.zones();
+        let before = zones.get(write.zone).state;
+        zones.written(write);
+        let after = zones.get(write.zone).state;
+        if before != after
+            && let Some(keeper) = self.keeper()
+        {
+            keeper.touch(write.zone);
+        }
     }
 
     /// What the medium below has not refused is out, or has ended.
     fn taken(&mut self, added: Added, bits: u64, what: Taken) -> Added {
+        self.out.push(Out { bits, what });
         match added {
-            Added::Pending => {
-                self.out.push(Out { bits, what });
-                Added::Pending
-            }
-            Added::Done(ticket, outcome) => Added::Done(ticket, self.ended(what, outcome)),
-            full => full,
+            Added::Done(ticket, outcome) => match self.below_ended(Done { ticket, outcome }) {
+                Some(Done { ticket, outcome }) => Added::Done(ticket, outcome),
+                None => Added::Pending,
+            },
+            pending => pending,
         }
     }
 
     /// How a request that the medium below has ended ends for the host.
     fn ended(&mut self, what: Taken, outcome: Outcome) -> Outcome {
         match what {
-            Taken::Write { result, .. } if outcome.cause == Outcome::OK.cause => {
+            Taken::Write { result, .. } | Taken::Synced { result }
+                if outcome.cause == Outcome::OK.cause =>
+            {
                 Outcome { result, ..outcome }
             }
             Taken::Write { zone, .. } => {
-                if self.zones().failed(zone) {
+                if self.fail(zone) {
                     tracing::error!(zone, ?outcome, "a write failed: the zone is read only now");
                 }
                 outcome
             }
+            Taken::Synced { .. } => outcome,
             Taken::Erase { first, last } if outcome.cause != Outcome::OK.cause => {
                 tracing::error!(
                     first,
@@ -410,17 +491,30 @@ impl<C: Port> ZonedChannel<C> {
                     "a reset failed: zones are read only now"
                 );
                 for zone in first..=last {
-                    self.zones().failed(zone);
+                    self.fail(zone);
                 }
                 outcome
             }
             Taken::Erase { .. } => outcome,
         }
     }
+
+    /// Nobody knows what is in a zone. False where that was so before.
+    fn fail(&mut self, zone: u32) -> bool {
+        let fails = self.zones().failed(zone);
+        if let Some(keeper) = self.keeper() {
+            keeper.touch(zone);
+        }
+        fails
+    }
 }
 
 impl<C> Drop for ZonedChannel<C> {
     fn drop(&mut self) {
+        let erases = self.out.iter().any(|out| out.what.is_erase());
+        if let Some(keeper) = self.keeper() {
+            keeper.detach(erases);
+        }
         self.home.give_back(self.state.take());
     }
 }
@@ -455,26 +549,28 @@ impl<C: Port> Port for ZonedChannel<C> {
     }
 
     fn submit(&mut self) {
+        self.drive();
         self.below.submit();
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
+        if self.is_kept() {
+            return self.reap_kept(done);
+        }
         let from = done.len();
         self.below.reap(done);
         if self.out.is_empty() {
             return;
         }
         for Done { ticket, outcome } in &mut done[from..] {
-            let at = self.out.iter().position(|out| out.is_for(ticket));
-            if let Some(at) = at {
-                let Out { what, .. } = self.out.swap_remove(at);
+            if let Some(what) = self.take_out(ticket) {
                 *outcome = self.ended(what, *outcome);
             }
         }
     }
 
     fn in_flight(&self) -> u32 {
-        self.below.in_flight()
+        self.below.in_flight() + self.waiting.count()
     }
 
     fn is_full(&self, request: &Request<'_>) -> bool {
@@ -489,3 +585,6 @@ impl<C: Port> Port for ZonedChannel<C> {
         self.below.expect(offset, len);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,19 @@ impl Zone {
         extended: false,
         random: false,
     };
+
+    /// As it is after its drive was switched off and on: what is open is closed then, and empty where nothing was written to it and it
+    /// has no descriptor extension (ZNS 1.1, 2.1.1.3).
+    pub(crate) fn after_restart(self) -> Zone {
+        match is_active(self.state) {
+            true if self.reached == 0 && !self.extended => Zone::EMPTY,
+            true => Zone {
+                state: ZoneState::CLOSED,
+                ..self
+            },
+            false => self,
+        }
+    }
 }
 
 fn is_open(state: ZoneState) -> bool {
@@ -89,7 +102,7 @@ pub(crate) struct Write {
     /// First byte, in the medium.
     pub(crate) offset: u64,
     /// Bytes from the zone's start to its end.
-    end: u64,
+    pub(crate) end: u64,
     /// The zone that is closed for it.
     pub(crate) closes: Option<u32>,
 }
@@ -396,6 +409,15 @@ impl Zones {
         }
         let longest = self.implicit.front().copied();
         longest.map(Some).ok_or(Status::TOO_MANY_OPEN_ZONES)
+    }
+
+    /// A zone is as it was before a restart ([`Zone::after_restart`]).
+    pub(crate) fn restore(&mut self, at: u32, zone: Zone) {
+        self.set(at, ZoneState::EMPTY);
+        self.set(at, zone.state);
+        let random = zone.random && self.geometry.random.is_some();
+        self.random += u32::from(random);
+        self.zones[at as usize] = Zone { random, ..zone };
     }
 
     fn set(&mut self, at: u32, to: ZoneState) {

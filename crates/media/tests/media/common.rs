@@ -1,6 +1,7 @@
 //! A host for media: memory that is shared and mapped as a client's is, tickets, and waiting with
 //! a bound.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -108,6 +109,7 @@ impl Host {
 pub(crate) struct Runner {
     pub(crate) channel: Channel,
     ended: Vec<(u64, Outcome)>,
+    pending: BTreeSet<u64>,
     done: Vec<Done>,
     next: u64,
 }
@@ -118,6 +120,7 @@ impl Runner {
         Runner {
             channel,
             ended: Vec::new(),
+            pending: BTreeSet::new(),
             done: Vec::with_capacity(depth.into()),
             next: 1,
         }
@@ -136,7 +139,7 @@ impl Runner {
             .channel
             .add(ticket, request, &host.segments(pieces), &host.view)
         {
-            Added::Pending => {}
+            Added::Pending => assert!(self.pending.insert(id)),
             Added::Done(ticket, outcome) => self.ended.push((ticket.into_bits(), outcome)),
             Added::Full(ticket) => {
                 assert_eq!(ticket.into_bits(), id);
@@ -159,18 +162,13 @@ impl Runner {
     /// Reaps what is there, without waiting.
     pub(crate) fn reap(&mut self) {
         self.channel.tend();
-        let held = self.channel.in_flight();
         self.channel.reap(&mut self.done);
-        assert_eq!(
-            held - self.channel.in_flight(),
-            self.done.len() as u32,
-            "each ticket comes back once"
-        );
-        self.ended.extend(
-            self.done
-                .drain(..)
-                .map(|done| (done.ticket.into_bits(), done.outcome)),
-        );
+        for Done { ticket, outcome } in self.done.drain(..) {
+            let id = ticket.into_bits();
+            assert!(self.pending.remove(&id), "each ticket comes back once");
+            self.ended.push((id, outcome));
+        }
+        assert!(self.channel.in_flight() as usize >= self.pending.len());
     }
 
     /// What ended since the last call, by number.

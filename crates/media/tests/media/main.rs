@@ -5,6 +5,7 @@ mod beside;
 mod block_device;
 mod commands;
 mod common;
+mod kept;
 mod lane;
 mod model;
 mod modes;

@@ -456,8 +456,8 @@ fn zones_are_told_what_is_wrong_with_them() {
     assert_eq!(areas, Some((1 << 20, 4096, 6)), "of all that may be active");
     for (text, expected) in [
         (
-            config("kind = \"file\"\npath = \"x\"", size, "", ""),
-            "write kind = \"ram\"",
+            config("kind = \"keyvalue\"", size, "", ""),
+            "a key-value medium has no zones",
         ),
         (
             config(ram, "zone_size = \"100MiB\"", "", ""),

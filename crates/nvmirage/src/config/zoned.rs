@@ -65,8 +65,8 @@ impl Zoned {
     }
 
     pub(super) fn validate(&self, medium: &Medium, place: &mut Place<'_>) {
-        place.require(matches!(medium.kind, MediumKind::Null | MediumKind::Ram), || {
-            "zoned: where the zones of a file stand is not kept between runs: write kind = \"ram\"".into()
+        place.require(medium.kind != MediumKind::KeyValue, || {
+            "zoned: a key-value medium has no zones: write kind = \"file\" or \"ram\"".into()
         });
         for (key, is_there) in [
             ("random_granularity", self.random_granularity.is_some()),

@@ -43,14 +43,14 @@ fn serve(world: &World) -> Server {
 }
 
 /// A host of one of the drives.
-struct Drive {
+pub(crate) struct Drive {
     device: Device<VfioUser>,
     queue: QueuePair<VfioUser>,
     buffer: Buffer,
 }
 
 impl Drive {
-    fn attach(world: &World, name: &str) -> Self {
+    pub(crate) fn attach(world: &World, name: &str) -> Self {
         let options = Options {
             memory_len: 16 << 20,
             all_command_sets: true,
@@ -77,7 +77,7 @@ impl Drive {
         self.device.namespace(1).unwrap()
     }
 
-    fn write(&mut self, lba: u64, bytes: &[u8]) -> Result<(), DriverError> {
+    pub(crate) fn write(&mut self, lba: u64, bytes: &[u8]) -> Result<(), DriverError> {
         let namespace = Namespace {
             nsid: 1,
             blocks: u64::MAX,
@@ -91,7 +91,7 @@ impl Drive {
         done.map(drop)
     }
 
-    fn read(&mut self, lba: u64, blocks: usize) -> Vec<u8> {
+    pub(crate) fn read(&mut self, lba: u64, blocks: usize) -> Vec<u8> {
         let namespace = self.namespace();
         self.buffer.write_from(0, &vec![0xa5; blocks * BLOCK]);
         self.queue
@@ -103,7 +103,7 @@ impl Drive {
     }
 
     /// Appends to a zone; the first block that was written.
-    fn append(&mut self, zslba: u64, bytes: &[u8]) -> Result<u64, DriverError> {
+    pub(crate) fn append(&mut self, zslba: u64, bytes: &[u8]) -> Result<u64, DriverError> {
         self.buffer.write_from(0, bytes);
         let (cdw10, cdw11) = slba_cdw10_11(zslba);
         let sqe = Sqe {
@@ -121,7 +121,7 @@ impl Drive {
         Ok(u64::from(cqe.dw1) << 32 | u64::from(cqe.dw0))
     }
 
-    fn send(&mut self, zslba: u64, action: ZoneSendAction) {
+    pub(crate) fn send(&mut self, zslba: u64, action: ZoneSendAction) {
         let (cdw10, cdw11) = slba_cdw10_11(zslba);
         let sqe = Sqe {
             opcode: ZonedOpcode::ZONE_MANAGEMENT_SEND.0,
@@ -135,7 +135,7 @@ impl Drive {
     }
 
     /// The zone at that block, and how many zones the drive has from there on.
-    fn zone(&mut self, zslba: u64) -> (ZoneDescriptor, u64) {
+    pub(crate) fn zone(&mut self, zslba: u64) -> (ZoneDescriptor, u64) {
         const LEN: usize = size_of::<ZoneReportHeader>() + size_of::<ZoneDescriptor>();
         let (cdw10, cdw11) = slba_cdw10_11(zslba);
         let sqe = Sqe {
@@ -160,6 +160,15 @@ impl Drive {
         (zone, header.number_of_zones)
     }
 
+    pub(crate) fn flush(&mut self) {
+        let flush = Sqe {
+            opcode: NvmOpcode::FLUSH.0,
+            nsid: 1,
+            ..Sqe::default()
+        };
+        self.queue.run("Flush", flush).unwrap();
+    }
+
     /// The fastest of some reads of a block, in nanoseconds.
     fn fastest_read_ns(&mut self) -> u128 {
         let namespace = self.namespace();
@@ -173,7 +182,7 @@ impl Drive {
 }
 
 /// Two blocks that no other drive has.
-fn pattern(drive: usize) -> Vec<u8> {
+pub(crate) fn pattern(drive: usize) -> Vec<u8> {
     let byte = |at: usize| (at * 31 + at / 253 + drive * 77) as u8;
     (0..2 * BLOCK).map(byte).collect()
 }

@@ -27,3 +27,4 @@ mod timed;
 mod timing_state;
 mod words;
 mod world;
+mod zones_kept;

@@ -1,0 +1,99 @@
+//! The file by calls that wait, through the page cache: for its state, while no channel works with it.
+//!
+//! The calls go through a description of their own, which has no O_DIRECT and so no alignment. Both kinds of access to the same
+//! bytes never happen at the same time, and what was written here is synced before a channel works.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{SeekFrom, fallocate, seek};
+use rustix::io::Errno;
+
+use super::Clear;
+use crate::journal::Storage;
+
+/// Zeros that are written at once where space cannot be given back.
+const ZEROS: usize = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FileStorage(File);
+
+impl FileStorage {
+    pub(super) fn of(fd: &OwnedFd) -> io::Result<FileStorage> {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(FileStorage(file))
+    }
+}
+
+impl Storage for FileStorage {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn clear(&self, offset: u64, len: u64) -> io::Result<()> {
+        match fallocate(&self.0, Clear::Punch.mode(), offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            other => return Ok(other?),
+        }
+        let zeros = vec![0; ZEROS];
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            let now = (end - at).min(ZEROS as u64);
+            self.0.write_all_at(&zeros[..now as usize], at)?;
+            at += now;
+        }
+        Ok(())
+    }
+
+    fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>> {
+        match seek(&self.0, SeekFrom::Data(offset)) {
+            Ok(at) => Ok((at < end).then_some(at)),
+            // There is none behind it.
+            Err(Errno::NXIO) => Ok(None),
+            // Nobody knows.
+            Err(Errno::INVAL) => Ok(Some(offset)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cleared_reads_as_zero_and_is_no_data() {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
+        file.set_len(1 << 20).expect("sized");
+        let storage = FileStorage::of(&file.into()).expect("opened again");
+        assert_eq!(storage.find_data(0, 1 << 20).unwrap(), None);
+        storage.write_at(64 << 10, &[7; 8192]).unwrap();
+        assert_eq!(storage.find_data(0, 1 << 20).unwrap(), Some(64 << 10));
+        assert_eq!(storage.find_data(0, 64 << 10).unwrap(), None);
+        assert_eq!(
+            storage.find_data(66 << 10, 1 << 20).unwrap(),
+            Some(66 << 10)
+        );
+        storage.clear(64 << 10, 4096).unwrap();
+        let mut bytes = [1; 8192];
+        storage.read_at(64 << 10, &mut bytes).unwrap();
+        assert_eq!(
+            (&bytes[..4096], &bytes[4096..]),
+            (&[0; 4096][..], &[7; 4096][..])
+        );
+        storage.sync().unwrap();
+        assert!(storage.read_at((1 << 20) - 1, &mut bytes).is_err());
+    }
+}

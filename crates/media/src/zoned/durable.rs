@@ -1,0 +1,294 @@
+//! What a channel does so that zones on a file survive: nothing of this is of concern to zones in memory.
+//!
+//! - A flush, and the end of a durable write, wait until what has changed is in the log, and written; then the medium below is flushed,
+//!   which makes the bytes and the log durable together.
+//! - A reset is in the log, and durable, before its bytes are erased: a zone never comes back as it was, with its bytes gone. And
+//!   that they are erased is durable before it ends: nothing of what was there comes back in front of a later write pointer. One reset
+//!   is done at a time.
+//! - What nobody flushes is recorded now and then ([`ZonedChannel::tend`]).
+
+use std::collections::VecDeque;
+
+use controller::port::{Added, Channel as Port, Done, Outcome, Request};
+use controller::ticket::Ticket;
+use memory::DmaView;
+
+use super::keeper::Keeper;
+use super::{Out, Taken, ZonedChannel};
+use crate::journal::Journal;
+
+/// What waits for the log.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// By ticket: how far the log must be written, `None` where that is not known before what has changed is recorded.
+    held: VecDeque<Held>,
+    /// The ranges of the reset that goes on, as far as they are erased; `None` while it is not durable.
+    erased: Option<usize>,
+    /// What ended without the medium below.
+    failed: Vec<Done>,
+    /// What the medium below has ended.
+    below: Vec<Done>,
+    depth: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    bits: u64,
+    until: Option<u64>,
+    what: Step,
+}
+
+/// What is done when the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A flush, of a host, or for a write that is durable; then its result is this.
+    Flush(Option<u64>),
+    /// A flush for a reset, and then its ranges.
+    Reset,
+}
+
+impl Waiting {
+    pub(super) fn new(depth: u16) -> Self {
+        let depth = usize::from(depth);
+        Waiting {
+            // As many flushes, and as many durable writes.
+            held: VecDeque::with_capacity(2 * depth),
+            erased: None,
+            failed: Vec::with_capacity(2 * depth),
+            below: Vec::with_capacity(depth),
+            depth,
+        }
+    }
+
+    /// Tickets that are here and not with the medium below.
+    pub(super) fn count(&self) -> u32 {
+        (self.held.len() + self.failed.len()) as u32
+    }
+
+    /// Whether no more flushes are taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.held.len() >= self.depth
+    }
+
+    fn hold(&mut self, ticket: Ticket, what: Step) {
+        self.held.push_back(Held {
+            bits: ticket.into_bits(),
+            until: None,
+            what,
+        });
+    }
+}
+
+impl<C> ZonedChannel<C> {
+    /// Whether the zones have a log.
+    pub(super) fn is_kept(&self) -> bool {
+        let state = self.state.as_ref();
+        state.is_some_and(|state| state.keeper.is_some())
+    }
+
+    /// The keeper of zones that have a log.
+    pub(super) fn keeper(&mut self) -> Option<&mut Keeper> {
+        self.state().keeper.as_mut()
+    }
+
+    /// Whether a flush has to wait for the log.
+    pub(super) fn is_behind(&mut self) -> bool {
+        self.keeper().is_some_and(|keeper| !keeper.is_clean())
+    }
+
+    /// Takes a host's flush, which waits for the log.
+    pub(super) fn hold_flush(&mut self, ticket: Ticket) {
+        self.waiting.hold(ticket, Step::Flush(None));
+    }
+
+    /// Takes a write that is to be durable before it ends with this result.
+    pub(super) fn hold_write(&mut self, ticket: Ticket, result: u64) {
+        self.waiting.hold(ticket, Step::Flush(Some(result)));
+    }
+
+    /// Takes a reset of zones that are empty from now on, whose ranges are known. Another one is not begun meanwhile.
+    pub(super) fn hold_reset(&mut self, ticket: Ticket) {
+        self.waiting.erased = None;
+        self.waiting.hold(ticket, Step::Reset);
+    }
+
+    /// Whether the log has something to do that it waits for nobody with: [`ZonedChannel::tend`] does it.
+    pub(crate) fn has_to_record(&self) -> bool {
+        let state = self.state.as_ref();
+        let keeper = state.and_then(|state| state.keeper.as_ref());
+        keeper.is_some_and(Keeper::is_due)
+    }
+}
+
+impl<C: Port> ZonedChannel<C> {
+    /// To be called now and then: what has changed is recorded, also where nobody waits for it.
+    pub(crate) fn tend(&mut self) {
+        if self.has_to_record() {
+            self.record();
+            self.drive();
+            self.below.submit();
+        }
+    }
+
+    /// Records what has changed; false where not all of it could be.
+    fn record(&mut self) -> bool {
+        let Some(state) = &mut self.state else {
+            return true;
+        };
+        let all = state.record(&self.out);
+        if let Some(keeper) = &mut state.keeper {
+            keeper.journal.seal();
+        }
+        all
+    }
+
+    /// Hands the medium below what the log and those that wait for it have to do, as far as it has room.
+    pub(super) fn drive(&mut self) {
+        if !self.is_kept() {
+            return;
+        }
+        if self.waiting.held.iter().any(|held| held.until.is_none()) && self.record() {
+            let end = self.keeper().map(|keeper| keeper.journal.end());
+            let unknown = self.waiting.held.iter_mut();
+            for held in unknown.filter(|held| held.until.is_none()) {
+                held.until = end;
+            }
+        }
+        let below = &mut self.below;
+        let Some(keeper) = self.state.as_mut().and_then(|state| state.keeper.as_mut()) else {
+            return;
+        };
+        keeper.journal.drive(below);
+        if let Some(outcome) = keeper.journal.broken() {
+            self.fail_held(outcome);
+            return;
+        }
+        let settled = keeper.journal.settled();
+        while let Some(held) = self.waiting.held.front().copied()
+            && held.until.is_some_and(|until| until <= settled)
+        {
+            self.waiting.held.pop_front();
+            if !self.go_on(held) {
+                self.waiting.held.push_front(held);
+                break;
+            }
+        }
+    }
+
+    /// The next step of what has waited for the log. False where the medium below has no room.
+    fn go_on(&mut self, held: Held) -> bool {
+        let request = match (held.what, self.waiting.erased) {
+            (Step::Reset, Some(erased)) => {
+                let range = self.ranges[erased];
+                Request::WriteZeroes {
+                    offset: range.offset,
+                    len: range.len,
+                    deallocate: true,
+                    fua: erased + 1 == self.ranges.len(),
+                }
+            }
+            _ => Request::Flush,
+        };
+        let ticket = Ticket::from_bits(held.bits);
+        match self.below.add(ticket, &request, &[], &DmaView::empty()) {
+            Added::Full(ticket) => {
+                ticket.retire();
+                return false;
+            }
+            Added::Pending => {
+                if let Step::Flush(Some(result)) = held.what {
+                    let what = Taken::Synced { result };
+                    let bits = held.bits;
+                    self.out.push(Out { bits, what });
+                }
+            }
+            Added::Done(ticket, outcome) => {
+                if let Step::Flush(Some(result)) = held.what {
+                    let outcome = self.ended(Taken::Synced { result }, outcome);
+                    self.waiting.failed.push(Done { ticket, outcome });
+                } else if let Some(done) = self.below_ended(Done { ticket, outcome }) {
+                    self.waiting.failed.push(done);
+                }
+            }
+        }
+        true
+    }
+
+    /// The log cannot be written: whatever waits for it fails.
+    fn fail_held(&mut self, outcome: Outcome) {
+        while let Some(held) = self.waiting.held.pop_front() {
+            let ticket = Ticket::from_bits(held.bits);
+            let outcome = match self.take_out(&ticket) {
+                Some(what) => self.ended(what, outcome),
+                None => outcome,
+            };
+            self.waiting.failed.push(Done { ticket, outcome });
+        }
+    }
+
+    /// Takes what the medium below has ended.
+    pub(super) fn reap_kept(&mut self, done: &mut Vec<Done>) {
+        let mut below = std::mem::take(&mut self.waiting.below);
+        self.below.reap(&mut below);
+        let any = !below.is_empty();
+        for ended in below.drain(..) {
+            if !Journal::owns(&ended.ticket) {
+                done.extend(self.below_ended(ended));
+            } else if let Some(keeper) = self.keeper() {
+                keeper.journal.complete(ended.ticket, ended.outcome);
+            }
+        }
+        self.waiting.below = below;
+        if any || !self.waiting.held.is_empty() {
+            self.drive();
+            self.below.submit();
+        }
+        done.append(&mut self.waiting.failed);
+    }
+
+    /// A request of a host's that the medium below has ended: for the host, or only with a part of what it asks for.
+    pub(super) fn below_ended(&mut self, Done { ticket, outcome }: Done) -> Option<Done> {
+        let succeeded = outcome.cause == Outcome::OK.cause;
+        let Some(what) = self.take_out(&ticket) else {
+            return Some(Done { ticket, outcome });
+        };
+        match what {
+            Taken::Write {
+                zone,
+                end,
+                result,
+                fua,
+            } => {
+                if let Some(keeper) = self.keeper()
+                    && succeeded
+                {
+                    keeper.write_ended(zone, end);
+                    if fua {
+                        self.hold_write(ticket, result);
+                        return None;
+                    }
+                }
+            }
+            Taken::Erase { .. } if succeeded && self.is_kept() => {
+                let erased = self.waiting.erased.map_or(0, |erased| erased + 1);
+                if erased < self.ranges.len() {
+                    self.waiting.erased = Some(erased);
+                    let bits = ticket.into_bits();
+                    self.out.push(Out { bits, what });
+                    // Nothing is to be recorded before it.
+                    let (until, what) = (Some(0), Step::Reset);
+                    self.waiting.held.push_front(Held { bits, until, what });
+                    return None;
+                }
+            }
+            _ => {}
+        }
+        let outcome = self.ended(what, outcome);
+        Some(Done { ticket, outcome })
+    }
+
+    pub(super) fn take_out(&mut self, ticket: &Ticket) -> Option<Taken> {
+        let at = self.out.iter().position(|out| out.is_for(ticket))?;
+        Some(self.out.swap_remove(at).what)
+    }
+}

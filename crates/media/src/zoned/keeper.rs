@@ -1,0 +1,298 @@
+//! What the log of a medium on a file says of its zones, and how they come back from it.
+//!
+//! A zone that has changed is noted ([`Keeper::touch`]) and recorded with the next frame, as it is then: however often it changed, it is one
+//! record. Zones that have become full or empty go before those that have become active, so that the log, wherever it ends,
+//! never has more active zones than there may be.
+//!
+//! A write counts when it has ended: while some are on their way, a zone's write pointer in the log is behind the last byte of those
+//! that have. Open zones are closed when they come back, and empty where nothing was written to them (ZNS 1.1, 2.1.1.3).
+
+use std::io;
+
+use nvme_spec::zoned::ZoneState;
+
+use super::zones::{Zone, Zones};
+use super::{Out, State, Taken};
+use crate::journal::{Journal, StateError, Storage};
+
+/// Kinds of records: a zone, and a zone's descriptor extension.
+const ZONE: u8 = 1;
+const EXTENSION: u8 = 2;
+/// Bytes of a zone's record, and of the head of an extension's.
+const ZONE_LEN: usize = 24;
+const EXTENSION_HEAD: usize = 4;
+/// Bytes of the log that records of one zone take at most, beside its extension.
+pub(super) const ZONE_IN_LOG: u64 = (4 + ZONE_LEN + 4 + EXTENSION_HEAD) as u64;
+/// Bytes, and zones that are looked at, of a checkpoint in one go.
+const CHECKPOINT_BYTES: usize = 16 << 10;
+const CHECKPOINT_ZONES: u32 = 4096;
+
+/// What of a zone is to be recorded.
+const CHANGED: u8 = 1;
+const EXTENDED: u8 = 2;
+
+#[derive(Debug)]
+pub(super) struct Keeper {
+    pub(super) journal: Journal,
+    /// By zone, bytes from its start to the end of the last write that has ended.
+    ended: Vec<u64>,
+    /// By zone, what is to be recorded.
+    marks: Vec<u8>,
+    changed: Vec<u32>,
+    /// The next zone of the checkpoint that goes on.
+    cursor: Option<u32>,
+    /// Bytes behind write pointers may be something else than zero: a channel went while a reset went on.
+    pub(super) is_unswept: bool,
+}
+
+impl Keeper {
+    /// For zones that came from this log.
+    pub(super) fn new(journal: Journal, zones: &Zones) -> Self {
+        let count = zones.geometry().zones;
+        Keeper {
+            journal,
+            ended: (0..count).map(|zone| zones.get(zone).written).collect(),
+            marks: vec![0; count as usize],
+            changed: Vec::with_capacity(count as usize),
+            cursor: None,
+            is_unswept: false,
+        }
+    }
+
+    /// The channel is gone, and a reset may have been under way.
+    pub(super) fn detach(&mut self, erases: bool) {
+        self.journal.detach();
+        self.is_unswept |= erases;
+    }
+
+    /// A zone is not as it was.
+    pub(super) fn touch(&mut self, zone: u32) {
+        self.mark(zone, CHANGED);
+    }
+
+    /// A zone has another descriptor extension.
+    pub(super) fn touch_extension(&mut self, zone: u32) {
+        self.mark(zone, CHANGED | EXTENDED);
+    }
+
+    /// A write to a zone has ended, so many bytes from its start.
+    pub(super) fn write_ended(&mut self, zone: u32, end: u64) {
+        let ended = &mut self.ended[zone as usize];
+        *ended = end.max(*ended);
+        self.touch(zone);
+    }
+
+    /// A zone was reset.
+    pub(super) fn reset(&mut self, zone: u32) {
+        self.ended[zone as usize] = 0;
+        self.touch(zone);
+    }
+
+    fn mark(&mut self, zone: u32, mark: u8) {
+        let marks = &mut self.marks[zone as usize];
+        if *marks == 0 {
+            self.changed.push(zone);
+        }
+        *marks |= mark;
+    }
+
+    /// Whether all that has changed is recorded, and written.
+    pub(super) fn is_clean(&self) -> bool {
+        self.changed.is_empty() && self.journal.is_settled()
+    }
+
+    /// Whether it has something to do and waits for nobody.
+    pub(super) fn is_due(&self) -> bool {
+        let idle = self.journal.in_flight() == 0 && self.journal.broken().is_none();
+        idle && (!self.is_clean() || self.cursor.is_some())
+    }
+}
+
+impl State {
+    /// Records what has changed. False where the log has no room for all of it yet.
+    pub(super) fn record(&mut self, out: &[Out]) -> bool {
+        let Some(mut keeper) = self.keeper.take() else {
+            return true;
+        };
+        let mut changed = std::mem::take(&mut keeper.changed);
+        let count = changed.len();
+        for active in [false, true] {
+            let mut waits = false;
+            changed.retain(|zone| {
+                let recorded = self.recorded(&keeper, *zone, out);
+                let its_turn = (recorded.state == ZoneState::CLOSED) == active;
+                let done = its_turn && !waits && self.append(&mut keeper, *zone, recorded);
+                waits |= its_turn && !done;
+                !done
+            });
+            if waits {
+                break;
+            }
+        }
+        let all = changed.is_empty();
+        keeper.changed = changed;
+        if keeper.journal.is_long() && keeper.cursor.is_none() {
+            keeper.journal.begin_checkpoint();
+            keeper.cursor = Some(0);
+        }
+        let bytes = (2 * count * ZONE_IN_LOG as usize).max(CHECKPOINT_BYTES);
+        self.checkpoint(&mut keeper, bytes, out);
+        self.keeper = Some(keeper);
+        all
+    }
+
+    /// What the log is to say of a zone.
+    fn recorded(&self, keeper: &Keeper, number: u32, out: &[Out]) -> Zone {
+        let mut zone = self.zones.get(number);
+        let is_write = |out: &Out| matches!(out.what, Taken::Write { zone, .. } if zone == number);
+        // The bytes of a random write area are overwritten where they are.
+        if !zone.random && out.iter().any(is_write) {
+            zone.written = keeper.ended[number as usize].min(zone.written);
+            zone.reached = zone.written;
+        }
+        zone.after_restart()
+    }
+
+    /// False where the log has no room.
+    fn append(&self, keeper: &mut Keeper, number: u32, zone: Zone) -> bool {
+        let marks = keeper.marks[number as usize];
+        let extends = marks & EXTENDED != 0 && zone.extended;
+        let extension = if extends {
+            self.extension_of(number)
+        } else {
+            &[]
+        };
+        let Keeper { journal, .. } = keeper;
+        let done = append(journal, number, zone, extension);
+        if done {
+            keeper.marks[number as usize] = 0;
+        }
+        done
+    }
+
+    /// Records all that has changed and makes it durable, with calls that wait.
+    pub(super) fn finish(&mut self, storage: &impl Storage) -> io::Result<()> {
+        loop {
+            let all = self.record(&[]);
+            let Some(keeper) = &mut self.keeper else {
+                return Ok(());
+            };
+            let written = !keeper.journal.is_settled();
+            keeper.journal.finish(storage)?;
+            match (all, written) {
+                (true, _) => return Ok(()),
+                (false, true) => {}
+                (false, false) => return Err(io::ErrorKind::StorageFull.into()),
+            }
+        }
+    }
+
+    fn extension_of(&self, zone: u32) -> &[u8] {
+        let at = zone as usize * self.extension_bytes;
+        &self.extensions[at..at + self.extension_bytes]
+    }
+
+    /// Goes on with a checkpoint.
+    fn checkpoint(&self, keeper: &mut Keeper, bytes: usize, out: &[Out]) {
+        let Some(mut next) = keeper.cursor else {
+            return;
+        };
+        let zones = self.zones.geometry().zones;
+        let last = zones.min(next.saturating_add(CHECKPOINT_ZONES));
+        let mut left = bytes;
+        while next < last && left > 0 {
+            let zone = self.recorded(keeper, next, out);
+            if zone.state != ZoneState::EMPTY {
+                let extends = zone.extended;
+                let extension = if extends {
+                    self.extension_of(next)
+                } else {
+                    &[]
+                };
+                if !append(&mut keeper.journal, next, zone, extension) {
+                    break;
+                }
+                left = left.saturating_sub(ZONE_IN_LOG as usize + extension.len());
+            }
+            next += 1;
+        }
+        keeper.cursor = Some(next);
+        if next == zones {
+            keeper.cursor = None;
+            keeper.journal.end_checkpoint();
+        }
+    }
+
+    /// Takes a record of the log.
+    pub(super) fn replay(&mut self, kind: u8, record: &[u8]) -> Result<(), StateError> {
+        const STRANGE: StateError = StateError::Damaged("its log names a zone that cannot be");
+        let (zone, rest) = record.split_first_chunk().ok_or(STRANGE)?;
+        let zone = u32::from_le_bytes(*zone);
+        if zone >= self.zones.geometry().zones {
+            return Err(STRANGE);
+        }
+        match kind {
+            ZONE => {
+                let state = of_bytes(rest, self.zones.geometry().capacity).ok_or(STRANGE)?;
+                self.zones.restore(zone, state);
+                Ok(())
+            }
+            EXTENSION if rest.len() == self.extension_bytes => {
+                let at = zone as usize * self.extension_bytes;
+                self.extensions[at..at + rest.len()].copy_from_slice(rest);
+                Ok(())
+            }
+            _ => Err(STRANGE),
+        }
+    }
+}
+
+/// Appends a zone, and in front of it its extension where one is given. False where there is no room.
+fn append(journal: &mut Journal, number: u32, zone: Zone, extension: &[u8]) -> bool {
+    let extension_len = EXTENSION_HEAD + extension.len();
+    if !extension.is_empty() {
+        if !journal.has_room(extension_len) {
+            return false;
+        }
+        journal.append(EXTENSION, extension_len, |record| {
+            record.put(&number.to_le_bytes());
+            record.put(extension);
+        });
+    }
+    if !journal.has_room(ZONE_LEN) {
+        return false;
+    }
+    journal.append(ZONE, ZONE_LEN, |record| {
+        record.put(&number.to_le_bytes());
+        let flags = u8::from(zone.extended) | u8::from(zone.random) << 1;
+        record.put(&[zone.state.0, flags, 0, 0]);
+        record.put(&zone.written.to_le_bytes());
+        record.put(&zone.reached.to_le_bytes());
+    });
+    true
+}
+
+/// A zone of what its record has behind its number; `None` where there is no such zone.
+fn of_bytes(bytes: &[u8], capacity: u64) -> Option<Zone> {
+    let (head, bytes) = bytes.split_first_chunk::<4>()?;
+    let (written, reached) = bytes.split_first_chunk()?;
+    let written = u64::from_le_bytes(*written);
+    let reached = u64::from_le_bytes(reached.try_into().ok()?);
+    let state = ZoneState(head[0]);
+    let is_state = matches!(
+        state,
+        ZoneState::EMPTY
+            | ZoneState::CLOSED
+            | ZoneState::FULL
+            | ZoneState::READ_ONLY
+            | ZoneState::OFFLINE
+    );
+    let is_possible = is_state && head[1] < 4 && written <= reached && reached <= capacity;
+    is_possible.then_some(Zone {
+        state,
+        written,
+        reached,
+        extended: head[1] & 1 != 0,
+        random: head[1] & 2 != 0,
+    })
+}

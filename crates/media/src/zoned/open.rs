@@ -1,0 +1,204 @@
+//! Zones on a file: how much of it is theirs, and how they come back.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+
+use controller::set::Zoned;
+
+use super::keeper::{Keeper, ZONE_IN_LOG};
+use super::zones::{Geometry, Zones};
+use super::{State, ZoneSpec};
+use crate::error::MediumError;
+use crate::file::{FileMedium, FileStorage};
+use crate::journal::{Journal, Kind, Layout, SHAPE_WORDS, Shape, StateError, Storage, Superblock};
+use crate::medium::{Direct, FileIo};
+use crate::size::Bytes;
+
+/// Bytes of the largest frame of the log.
+const FRAME_LEN: u32 = 64 << 10;
+/// So many times what all zones take in the log it has room for: a checkpoint is at most twice as long as what it says, and while it is
+/// made the one before is there, which may have become as long again.
+const STATES: u64 = 5;
+const FRAMES: u64 = 16;
+
+/// Zones that a file has, and the file for calls that wait.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) state: State,
+    pub(super) storage: FileStorage,
+    /// Bytes of the zones.
+    pub(super) size: u64,
+    pub(super) geometry: Geometry,
+    pub(super) set: Zoned,
+}
+
+/// Opens a file with zones, or makes it.
+///
+/// # Errors
+/// Those of files and zones, and [`MediumError::State`].
+pub(super) fn open(
+    path: &Path,
+    size: Option<u64>,
+    direct: Direct,
+    io: FileIo,
+    spec: &ZoneSpec,
+) -> Result<(FileMedium, Kept), MediumError> {
+    if let Some(size) = size {
+        spec.check(size)?;
+    }
+    let file = match (FileMedium::open(path, None, direct, io), size) {
+        (Err(MediumError::Missing { .. }), Some(size)) => {
+            let len = layout(spec, size)?.file_len();
+            FileMedium::open(path, Some(len), direct, io)?
+        }
+        (file, _) => file?,
+    };
+    let kept = take(&file, size, spec)?;
+    Ok((file, kept))
+}
+
+fn layout(spec: &ZoneSpec, size: u64) -> Result<Layout, MediumError> {
+    let (Geometry { zones, .. }, _) = spec.zones(size)?;
+    let zone = ZONE_IN_LOG + u64::from(spec.descriptor_extension);
+    let frame = u64::from(FRAME_LEN);
+    let ring_len = (STATES * u64::from(zones) * zone + FRAMES * frame).next_multiple_of(frame);
+    Ok(Layout {
+        ring: size,
+        ring_len,
+        frame_len: FRAME_LEN,
+    })
+}
+
+fn shape(spec: &ZoneSpec, size: u64) -> Shape {
+    let mut words = [0; SHAPE_WORDS];
+    words[0] = size;
+    words[1] = spec.zone_size;
+    words[2] = spec.zone_capacity;
+    words[3] = spec.descriptor_extension.into();
+    Shape {
+        kind: Kind::Zoned,
+        words,
+    }
+}
+
+fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, MediumError> {
+    let path = file.path();
+    let failed = |source: StateError| MediumError::State {
+        path: path.into(),
+        source,
+    };
+    let storage = file.storage().map_err(|error| failed(error.into()))?;
+    let Some(storage) = storage else {
+        let what = "over a device they would not be kept: they lie over null, ram or a file";
+        return Err(MediumError::Zones { what });
+    };
+    let superblock = match size {
+        Some(size) => find_or_make(
+            &storage,
+            file.size(),
+            shape(spec, size),
+            layout(spec, size)?,
+        ),
+        None => Superblock::read(&storage, file.size()),
+    };
+    let superblock = superblock.map_err(failed)?;
+    check(superblock.shape, size, spec).map_err(failed)?;
+    let size = superblock.shape.words[0];
+    let (geometry, set) = spec.zones(size)?;
+    let mut state = State::new(Zones::new(geometry), &set);
+    let journal = Journal::recover(&storage, superblock, false, |kind, record| {
+        state.replay(kind, record)
+    });
+    let journal = journal.map_err(failed)?;
+    state.keeper = Some(Keeper::new(journal, &state.zones));
+    sweep(&state.zones, &storage).map_err(|error| failed(error.into()))?;
+    Ok(Kept {
+        state,
+        storage,
+        size,
+        geometry,
+        set,
+    })
+}
+
+/// The superblock of a file; a new one, where the file is as it was created.
+fn find_or_make(
+    storage: &FileStorage,
+    file_len: u64,
+    shape: Shape,
+    layout: Layout,
+) -> Result<Superblock, StateError> {
+    let is_new = file_len == layout.file_len() && storage.find_data(0, file_len)?.is_none();
+    match is_new {
+        true => {
+            let log = RandomState::new().build_hasher().finish();
+            Ok(Journal::create(storage, shape, layout, log)?)
+        }
+        false => Superblock::read(storage, file_len),
+    }
+}
+
+/// What the file has is what is configured.
+fn check(found: Shape, size: Option<u64>, spec: &ZoneSpec) -> Result<(), StateError> {
+    let differs = |what, found: String, configured: String| {
+        Err(StateError::Differs {
+            what,
+            found,
+            configured,
+        })
+    };
+    if found.kind != Kind::Zoned {
+        return differs(
+            "kind of state",
+            found.kind.to_string(),
+            Kind::Zoned.to_string(),
+        );
+    }
+    let configured = shape(spec, size.unwrap_or(found.words[0])).words;
+    let names = ["size", "zone size", "zone capacity", "descriptor extension"];
+    for ((what, found), configured) in names.into_iter().zip(found.words).zip(configured) {
+        if found != configured {
+            return differs(
+                what,
+                Bytes(found).to_string(),
+                Bytes(configured).to_string(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Makes all that is behind write pointers read as zero, durably: it must not come back in front of a later write pointer.
+///
+/// # Errors
+/// The system's.
+pub(super) fn sweep(zones: &Zones, storage: &impl Storage) -> std::io::Result<()> {
+    let Geometry {
+        zone_bytes,
+        zones: count,
+        ..
+    } = *zones.geometry();
+    // The next byte that may be something else.
+    let (mut next, mut cleared) = (0, false);
+    let end = zone_bytes * u64::from(count);
+    for zone in 0..count {
+        let (from, to) = (
+            zones.start(zone) + zones.get(zone).reached,
+            zones.start(zone) + zone_bytes,
+        );
+        if next < from {
+            match storage.find_data(from, end)? {
+                Some(data) => next = data,
+                None => break,
+            }
+        }
+        if next < to {
+            storage.clear(next.max(from), to - next.max(from))?;
+            (next, cleared) = (to, true);
+        }
+    }
+    match cleared {
+        true => storage.sync(),
+        false => Ok(()),
+    }
+}

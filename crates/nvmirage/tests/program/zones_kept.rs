@@ -1,0 +1,135 @@
+//! Zones on a file: over the death of their server, over a clean stop, and what a server says that cannot take them.
+
+use std::fs;
+
+use nvme_spec::zoned::{ZoneSendAction, ZoneState};
+use rustix::process::Signal;
+
+use crate::{
+    every_kind::{Drive, pattern},
+    kept::wait_for_unlock,
+    world::{Server, World},
+};
+
+const CONFIG: &str = r#"
+[[media]]
+name = "zns"
+kind = "file"
+path = "zns.img"
+size = "16MiB"
+[media.zoned]
+zone_size = "2MiB"
+zone_capacity = "1MiB"
+max_active = 4
+[[namespace]]
+name = "zns"
+media = "zns"
+[[controller]]
+name = "zns"
+namespaces = ["zns"]
+listen = "vfio-user:zns.sock"
+"#;
+/// With the time of a drive.
+const TIMING: &str = "[media.timing]\npreset = \"zns-prototype\"\n[[namespace]]";
+/// Blocks of a zone.
+const ZONE: u64 = 512;
+
+fn serve(world: &World, config: &str) -> Server {
+    let file = world.write("config.toml", config);
+    world.serve(&["--config", file.to_str().unwrap()])
+}
+
+/// State, and where the write pointer is from the zone's start on.
+fn zone(drive: &mut Drive, number: u64) -> (ZoneState, u64) {
+    let (zone, _) = drive.zone(number * ZONE);
+    (zone.state.zs(), zone.wp.wrapping_sub(zone.zslba))
+}
+
+#[test]
+fn what_was_flushed_survives_the_death_of_the_server() {
+    let timed = CONFIG.replace("[[namespace]]", TIMING);
+    for config in [CONFIG, &timed] {
+        let world = World::new();
+        let image = world.path("zns.img");
+        for life in 0..4 {
+            let server = serve(&world, config);
+            let mut drive = Drive::attach(&world, "zns");
+            if life == 0 {
+                drive.append(2 * ZONE, &pattern(77)).unwrap();
+                drive.send(2 * ZONE, ZoneSendAction::FINISH);
+            } else {
+                check(&mut drive, life);
+            }
+            let appended = drive.append(0, &pattern(life as usize)).unwrap();
+            assert_eq!(appended, 2 * life);
+            drive.append(ZONE, &pattern(5)).unwrap();
+            drive.flush();
+            drive.send(ZONE, ZoneSendAction::RESET);
+            drive.append(3 * ZONE, &pattern(6)).unwrap();
+            server.signal(Signal::KILL);
+            server.end();
+            wait_for_unlock(&image);
+        }
+    }
+}
+
+/// What this many lives before have left.
+fn check(drive: &mut Drive, lives: u64) {
+    assert_eq!(zone(drive, 0), (ZoneState::CLOSED, 2 * lives));
+    for life in 0..lives {
+        assert!(drive.read(2 * life, 2) == pattern(life as usize), "{life}");
+    }
+    assert_eq!(zone(drive, 1), (ZoneState::EMPTY, 0));
+    assert!(drive.read(ZONE, 2) == vec![0; 8192]);
+    assert_eq!(zone(drive, 2).0, ZoneState::FULL);
+    assert!(drive.read(2 * ZONE, 2) == pattern(77));
+    // Nobody has flushed this one.
+    match zone(drive, 3) {
+        (ZoneState::CLOSED, 2) => assert!(drive.read(3 * ZONE, 2) == pattern(6)),
+        other => assert_eq!(other, (ZoneState::EMPTY, 0)),
+    }
+    drive.send(3 * ZONE, ZoneSendAction::RESET);
+}
+
+#[test]
+fn a_clean_stop_keeps_all_and_what_does_not_fit_is_refused() {
+    let world = World::new();
+    let server = serve(&world, CONFIG);
+    let mut drive = Drive::attach(&world, "zns");
+    drive.append(0, &pattern(1)).unwrap();
+    drop(drive);
+    server.stop();
+    let server = serve(&world, CONFIG);
+    let mut drive = Drive::attach(&world, "zns");
+    assert_eq!(zone(&mut drive, 0), (ZoneState::CLOSED, 2));
+    assert!(drive.read(0, 2) == pattern(1));
+    drop(drive);
+    server.stop();
+
+    let before = fs::read(world.path("zns.img")).unwrap();
+    for (from, to, expected) in [
+        (
+            "16MiB",
+            "32MiB",
+            "its size is 16 MiB, but 32 MiB is configured",
+        ),
+        (
+            "zone_size = \"2MiB\"",
+            "zone_size = \"4MiB\"",
+            "its zone size is 2 MiB, but 4 MiB is configured",
+        ),
+    ] {
+        let config = world.write("config.toml", &CONFIG.replace(from, to));
+        let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
+        assert!(error.contains(expected), "{error}");
+    }
+    // Neither is one that is damaged.
+    let mut damaged = before.clone();
+    let log = 16 << 20;
+    damaged[log + 100] ^= 1;
+    fs::write(world.path("zns.img"), &damaged).unwrap();
+    let config = world.write("config.toml", CONFIG);
+    let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
+    assert!(error.contains("its state is damaged"), "{error}");
+    assert!(fs::read(world.path("zns.img")).unwrap() == damaged);
+}
