@@ -19,7 +19,7 @@ path = "zns.img"
 size = "16MiB"
 [media.zoned]
 zone_size = "2MiB"
-zone_capacity = "1MiB"
+zone_capacity = "1152KiB"
 max_active = 4
 [[namespace]]
 name = "zns"
@@ -30,7 +30,12 @@ namespaces = ["zns"]
 listen = "vfio-user:zns.sock"
 "#;
 /// With the time of a drive.
-const TIMING: &str = "[media.timing]\npreset = \"zns-prototype\"\n[[namespace]]";
+const TIMING: &str = r#"
+[media.timing]
+preset = "zns-prototype"
+zone_size = "2MiB"
+zone_capacity = "1152KiB"
+[[namespace]]"#;
 /// Blocks of a zone.
 const ZONE: u64 = 512;
 
@@ -126,7 +131,7 @@ fn a_clean_stop_keeps_all_and_what_does_not_fit_is_refused() {
     // Neither is one that is damaged.
     let mut damaged = before.clone();
     let log = 16 << 20;
-    damaged[log + 100] ^= 1;
+    damaged[log + 40] ^= 1;
     fs::write(world.path("zns.img"), &damaged).unwrap();
     let config = world.write("config.toml", CONFIG);
     let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
