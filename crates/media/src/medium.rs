@@ -386,6 +386,15 @@ impl Medium {
         }
     }
 
+    /// The memory that holds its bytes; `None` where they are elsewhere, or are not all that it is.
+    #[must_use]
+    pub fn memory(&self) -> Option<&Store> {
+        match &self.backing {
+            Backing::Ram(store) if self.zoned.is_none() => Some(store),
+            _ => None,
+        }
+    }
+
     /// Its memory, to be looked after; `None` where it has none.
     #[must_use]
     pub fn pieces(&self) -> Option<Arc<dyn Pieces>> {

@@ -94,6 +94,7 @@ impl Flash {
                     self.changes += 1;
                     partition.cached.folded = self.dies.fold(begin, die);
                     partition.cached.folded_pages += u64::from(self.geometry.die.wordline);
+                    self.changes += 1;
                 }
                 Chore::Collect => {
                     let cache = self.slc.as_ref();

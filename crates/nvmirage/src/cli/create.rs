@@ -87,6 +87,10 @@ struct MediumArgs {
     #[arg(long, value_name = "N")]
     max_keys: Option<u32>,
 
+    /// The file that holds its bytes while it is not served; only for ram
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+
     #[command(flatten)]
     control: Control,
 }
@@ -246,6 +250,7 @@ impl MediumArgs {
             zoned: None,
             dialect: self.dialect,
             max_keys: self.max_keys,
+            state: self.state.as_ref().map(std::path::absolute).transpose()?,
         };
         control::client::create(&self.control.socket(), "media", &medium)
     }

@@ -18,10 +18,11 @@ pub(super) struct MediaArg {
     timing: Option<Timing>,
     dialect: Option<Dialect>,
     max_keys: Option<u32>,
+    state: Option<std::path::PathBuf>,
 }
 
 /// The keys of `--media`; with `preset`, `timing.` and a parameter's name is one, too.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "size",
     "path",
     "direct",
@@ -32,6 +33,7 @@ const KEYS: [&str; 10] = [
     "preset",
     "dialect",
     "max_keys",
+    "state",
 ];
 
 impl FromStr for MediaArg {
@@ -62,6 +64,7 @@ impl FromStr for MediaArg {
             timing: None,
             dialect: None,
             max_keys: None,
+            state: None,
         };
         let mut seen = Vec::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
@@ -92,6 +95,7 @@ impl MediaArg {
             zoned: None,
             dialect: self.dialect,
             max_keys: self.max_keys,
+            state: self.state.clone(),
             ..config::Medium::new(name, self.kind)
         }
     }
@@ -100,6 +104,7 @@ impl MediaArg {
         match key {
             "size" => self.size = Some(value.parse()?),
             "path" => self.path = Some(value.into()),
+            "state" => self.state = Some(value.into()),
             "lba_size" => {
                 let wrong = || format!("lba_size={value}: write 512 or 4096");
                 self.lba_size = Some(value.parse().map_err(|_| wrong())?);

@@ -208,6 +208,10 @@ pub(crate) struct Medium {
     /// Most keys; only for `kind = "keyvalue"`. Default: one for each 512 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_keys: Option<u32>,
+    /// The file that holds the bytes of a medium in memory while it is not served; only for `kind = "ram"`. Default: none,
+    /// they are gone when it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<PathBuf>,
     /// The model that says when its commands are done. Default: none, as fast as they go.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timing: Option<Timing>,
@@ -230,6 +234,7 @@ impl Medium {
             register_memory: None,
             dialect: None,
             max_keys: None,
+            state: None,
             timing: None,
             zoned: None,
         }

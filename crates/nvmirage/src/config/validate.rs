@@ -208,6 +208,10 @@ impl Medium {
                 });
             }
         }
+        let keeps = self.kind == MediumKind::Ram && self.zoned.is_none();
+        place.require(self.state.is_none() || keeps, || {
+            "only kind = \"ram\" without zones has `state`, where its bytes are between two runs: remove it, or choose kind = \"file\"".into()
+        });
         if let Some(zoned) = &self.zoned {
             zoned.validate(self, &mut place);
         }

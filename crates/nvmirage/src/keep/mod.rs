@@ -4,9 +4,11 @@
 //! [`sidecar`]. [`merge`] puts the two together when the subsystem is served, and [`keeper`] is the thread that writes
 //! the file whenever a reactor hands out a record. Nothing is written while nothing differs from the configuration.
 //!
-//! What the timing of media has come to be is kept apart from that: [`timing`].
+//! What the timing of media has come to be is kept apart from that, in [`timing`]; and the bytes of media in memory, over a
+//! clean stop, in [`memory`].
 
 pub(crate) mod keeper;
+pub(crate) mod memory;
 pub(crate) mod merge;
 pub(crate) mod sidecar;
 pub(crate) mod timing;

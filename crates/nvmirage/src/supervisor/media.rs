@@ -10,7 +10,10 @@ use super::{OpenMedium, State, operate::label, subsystems::medium_basis, timing}
 use crate::{
     config::{self, MediumKind, Range, Size},
     control::Refusal,
-    keep::merge,
+    keep::{
+        memory::{Found, Image},
+        merge,
+    },
     memory_care::{self, Owner},
     reactor::subsystems::View,
 };
@@ -40,6 +43,7 @@ impl State {
         let place = || format!("media {}", config.name);
         let mut medium = Medium::open(&spec_of(&config)).with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
+        let image = take_image(&config, &medium).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
             memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
@@ -52,6 +56,7 @@ impl State {
             channel: free.context("there are 65,536 media, and there is room for no more")?,
             home: Cell::new(None),
             state,
+            image,
         });
         self.config.media.push(config);
         Ok(())
@@ -67,9 +72,17 @@ impl State {
         medium.sync().with_context(|| {
             format!("media {name} could not be made durable; what was written since its last flush may be lost")
         })?;
-        let OpenMedium { name, state, .. } = self.media.remove(at);
+        let OpenMedium {
+            name, state, image, ..
+        } = self.media.remove(at);
+        let bytes = match (image, medium.memory()) {
+            (Some(mut image), Some(memory)) => image.keep(memory),
+            _ => Ok(()),
+        };
+        let bytes = bytes.with_context(|| format!("media {name} is not kept; its bytes are gone"));
         let kept = state.map_or(Ok(()), |state| state.keep(&medium));
-        kept.with_context(|| format!("media {name}: the state of its timing is not kept; an older one counts at the next start"))
+        let kept = kept.with_context(|| format!("media {name}: the state of its timing is not kept; an older one counts at the next start"));
+        bytes.and(kept)
     }
 
     /// Refuses to close a medium that something lies on, or may.
@@ -293,6 +306,24 @@ impl State {
             None => Ok(()),
         }
     }
+}
+
+/// Fills a medium in memory with what was kept of it at the last stop.
+fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option<Image>> {
+    let (Some(path), Some(memory)) = (&config.state, medium.memory()) else {
+        return Ok(None);
+    };
+    let (image, found) = Image::take(path, memory)?;
+    let shown = image.path().display();
+    match found {
+        Found::Bytes => tracing::info!(media = config.name, "its bytes are those of {shown}"),
+        Found::Nothing => tracing::info!(media = config.name, "empty, to be kept in {shown}"),
+        Found::Crash => tracing::warn!(
+            media = config.name,
+            "empty: its last server did not stop cleanly, and its bytes were in memory alone; to be kept in {shown}"
+        ),
+    }
+    Ok(Some(image))
 }
 
 /// The bytes of a namespace in its medium.

@@ -29,7 +29,7 @@ use crate::{
     control::{Inventory, Refusal},
     fuse::Mount,
     identity::Identities,
-    keep::{keeper::Keeper, timing::checkpoints::Checkpoints},
+    keep::{keeper::Keeper, memory::Image, timing::checkpoints::Checkpoints},
     memory_care,
     reactor::handle::ReactorHandle,
 };
@@ -45,6 +45,8 @@ struct OpenMedium {
     home: Cell<Option<usize>>,
     /// Where the state of its timing is kept.
     state: Option<TimingState>,
+    /// Where its bytes are kept over a clean stop, where they are in memory.
+    image: Option<Image>,
 }
 
 /// A controller that is served.

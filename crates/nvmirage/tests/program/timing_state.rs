@@ -159,7 +159,7 @@ fn a_state_that_cannot_be_taken_is_refused_and_left_alone() {
     let file = world.path("pro.img.timing");
     let whole = fs::read(&file).unwrap();
     let mut newer = whole.clone();
-    newer[8] += 1;
+    newer[8] = 99;
     let mut damaged = whole.clone();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 0x10;
@@ -172,7 +172,7 @@ fn a_state_that_cannot_be_taken_is_refused_and_left_alone() {
         (
             &newer,
             "",
-            "this state has version 3 and this program reads version 2",
+            "this state has version 99 and this program reads",
         ),
         (&damaged, "", "its checksum does not match"),
         (&whole[..whole.len() - 9].to_vec(), "", "damaged"),
@@ -342,4 +342,57 @@ fn a_clone_has_the_bytes_and_the_past_of_the_other() {
     let error = world.fails(&clone);
     assert!(error.contains("vm1.img.timing is there already"), "{error}");
     assert!(!made.exists());
+}
+
+#[test]
+fn a_medium_in_memory_is_kept_over_a_clean_stop_only() {
+    let world = World::new();
+    let ram = config("").replace("\"file\"\npath = \"pro.img\"", "\"ram\"\nstate = \"bytes\"");
+    let ram = ram
+        .replace("5GiB", "64MiB")
+        .replace("samsung-970-pro", "optane-p4800x");
+    let ram: String = ram
+        .lines()
+        .filter(|line| !line.starts_with("read_4k"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let first = |byte| {
+        let mut host = Host::attach(&world, "c.sock");
+        assert_eq!(host.block(1, 0), vec![byte; 4096]);
+        host.fill(1, 0, byte + 1);
+    };
+    let server = serve(&world, &ram);
+    assert!(
+        server.log().contains("empty, to be kept in"),
+        "{}",
+        server.log()
+    );
+    first(0);
+    server.stop();
+    let server = serve(&world, &ram);
+    assert!(
+        server.log().contains("its bytes are those of"),
+        "{}",
+        server.log()
+    );
+    first(1);
+    server.signal(Signal::KILL);
+    server.end();
+    let server = serve(&world, &ram);
+    assert!(
+        server.log().contains("did not stop cleanly"),
+        "{}",
+        server.log()
+    );
+    first(0);
+    server.stop();
+    let whole = fs::read(world.path("bytes")).unwrap();
+    let error = refuses(&world, &ram.replace("64MiB", "65MiB"));
+    assert!(error.contains("correct the size"), "{error}");
+    assert!(fs::read(world.path("bytes")).unwrap() == whole);
+    let error = refuses(&world, &ram.replace("\"ram\"", "\"null\""));
+    assert!(
+        error.contains("only kind = \"ram\" without zones has `state`"),
+        "{error}"
+    );
 }

@@ -1,0 +1,364 @@
+//! The bytes of a medium in memory, over a clean stop: a file that is written at the stop, and taken at the next start.
+//!
+//! Taken is taken: from then on the file says that the medium is in use, and so it does after a crash. The bytes are in
+//! memory alone then, and gone with it; an old copy of some of them would be worse than none.
+//!
+//! The file, in little-endian numbers of 8 bytes: `nvmimage` in ASCII, the version (1), the bytes of the medium, and 1 where
+//! they follow. Then, for each part of 64 KiB that is not all zero, its number and its bytes; after the last one all ones,
+//! and a checksum: FNV-1a of 64 bits over the words of 8 bytes between the two.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufReader, BufWriter, Read, Write},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use memory::Store;
+use rustix::fs::{FlockOperation, flock};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"nvmimage");
+const VERSION: u64 = 1;
+/// What the medium was doing when the file was written.
+const IN_USE: u64 = 0;
+const STOPPED: u64 = 1;
+const HEAD: u64 = 32;
+const PART: usize = 64 << 10;
+const END: u64 = u64::MAX;
+
+/// What was found at a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No file.
+    Nothing,
+    /// The bytes, which are in memory now.
+    Bytes,
+    /// That the medium was in use, and its server did not stop cleanly.
+    Crash,
+}
+
+/// The file of a medium that this process serves.
+#[derive(Debug)]
+pub(crate) struct Image {
+    path: PathBuf,
+    /// Locked.
+    file: File,
+}
+
+impl Image {
+    /// Fills a store that is all zero with what the file holds, if it does, and takes that from the file.
+    ///
+    /// # Errors
+    /// Somebody else has it; it cannot be read or written; it is something else, of another version or size, or damaged. Then it
+    /// is as it was.
+    pub(crate) fn take(path: &Path, store: &Store) -> anyhow::Result<(Self, Found)> {
+        let path = std::path::absolute(path)?;
+        let shown = path.display();
+        let file = loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .with_context(|| format!("cannot open {shown}"))?;
+            lock(&file, &path)?;
+            // Between the two the one who had it may have put another in its place.
+            let is_there =
+                |now: fs::Metadata| Ok::<_, io::Error>(now.ino() == file.metadata()?.ino());
+            if fs::metadata(&path).and_then(is_there).unwrap_or(false) {
+                break file;
+            }
+        };
+        let found = read(&file, store).with_context(|| {
+            format!("{shown} cannot be taken: remove that file to begin with an empty medium")
+        })?;
+        let in_use = || {
+            file.write_all_at(&head(store.len(), IN_USE), 0)?;
+            file.set_len(HEAD)?;
+            file.sync_all()
+        };
+        in_use().with_context(|| format!("cannot write {shown}"))?;
+        Ok((Image { path, file }, found))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes what the store holds.
+    ///
+    /// # Errors
+    /// The system's; the file then says that the medium is in use.
+    pub(crate) fn keep(&mut self, store: &Store) -> anyhow::Result<()> {
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".new");
+        let temporary = PathBuf::from(name);
+        let shown = temporary.display();
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)
+            .with_context(|| format!("cannot write {shown}"))?;
+        lock(&file, &temporary)?;
+        let written = write(&file, store).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // What is left of it would only take space.
+            let _ = fs::remove_file(&temporary);
+            return Err(error).with_context(|| format!("cannot write {shown}"));
+        }
+        let shown = self.path.display();
+        fs::rename(&temporary, &self.path).with_context(|| format!("cannot replace {shown}"))?;
+        self.file = file;
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let durable = File::open(folder).and_then(|folder| folder.sync_all());
+        durable.with_context(|| format!("cannot make {shown} durable"))
+    }
+}
+
+fn lock(file: &File, path: &Path) -> anyhow::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => bail!(
+            "{} is in use by another process, or by another medium: stop that, or name another file as state",
+            path.display()
+        ),
+        Err(errno) => {
+            Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
+}
+
+fn head(size: u64, what: u64) -> [u8; HEAD as usize] {
+    let mut head = [0; HEAD as usize];
+    for (to, number) in head.chunks_mut(8).zip([MAGIC, VERSION, size, what]) {
+        to.copy_from_slice(&number.to_le_bytes());
+    }
+    head
+}
+
+fn write(file: &File, store: &Store) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    out.write_all(&head(store.len(), STOPPED))?;
+    let mut sum = Sum::default();
+    let mut part = vec![0; PART];
+    for index in 0..store.len().div_ceil(PART as u64) {
+        let bytes = part_of(&mut part, index, store.len());
+        store.read_bytes(index * PART as u64, bytes);
+        if bytes.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        sum.add(&index.to_le_bytes());
+        sum.add(bytes);
+        out.write_all(&index.to_le_bytes())?;
+        out.write_all(bytes)?;
+    }
+    out.write_all(&END.to_le_bytes())?;
+    out.write_all(&sum.0.to_le_bytes())?;
+    out.flush()
+}
+
+fn read(file: &File, store: &Store) -> anyhow::Result<Found> {
+    if file.metadata()?.len() == 0 {
+        return Ok(Found::Nothing);
+    }
+    let mut from = BufReader::with_capacity(1 << 20, file);
+    let cut = "it is damaged (it is cut off)";
+    if number(&mut from).ok() != Some(MAGIC) {
+        bail!("it is something else than the bytes of a medium in memory");
+    }
+    let version = number(&mut from).context(cut)?;
+    if version != VERSION {
+        bail!(
+            "it has version {version}, and this program reads version {VERSION}: use the program that wrote it"
+        );
+    }
+    let size = number(&mut from).context(cut)?;
+    if size != store.len() {
+        bail!(
+            "it is of a medium of {size} bytes, and this one has {}: correct the size",
+            store.len()
+        );
+    }
+    match number(&mut from).context(cut)? {
+        IN_USE => return Ok(Found::Crash),
+        STOPPED => {}
+        _ => bail!("it is damaged"),
+    }
+    let mut sum = Sum::default();
+    let mut part = vec![0; PART];
+    let mut next = 0;
+    loop {
+        let index = number(&mut from).context(cut)?;
+        if index == END {
+            break;
+        }
+        if index < next || index >= size.div_ceil(PART as u64) {
+            bail!("it is damaged (a part lies where nothing can lie)");
+        }
+        next = index + 1;
+        let bytes = part_of(&mut part, index, size);
+        from.read_exact(bytes).context(cut)?;
+        sum.add(&index.to_le_bytes());
+        sum.add(bytes);
+        store.write_bytes(index * PART as u64, bytes);
+    }
+    if number(&mut from).context(cut)? != sum.0 || from.read(&mut [0])? != 0 {
+        bail!("it is damaged (its checksum does not match)");
+    }
+    Ok(Found::Bytes)
+}
+
+/// The part of a buffer that a part of a medium has: the last one may be shorter.
+fn part_of(buffer: &mut [u8], index: u64, size: u64) -> &mut [u8] {
+    let left = size - index * PART as u64;
+    &mut buffer[..usize::try_from(left).map_or(PART, |left| left.min(PART))]
+}
+
+fn number(from: &mut impl Read) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    from.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// FNV-1a over words of 8 bytes; sizes are multiples of 512.
+struct Sum(u64);
+
+impl Default for Sum {
+    fn default() -> Self {
+        Sum(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Sum {
+    fn add(&mut self, bytes: &[u8]) {
+        let (words, _) = bytes.as_chunks::<8>();
+        self.0 = words.iter().fold(self.0, |sum, word| {
+            (sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x0100_0000_01b3)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 5 * PART as u64 + 512;
+
+    struct Rig {
+        dir: tempfile::TempDir,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            Rig { dir }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.dir.path().join("disk.state")
+        }
+
+        fn take(&self) -> Result<(Image, Store, Found), String> {
+            let store = Store::new(SIZE).unwrap();
+            match Image::take(&self.path(), &store) {
+                Ok((image, found)) => Ok((image, store, found)),
+                Err(error) => Err(format!("{error:#}")),
+            }
+        }
+
+        /// A file with some bytes.
+        fn keep(&self) -> Vec<u8> {
+            let (mut image, store, _) = self.take().unwrap();
+            store.write_bytes(7, &[1; 3]);
+            store.write_bytes(SIZE - 1, &[2]);
+            image.keep(&store).unwrap();
+            fs::read(self.path()).unwrap()
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_there_once() {
+        let rig = Rig::new();
+        let (mut image, store, found) = rig.take().unwrap();
+        assert_eq!(found, Found::Nothing);
+        let error = rig.take().unwrap_err();
+        assert!(error.contains("in use by another"), "{error}");
+        store.write_bytes(7, &[1; 3]);
+        store.write_bytes(SIZE - 1, &[2]);
+        image.keep(&store).unwrap();
+        assert!(rig.take().is_err(), "it is still ours");
+        drop(image);
+
+        let (image, again, found) = rig.take().unwrap();
+        assert_eq!(found, Found::Bytes);
+        let bytes = |store: &Store| {
+            let mut bytes = vec![9; SIZE as usize];
+            store.read_bytes(0, &mut bytes);
+            bytes
+        };
+        assert!(bytes(&again) == bytes(&store));
+        // As if it crashed now.
+        drop(image);
+        let (mut image, empty, found) = rig.take().unwrap();
+        assert_eq!(found, Found::Crash);
+        assert!(bytes(&empty).iter().all(|byte| *byte == 0));
+        image.keep(&empty).unwrap();
+        drop(image);
+        assert_eq!(rig.take().unwrap().2, Found::Bytes);
+        assert_eq!(fs::read_dir(rig.dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused_and_left_alone() {
+        let rig = Rig::new();
+        let whole = rig.keep();
+        let parts = 2 * 8 + PART + 512;
+        assert_eq!(
+            whole.len(),
+            HEAD as usize + parts + 16,
+            "two parts and the end"
+        );
+        let changed = |at: usize, to: u8| {
+            let mut bytes = whole.clone();
+            bytes[at] = to;
+            bytes
+        };
+        let cut = |len: usize| whole[..len].to_vec();
+        for (bytes, says) in [
+            (
+                b"my notes, which are longer than a number".to_vec(),
+                "something else",
+            ),
+            (changed(8, 2), "version 2, and this program reads version 1"),
+            (changed(17, 0xff), "correct the size"),
+            (changed(24, 5), "damaged"),
+            (changed(HEAD as usize, 9), "where nothing can lie"),
+            (changed(HEAD as usize + 8 + 20_000, 1), "checksum"),
+            (
+                changed(whole.len() - 1, whole[whole.len() - 1] ^ 1),
+                "checksum",
+            ),
+            ([&whole[..], b"x"].concat(), "checksum"),
+            (cut(4), "something else"),
+            (cut(20), "cut off"),
+            (cut(HEAD as usize + 100), "cut off"),
+            (cut(whole.len() - 1), "cut off"),
+        ] {
+            fs::write(rig.path(), &bytes).unwrap();
+            let error = rig.take().unwrap_err();
+            assert!(
+                error.contains(says) && error.contains("disk.state"),
+                "{error}"
+            );
+            assert!(fs::read(rig.path()).unwrap() == bytes, "{error}");
+        }
+        fs::write(rig.path(), &whole).unwrap();
+        assert_eq!(rig.take().unwrap().2, Found::Bytes);
+    }
+}
