@@ -56,7 +56,8 @@ impl Channel {
     #[must_use]
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {
-            Kind::Null(_) | Kind::KeyValue(_) => false,
+            Kind::Null(_) => false,
+            Kind::KeyValue(channel) => channel.is_due(),
             Kind::Ram(ram) => ram.is_due(),
             Kind::File(file) => file.is_due(),
             Kind::Timed(timed) => timed.is_due(),

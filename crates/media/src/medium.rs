@@ -358,19 +358,19 @@ impl Medium {
                 ))
             })
         };
+        let slice = if self.has_timing() {
+            ram::TIMED_SLICE
+        } else {
+            ram::SLICE
+        };
         Ok(Channel(match &self.backing {
             Backing::Null => Kind::Null(NullChannel),
             Backing::Ram(store) => {
-                let slice = if self.has_timing() {
-                    ram::TIMED_SLICE
-                } else {
-                    ram::SLICE
-                };
                 let store = Arc::clone(store);
                 Kind::Ram(Box::new(RamChannel::new(store, claimant()?, slice)))
             }
             Backing::File(file) => Kind::File(Box::new(file.channel(depth, claimant()?)?)),
-            Backing::KeyValue(medium) => Kind::KeyValue(Box::new(medium.channel()?)),
+            Backing::KeyValue(medium) => Kind::KeyValue(Box::new(medium.channel(slice)?)),
         }))
     }
 

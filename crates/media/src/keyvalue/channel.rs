@@ -13,6 +13,7 @@ use model::Op;
 
 use super::answer::Answer;
 use super::set::{NvmeSet, SamsungSet, Told};
+use super::slices::{Later, Slices};
 use super::space::{Space, UNIT};
 use super::{Dialect, KeyValue};
 use crate::error::MediumError;
@@ -92,16 +93,19 @@ impl KeyValueMedium {
         )
     }
 
-    /// The channel. There is one at a time, as commands change what they all look at.
+    /// The channel, which copies larger values than `slice` bytes in slices of as many. There is one at a time, as commands change
+    /// what they all look at.
     ///
     /// # Errors
     /// There is one.
-    pub(crate) fn channel(self: &Arc<Self>) -> io::Result<KeyValueChannel> {
-        let pairs = self.take().ok_or_else(|| {
+    pub(crate) fn channel(self: &Arc<Self>, slice: u32) -> io::Result<KeyValueChannel> {
+        let mut pairs = self.take().ok_or_else(|| {
             io::Error::other("a key-value medium is served by one reactor: let no other one use it")
         })?;
+        pairs.later = Later::new(slice);
         Ok(KeyValueChannel {
             pairs: Some(pairs),
+            slices: Slices::new(),
             medium: Arc::clone(self),
         })
     }
@@ -128,6 +132,7 @@ impl fmt::Debug for KeyValueMedium {
 pub(crate) struct KeyValueChannel {
     /// There until it is dropped.
     pairs: Option<Box<KeyValue>>,
+    slices: Slices,
     medium: Arc<KeyValueMedium>,
 }
 
@@ -159,6 +164,17 @@ impl KeyValueChannel {
 }
 
 impl KeyValueChannel {
+    /// Whether a reap has something to do.
+    pub(crate) fn is_due(&self) -> bool {
+        self.slices.is_going()
+    }
+
+    /// Copies the next slice of a large value.
+    fn go_on(&mut self) -> Option<Done> {
+        let pairs = self.pairs.as_mut()?;
+        self.slices.go_on(&mut pairs.later, pairs.pairs.bytes())
+    }
+
     /// Forgets everything.
     fn renew(&mut self) -> Outcome {
         if let Some(pairs) = &mut self.pairs {
@@ -184,6 +200,12 @@ fn outcome(answer: Answer) -> Outcome {
 
 impl Drop for KeyValueChannel {
     fn drop(&mut self) {
+        // A value is whole, whoever waits for it.
+        while self.slices.is_going() {
+            if let Some(done) = self.go_on() {
+                done.ticket.retire();
+            }
+        }
         self.medium.put(self.pairs.take());
     }
 }
@@ -197,15 +219,34 @@ impl Channel for KeyValueChannel {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
-        Added::Done(ticket, self.run(request, segments, view))
+        if self.slices.is_going() {
+            return Added::Full(ticket);
+        }
+        let outcome = self.run(request, segments, view);
+        match &mut self.pairs {
+            Some(pairs) if !pairs.later.is_empty() => {
+                let command = (ticket, outcome);
+                self.slices.begin(command, &mut pairs.later, segments, view);
+                Added::Pending
+            }
+            _ => Added::Done(ticket, outcome),
+        }
     }
 
     fn submit(&mut self) {}
 
-    fn reap(&mut self, _: &mut Vec<Done>) {}
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        if self.slices.is_going() {
+            done.extend(self.go_on());
+        }
+    }
 
     fn in_flight(&self) -> u32 {
-        0
+        self.slices.is_going().into()
+    }
+
+    fn is_full(&self, _: &Request<'_>) -> bool {
+        self.slices.is_going()
     }
 
     fn copies(&self) -> bool {
@@ -261,12 +302,12 @@ mod tests {
     #[test]
     fn one_channel_has_the_pairs_and_leaves_them_to_the_next() {
         let medium = medium(Dialect::Nvme);
-        let mut first = medium.channel().unwrap();
-        let error = medium.channel().unwrap_err().to_string();
+        let mut first = medium.channel(1 << 20).unwrap();
+        let error = medium.channel(1 << 20).unwrap_err().to_string();
         assert!(error.contains("one reactor"), "{error}");
         assert_eq!(command(&mut first, KvOpcode::STORE, b"key"), Outcome::OK);
         drop(first);
-        let mut second = medium.channel().unwrap();
+        let mut second = medium.channel(1 << 20).unwrap();
         assert_eq!(command(&mut second, KvOpcode::EXIST, b"key"), Outcome::OK);
         let renew = Request::Renew {
             extent: ByteRange { offset: 0, len: 0 },
@@ -279,7 +320,7 @@ mod tests {
     #[test]
     fn a_status_comes_with_its_result() {
         let medium = medium(Dialect::Samsung);
-        let mut channel = medium.channel().unwrap();
+        let mut channel = medium.channel(1 << 20).unwrap();
         let sqe = |opcode: SamsungOpcode| {
             let mut bytes = [0; 64];
             (bytes[0], bytes[45], bytes[52]) = (opcode.0, 1, 0xff);
@@ -295,7 +336,7 @@ mod tests {
 
     #[test]
     fn blocks_read_as_zero_and_are_not_written() {
-        let mut channel = medium(Dialect::Samsung).channel().unwrap();
+        let mut channel = medium(Dialect::Samsung).channel(1 << 20).unwrap();
         let read = Request::Read { offset: 0, len: 0 };
         assert_eq!(add(&mut channel, &read), Outcome::OK);
         assert_eq!(add(&mut channel, &Request::Flush), Outcome::OK);
@@ -318,7 +359,7 @@ mod tests {
     #[test]
     fn utilization_is_told_as_it_changes() {
         let medium = medium(Dialect::Nvme);
-        let mut channel = medium.channel().unwrap();
+        let mut channel = medium.channel(1 << 20).unwrap();
         // A key of 16 bytes and no value takes no unit; what takes some is tested with data.
         assert_eq!(command(&mut channel, KvOpcode::STORE, b"key"), Outcome::OK);
         assert_eq!(medium.told.used.load(Relaxed), 0);

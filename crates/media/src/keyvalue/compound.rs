@@ -21,7 +21,7 @@ use nvme_spec::samsung::{
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::answer::{Answer, Ops};
-use super::data::{Host, Source};
+use super::data::Host;
 use super::pairs::{Pairs, Refusal};
 use super::samsung::rule;
 

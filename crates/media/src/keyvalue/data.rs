@@ -2,25 +2,22 @@
 
 use memory::{Segment, Store};
 
-/// Where bytes come from, one after another. Whoever takes has seen that there are as many.
+/// Where the bytes of a value come from, one after another. Whoever takes has seen that there are as many.
 pub(super) trait Source {
-    /// The next bytes.
-    fn take(&mut self, bytes: &mut [u8]);
-
     /// The next `len` bytes, into the store from byte `at` on.
     fn take_into(&mut self, store: &Store, at: u64, len: u32);
-
-    /// Passes over `len` bytes.
-    fn skip(&mut self, len: u32);
 }
 
-/// Where bytes go, one after another. Whoever puts has seen that there is room. A copy goes on from where it was made.
-pub(super) trait Sink: Clone {
-    /// The next bytes.
-    fn put(&mut self, bytes: &[u8]);
-
+/// Where the bytes of a value go, one after another. Whoever puts has seen that there is room.
+pub(super) trait Target {
     /// The next `len` bytes, from the store's byte `at` on.
     fn put_from(&mut self, store: &Store, at: u64, len: u32);
+}
+
+/// Where other bytes go among them. A copy goes on from where it was made.
+pub(super) trait Sink: Target + Clone {
+    /// The next bytes.
+    fn put(&mut self, bytes: &[u8]);
 }
 
 /// A command's memory in its host.
@@ -67,22 +64,34 @@ impl<'s, 'v> Host<'s, 'v> {
     }
 }
 
-impl Source for Host<'_, '_> {
-    fn take(&mut self, bytes: &mut [u8]) {
+impl Host<'_, '_> {
+    /// The next bytes, which there are.
+    pub(super) fn take(&mut self, bytes: &mut [u8]) {
         self.advance(len_of(bytes), |at, segment| {
             let at = at as usize;
             segment.read_into(0, &mut bytes[at..at + segment.len() as usize]);
         });
     }
 
+    /// Passes over `len` bytes, which there are.
+    pub(super) fn skip(&mut self, len: u32) {
+        self.advance(len, |_, _| {});
+    }
+}
+
+impl Source for Host<'_, '_> {
     fn take_into(&mut self, store: &Store, at: u64, len: u32) {
         self.advance(len, |done, segment| {
             store.copy_from(at + u64::from(done), &segment);
         });
     }
+}
 
-    fn skip(&mut self, len: u32) {
-        self.advance(len, |_, _| {});
+impl Target for Host<'_, '_> {
+    fn put_from(&mut self, store: &Store, at: u64, len: u32) {
+        self.advance(len, |done, segment| {
+            store.copy_to(at + u64::from(done), &segment);
+        });
     }
 }
 
@@ -91,12 +100,6 @@ impl Sink for Host<'_, '_> {
         self.advance(len_of(bytes), |at, segment| {
             let at = at as usize;
             segment.write_from(0, &bytes[at..at + segment.len() as usize]);
-        });
-    }
-
-    fn put_from(&mut self, store: &Store, at: u64, len: u32) {
-        self.advance(len, |done, segment| {
-            store.copy_to(at + u64::from(done), &segment);
         });
     }
 }

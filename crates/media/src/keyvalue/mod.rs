@@ -5,7 +5,8 @@
 //! what the controller is told of them, `channel` how it reaches them.
 //!
 //! Invariants:
-//! - A command is done whole when it is added, on the one reactor that has the medium: commands do not mix.
+//! - A command is done whole when it is added, on the one reactor that has the medium, but for the bytes of a large value, which
+//!   `slices` copies while all others wait: commands do not mix.
 //! - Nothing is allocated per command. What is reserved when the medium is opened, and taken from the system as it is first used:
 //!   the bytes, 4 more for each 512 of them, and 64 for each key there may be.
 //! - Whatever stands in a command or in its data, what it reaches is bounded and checked.
@@ -23,6 +24,7 @@ mod nvme;
 mod pairs;
 mod samsung;
 mod set;
+mod slices;
 mod space;
 
 use std::io;
@@ -35,6 +37,7 @@ use self::answer::{Answer, Ops};
 pub(crate) use self::channel::{KeyValueChannel, KeyValueMedium, TRAITS};
 use self::iterators::Iterators;
 use self::pairs::Pairs;
+use self::slices::Later;
 
 /// What hosts of a key-value medium speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +55,8 @@ struct KeyValue {
     pairs: Pairs,
     iterators: Iterators,
     dialect: Dialect,
+    /// What is left to be copied of the last command's value.
+    later: Later,
     /// What the last command was for the timing model.
     ops: Ops,
 }
@@ -66,6 +71,7 @@ impl KeyValue {
             pairs: Pairs::new(bytes, keys)?,
             iterators: Iterators::default(),
             dialect,
+            later: Later::new(u32::MAX),
             ops: Ops::NONE,
         })
     }
@@ -74,11 +80,11 @@ impl KeyValue {
     fn command(&mut self, sqe: &Sqe, segments: &[Segment<'_>], view: &DmaView) -> Answer {
         let (pairs, iterators) = (&mut self.pairs, &mut self.iterators);
         self.ops = Ops::NONE;
+        self.later.clear();
+        let aside = (&mut self.later, &mut self.ops);
         match self.dialect {
-            Dialect::Nvme => nvme::execute(pairs, sqe, segments, &mut self.ops),
-            Dialect::Samsung => {
-                samsung::execute(pairs, iterators, sqe, segments, view, &mut self.ops)
-            }
+            Dialect::Nvme => nvme::execute(pairs, sqe, segments, aside),
+            Dialect::Samsung => samsung::execute(pairs, iterators, sqe, segments, view, aside),
         }
     }
 

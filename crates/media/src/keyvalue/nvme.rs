@@ -20,6 +20,7 @@ use super::answer::{Answer, Ops};
 use super::data::{Host, Sink};
 use super::index;
 use super::pairs::{Pairs, Refusal, Rule};
+use super::slices::Later;
 
 /// Bytes of the head of a list.
 const LIST_HEAD: u32 = size_of::<ListHeader>() as u32;
@@ -29,7 +30,7 @@ pub(super) fn execute(
     pairs: &mut Pairs,
     sqe: &Sqe,
     segments: &[Segment<'_>],
-    ops: &mut Ops,
+    (later, ops): (&mut Later, &mut Ops),
 ) -> Answer {
     let field = key_field(sqe);
     let opcode = KvOpcode(sqe.opcode);
@@ -51,12 +52,18 @@ pub(super) fn execute(
                 Ok(rule) => rule,
                 Err(status) => return Answer::of(status),
             };
-            let done = pairs.store(key, rule, sqe.cdw10, &mut host);
+            let done = match later.is_for(sqe.cdw10) {
+                true => pairs.store(key, rule, sqe.cdw10, later),
+                false => pairs.store(key, rule, sqe.cdw10, &mut host),
+            };
             ops.push(KvKind::Store, key, done.map_or(0, |()| sqe.cdw10));
             done.map(|()| 0)
         }
         KvOpcode::RETRIEVE => {
-            let done = pairs.retrieve(key, 0, sqe.cdw10, &mut host);
+            let done = match later.is_for(sqe.cdw10) {
+                true => pairs.retrieve(key, 0, sqe.cdw10, later),
+                false => pairs.retrieve(key, 0, sqe.cdw10, &mut host),
+            };
             ops.push(KvKind::Retrieve, key, done.unwrap_or(0).min(sqe.cdw10));
             done
         }

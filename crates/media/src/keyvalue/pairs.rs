@@ -8,7 +8,9 @@
 
 use std::io;
 
-use super::data::{Sink, Source};
+use memory::Store;
+
+use super::data::{Source, Target};
 use super::index::{Index, KEY_MAX, Key, Slot, tail_len};
 use super::space::{Chain, Space, UNIT, units_of};
 
@@ -81,6 +83,11 @@ impl Pairs {
     pub(super) fn clear(&mut self) {
         self.index.clear();
         self.space.clear();
+    }
+
+    /// Where the bytes of values are.
+    pub(super) fn bytes(&self) -> &Store {
+        self.space.store()
     }
 
     fn find(&self, key: &[u8]) -> Result<Slot, Refusal> {
@@ -185,7 +192,7 @@ impl Pairs {
         key: &[u8],
         offset: u32,
         room: u32,
-        out: &mut impl Sink,
+        out: &mut impl Target,
     ) -> Result<u32, Refusal> {
         let slot = self.find(key)?;
         let len = self.index.value_len(slot);
@@ -195,7 +202,7 @@ impl Pairs {
     }
 
     /// Returns `len` bytes of the value of a key, which has them, from byte `offset` on.
-    pub(super) fn copy(&self, slot: Slot, offset: u32, len: u32, out: &mut impl Sink) {
+    pub(super) fn copy(&self, slot: Slot, offset: u32, len: u32, out: &mut impl Target) {
         let start = tail_len(self.index.key_len(slot)) as u64 + u64::from(offset);
         for (at, len) in self.space.pieces(self.index.chain(slot), start, len.into()) {
             out.put_from(self.space.store(), at, len);

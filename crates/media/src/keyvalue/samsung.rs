@@ -22,9 +22,10 @@ use nvme_spec::{Sqe, Status};
 
 use super::answer::{Answer, Ops};
 use super::compound;
-use super::data::{Host, Source};
+use super::data::Host;
 use super::iterators::{Filter, Iterators, NotOpened, Reads, Stop};
 use super::pairs::{Pairs, Refusal, Rule};
+use super::slices::Later;
 
 /// Does a command. The `segments` are those of its value, or of the host's buffer.
 pub(super) fn execute(
@@ -33,7 +34,7 @@ pub(super) fn execute(
     sqe: &Sqe,
     segments: &[Segment<'_>],
     view: &DmaView,
-    ops: &mut Ops,
+    (later, ops): (&mut Later, &mut Ops),
 ) -> Answer {
     let command = SamsungCommand::of(sqe);
     let done = match command.opcode {
@@ -43,7 +44,7 @@ pub(super) fn execute(
         _ => {
             let mut buffer = [0; KEY_MAX];
             let key = key(&command, view, &mut buffer);
-            key.and_then(|key| one(pairs, &command, key, segments, ops))
+            key.and_then(|key| one(pairs, &command, key, segments, (later, ops)))
         }
     };
     done.unwrap_or_else(Answer::of)
@@ -80,7 +81,7 @@ fn one(
     command: &SamsungCommand,
     key: &[u8],
     segments: &[Segment<'_>],
-    ops: &mut Ops,
+    (later, ops): (&mut Later, &mut Ops),
 ) -> Result<Answer, Status> {
     let has = Host::len(segments);
     let mut host = Host::new(segments);
@@ -92,10 +93,11 @@ fn one(
             }
             let rule = rule(command.option)?;
             let appends = command.opcode == SamsungOpcode::APPEND;
-            let done = if appends {
-                pairs.append(key, rule, len, &mut host).map(|_| ())
-            } else {
-                pairs.store(key, rule, len, &mut host)
+            let done = match (appends, later.is_for(len)) {
+                (true, true) => pairs.append(key, rule, len, later).map(drop),
+                (true, false) => pairs.append(key, rule, len, &mut host).map(drop),
+                (false, true) => pairs.store(key, rule, len, later),
+                (false, false) => pairs.store(key, rule, len, &mut host),
             };
             let kind = if appends {
                 KvKind::Append
@@ -119,7 +121,10 @@ fn one(
             } else {
                 value_len(command, has)?
             };
-            let done = pairs.retrieve(key, command.offset, room, &mut host);
+            let done = match later.is_for(room) {
+                true => pairs.retrieve(key, command.offset, room, later),
+                false => pairs.retrieve(key, command.offset, room, &mut host),
+            };
             let returned = done.map_or(0, |len| (len - command.offset).min(room));
             ops.push(KvKind::Retrieve, key, returned);
             done.map(Answer::ok).map_err(status_of)

@@ -4,6 +4,7 @@
 mod compound;
 mod nvme;
 mod samsung;
+mod slices;
 
 use std::sync::Arc;
 

@@ -132,4 +132,37 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "keyvalue::tests::samsung::there_are_sixteen_iterators_and_one_that_deletes",
         ),
     },
+    Mutation {
+        name: "kv-slices-wait",
+        guard: "no command is done while a large value is copied",
+        file: "crates/media/src/keyvalue/channel.rs",
+        from: "        if self.slices.is_going() {\n            return Added::Full(ticket);",
+        to: "        if false {\n            return Added::Full(ticket);",
+        test: unit(
+            "media",
+            "keyvalue::tests::slices::others_wait_for_the_last_slice",
+        ),
+    },
+    Mutation {
+        name: "kv-slices-whole",
+        guard: "a channel that ends leaves no value half copied",
+        file: "crates/media/src/keyvalue/channel.rs",
+        from: "        while self.slices.is_going() {",
+        to: "        while false {",
+        test: unit(
+            "media",
+            "keyvalue::tests::slices::whoever_drops_the_channel_leaves_a_whole_value",
+        ),
+    },
+    Mutation {
+        name: "kv-long-key",
+        guard: "a long key is found by its PRP entries",
+        file: "crates/media/src/keyvalue/samsung.rs",
+        from: "if len <= INLINE_KEY_MAX {",
+        to: "if len <= INLINE_KEY_MAX + 1 {",
+        test: unit(
+            "media",
+            "keyvalue::tests::samsung::long_keys_that_cannot_be_reached_are_refused",
+        ),
+    },
 ];

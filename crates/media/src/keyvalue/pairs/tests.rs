@@ -6,38 +6,24 @@ use std::ops::Bound;
 use memory::Store;
 use proptest::prelude::*;
 
-use super::super::data::{Sink, Source};
+use super::super::data::{Source, Target};
 use super::{KEY_MAX, Pairs, Refusal, Rule, VALUE_MAX};
 
 /// Bytes of a test.
 struct From<'b>(&'b [u8]);
 
 impl Source for From<'_> {
-    fn take(&mut self, bytes: &mut [u8]) {
-        let (head, rest) = self.0.split_at(bytes.len());
-        bytes.copy_from_slice(head);
-        self.0 = rest;
-    }
-
     fn take_into(&mut self, store: &Store, at: u64, len: u32) {
         let (head, rest) = self.0.split_at(len as usize);
         store.write_bytes(at, head);
         self.0 = rest;
-    }
-
-    fn skip(&mut self, len: u32) {
-        self.0 = &self.0[len as usize..];
     }
 }
 
 #[derive(Clone, Default)]
 struct Into(Vec<u8>);
 
-impl Sink for Into {
-    fn put(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
+impl Target for Into {
     fn put_from(&mut self, store: &Store, at: u64, len: u32) {
         let start = self.0.len();
         self.0.resize(start + len as usize, 0);
