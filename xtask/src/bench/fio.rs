@@ -1,4 +1,4 @@
-//! fio: its engine on io_uring straight on a file, and what it prints.
+//! fio straight on a file, and what it prints.
 
 use std::path::Path;
 
@@ -8,23 +8,21 @@ use tests_vm::Rig;
 use super::process::output_on;
 use super::sample::Sample;
 
-/// Reads or writes 4 KiB of `file` at random with io_uring, past the page cache.
-pub(super) fn measure(
-    rig: &Rig,
-    file: &Path,
-    rw: &str,
-    depth: u64,
-    seconds: u32,
-    cpu: u32,
-) -> Result<Sample> {
+/// What fio does, in blocks of 4 KiB.
+pub(super) struct Job<'a> {
+    /// `io_uring`, or `psync` for one at a time.
+    pub(super) engine: &'a str,
+    pub(super) rw: &'a str,
+    pub(super) depth: u64,
+    pub(super) seconds: u32,
+}
+
+/// Runs the job on `file`, past the page cache.
+pub(super) fn measure(rig: &Rig, file: &Path, job: &Job<'_>, cpu: u32) -> Result<Sample> {
     let mut command = rig.guest_program("usr/bin/fio").command();
     command
-        .args([
-            "--name=bench",
-            "--bs=4k",
-            "--ioengine=io_uring",
-            "--direct=1",
-        ])
+        .args(["--name=bench", "--bs=4k", "--direct=1"])
+        .arg(format!("--ioengine={}", job.engine))
         // from the submission on, as our own host counts
         .args(["--lat_percentiles=1", "--clat_percentiles=0"])
         .args([
@@ -35,9 +33,9 @@ pub(super) fn measure(
         ])
         .args(["--output-format=terse", "--terse-version=3"])
         .arg(format!("--filename={}", file.display()))
-        .arg(format!("--rw={rw}"))
-        .arg(format!("--iodepth={depth}"))
-        .arg(format!("--runtime={seconds}"));
+        .arg(format!("--rw={}", job.rw))
+        .arg(format!("--iodepth={}", job.depth))
+        .arg(format!("--runtime={}", job.seconds));
     parse(&output_on(cpu, &mut command, "")?)
 }
 

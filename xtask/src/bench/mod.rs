@@ -9,6 +9,7 @@ mod database;
 mod fio;
 mod guest;
 mod interrupts;
+mod mount;
 mod ours;
 mod plot;
 mod process;
@@ -26,6 +27,7 @@ use serde_json::Value;
 use tests_vm::Rig;
 
 use self::database::DatabaseArgs;
+use self::mount::MountArgs;
 use self::ours::{Ours, Setup, output};
 use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
@@ -89,6 +91,8 @@ enum Other {
     Reach(ReachArgs),
     /// Run databases on a modelled drive of this machine itself, by bandwidth and by latency (as root)
     Database(DatabaseArgs),
+    /// Measure what a mounted drive costs, beside a file in memory (as root also what a loop device on it does)
+    Mount(MountArgs),
 }
 
 /// Who runs where.
@@ -120,6 +124,7 @@ pub(crate) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs
     match &args.other {
         Some(Other::Reach(args)) => return reach::run(workspace, interrupt, args),
         Some(Other::Database(args)) => return database::run(workspace, interrupt, args),
+        Some(Other::Mount(args)) => return mount::run(workspace, interrupt, args),
         None => {}
     }
     fs::create_dir_all(workspace.logs())?;
@@ -254,7 +259,13 @@ impl Bench<'_> {
             let sample = self.placed(|bench| {
                 // where the drive's reactor was: on the other one it is as far from the disk's interrupts
                 let (seconds, cpu) = (bench.args.seconds, bench.args.cpus.server_cpu);
-                fio::measure(&rig, &bench.disk, &rw, depth, seconds, cpu)
+                let job = fio::Job {
+                    engine: "io_uring",
+                    rw: &rw,
+                    depth,
+                    seconds,
+                };
+                fio::measure(&rig, &bench.disk, &job, cpu)
             })?;
             let subject = Subject::new("fio io_uring on the file", &rw, depth);
             self.results.add(subject, sample);

@@ -13,6 +13,7 @@ mod demo;
 mod every_kind;
 mod explain;
 mod fuse;
+mod fuse_user;
 mod host;
 mod kept;
 mod kv;

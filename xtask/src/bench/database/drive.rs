@@ -13,7 +13,7 @@ use tests_vm::Server;
 use crate::workspace::Workspace;
 
 /// How long the server may take to end.
-const STOP: Duration = Duration::from_secs(60);
+pub(in crate::bench) const STOP: Duration = Duration::from_secs(60);
 
 /// An NVM model, whose latency and bandwidth are live. Its rates are limits of their own and not asked for here.
 const CONFIGURATION: &str = r#"
@@ -147,10 +147,14 @@ impl Drop for Drive {
 }
 
 /// A loop device.
-struct Loop(PathBuf);
+pub(in crate::bench) struct Loop(PathBuf);
 
 impl Loop {
-    fn attach(file: &Path) -> Result<Self> {
+    /// Makes one on the file, which asks it for blocks of 4 KiB past the page cache.
+    ///
+    /// # Errors
+    /// We are not root, or there is none left.
+    pub(in crate::bench) fn attach(file: &Path) -> Result<Self> {
         let mut command = Command::new("losetup");
         let options = [
             "--find",
@@ -161,6 +165,10 @@ impl Loop {
         ];
         let said = super::engine::output(command.args(options).arg(file))?;
         Ok(Self(said.trim().into()))
+    }
+
+    pub(in crate::bench) fn path(&self) -> &Path {
+        &self.0
     }
 
     fn detach(self) -> Result<()> {

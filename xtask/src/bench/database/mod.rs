@@ -6,7 +6,7 @@
 //!
 //! What it does not do: keep anything. The drive is in memory, and all of it is gone at the end. It needs root, to mount.
 
-mod drive;
+pub(super) mod drive;
 mod engine;
 mod forgetful;
 mod plot;

@@ -39,7 +39,13 @@ pub(super) fn file(reach: &Reach<'_>) -> Result<Vec<Row>> {
         for depth in [32, 1] {
             let compared = reach.compare_often(2, ROUNDS, |case| {
                 let mut sample = if case == 1 {
-                    fio::measure(&rig, &disk, "randread", depth, reach.args.seconds, cpus.0)?
+                    let job = fio::Job {
+                        engine: "io_uring",
+                        rw: "randread",
+                        depth,
+                        seconds: reach.args.seconds,
+                    };
+                    fio::measure(&rig, &disk, &job, cpus.0)?
                 } else {
                     let ours = Ours::start(reach.workspace, &setup, cpus)?;
                     let sample = ours.sample(&format!("--qd {depth} --time {}", reach.time()))?;
