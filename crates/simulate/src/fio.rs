@@ -76,6 +76,14 @@ pub const KEYS: &[(&str, &str)] = &[
         "stonewall, wait_for_previous",
         "begins when all sections before it are done",
     ),
+    (
+        "zonemode",
+        "none, or zbd: writes to write pointers, and reads what was written",
+    ),
+    (
+        "max_open_zones, job_max_open_zones",
+        "zones that each worker writes to at a time",
+    ),
 ];
 
 /// Keys that change nothing here: how fio itself goes to work.
@@ -264,11 +272,10 @@ impl Section {
                 ];
                 job.fua = choice(value, &all)?;
             }
-            "zonemode" => {
-                must(
-                    value == "none",
-                    "zones are not driven from job files: write zonemode=none and one section for each zone",
-                )?;
+            "zonemode" => job.zoned = choice(value, &[("none", false), ("zbd", true)])?,
+            "max_open_zones" | "job_max_open_zones" => {
+                let zones = number(value, 0, u64::from(u32::MAX))? as u32;
+                job.open_zones = (zones > 0).then_some(zones);
             }
             _ => return Err(unknown()),
         }

@@ -10,6 +10,7 @@ use driver::workload::random::Random;
 use memory::Buffer;
 use nvme_spec::command::{DsmCdw10, DsmCdw11, DsmRange};
 use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZonedOpcode};
 use nvme_spec::{Cqe, Sqe, Status};
 use zerocopy::IntoBytes;
 
@@ -411,6 +412,7 @@ impl<B: Bus> Host<B> {
             Kind::Read => self.transfer(NvmOpcode::READ, &op)?,
             Kind::Write => self.transfer(NvmOpcode::WRITE, &op)?,
             Kind::Trim => self.deallocate(cid, &op)?,
+            Kind::Reset => reset(&op),
             Kind::Flush => Sqe {
                 opcode: NvmOpcode::FLUSH.0,
                 ..Sqe::default()
@@ -458,5 +460,17 @@ impl<B: Bus> Host<B> {
             cdw11: DsmCdw11::new().with_ad(true).into(),
             ..Sqe::default()
         })
+    }
+}
+
+/// Zone Management Send, Reset Zone (ZNS 1.1, 3.4.3).
+fn reset(op: &Op) -> Sqe {
+    let slba = op.offset / BLOCK;
+    Sqe {
+        opcode: ZonedOpcode::ZONE_MANAGEMENT_SEND.0,
+        cdw10: (slba & u64::from(u32::MAX)) as u32,
+        cdw11: (slba >> 32) as u32,
+        cdw13: ZoneSendCdw13::new().with_zsa(ZoneSendAction::RESET).into(),
+        ..Sqe::default()
     }
 }

@@ -7,6 +7,7 @@ use driver::workload::random::{Random, mix};
 
 use crate::Error;
 use crate::places::{Shuffle, Zipf};
+use crate::zones::{Place, Shared, Walk};
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,11 +20,19 @@ pub enum Kind {
     Trim,
     /// Flush.
     Flush,
+    /// Reset of a zone.
+    Reset,
 }
 
 impl Kind {
     /// All of them, in the order of reports.
-    pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Trim, Kind::Flush];
+    pub const ALL: [Kind; 5] = [
+        Kind::Read,
+        Kind::Write,
+        Kind::Trim,
+        Kind::Flush,
+        Kind::Reset,
+    ];
 
     /// The name in reports.
     #[must_use]
@@ -33,6 +42,7 @@ impl Kind {
             Kind::Write => "write",
             Kind::Trim => "trim",
             Kind::Flush => "flush",
+            Kind::Reset => "reset",
         }
     }
 
@@ -64,7 +74,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    fn of(self, drive: u64) -> u64 {
+    pub(crate) fn of(self, drive: u64) -> u64 {
         match self {
             Extent::Bytes(bytes) => bytes,
             Extent::Percent(percent) => {
@@ -150,6 +160,10 @@ pub struct Job {
     pub fua: bool,
     /// Begins only when all sections before it are done.
     pub after_others: bool,
+    /// Goes by zones: writes to write pointers, and reads what was written.
+    pub zoned: bool,
+    /// Zones that each worker writes to at a time; `None`: any number.
+    pub open_zones: Option<u32>,
 }
 
 impl Default for Job {
@@ -182,6 +196,8 @@ impl Default for Job {
             flush_every: 0,
             fua: false,
             after_others: false,
+            zoned: false,
+            open_zones: None,
         }
     }
 }
@@ -232,9 +248,27 @@ pub(crate) struct Stream {
     flush_every: u64,
     writes: u64,
     fua: bool,
+    /// Its way through zones, where it goes by them.
+    walk: Option<Walk>,
 }
 
 impl Stream {
+    /// The same on a drive whose zones are `zones`.
+    pub(crate) fn on_zones(
+        job: &Job,
+        worker: u16,
+        drive: u64,
+        seed: u64,
+        zones: Shared,
+    ) -> Result<Self, Error> {
+        let stream = Self::new(job, worker, drive, seed)?;
+        let part = (stream.start, stream.len);
+        Ok(Self {
+            walk: Some(Walk::new(job, worker, part, zones)?),
+            ..stream
+        })
+    }
+
     /// Worker `worker` of `job` on a drive of `drive` bytes.
     pub(crate) fn new(job: &Job, worker: u16, drive: u64, seed: u64) -> Result<Self, Error> {
         let unfit = |why: String| Error::Job {
@@ -291,6 +325,7 @@ impl Stream {
             flush_every: job.flush_every,
             writes: 0,
             fua: job.fua,
+            walk: None,
         })
     }
 
@@ -309,9 +344,33 @@ impl Stream {
                 fua: false,
             });
         }
-        let kind = self.kind();
-        let len = self.size(kind);
-        let at = self.place(kind, len);
+        let mut kind = self.kind();
+        let mut len = self.size(kind);
+        let at = match &mut self.walk {
+            None => self.start + self.place(kind, len),
+            Some(walk) => {
+                let mut place = walk.place(kind, len, &mut self.random);
+                if place == Place::Nowhere && self.kinds.len() > 1 {
+                    // Nothing is written yet that could be read.
+                    kind = Kind::Write;
+                    len = self.size(kind);
+                    let walk = self.walk.as_mut().expect("it was there just now");
+                    place = walk.place(kind, len, &mut self.random);
+                }
+                match place {
+                    Place::At(at) => at,
+                    Place::Reset(offset, len) => {
+                        return Some(Op {
+                            kind: Kind::Reset,
+                            offset,
+                            len,
+                            fua: false,
+                        });
+                    }
+                    Place::Nowhere => return None,
+                }
+            }
+        };
         self.commands_left -= 1;
         self.bytes_left = match self.bytes_left {
             u64::MAX => u64::MAX,
@@ -320,7 +379,7 @@ impl Stream {
         self.writes += u64::from(kind == Kind::Write);
         Some(Op {
             kind,
-            offset: self.start + at,
+            offset: at,
             len,
             fua: self.fua && kind == Kind::Write,
         })

@@ -22,6 +22,7 @@ mod job;
 mod places;
 mod tally;
 mod world;
+mod zones;
 
 pub mod fio;
 pub mod output;
@@ -68,6 +69,8 @@ pub struct Plan {
     pub wrap: bool,
     /// Commands in flight of each queue of a trace.
     pub trace_depth: u16,
+    /// The drive, of flash, begins in the steady state of random overwrites of single pages.
+    pub prepared: bool,
 }
 
 /// How far a simulation is.
@@ -152,6 +155,18 @@ pub enum Error {
         /// The drive's.
         size: u64,
     },
+    /// The drive cannot be prepared.
+    #[error(transparent)]
+    Prepared(#[from] model::ParameterError),
+    /// It is of another kind.
+    #[error("only a drive of flash that collects is prepared: this one is of kind {kind}")]
+    NotPrepared {
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// The state of a drive that was prepared is not taken.
+    #[error("cannot begin with a prepared drive: {0}")]
+    State(#[from] model::StateError),
     /// Commands are in flight, and nothing happens any more.
     #[error(
         "after {at_ns} ns nothing happens any more: {told} commands submitted, {fetched} fetched, {posted} done"

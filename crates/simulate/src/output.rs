@@ -79,7 +79,7 @@ pub struct AskedReport {
 /// Commands of one kind.
 #[derive(Debug, Serialize)]
 pub struct KindReport {
-    /// `read`, `write`, `trim` or `flush`.
+    /// `read`, `write`, `trim`, `flush` or `reset`.
     pub kind: &'static str,
     /// Bytes of each, where all were as large.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -54,7 +54,7 @@ pub struct JobTally {
     /// What it was to do; `None` for a trace.
     pub asked: Option<Asked>,
     /// By [`Kind`].
-    pub kinds: [Commands; 4],
+    pub kinds: [Commands; Kind::ALL.len()],
     /// Commands that failed, and the status of the first one.
     pub errors: u64,
     /// See there.
@@ -86,7 +86,10 @@ impl JobTally {
             return;
         }
         let kind = &mut self.kinds[finished.kind.index()];
-        kind.bytes += finished.len;
+        // A zone that is reset is no data.
+        if finished.kind != Kind::Reset {
+            kind.bytes += finished.len;
+        }
         kind.latency_ns.record(finished.at - finished.since);
     }
 
@@ -190,12 +193,13 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    pub(crate) fn new(interval_ns: u64) -> Self {
+    /// Of a drive that has done `before` already.
+    pub(crate) fn new(interval_ns: u64, before: Figures) -> Self {
         Self {
             interval_ns,
             boundary_ns: interval_ns,
             kinds: Default::default(),
-            before: Figures::default(),
+            before,
             points: Vec::new(),
         }
     }
@@ -205,7 +209,7 @@ impl Series {
         let kind = match finished.kind {
             Kind::Read => &mut self.kinds[0],
             Kind::Write => &mut self.kinds[1],
-            Kind::Trim | Kind::Flush => return,
+            Kind::Trim | Kind::Flush | Kind::Reset => return,
         };
         kind.bytes += finished.len;
         kind.latency_ns.record(finished.at - finished.since);

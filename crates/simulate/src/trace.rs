@@ -6,8 +6,8 @@
 //! TIME OP OFFSET LEN [QUEUE]
 //! ```
 //!
-//! with the time in nanoseconds from any start, `R` (read), `W` (write), `WF` (write, FUA), `D` (deallocate) or `F` (flush, with 0 and
-//! 0) for the operation, offset and length in bytes, and the queue it came through, 0 where there is none. Lines that begin
+//! with the time in nanoseconds from any start, `R` (read), `W` (write), `WF` (write, FUA), `D` (deallocate), `F` (flush, with 0 and
+//! 0) or `Z` (reset of the zone that begins there) for the operation, offset and length in bytes, and the queue it came through, 0 where there is none. Lines that begin
 //! with `#` and empty ones are passed over. Times do not fall.
 //!
 //! Traces of others are told by their first line: MSR Cambridge (CSV), blkparse's text, MQSim's. What cannot be read is
@@ -204,9 +204,10 @@ fn own(line: &str) -> Parsed {
         Some("WF") => (Kind::Write, true),
         Some("D") => (Kind::Trim, false),
         Some("F") => (Kind::Flush, false),
+        Some("Z") => (Kind::Reset, false),
         other => {
             return Err(format!(
-                "`{}` is no operation: write R, W, WF, D or F",
+                "`{}` is no operation: write R, W, WF, D, F or Z",
                 other.unwrap_or_default()
             ));
         }
@@ -253,6 +254,7 @@ pub fn write<'a>(
             (Kind::Write, true) => "WF",
             (Kind::Trim, _) => "D",
             (Kind::Flush, _) => "F",
+            (Kind::Reset, _) => "Z",
         };
         write!(out, "{at} {name} {} {}", op.offset, op.len)?;
         match queue {

@@ -12,9 +12,9 @@ use controller::time::Time;
 use controller::{Controller, config};
 use driver::{Device, Doorbells, Options};
 use engine::{Engine, Mode};
-use media::{MAX_DEPTH, Medium, MediumKind, MediumSpec};
+use media::{MAX_DEPTH, Medium, MediumKind, MediumSpec, ZoneSpec};
 use memory::{Buffer, DoorbellPages};
-use model::Parameters;
+use model::{Flash, Parameters};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ use crate::host::{BLOCK, Data, Finished, HostCost, NEVER};
 use crate::job::{Job, Stream, seed_of};
 use crate::tally::{Figures, JobTally, Series};
 use crate::trace::{Arrival, Trace};
+use crate::zones::{self, Table};
 use crate::{Error, Plan, Progress, Ran, Workload, host};
 
 type Host = host::Host<Virtual>;
@@ -92,8 +93,53 @@ fn controller_config(queues: u16) -> ControllerConfig {
     }
 }
 
-/// A controller with one namespace, all of `drive`, brought up by a driver.
-fn bring_up(parameters: &Parameters, size: u64, queues: &[u16]) -> Result<Device<Virtual>, Error> {
+/// Sizes up to which a drive is prepared by doing every page operation.
+const PLAYED_MAX: u64 = 64 << 30;
+
+/// The drive: it holds no bytes.
+fn drive(parameters: &Parameters, size: u64, plan: &Plan) -> Result<Arc<Medium>, Error> {
+    let null = MediumKind::Null { size };
+    let kind = match parameters {
+        Parameters::Zones(zones) => MediumKind::Zoned {
+            of: Box::new(null),
+            zones: ZoneSpec {
+                zone_size: zones.zone_size_bytes,
+                zone_capacity: zones.zone_capacity_bytes,
+                max_open: 0,
+                max_active: 0,
+                descriptor_extension: 0,
+                append_limit: 0,
+                random: None,
+            },
+        },
+        _ => null,
+    };
+    let mut medium = Medium::open(&MediumSpec { kind })?;
+    if !plan.prepared {
+        Medium::set_timing(&mut medium, parameters.clone())?;
+        return Ok(medium);
+    }
+    let Parameters::Flash(flash) = parameters else {
+        return Err(Error::NotPrepared {
+            kind: parameters.kind().name(),
+        });
+    };
+    let drive = match size <= PLAYED_MAX {
+        true => {
+            let mut drive = Flash::new(flash)?;
+            drive.precondition(plan.seed);
+            drive
+        }
+        false => Flash::seeded(flash, plan.seed)?.0,
+    };
+    let mut state = Vec::new();
+    drive.save(&mut state);
+    Medium::restore_timing(&mut medium, parameters.clone(), &state)?;
+    Ok(medium)
+}
+
+/// A controller with one namespace, all of `medium`, brought up by a driver.
+fn bring_up(medium: &Arc<Medium>, size: u64, queues: &[u16]) -> Result<Device<Virtual>, Error> {
     let count = u16::try_from(queues.len()).unwrap_or(u16::MAX);
     if count > config::MAX_IO_QUEUES {
         return Err(Error::Workers {
@@ -103,10 +149,6 @@ fn bring_up(parameters: &Parameters, size: u64, queues: &[u16]) -> Result<Device
     let config = controller_config(count);
     let pages = DoorbellPages::new(config.doorbell_slots()).map_err(Error::Memory)?;
     let pages = Arc::new(pages);
-    let spec = MediumSpec {
-        kind: MediumKind::Null { size },
-    };
-    let medium = Medium::open_timed(&spec, parameters)?;
     let namespace = Namespace {
         nsid: 1,
         channel: ChannelId(0),
@@ -117,7 +159,7 @@ fn bring_up(parameters: &Parameters, size: u64, queues: &[u16]) -> Result<Device
         eui64: [1; 8],
         traits: medium.traits(),
         restrictions: None,
-        set: None,
+        set: medium.set(),
     };
     let mut subsystem = Subsystem::new(SubsystemConfig::with_namespaces(1, [namespace]))?;
     let controller = Controller::new(config, pages.clone(), &mut subsystem)?;
@@ -132,6 +174,7 @@ fn bring_up(parameters: &Parameters, size: u64, queues: &[u16]) -> Result<Device
         doorbells: Doorbells::Mapped,
         // Data pointers are made here.
         transfer_len_max: PAGE as u32,
+        all_command_sets: medium.set().is_some(),
         ..Options::default()
     };
     let mut device = Device::open(Virtual::new(engine, slot, pages), &options)?;
@@ -207,7 +250,7 @@ fn by_queue(trace: &Trace, wrap: bool, size: u64) -> Result<Vec<Vec<Arrival>>, E
     for arrival in &trace.arrivals {
         let mut arrival = *arrival;
         let op = &mut arrival.op;
-        let data = op.kind != crate::job::Kind::Trim;
+        let data = matches!(op.kind, crate::job::Kind::Read | crate::job::Kind::Write);
         if data && op.len > TRANSFER_MAX {
             return Err(Error::TooLarge { len: op.len });
         }
@@ -235,7 +278,12 @@ impl<'a> World<'a> {
         let size = size / BLOCK * BLOCK;
         let (work, groups, jobs) = work(plan, size)?;
         let depths: Vec<u16> = work.iter().map(|(depth, _)| *depth).collect();
-        let mut device = bring_up(parameters, size, &depths)?;
+        let medium = drive(parameters, size, plan)?;
+        let mut device = bring_up(&medium, size, &depths)?;
+        let zones = Table::of(parameters, size);
+        if let Workload::Jobs(jobs) = &plan.workload {
+            zones::check(jobs, size, zones.is_some())?;
+        }
         let namespace = device.namespace(1)?;
         let (data, buffers) = shared_data(&device)?;
         let mut hosts = Vec::new();
@@ -246,7 +294,12 @@ impl<'a> World<'a> {
             hosts.push(match work {
                 Work::Job(number, job, worker) => {
                     let seed = seed_of(plan.seed, number, worker);
-                    let stream = Stream::new(job, worker, size, seed)?;
+                    let stream = match &zones {
+                        Some(zones) if job.zoned => {
+                            Stream::on_zones(job, worker, size, seed, zones.clone())?
+                        }
+                        _ => Stream::new(job, worker, size, seed)?,
+                    };
                     Host::of_job(
                         queue,
                         namespace,
@@ -261,6 +314,7 @@ impl<'a> World<'a> {
             });
         }
         device.bus().start();
+        let done = device.bus().drive(Figures::of);
         Ok(Self {
             device,
             hosts,
@@ -274,7 +328,7 @@ impl<'a> World<'a> {
             begun: vec![NEVER; jobs.len()],
             ended: vec![0; jobs.len()],
             jobs,
-            series: Series::new(plan.interval_ns),
+            series: Series::new(plan.interval_ns, done),
             before: None,
             turns: 0,
             instants: 0,
@@ -545,6 +599,7 @@ impl Plan {
             cost: HostCost::default(),
             wrap: false,
             trace_depth: 1023,
+            prepared: false,
         }
     }
 }

@@ -97,6 +97,10 @@ pub(super) struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 1023, value_parser = clap::value_parser!(u16).range(1..=4095))]
     trace_depth: u16,
 
+    /// Begin with a drive of flash that has been overwritten at random for long, as `nvmirage precondition` makes it
+    #[arg(long)]
+    prepared: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -147,6 +151,14 @@ impl Simulate {
             ))
             .into());
         }
+        if self.prepared && drive.kind() != Kind::Flash {
+            return Err(UsageError(format!(
+                "--prepared is for drives of flash that collect, and {} is of kind {}: leave it out",
+                drive.name(),
+                drive.kind().name()
+            ))
+            .into());
+        }
         if self.warmup.0 >= self.virtual_time.0 {
             return Err(UsageError(format!(
                 "--warmup {} leaves nothing of --virtual-time {} to measure",
@@ -192,6 +204,7 @@ impl Simulate {
             cost: self.host_cost,
             wrap: self.wrap,
             trace_depth: self.trace_depth,
+            prepared: self.prepared,
             ..Plan::new(
                 self.workload(text, point)?,
                 nanoseconds(self.virtual_time),
@@ -285,6 +298,7 @@ impl Simulate {
             "host_completion_ns": self.host_cost.completion_ns,
             "wrap": self.wrap,
             "trace_depth": self.trace_depth,
+            "prepared": self.prepared,
         }))
     }
 

@@ -190,3 +190,63 @@ fn what_cannot_be_simulated_is_refused_with_what_to_do() {
         );
     }
 }
+
+#[test]
+fn zones_and_drives_that_were_in_use() {
+    let world = World::new();
+    let jobs = "[w]\nzonemode=zbd\nrw=randwrite\nbs=128k\nmax_open_zones=2\nio_size=512m\n";
+    world.write("zones.fio", jobs);
+    let zones = world.json(&[
+        "simulate",
+        "--preset",
+        "zns-prototype@code",
+        "--size",
+        "256MiB",
+        "--workload",
+        "zones.fio",
+        "--virtual-time",
+        "1h",
+        "--json",
+    ]);
+    let kinds = zones["runs"][0]["jobs"][0]["kinds"].as_array().unwrap();
+    let names: Vec<_> = kinds
+        .iter()
+        .map(|kind| kind["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["write", "reset"]);
+    world.write("writes.fio", "[w]\nrw=randwrite\nnorandommap\nio_size=4m\n");
+    let of = |preset: &str, more: &[&str]| {
+        let base = [
+            "simulate",
+            "--preset",
+            preset,
+            "--size",
+            "256MiB",
+            "--workload",
+            "writes.fio",
+        ];
+        let all = [
+            &base[..],
+            &["--virtual-time", "1m", "--prepared", "--json"],
+            more,
+        ]
+        .concat();
+        world.run(&all)
+    };
+    let run = of("samsung-970-pro", &["--set", "block=128KiB"]);
+    let value: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(value["configuration"]["prepared"], true);
+    assert!(
+        value["runs"][0]["drive"]["pages_collected"]
+            .as_u64()
+            .unwrap()
+            > 1024
+    );
+    let refused = of("optane-p4800x", &[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        refused.err.contains("of kind nvm: leave it out"),
+        "{}",
+        refused.err
+    );
+}

@@ -190,7 +190,10 @@ fn durability_and_order() {
     assert!(one("stonewall").after_others);
     assert!(one("wait_for_previous=1").after_others);
     one("direct=1\nbuffered=0\nzonemode=none");
-    for wrong in ["direct=0", "buffered=1", "zonemode=zbd"] {
+    let zoned = one("zonemode=zbd\nmax_open_zones=14");
+    assert_eq!((zoned.zoned, zoned.open_zones), (true, Some(14)));
+    assert_eq!(one("job_max_open_zones=0").open_zones, None);
+    for wrong in ["direct=0", "buffered=1", "zonemode=strided"] {
         refused(wrong);
     }
 }

@@ -4,6 +4,7 @@
 mod closed_forms;
 mod golden;
 mod world;
+mod zones;
 
 use std::ops::ControlFlow;
 
