@@ -137,7 +137,8 @@ fn table(summaries: &[(&Subject, Summary)]) -> String {
     let mut text =
         "| 4 KiB random reads of a | IOPS | mean us | p50 us | p99 us |\n|---|---|---|---|---|\n"
             .to_owned();
-    let some = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+    // fio tells percentiles in whole microseconds
+    let some = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
     for (subject, summary) in summaries {
         let of = &summary.median;
         let _ = writeln!(
@@ -180,7 +181,7 @@ mod tests {
         let last = table.lines().last().unwrap();
         assert_eq!(
             last,
-            "| mounted file, `psync`, 1 under way | 20 | 10.0 | 4.0 | - |"
+            "| mounted file, `psync`, 1 under way | 20 | 10.0 | 4 | - |"
         );
     }
 }

@@ -51,4 +51,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "fuse::files_follow_namespaces_while_they_are_mounted",
         ),
     },
+    Mutation {
+        name: "fuse-helper",
+        guard: "a user who may not unmount has the helper do it",
+        file: "crates/nvmirage/src/fuse/mount.rs",
+        from: "Err(Errno::PERM) => ask_helper(dir, in_use),",
+        to: "Err(Errno::PERM) => Ok(()),",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "fuse_user::a_user_has_the_helper_mount_and_unmount",
+        ),
+    },
 ];
