@@ -61,6 +61,9 @@ impl<C: Port> ZonedChannel<C> {
             let closed = self.zones().open_random(zone)?;
             self.tell_closed(closed);
             self.happened.push(Op::Zone(ZoneOp::Open { zone }));
+            if let Some(keeper) = self.keeper() {
+                keeper.touch(zone);
+            }
             return Err(Stopped::Ends(Outcome::OK));
         }
         if action == ZoneSendAction::FINISH {

@@ -238,6 +238,7 @@ impl Zones {
             // What is behind the area moves it, so far that the write ends in it.
             true => {
                 let over = (write.end - written).saturating_sub(self.geometry.random_bytes());
+                // An area is at least a step: that is no more than the zone has, wherever the write pointer was.
                 written + over.next_multiple_of(self.geometry.granularity())
             }
         };

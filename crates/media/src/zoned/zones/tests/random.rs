@@ -5,7 +5,7 @@ use nvme_spec::Status;
 use nvme_spec::zoned::{ZoneSendAction as Action, ZoneState as State};
 use proptest::prelude::*;
 
-use super::super::{Geometry, Zones};
+use super::super::{Geometry, Zone, Zones};
 use super::{CAPACITY, ZONE, geometry, write};
 
 const KIB: u64 = 1 << 10;
@@ -161,6 +161,32 @@ fn what_was_written_behind_the_write_pointer_is_known() {
     assert_eq!(zones.get(0).reached, 4 * KIB + 512, "a reset erases it");
     zones.act(Action::RESET, 0).unwrap();
     assert_eq!(zones.get(0).reached, 0);
+}
+
+/// A zone that was written with steps of 512 bytes, and is found again where steps are of 4 KiB.
+#[test]
+fn a_write_pointer_between_two_steps_stays_in_its_zone() {
+    let mut zones = zones(0, 2);
+    zones.restore(
+        0,
+        Zone {
+            state: State::CLOSED,
+            written: CAPACITY - 8704,
+            reached: CAPACITY - 8192,
+            extended: false,
+            random: true,
+        },
+    );
+    // 512 bytes behind the area, and a whole step would end behind the capacity.
+    write(&mut zones, CAPACITY - 512, 512).unwrap();
+    assert_eq!(zones.get(0).written, CAPACITY - 4608);
+    assert_eq!(zones.commit(0, CAPACITY - 512), Ok(None));
+    assert_eq!(
+        zones.commit(0, CAPACITY),
+        Err(Status::INVALID_ZONE_OPERATION_REQUEST)
+    );
+    zones.act(Action::FINISH, 0).unwrap();
+    assert_eq!(zones.get(0).reached, CAPACITY);
 }
 
 #[derive(Clone, Debug)]
