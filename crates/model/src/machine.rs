@@ -84,6 +84,14 @@ impl Model {
         }
     }
 
+    /// The model, where it is one of zones.
+    pub fn zones_mut(&mut self) -> Option<&mut Zones> {
+        match self {
+            Self::Zones(zones) => Some(zones),
+            _ => None,
+        }
+    }
+
     /// Other parameters from now on. What is under way keeps its time.
     ///
     /// # Errors

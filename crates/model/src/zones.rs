@@ -172,12 +172,15 @@ impl Zones {
     }
 
     /// Tells a drive at rest how much of a zone was written before it was made: up to `bytes` from its start, as far as they can be. They are all programmed and
-    /// hold nothing of the buffer. A zone that there is not is none.
-    pub fn restore_fill(&mut self, zone: u32, bytes: u64) {
+    /// hold nothing of the buffer. `is_full`: it was written to its end, or finished. A zone that there is not is none.
+    pub fn restore_fill(&mut self, zone: u32, bytes: u64, is_full: bool) {
         let (capacity, oneshot) = (self.shape.capacity, self.shape.oneshot());
         if let Some(zone) = self.zones.get_mut(zone as usize) {
             zone.fill = bytes.min(capacity);
-            zone.programmed = zone.fill / oneshot;
+            zone.programmed = match is_full && self.finish_writes {
+                true => self.shape.wordlines,
+                false => zone.fill / oneshot,
+            };
         }
     }
 

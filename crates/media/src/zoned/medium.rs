@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::{io, path::Path};
 
 use controller::set::{RandomAreas, Zoned};
+use nvme_spec::zoned::ZoneState;
 
 use super::zones::{Geometry, Zones};
 use super::{State, ZonedChannel, open};
@@ -226,6 +227,19 @@ impl ZonedMedium {
             open::sweep(&state.zones, storage)?;
         }
         Ok(ZonedChannel::new(below, Arc::clone(self), state, depth))
+    }
+
+    /// What is written of the zones that are not empty, where no channel has them: the number of each, the bytes up to the end of
+    /// the last one that was ever written, and whether it is full.
+    pub(crate) fn written(&self, mut tell: impl FnMut(u32, u64, bool)) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let zones = state.as_ref().map(|state| &state.zones);
+        for number in 0..self.geometry.zones {
+            let zone = zones.map(|zones| zones.get(number));
+            if let Some(zone) = zone.filter(|zone| zone.state != ZoneState::EMPTY) {
+                tell(number, zone.reached, zone.state == ZoneState::FULL);
+            }
+        }
     }
 
     /// Makes all that is known of the zones durable, for a clean stop: no channel has them.

@@ -348,6 +348,10 @@ fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
 
 /// As many zones of 1 MiB as said, on the drive of [`flash`], whose resets take a microsecond.
 fn zones(count: u64) -> Arc<Medium> {
+    zones_over(MediumKind::Null { size: count << 20 }, count)
+}
+
+fn zones_over(of: MediumKind, count: u64) -> Arc<Medium> {
     let Parameters::Flash(mut drive) = flash() else {
         unreachable!()
     };
@@ -372,7 +376,7 @@ fn zones(count: u64) -> Arc<Medium> {
         append_limit: 0,
         random: None,
     };
-    let of = Box::new(MediumKind::Null { size: count << 20 });
+    let of = Box::new(of);
     let spec = MediumSpec {
         kind: MediumKind::Zoned { of, zones },
     };
@@ -516,4 +520,33 @@ fn only_flash_has_a_state_beside_the_medium() {
     let mut runner = Runner::new(&medium, 8);
     at(&mut runner, 0);
     assert_eq!(runner.channel.next_due(), None);
+}
+
+#[test]
+fn the_drive_of_zones_that_were_left_knows_what_is_written_of_them() {
+    let host = Host::new(1 << 20);
+    let directory = on_disk();
+    let path = directory.path().join("zones.img");
+    let open = || zones_over(file_spec(&path, Some(8 << 20), Direct::Auto).kind, 8);
+    let medium = open();
+    let mut runner = Runner::new(&medium, 8);
+    at(&mut runner, 0);
+    runner.add(&host, &WRITE, &[(0, 4096)]);
+    runner.channel.set_time(Time(1_000_000));
+    runner.drain();
+    drop(runner);
+    medium.sync().expect("durable");
+    drop(medium);
+
+    let medium = open();
+    let mut runner = Runner::new(&medium, 8);
+    at(&mut runner, 0);
+    for (offset, due) in [(0, 50_000), (1 << 20, 50_000)] {
+        let read = Request::Read { offset, len: 4096 };
+        runner.add(&host, &read, &[(0, 4096)]);
+        // Of what was written a cell is looked at; of what was not, later, nothing.
+        assert_eq!(runner.channel.next_due(), Some(Time(due)), "{offset}");
+        runner.channel.set_time(Time(due));
+        runner.drain();
+    }
 }

@@ -401,9 +401,9 @@ fn bytes_of_the_buffer_belong_to_what_was_brought() {
 #[test]
 fn what_was_written_before_is_sensed_and_erased() {
     let mut zones = drive(&small());
-    zones.restore_fill(0, 40_960);
-    zones.restore_fill(1, u64::MAX);
-    zones.restore_fill(16, 1);
+    zones.restore_fill(0, 40_960, false);
+    zones.restore_fill(1, u64::MAX, false);
+    zones.restore_fill(16, 1, false);
     let ops = [
         (0, read(36_864, 1)),
         (LATER, read(40_960, 1)),
@@ -537,8 +537,8 @@ fn suspending() -> ZonesParameters {
 fn the_last_erase_of_a_reset_and_program_of_a_finish_give_way_to_reads() {
     let full = || {
         let mut zones = drive(&suspending());
-        zones.restore_fill(0, ZONE);
-        zones.restore_fill(2, ZONE);
+        zones.restore_fill(0, ZONE, false);
+        zones.restore_fill(2, ZONE, false);
         zones
     };
     // Asked for at 501000, in the first erase: it waits for both.
@@ -552,7 +552,7 @@ fn the_last_erase_of_a_reset_and_program_of_a_finish_give_way_to_reads() {
     assert_eq!(durations(&mut full(), &ops), [2_019_096, 19_120]);
 
     let mut zones = drive(&suspending());
-    zones.restore_fill(2, ZONE);
+    zones.restore_fill(2, ZONE, false);
     // Three programs on each die, the last from 200000 to 300000.
     let ops = [(0, finish(0)), (249_000, read(2 * ZONE, 1))];
     assert_eq!(durations(&mut zones, &ops), [319_096, 19_120]);
@@ -563,7 +563,7 @@ fn the_bytes_of_a_zone_come_back_when_a_program_that_gave_way_ends() {
     let mut parameters = suspending();
     parameters.flash.buffer_bytes = 16_384;
     let mut zones = drive(&parameters);
-    zones.restore_fill(2, ZONE);
+    zones.restore_fill(2, ZONE, false);
     zones.submit(0, 0, &forced(0, 16_384));
     // 500 + 400 + 4096, and 16384 on the channel: from 21380 to 121380. Asked for at 50000: from 53000 to 67096.
     zones.submit(49_000, 1, &read(2 * ZONE, 1));
@@ -581,7 +581,7 @@ fn zones_have_planes() {
     let mut parameters = small();
     parameters.flash.extras.planes = 2;
     let mut zones = drive(&parameters);
-    zones.restore_fill(0, ZONE);
+    zones.restore_fill(0, ZONE, false);
     let ops = [
         (0, read(0, 1)),
         (0, read(8192, 1)),
@@ -593,4 +593,25 @@ fn zones_have_planes() {
         durations(&mut zones, &ops),
         [16_120, 16_120 + 4096, 2000 + 25_000 + 2 * 8192 + 4096]
     );
+}
+
+/// A zone that was finished has all its wordlines programmed, where a finish does that: a reset erases all of its blocks.
+#[test]
+fn a_zone_that_was_finished_before_is_reset_as_a_whole() {
+    for finish_writes in [true, false] {
+        let parameters = ZonesParameters {
+            finish_writes,
+            ..small()
+        };
+        let again = (2 * LATER, reset(0));
+        let all = [(0, forced(0, 16_384)), (LATER, finish(0)), again];
+        let finished = durations(&mut drive(&parameters), &all);
+        let mut restored = drive(&parameters);
+        restored.restore_fill(0, 16_384, true);
+        let took = durations(&mut restored, &[again]);
+        assert_eq!(took, finished[2..]);
+        // Three wordlines on each die are two blocks; one wordline is one.
+        let blocks = if finish_writes { 2 } else { 1 };
+        assert_eq!(took, [blocks * 1_000_000]);
+    }
 }
