@@ -13,6 +13,7 @@ mod resets;
 mod simulate;
 mod subsystem;
 mod travel;
+mod wear;
 mod zones;
 
 use super::Mutation;
@@ -31,6 +32,7 @@ const ALL: &[&[Mutation]] = &[
     simulate::MUTATIONS,
     subsystem::MUTATIONS,
     travel::MUTATIONS,
+    wear::MUTATIONS,
     zones::MUTATIONS,
 ];
 

@@ -1,0 +1,72 @@
+//! What modelled drives have become: their state, snapshots of it, and files that keep it.
+
+use crate::mutants::{Mutation, Test, integration, unit};
+
+const fn state(name: &'static str) -> Test {
+    unit("model", name)
+}
+
+const fn program(name: &'static str) -> Test {
+    integration("nvmirage", &["--test", "program"], name)
+}
+
+const SNAPSHOT: &str = "flash::tests::state::a_snapshot_is_what_was_there_when_it_was_begun";
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "wear-keep",
+        guard: "a page that gets another place before its turn is taken first",
+        file: "crates/model/src/flash/ftl.rs",
+        from: "        self.keep(logical);\n        let place = std::mem::take",
+        to: "        let place = std::mem::take",
+        test: state(SNAPSHOT),
+    },
+    Mutation {
+        name: "wear-once",
+        guard: "and only what it was at the begin",
+        file: "crates/model/src/flash/snapshot.rs",
+        from: "        if *word & bit == 0 {\n",
+        to: "        if *word & bit <= bit {\n",
+        test: state(SNAPSHOT),
+    },
+    Mutation {
+        name: "wear-early",
+        guard: "what was taken early is not taken again",
+        file: "crates/model/src/flash/snapshot.rs",
+        from: "if early >> bit & 1 == 0 {",
+        to: "if early >> bit & 1 <= 1 {",
+        test: state(SNAPSHOT),
+    },
+    Mutation {
+        name: "wear-rest",
+        guard: "a drive at rest holds nothing of its buffer for wordlines that are not full",
+        file: "crates/model/src/flash/mod.rs",
+        from: "            partition.held = 0;\n            partition.sensed",
+        to: "            partition.sensed",
+        test: state("flash::tests::state::at_rest_a_drive_is_as_it_is_restored"),
+    },
+    Mutation {
+        name: "wear-finished",
+        guard: "a zone that was finished has all its wordlines programmed",
+        file: "crates/model/src/zones.rs",
+        from: "match is_full && self.finish_writes {",
+        to: "match is_full && self.finish_writes && false {",
+        test: state("zones::tests::a_zone_that_was_finished_before_is_reset_as_a_whole"),
+    },
+    Mutation {
+        name: "wear-unchanged",
+        guard: "a drive that has not changed is not written again",
+        file: "crates/nvmirage/src/keep/timing/checkpoints.rs",
+        from: "Some(now.changes) == since",
+        to: "since == Some(u64::MAX)",
+        test: program("timing_state::a_drive_that_rests_is_not_written_again"),
+    },
+    Mutation {
+        name: "wear-taken",
+        guard: "the bytes of a medium in memory are taken once",
+        file: "crates/nvmirage/src/keep/memory.rs",
+        from: "file.write_all_at(&head(store.len(), IN_USE), 0)?;\n            file.set_len(HEAD)?;\n",
+        to: "",
+        test: program("timing_state::a_medium_in_memory_is_kept_over_a_clean_stop_only"),
+    },
+];
