@@ -73,30 +73,30 @@ impl Pending {
 
     /// When the next one is done.
     pub(crate) fn next(&self) -> Option<u64> {
-        let moving = self.moving.next().map(|(at, _)| at);
         let due = self.due.peek().map(|Reverse((at, ..))| *at);
-        due.into_iter().chain(moving).min()
+        match self.moving.next() {
+            None => due,
+            Some((moving, _)) => Some(due.map_or(moving, |due| due.min(moving))),
+        }
     }
 
     /// Appends what is done at `now` or before.
     pub(crate) fn reap(&mut self, now: u64, done: &mut Vec<Due>) {
-        loop {
-            let moving = self.moving.next();
-            match self.due.peek().copied() {
-                Some(Reverse((at, turn, id)))
-                    if moving.is_none_or(|moving| (at, turn) < moving) =>
-                {
-                    if at > now {
-                        break;
-                    }
-                    self.due.pop();
-                    done.push(Due { at, id });
-                }
-                _ => match self.moving.pop(now) {
-                    Some((at, id)) => done.push(Due { at, id }),
-                    None => break,
-                },
+        while let Some(moving) = self.moving.next().filter(|&(at, _)| at <= now) {
+            self.reap_before(moving, done);
+            done.extend(self.moving.pop(now).map(|(at, id)| Due { at, id }));
+        }
+        self.reap_before((now, u64::MAX), done);
+    }
+
+    /// Those whose times cannot change, up to a time and a turn.
+    fn reap_before(&mut self, end: (u64, u64), done: &mut Vec<Due>) {
+        while let Some(Reverse((at, turn, id))) = self.due.peek().copied() {
+            if (at, turn) > end {
+                break;
             }
+            self.due.pop();
+            done.push(Due { at, id });
         }
     }
 }

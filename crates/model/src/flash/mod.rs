@@ -236,11 +236,7 @@ impl Flash {
         }
         let copied = now.saturating_add(self.costs.before_write(len));
         let fetched = self.link.fetch(now, copied, len);
-        let count = self.geometry.partitions;
-        for (index, partition) in (0..count).zip(&mut self.partitions) {
-            let logical = logical_pages(&pages, index, count);
-            partition.ask_map(&mut self.dies, &logical, now, now, For::Drive);
-        }
+        self.ask_map(&pages, now);
         let waits = self.costs.waits_for_programs(fua) && self.dies.are_suspended();
         let slot = waits.then(|| self.pending.reserve());
         let mut share = Share::of(need);

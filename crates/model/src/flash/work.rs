@@ -7,7 +7,7 @@ use super::extra::slc::{Cached, SlcCache};
 use super::extra::suspend::{Waiting, give_back};
 use super::ftl::{DieWork, Ftl, Writer};
 use super::geometry::FlashPage;
-use super::{Buffer, Cells, Dies, Flash, For, Partition, Sense};
+use super::{Buffer, Cells, Dies, Flash, For, Partition, Sense, logical_pages};
 use crate::moving::Slot;
 
 impl Partition {
@@ -65,6 +65,19 @@ impl Partition {
             there = there.max(dies.sense_for_drive(now, at, sense, why));
         }
         there
+    }
+}
+
+impl Flash {
+    /// Asks, at `now`, for what of their maps tells where `pages` lie, which nobody waits for.
+    pub(super) fn ask_map(&mut self, pages: &Range<u64>, now: u64) {
+        let count = self.geometry.partitions;
+        for (index, partition) in (0..count).zip(&mut self.partitions) {
+            if partition.map.is_some() {
+                let logical = logical_pages(pages, index, count);
+                partition.ask_map(&mut self.dies, &logical, now, now, For::Drive);
+            }
+        }
     }
 }
 

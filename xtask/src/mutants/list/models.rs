@@ -1,6 +1,6 @@
 //! When commands are done: what the oracle of the timing models notices.
 
-use crate::mutants::{Mutation, Test, integration};
+use crate::mutants::{Mutation, Test, integration, unit};
 
 /// Cases worked out by hand, of one kind of drive.
 const fn by_hand(name: &'static str) -> Test {
@@ -141,5 +141,75 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: "give_back(&mut self.buffer, &mut self.dies, die, end, (pool, held));\n            }",
         to: "self.buffer.drop_now(pool, held);\n            }",
         test: ZONES,
+    },
+    Mutation {
+        name: "model-plane",
+        guard: "flash pages that follow one another lie in different planes, and their kinds follow in each",
+        file: "crates/model/src/flash/geometry.rs",
+        from: "planes => (index % u64::from(planes), index / u64::from(planes)),",
+        to: "planes => (index % u64::from(planes), index),",
+        test: RANDOM,
+    },
+    Mutation {
+        name: "model-cached",
+        guard: "the cache of single-bit cells takes so many wordlines and not one more",
+        file: "crates/model/src/flash/work.rs",
+        from: "self.cached.dies.len() < self.cache",
+        to: "self.cached.dies.len() <= self.cache",
+        test: RANDOM,
+    },
+    Mutation {
+        name: "model-fold-first",
+        guard: "an idle drive folds before it collects",
+        file: "crates/model/src/flash/work.rs",
+        from: "    Fold,\n    Collect,\n}",
+        to: "    Collect,\n    Fold,\n}",
+        test: unit(
+            "model",
+            "flash::tests::mechanisms::an_idle_drive_folds_before_it_collects",
+        ),
+    },
+    Mutation {
+        name: "model-map-used",
+        guard: "a page of the map that is used is forgotten last",
+        file: "crates/model/src/flash/extra/map_cache.rs",
+        from: "if self.newest == page {",
+        to: "if was_held {",
+        test: unit(
+            "model",
+            "flash::tests::mechanisms::a_smaller_memory_forgets_what_was_not_used_for_longest",
+        ),
+    },
+    Mutation {
+        name: "model-behind",
+        guard: "nothing gives way to a read when something else waits behind it",
+        file: "crates/model/src/flash/extra/suspend.rs",
+        from: "if free > last.end || !",
+        to: "let _ = free;\n        if !",
+        test: RANDOM,
+    },
+    Mutation {
+        name: "model-moved",
+        guard: "what waits for an operation that gave way comes when that ends",
+        file: "crates/model/src/flash/extra/suspend.rs",
+        from: "self.moved.extend(moved);",
+        to: "let _ = moved;",
+        test: RANDOM,
+    },
+    Mutation {
+        name: "model-slots",
+        guard: "the published program counts no slot as late that a transfer needs anyway",
+        file: "crates/model/src/code/slots.rs",
+        from: ".saturating_sub(wanted / self.credits);",
+        to: ".saturating_sub(wanted / self.credits / 2);",
+        test: RANDOM,
+    },
+    Mutation {
+        name: "model-whole-after-change",
+        guard: "with a change of parameters a pipeline is free from a whole nanosecond on",
+        file: "crates/model/src/server.rs",
+        from: "whole: self.0.whole.saturating_add(u64::from(self.0.part > 0)),",
+        to: "whole: self.0.whole,",
+        test: RANDOM,
     },
 ];

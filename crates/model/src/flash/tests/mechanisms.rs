@@ -102,6 +102,29 @@ fn folds_follow_one_another() {
 }
 
 #[test]
+fn an_idle_drive_folds_before_it_collects() {
+    let mut parameters = two_cached();
+    parameters.extras.background_below = 3;
+    parameters.extras.background_idle_ns = parameters.extras.slc_idle_ns;
+    let mut flash = drive(&parameters);
+    (0..200).for_each(|page| flash.place_only(page));
+    let but_the_last = (0..64).filter(|page| page % 4 != 3);
+    but_the_last.for_each(|page| flash.place_only(page));
+    flash.submit(0, 0, &write(100, 1));
+    assert_eq!((flash.free_lines(), flash.counters().erased_lines), (1, 1));
+    let idle = flash.dies.all_free();
+    assert!(idle > 1_000_000);
+    flash.advance(1_000_000, &mut Vec::new());
+    assert_eq!(flash.counters().erased_lines, 2);
+    // The collection waits for the fold on its die, and not the other way round.
+    let [partition] = &flash.partitions[..] else {
+        panic!("one partition");
+    };
+    assert_eq!(partition.cached.folded, idle + 105_000);
+    assert!(partition.background_end > partition.cached.folded + 1_000_000);
+}
+
+#[test]
 fn a_cache_that_is_turned_off_is_empty_and_one_of_less_than_a_wordline_is_refused() {
     let mut flash = drive(&two_cached());
     flash.submit(0, 0, &write(0, 2));
