@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 
 use driver::workload::random::Random;
-use model::{Admission, Due, FlashParameters, Model, Op, Parameters, Timing};
+use model::{
+    Admission, Due, Flash, FlashParameters, Model, Op, Parameters, Timing, parameter::Shape,
+};
 
 use super::{Direction, Sample, float};
 
@@ -155,6 +157,64 @@ impl Forward {
             other => other.clone(),
         }
     }
+}
+
+/// Random writes of a page to a drive in steady state: those that warm it up, and those that count.
+const STEADY_WARM: u64 = 20_000;
+const STEADY_COUNT: u64 = 60_000;
+/// Bytes of the drive that they are tried on, at most, unless its lines need more.
+const STEADY_SIZE: u64 = 8 << 30;
+
+/// The mean time of random writes of a page to a drive in the steady state of them, so many of them in flight; and by how much the
+/// space that can hold data exceeds the data, of the small drive that they are tried on.
+///
+/// # Errors
+/// The parameters make no drive.
+pub(super) fn sustained(
+    flash: &FlashParameters,
+    depth: u32,
+    host_ns: u64,
+) -> Result<(f64, f64), String> {
+    let small = steady(flash)?;
+    let (drive, _) = Flash::seeded(&small, 1).map_err(|error| error.to_string())?;
+    let run = Run {
+        case: Case {
+            direction: Direction::Write,
+            random: true,
+            len: 4096,
+            depth,
+        },
+        places: small.size_bytes / 4096,
+        next: 0,
+        random: Random::new(2),
+        warm: STEADY_WARM,
+        count: STEADY_COUNT,
+    };
+    let (mean, _) = run.on(&mut Model::Flash(drive), REST_NS, host_ns)?;
+    Ok((mean, spare(&small)?))
+}
+
+/// By how much the space of a drive that can hold data exceeds the data: without the lines that collection keeps free.
+///
+/// # Errors
+/// The parameters make no drive.
+pub(super) fn spare(flash: &FlashParameters) -> Result<f64, String> {
+    let parameters = Parameters::Flash(flash.clone());
+    parameters.check().map_err(|error| error.to_string())?;
+    let shape = Shape::of(flash).map_err(|error| error.to_string())?;
+    let lines = shape.lines.saturating_sub(flash.collect_below.into());
+    let pages = float(lines) * float(shape.pages_per_line);
+    Ok(pages / float(shape.logical_pages.max(1)) - 1.0)
+}
+
+/// The drive whose steady state is tried: itself, where it is small, or one of the same shape with as many lines as collection needs to be a
+/// large one's.
+pub(super) fn steady(flash: &FlashParameters) -> Result<FlashParameters, String> {
+    let least = small(flash)?.size_bytes.max(STEADY_SIZE);
+    Ok(FlashParameters {
+        size_bytes: flash.size_bytes.min(least),
+        ..flash.clone()
+    })
 }
 
 fn made(parameters: &Parameters) -> Result<Model, String> {

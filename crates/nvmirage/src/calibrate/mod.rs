@@ -13,6 +13,7 @@ mod fit;
 mod forward;
 mod result;
 mod samples;
+mod steady;
 mod sweeps;
 mod unknowns;
 

@@ -1,12 +1,12 @@
 //! A calibration: which points take part, what is found, how sure it is, and how well it foretells the others.
 
-use model::{Kind, Moment, Parameters, Value, parameter::Shape};
+use model::{Kind, Moment, Parameters, Value};
 
 use super::fit::{self, Solution};
 use super::forward::{Case, Effort, Forward};
-use super::unknowns::{self, STEADY, Unknown};
+use super::steady::steady_state;
+use super::unknowns::{self, Unknown};
 use super::{Direction, Sample, float, whole};
-use crate::amplification::Amplification;
 
 /// No measurement of a drive is better than that: its noise, as a share, at least.
 const NOISE_LEAST: f64 = 0.003;
@@ -25,8 +25,6 @@ const SENSITIVE: f64 = 0.1;
 /// Width of differences, as a share: of an exact model, and of one in which commands meet by chance.
 const WIDTH: f64 = 0.03;
 const WIDTH_FLASH: f64 = 0.1;
-/// What the closed form of sustained writes is trusted to, as a share.
-const CLOSED_FORM: f64 = 0.05;
 
 /// What a calibration begins with.
 pub(crate) struct Given<'a> {
@@ -94,7 +92,7 @@ pub(crate) struct Calibration {
     pub(crate) noise: f64,
     pub(crate) fitted: Vec<Foretold>,
     pub(crate) held_out: Vec<Foretold>,
-    /// Steady state, by the closed form.
+    /// Steady state, of a small drive of the same kind.
     pub(crate) sustained: Vec<Foretold>,
 }
 
@@ -460,17 +458,9 @@ impl Search<'_> {
         let steady: Vec<&Sample> = given.samples.iter().filter(|s| s.sustained).collect();
         let mut sustained = Vec::new();
         if parameters.kind() == Kind::Flash {
-            let finding = spare_space(&mut parameters, &steady, noise);
-            sustained = steady
-                .iter()
-                .filter_map(|sample| {
-                    let rate = steady_rate(&parameters)?;
-                    let mean_ns = f64::from(sample.depth) * 1e9 / rate;
-                    let sample = (*sample).clone();
-                    Some(Foretold { sample, mean_ns })
-                })
-                .collect();
+            let (finding, told) = steady_state(&mut parameters, given.host_ns, &steady, noise);
             findings.push(finding);
+            sustained = told;
         }
         Ok(Calibration {
             parameters,
@@ -562,82 +552,4 @@ pub(super) fn digits(raw: u64) -> u64 {
         scale *= 10;
     }
     (raw + scale / 2) / scale * scale
-}
-
-/// Random writes of a page in a second that a drive in steady state has time for, by the closed form.
-fn steady_rate(parameters: &Parameters) -> Option<f64> {
-    let Parameters::Flash(flash) = parameters else {
-        return None;
-    };
-    parameters.check().ok()?;
-    let shape = Shape::of(flash).ok()?;
-    Some(Amplification::expected(&shape, flash).most_sustained_random_writes_per_s)
-}
-
-/// Finds the space beyond what hosts see with which a drive in steady state does as many random writes as were measured, and sets it.
-fn spare_space(parameters: &mut Parameters, steady: &[&Sample], noise: f64) -> Finding {
-    let name = "overprovisioning";
-    let own = parameters.get(name).ok();
-    let finding = |known, standing| Finding {
-        names: vec![name],
-        standing,
-        sweep: STEADY,
-        known,
-    };
-    let unknown = |value: Option<Value>| {
-        let known = value.map(|value| Known {
-            value,
-            low: None,
-            high: None,
-        });
-        finding(known.into_iter().collect(), Standing::NotIdentifiable)
-    };
-    let rates: Vec<f64> = steady
-        .iter()
-        .filter(|s| s.direction == Direction::Write && s.random && s.block_bytes == 4096)
-        .map(|s| s.rate())
-        .collect();
-    let (Some(own), false) = (own, rates.is_empty()) else {
-        return unknown(own);
-    };
-    let rate = rates.iter().sum::<f64>() / float(rates.len() as u64);
-    let with = |permille: u64| {
-        let mut tried = parameters.clone();
-        let value = Value {
-            raw: permille,
-            ..own
-        };
-        tried.set(name, &value.to_string(), Moment::Creation).ok()?;
-        steady_rate(&tried).map(|rate| (rate, value, tried))
-    };
-    // The rate rises with the space; what is too little for a drive has none.
-    let least = |wanted: f64| {
-        let (mut low, mut high) = (0, 3000);
-        while high - low > 1 {
-            let middle = (low + high) / 2;
-            match with(middle).is_some_and(|(rate, _, _)| rate >= wanted) {
-                true => high = middle,
-                false => low = middle,
-            }
-        }
-        with(high).filter(|_| high < 3000)
-    };
-    let share = 2.0 * noise.max(CLOSED_FORM / 2.0);
-    match (
-        least(rate / (1.0 + share)),
-        least(rate),
-        least(rate * (1.0 + share)),
-    ) {
-        (Some(low), Some(best), Some(high)) => {
-            let known = Known {
-                value: best.1,
-                low: Some(low.1),
-                high: Some(high.1),
-            };
-            let factor = float(high.1.raw) / float(best.1.raw.max(1));
-            *parameters = best.2;
-            finding(vec![known], Standing::Known(factor))
-        }
-        _ => unknown(Some(own)),
-    }
 }

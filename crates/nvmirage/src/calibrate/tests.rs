@@ -214,7 +214,11 @@ fn what_a_host_adds_is_taken_out() {
 /// What a drive shows to a job file in virtual time.
 fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sample> {
     let jobs = fio::parse(jobs, &[]).unwrap();
-    let plan = Plan::new(Workload::Jobs(jobs), ms * 1_000_000, 3);
+    let prepared = jobs.iter().any(|job| job.name == "sustained");
+    let plan = Plan {
+        prepared,
+        ..Plan::new(Workload::Jobs(jobs), ms * 1_000_000, 3)
+    };
     let mut go_on = |_| ControlFlow::Continue(());
     let ran = simulate::run(parameters, size, &plan, &mut go_on).unwrap();
     let document = serde_json::json!({ "runs": [Run::new(&ran, Vec::new())] });
@@ -287,4 +291,41 @@ fn the_times_of_flash_come_back() {
     holds(&found, "program", 250_000.0);
     holds(&found, "buffer_base", 6_000.0);
     holds(&found, "link_bandwidth", 3e9);
+}
+
+#[test]
+fn the_space_beyond_what_hosts_see_comes_back_from_steady_state() {
+    let size = 8 << 30;
+    let like = preset("samsung-970-pro").unwrap();
+    let like = like.parameters(size, None).unwrap();
+    let mut truth = like.clone();
+    truth
+        .set("overprovisioning", "15%", Moment::Creation)
+        .unwrap();
+    let writes = "rw=randwrite\nnorandommap\ntime_based\niodepth=32\n";
+    let mut samples = simulated(&truth, size, &format!("[sustained]\n{writes}"), 4000);
+    samples.extend(simulated(&truth, size, &format!("[w]\n{writes}"), 100));
+    let found = found(&samples, Some(like));
+    let finding = finding(&found, "overprovisioning");
+    assert!(
+        matches!(finding.standing, Standing::Known(_)),
+        "{finding:?}"
+    );
+    let [known] = finding.known.as_slice() else {
+        panic!("{finding:?}");
+    };
+    let (low, high) = (known.low.unwrap().raw, known.high.unwrap().raw);
+    assert!(
+        (100..=150).contains(&low) && (150..=200).contains(&high),
+        "{finding:?}"
+    );
+    assert!(
+        found.sustained[0].error().abs() < 0.12,
+        "{:?}",
+        found.sustained
+    );
+    assert_eq!(
+        found.parameters.get("overprovisioning").unwrap(),
+        known.value
+    );
 }

@@ -8,6 +8,12 @@ const fn run(name: &'static str) -> Test {
     integration("simulate", RUNS, name)
 }
 
+const CALIBRATE_LIMIT: Test = integration(
+    "nvmirage",
+    &["--bin", "nvmirage"],
+    "calibrate::tests::what_nothing_reaches_is_no_limit",
+);
+
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "simulate-cold",
@@ -66,6 +72,42 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "simulate",
             "fio::tests::what_is_not_taken_is_refused_by_name_and_line",
+        ),
+    },
+    Mutation {
+        name: "simulate-own-zones",
+        guard: "workers of a job write to zones of their own",
+        file: "crates/simulate/src/zones.rs",
+        from: "            false => (usize::from(worker), usize::from(job.workers)),\n",
+        to: "            false => (0, 1),\n",
+        test: run("zones::zones_are_written_in_order_and_reset_when_they_are_written_again"),
+    },
+    Mutation {
+        name: "simulate-prepared",
+        guard: "what was done to prepare a drive counts in no interval",
+        file: "crates/simulate/src/world.rs",
+        from: "        let done = device.bus().drive(Figures::of);\n",
+        to: "        let done = Figures::default();\n",
+        test: run("zones::a_prepared_drive_collects_from_the_first_write_on"),
+    },
+    Mutation {
+        name: "calibrate-limit",
+        guard: "a limit that nothing has reached is none",
+        file: "crates/nvmirage/src/calibrate/result.rs",
+        from: "            if worse >= POSSIBLE {\n",
+        to: "            if worse.is_finite() {\n",
+        test: CALIBRATE_LIMIT,
+    },
+    Mutation {
+        name: "calibrate-overwrite",
+        guard: "a preset that was written is not overwritten",
+        file: "crates/nvmirage/src/cli/calibrate.rs",
+        from: "        .create_new(true)\n",
+        to: "        .create(true)\n        .truncate(true)\n",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "calibrate::what_was_measured_becomes_a_drive_that_everything_takes",
         ),
     },
 ];

@@ -25,7 +25,7 @@ pub(super) struct Document {
     pub(super) parameters: Vec<Row>,
     pub(super) fitted: Vec<Point>,
     pub(super) held_out: Vec<Point>,
-    /// Steady state, by the closed form.
+    /// Steady state, of a small drive of the same kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) sustained: Vec<Point>,
     /// What was of no use, and why.

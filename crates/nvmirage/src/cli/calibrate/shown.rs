@@ -25,7 +25,7 @@ pub(super) fn text(document: &Document) -> String {
         ("Points that took part", points(&document.fitted, false)),
         ("Points held out", points(&document.held_out, true)),
         (
-            "Steady state, by the closed form",
+            "Steady state, of a small drive of the same kind",
             points(&document.sustained, true),
         ),
     ];
