@@ -43,7 +43,8 @@ impl Channel {
     #[must_use]
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => None,
+            Kind::Null(_) | Kind::Ram(_) => None,
+            Kind::KeyValue(pairs) => pairs.below().map(FileChannel::wait_fd),
             Kind::File(file) => Some(file.wait_fd()),
             Kind::Timed(timed) => timed.inner().wait_fd(),
             Kind::Zoned(zoned) => zoned.below().wait_fd(),
@@ -57,7 +58,11 @@ impl Channel {
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {
             Kind::Null(_) => false,
-            Kind::KeyValue(channel) => channel.is_due(),
+            Kind::KeyValue(pairs) => {
+                let (due, below) = pairs.is_due();
+                // It is armed whatever else there is.
+                below.is_some_and(FileChannel::is_due) || due
+            }
             Kind::Ram(ram) => ram.is_due(),
             Kind::File(file) => file.is_due(),
             Kind::Timed(timed) => timed.is_due(),
@@ -93,7 +98,12 @@ impl Channel {
     #[inline]
     pub fn tend(&mut self) {
         match &mut self.0 {
-            Kind::Null(_) | Kind::KeyValue(_) => {}
+            Kind::Null(_) => {}
+            Kind::KeyValue(pairs) => {
+                if let Some(below) = pairs.tend() {
+                    below.tend();
+                }
+            }
             Kind::Ram(ram) => ram.tend(),
             Kind::File(file) => file.tend(),
             Kind::Timed(timed) => timed.inner_mut().tend(),
@@ -109,7 +119,8 @@ impl Channel {
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => false,
+            Kind::Null(_) | Kind::Ram(_) => false,
+            Kind::KeyValue(pairs) => pairs.below().is_some_and(FileChannel::is_polled),
             Kind::File(file) => file.is_polled(),
             Kind::Timed(timed) => timed.inner().is_polled(),
             Kind::Zoned(zoned) => zoned.below().is_polled(),

@@ -160,8 +160,26 @@ impl Inner {
 
 impl Storage for Disk {
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let all = self.now();
-        bytes.copy_from_slice(&all[offset as usize..offset as usize + bytes.len()]);
+        let inner = self.0.borrow();
+        let at = offset as usize;
+        bytes.copy_from_slice(&inner.durable[at..at + bytes.len()]);
+        let (sectors, _) = bytes.as_chunks_mut::<SECTOR>();
+        assert!(offset.is_multiple_of(SECTOR as u64));
+        for (sector, bytes) in (offset / SECTOR as u64..).zip(sectors) {
+            if let Some(contents) = inner.newer.get(&sector) {
+                *bytes = contents[contents.len() - 1].1;
+            }
+        }
+        let last = (offset + bytes.len() as u64) / SECTOR as u64;
+        let newest = inner
+            .newer
+            .get(&last)
+            .map(|contents| contents[contents.len() - 1].1);
+        if let Some(newest) = newest {
+            let from = bytes.len() / SECTOR * SECTOR;
+            let len = bytes.len() - from;
+            bytes[from..].copy_from_slice(&newest[..len]);
+        }
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 use crate::channel::{Channel, IoCounts, Kind};
 use crate::error::MediumError;
 use crate::file::FileMedium;
-use crate::keyvalue::{self, Dialect, KeyValueMedium};
+use crate::keyvalue::{Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
@@ -66,9 +66,11 @@ pub enum MediumKind {
     },
     /// Keys and values in memory, taken as they are stored.
     KeyValue {
+        /// The file that they are kept in; it is made where there is none. `None`: they are gone with the program.
+        path: Option<PathBuf>,
         /// Bytes for values, in units of 512.
         size: u64,
-        /// Most keys; `None`: one for each unit.
+        /// Most keys; `None`: one for each unit, or as many as the file was made for.
         keys: Option<u32>,
         /// What its hosts speak.
         dialect: Dialect,
@@ -205,13 +207,19 @@ impl Medium {
                 (file.size(), Backing::File(Arc::new(file)))
             }
             MediumKind::KeyValue {
+                path,
                 size,
                 keys,
                 dialect,
             } => {
                 let size = checked(*size)?;
-                let keys = keys.unwrap_or_else(|| KeyValueMedium::keys_of(size));
-                let medium = KeyValueMedium::open(size, keys, *dialect)?;
+                let medium = match path {
+                    Some(path) => KeyValueMedium::on_file(path, size, *keys, *dialect)?,
+                    None => {
+                        let keys = keys.unwrap_or_else(|| KeyValueMedium::keys_of(size));
+                        KeyValueMedium::open(size, keys, *dialect)?
+                    }
+                };
                 (size, Backing::KeyValue(Arc::new(medium)))
             }
         };
@@ -253,7 +261,7 @@ impl Medium {
             Backing::Null => null::TRAITS,
             Backing::Ram(_) => ram::TRAITS,
             Backing::File(file) => file.traits(),
-            Backing::KeyValue(_) => keyvalue::TRAITS,
+            Backing::KeyValue(medium) => medium.traits(),
         };
         match self.zoned {
             // What is in a zone goes when that is reset.
@@ -370,7 +378,10 @@ impl Medium {
                 Kind::Ram(Box::new(RamChannel::new(store, claimant()?, slice)))
             }
             Backing::File(file) => Kind::File(Box::new(file.channel(depth, claimant()?)?)),
-            Backing::KeyValue(medium) => Kind::KeyValue(Box::new(medium.channel(slice)?)),
+            Backing::KeyValue(medium) => {
+                let channel = medium.channel((depth, slice), claimant)?;
+                Kind::KeyValue(Box::new(channel))
+            }
         }))
     }
 
@@ -410,7 +421,8 @@ impl Medium {
     /// The system's, and that of a flush that failed earlier: then data is lost.
     pub fn sync(&self) -> io::Result<()> {
         match &self.backing {
-            Backing::Null | Backing::Ram(_) | Backing::KeyValue(_) => Ok(()),
+            Backing::Null | Backing::Ram(_) => Ok(()),
+            Backing::KeyValue(medium) => medium.finish(),
             Backing::File(file) => {
                 self.zoned.as_ref().map_or(Ok(()), |zoned| zoned.finish())?;
                 file.sync()

@@ -48,14 +48,15 @@ impl Journal {
         {
             return true;
         }
-        // Behind the open frame there may be a jump to the ring's start, which takes less than a frame.
-        let ring_len = self.superblock.layout.ring_len;
-        let has_frame = self
-            .frames
-            .iter()
-            .enumerate()
-            .any(|(at, _)| self.is_free(at));
-        has_frame && self.len() + 4 * frame_len as u64 <= ring_len
+        self.has_frames(1)
+    }
+
+    /// Whether so many more frames can be filled now: what is more than one record has room for certain.
+    pub(crate) fn has_frames(&self, count: usize) -> bool {
+        let frames = (0..self.frames.len()).filter(|index| self.is_free(*index));
+        // The open frame, and behind each frame there may be a jump to the ring's start, which takes less than a frame.
+        let needs = (2 * count as u64 + 2) * self.frame_len() as u64;
+        frames.count() >= count && self.len() + needs <= self.superblock.layout.ring_len
     }
 
     fn frame_len(&self) -> usize {

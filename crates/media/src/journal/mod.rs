@@ -35,6 +35,7 @@ use controller::port::{Added, ByteRange, Channel as Port, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{Need, Scratch};
 
+pub(crate) use self::append::Appending;
 use self::crc::Crc;
 pub(crate) use self::layout::{BLOCK, Kind, Layout, SHAPE_WORDS, Shape, Superblock};
 

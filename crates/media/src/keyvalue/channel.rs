@@ -2,30 +2,39 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use controller::port::{Added, Cause, Channel, Done, MediumTraits, Outcome, Request};
+use controller::port::{Added, Cause, Channel as Port, Done, MediumTraits, Outcome, Request};
 use controller::set::CommandSet;
 use controller::ticket::Ticket;
-use memory::{DmaView, Segment};
+use memory::{Claimant, DmaView, Segment};
 use model::Op;
 
 use super::answer::Answer;
+use super::durable::{Admits, Durable};
+use super::open::{self, OnFile};
+#[cfg(test)]
+use super::pairs::Pairs;
 use super::set::{NvmeSet, SamsungSet, Told};
 use super::slices::{Later, Slices};
 use super::space::{Space, UNIT};
 use super::{Dialect, KeyValue};
 use crate::error::MediumError;
+use crate::file::FileChannel;
 use crate::size::Bytes;
 
-pub(crate) const TRAITS: MediumTraits = MediumTraits {
+/// Without a file it has nothing but volatile memory, and a flush changes nothing about that.
+const TRAITS: MediumTraits = MediumTraits {
     deallocate: false,
     deallocated_reads_zero: false,
-    // It has nothing but volatile memory, and a flush changes nothing about that.
     volatile_cache: false,
     optimal_bytes: 0,
 };
+
+/// Most requests of a channel to its file: flushes of hosts, and what the log has to do.
+const FILE_DEPTH: u16 = 64;
 
 /// Where the pairs are while no channel has them. Looked at when a channel is made and when it ends, and by no command.
 #[expect(
@@ -40,6 +49,8 @@ pub(crate) struct KeyValueMedium {
     told: Arc<Told>,
     dialect: Dialect,
     set: Arc<dyn CommandSet>,
+    /// Where the changes are kept.
+    file: Option<OnFile>,
 }
 
 impl KeyValueMedium {
@@ -54,12 +65,31 @@ impl KeyValueMedium {
             Err(io::ErrorKind::OutOfMemory.into())
         };
         let pairs = pairs.map_err(|source| MediumError::Memory { size, source })?;
+        Ok(Self::of(pairs, (size, keys), None))
+    }
+
+    /// The same in a file, which is made where there is none. `keys`: as many as the file was made for, where nobody says how many.
+    ///
+    /// # Errors
+    /// [`MediumError::Memory`], those of files, and [`MediumError::State`].
+    pub(crate) fn on_file(
+        path: &Path,
+        size: u64,
+        keys: Option<u32>,
+        dialect: Dialect,
+    ) -> Result<Self, MediumError> {
+        let (pairs, keys, file) = open::open(path, size, keys, dialect)?;
+        Ok(Self::of(pairs, (size, keys), Some(file)))
+    }
+
+    pub(super) fn of(pairs: KeyValue, (size, keys): (u64, u32), file: Option<OnFile>) -> Self {
         let told = Arc::new(Told {
             size,
             keys,
-            used: AtomicU64::new(0),
+            used: AtomicU64::new(pairs.used()),
         });
-        Ok(KeyValueMedium {
+        let dialect = pairs.dialect;
+        KeyValueMedium {
             rest: Rest::new(Some(Box::new(pairs))),
             dialect,
             set: match dialect {
@@ -67,7 +97,28 @@ impl KeyValueMedium {
                 Dialect::Samsung => Arc::new(SamsungSet),
             },
             told,
-        })
+            file,
+        }
+    }
+
+    pub(crate) fn traits(&self) -> MediumTraits {
+        MediumTraits {
+            volatile_cache: self.file.is_some(),
+            ..TRAITS
+        }
+    }
+
+    /// Makes all pairs durable, for a clean stop: no channel has them.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        let mut rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
+        let log = rest.as_mut().and_then(|pairs| pairs.pairs.log());
+        match (log, &self.file) {
+            (Some(log), Some(file)) => log.finish(&file.storage),
+            _ => Ok(()),
+        }
     }
 
     /// Keys that fit where nobody says how many: as many as there are units.
@@ -86,28 +137,33 @@ impl KeyValueMedium {
             Dialect::Nvme => "the Key Value command set",
             Dialect::Samsung => "Samsung's commands",
         };
+        let kept = match &self.file {
+            None => "gone when the program ends".to_owned(),
+            Some(file) => format!("kept in '{}'", file.medium.path().display()),
+        };
         format!(
-            "key-value, {} for up to {} keys, {dialect}: gone when the program ends",
+            "key-value, {} for up to {} keys, {dialect}: {kept}",
             Bytes(self.told.size),
             self.told.keys
         )
     }
 
-    /// The channel, which copies larger values than `slice` bytes in slices of as many. There is one at a time, as commands change
-    /// what they all look at.
+    /// The channel, with at most `depth` commands in flight, which copies larger values than `slice` bytes in slices of as many, unless
+    /// they are kept. There is one at a time, as commands change what they all look at.
     ///
     /// # Errors
-    /// There is one.
-    pub(crate) fn channel(self: &Arc<Self>, slice: u32) -> io::Result<KeyValueChannel> {
-        let mut pairs = self.take().ok_or_else(|| {
-            io::Error::other("a key-value medium is served by one reactor: let no other one use it")
-        })?;
-        pairs.later = Later::new(slice);
-        Ok(KeyValueChannel {
-            pairs: Some(pairs),
-            slices: Slices::new(),
-            medium: Arc::clone(self),
-        })
+    /// There is one; and the system's.
+    pub(crate) fn channel(
+        self: &Arc<Self>,
+        (depth, slice): (u16, u32),
+        claimant: impl FnOnce() -> io::Result<Claimant>,
+    ) -> io::Result<KeyValueChannel> {
+        let below = match &self.file {
+            Some(file) => Some(file.medium.channel(depth.min(FILE_DEPTH), claimant()?)?),
+            None => None,
+        };
+        let durable = below.map(|below| Durable::new(below, depth));
+        KeyValueChannel::new(self, durable, slice)
     }
 
     fn take(&self) -> Option<Box<KeyValue>> {
@@ -129,17 +185,55 @@ impl fmt::Debug for KeyValueMedium {
 
 /// A reactor's handle on the pairs, which it has to itself.
 #[derive(Debug)]
-pub(crate) struct KeyValueChannel {
+pub(crate) struct KeyValueChannel<C = FileChannel> {
     /// There until it is dropped.
     pairs: Option<Box<KeyValue>>,
     slices: Slices,
     medium: Arc<KeyValueMedium>,
+    /// The file's channel, of pairs that are kept.
+    durable: Option<Durable<C>>,
 }
 
-impl KeyValueChannel {
+impl<C> KeyValueChannel<C> {
+    pub(super) fn new(
+        medium: &Arc<KeyValueMedium>,
+        durable: Option<Durable<C>>,
+        slice: u32,
+    ) -> io::Result<Self> {
+        let mut pairs = medium.take().ok_or_else(|| {
+            io::Error::other("a key-value medium is served by one reactor: let no other one use it")
+        })?;
+        // The log has values whole.
+        let slice = if durable.is_some() { u32::MAX } else { slice };
+        pairs.later = Later::new(slice);
+        Ok(KeyValueChannel {
+            pairs: Some(pairs),
+            slices: Slices::new(),
+            medium: Arc::clone(medium),
+            durable,
+        })
+    }
+
     /// See [`crate::Channel::last_op`].
     pub(crate) fn last_op(&self) -> Option<Op<'_>> {
         self.pairs.as_ref()?.last_op()
+    }
+
+    /// The pairs: for tests.
+    #[cfg(test)]
+    pub(super) fn pairs(&self) -> &Pairs {
+        &self.pairs.as_ref().expect("it is not dropped").pairs
+    }
+
+    /// The file's channel, of pairs that are kept.
+    pub(crate) fn below(&self) -> Option<&C> {
+        self.durable.as_ref().map(Durable::below)
+    }
+
+    /// Copies the next slice of a large value.
+    fn go_on(&mut self) -> Option<Done> {
+        let pairs = self.pairs.as_mut()?;
+        self.slices.go_on(&mut pairs.later, pairs.pairs.bytes())
     }
 
     fn run(&mut self, request: &Request<'_>, segments: &[Segment<'_>], view: &DmaView) -> Outcome {
@@ -152,7 +246,11 @@ impl KeyValueChannel {
                 self.medium.told.used.store(pairs.used(), Relaxed);
                 outcome
             }
-            Request::Renew { .. } => self.renew(),
+            Request::Renew { .. } => {
+                pairs.clear();
+                self.medium.told.used.store(0, Relaxed);
+                Outcome::OK
+            }
             Request::Read { .. } => {
                 segments.iter().for_each(Segment::zero);
                 Outcome::OK
@@ -161,27 +259,72 @@ impl KeyValueChannel {
             _ => Outcome::of(Cause::Unsupported),
         }
     }
+
+    /// Whether a request changes something that is kept; and then whether that is to be durable when it ends.
+    fn keeps(&self, request: &Request<'_>) -> Option<bool> {
+        let pairs = self.pairs.as_ref().filter(|_| self.durable.is_some())?;
+        match request {
+            Request::Command { sqe, fua, .. } => pairs.changes(sqe).then_some(*fua),
+            Request::Renew { .. } => Some(true),
+            _ => None,
+        }
+    }
 }
 
-impl KeyValueChannel {
-    /// Whether a reap has something to do.
-    pub(crate) fn is_due(&self) -> bool {
-        self.slices.is_going()
+impl<C: Port> KeyValueChannel<C> {
+    /// See [`crate::Channel::tend`].
+    pub(crate) fn tend(&mut self) -> Option<&mut C> {
+        let (durable, pairs) = (self.durable.as_mut()?, self.pairs.as_mut()?);
+        durable.tend(&mut pairs.pairs);
+        Some(durable.below_mut())
     }
 
-    /// Copies the next slice of a large value.
-    fn go_on(&mut self) -> Option<Done> {
-        let pairs = self.pairs.as_mut()?;
-        self.slices.go_on(&mut pairs.later, pairs.pairs.bytes())
-    }
-
-    /// Forgets everything.
-    fn renew(&mut self) -> Outcome {
-        if let Some(pairs) = &mut self.pairs {
-            pairs.clear();
+    /// See [`crate::Channel::is_due`]; with what is below, which is asked as well.
+    pub(crate) fn is_due(&mut self) -> (bool, Option<&mut C>) {
+        match (&mut self.durable, &mut self.pairs) {
+            (Some(durable), Some(pairs)) => {
+                let due = durable.is_due(&mut pairs.pairs);
+                (due, Some(durable.below_mut()))
+            }
+            _ => (self.slices.is_going(), None),
         }
-        self.medium.told.used.store(0, Relaxed);
-        Outcome::OK
+    }
+
+    /// As [`Port::add`], of pairs that are kept.
+    fn add_kept(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &DmaView,
+    ) -> Added {
+        let keeps = self.keeps(request);
+        let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {
+            return Added::Done(ticket, Outcome::of(Cause::Aborted));
+        };
+        if matches!(request, Request::Flush) {
+            return durable.flush(ticket, &mut pairs.pairs);
+        }
+        let Some(fua) = keeps else {
+            return Added::Done(ticket, self.run(request, segments, view));
+        };
+        match durable.admits(&mut pairs.pairs, fua) {
+            Admits::Yes => {}
+            Admits::Later => return Added::Full(ticket),
+            Admits::Never(outcome) => return Added::Done(ticket, outcome),
+        }
+        let outcome = self.run(request, segments, view);
+        let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {
+            return Added::Done(ticket, outcome);
+        };
+        durable.changed(&mut pairs.pairs);
+        match fua {
+            true => {
+                durable.hold(ticket, outcome);
+                Added::Pending
+            }
+            false => Added::Done(ticket, outcome),
+        }
     }
 }
 
@@ -198,7 +341,7 @@ fn outcome(answer: Answer) -> Outcome {
     }
 }
 
-impl Drop for KeyValueChannel {
+impl<C> Drop for KeyValueChannel<C> {
     fn drop(&mut self) {
         // A value is whole, whoever waits for it.
         while self.slices.is_going() {
@@ -206,11 +349,14 @@ impl Drop for KeyValueChannel {
                 done.ticket.retire();
             }
         }
+        if let Some(log) = self.pairs.as_mut().and_then(|pairs| pairs.pairs.log()) {
+            log.journal.detach();
+        }
         self.medium.put(self.pairs.take());
     }
 }
 
-impl Channel for KeyValueChannel {
+impl<C: Port> Port for KeyValueChannel<C> {
     #[inline(never)]
     fn add(
         &mut self,
@@ -219,6 +365,9 @@ impl Channel for KeyValueChannel {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
+        if self.durable.is_some() {
+            return self.add_kept(ticket, request, segments, view);
+        }
         if self.slices.is_going() {
             return Added::Full(ticket);
         }
@@ -233,16 +382,24 @@ impl Channel for KeyValueChannel {
         }
     }
 
-    fn submit(&mut self) {}
+    fn submit(&mut self) {
+        if let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) {
+            durable.submit(&mut pairs.pairs);
+        }
+    }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
         if self.slices.is_going() {
             done.extend(self.go_on());
         }
+        if let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) {
+            durable.reap(&mut pairs.pairs, done);
+        }
     }
 
     fn in_flight(&self) -> u32 {
-        self.slices.is_going().into()
+        let held = self.durable.as_ref().map_or(0, Durable::in_flight);
+        held + u32::from(self.slices.is_going())
     }
 
     fn is_full(&self, _: &Request<'_>) -> bool {
@@ -302,12 +459,15 @@ mod tests {
     #[test]
     fn one_channel_has_the_pairs_and_leaves_them_to_the_next() {
         let medium = medium(Dialect::Nvme);
-        let mut first = medium.channel(1 << 20).unwrap();
-        let error = medium.channel(1 << 20).unwrap_err().to_string();
+        let mut first = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
+        let error = medium
+            .channel((8, 1 << 20), || unreachable!())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("one reactor"), "{error}");
         assert_eq!(command(&mut first, KvOpcode::STORE, b"key"), Outcome::OK);
         drop(first);
-        let mut second = medium.channel(1 << 20).unwrap();
+        let mut second = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
         assert_eq!(command(&mut second, KvOpcode::EXIST, b"key"), Outcome::OK);
         let renew = Request::Renew {
             extent: ByteRange { offset: 0, len: 0 },
@@ -320,7 +480,7 @@ mod tests {
     #[test]
     fn a_status_comes_with_its_result() {
         let medium = medium(Dialect::Samsung);
-        let mut channel = medium.channel(1 << 20).unwrap();
+        let mut channel = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
         let sqe = |opcode: SamsungOpcode| {
             let mut bytes = [0; 64];
             (bytes[0], bytes[45], bytes[52]) = (opcode.0, 1, 0xff);
@@ -336,7 +496,9 @@ mod tests {
 
     #[test]
     fn blocks_read_as_zero_and_are_not_written() {
-        let mut channel = medium(Dialect::Samsung).channel(1 << 20).unwrap();
+        let mut channel = medium(Dialect::Samsung)
+            .channel((8, 1 << 20), || unreachable!())
+            .unwrap();
         let read = Request::Read { offset: 0, len: 0 };
         assert_eq!(add(&mut channel, &read), Outcome::OK);
         assert_eq!(add(&mut channel, &Request::Flush), Outcome::OK);
@@ -359,7 +521,7 @@ mod tests {
     #[test]
     fn utilization_is_told_as_it_changes() {
         let medium = medium(Dialect::Nvme);
-        let mut channel = medium.channel(1 << 20).unwrap();
+        let mut channel = medium.channel((8, 1 << 20), || unreachable!()).unwrap();
         // A key of 16 bytes and no value takes no unit; what takes some is tested with data.
         assert_eq!(command(&mut channel, KvOpcode::STORE, b"key"), Outcome::OK);
         assert_eq!(medium.told.used.load(Relaxed), 0);

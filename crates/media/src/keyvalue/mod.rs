@@ -11,16 +11,19 @@
 //!   the bytes, 4 more for each 512 of them, and 64 for each key there may be.
 //! - Whatever stands in a command or in its data, what it reaches is bounded and checked.
 //!
-//! What it does NOT do: survive the end of the program. What a file would need is a log of the pairs with checkpoints of the index;
-//! the store has one place for each (`Pairs::store`, `append`, `delete`), and `Pairs::clear`.
+//! The pairs are in memory. With a file, `log` has every change in it, and makes the pairs again when it is opened (`open`); `durable` is
+//! what a flush waits for.
 
 mod answer;
 mod channel;
 mod compound;
 mod data;
+mod durable;
 mod index;
 mod iterators;
+mod log;
 mod nvme;
+mod open;
 mod pairs;
 mod samsung;
 mod set;
@@ -32,9 +35,11 @@ use std::io;
 use memory::{DmaView, Segment};
 use model::Op;
 use nvme_spec::Sqe;
+use nvme_spec::key_value::KvOpcode;
+use nvme_spec::samsung::SamsungOpcode;
 
 use self::answer::{Answer, Ops};
-pub(crate) use self::channel::{KeyValueChannel, KeyValueMedium, TRAITS};
+pub(crate) use self::channel::{KeyValueChannel, KeyValueMedium};
 use self::iterators::Iterators;
 use self::pairs::Pairs;
 use self::slices::Later;
@@ -67,13 +72,17 @@ impl KeyValue {
     /// # Errors
     /// The system's: there is no memory for so much.
     fn new(bytes: u64, keys: u32, dialect: Dialect) -> io::Result<Self> {
-        Ok(KeyValue {
-            pairs: Pairs::new(bytes, keys)?,
+        Ok(Self::of(Pairs::new(bytes, keys)?, dialect))
+    }
+
+    fn of(pairs: Pairs, dialect: Dialect) -> Self {
+        KeyValue {
+            pairs,
             iterators: Iterators::default(),
             dialect,
             later: Later::new(u32::MAX),
             ops: Ops::NONE,
-        })
+        }
     }
 
     /// Does a command, whose data are the `segments`; what else of its host's memory it names is found in the `view`.
@@ -85,6 +94,21 @@ impl KeyValue {
         match self.dialect {
             Dialect::Nvme => nvme::execute(pairs, sqe, segments, aside),
             Dialect::Samsung => samsung::execute(pairs, iterators, sqe, segments, view, aside),
+        }
+    }
+
+    /// Whether a command may change something.
+    fn changes(&self, sqe: &Sqe) -> bool {
+        match self.dialect {
+            Dialect::Nvme => matches!(KvOpcode(sqe.opcode), KvOpcode::STORE | KvOpcode::DELETE),
+            Dialect::Samsung => matches!(
+                SamsungOpcode(sqe.opcode),
+                SamsungOpcode::STORE
+                    | SamsungOpcode::APPEND
+                    | SamsungOpcode::BATCH
+                    | SamsungOpcode::DELETE
+                    | SamsungOpcode::ITERATOR_READ
+            ),
         }
     }
 

@@ -12,6 +12,7 @@ use memory::Store;
 
 use super::data::{Source, Target};
 use super::index::{Index, KEY_MAX, Key, Slot, tail_len};
+use super::log::Log;
 use super::space::{Chain, Space, UNIT, units_of};
 
 /// Bytes of the largest value.
@@ -48,6 +49,8 @@ pub(super) enum Refusal {
 pub(super) struct Pairs {
     index: Index,
     space: Space,
+    /// What is told of each change; it has room for it.
+    log: Option<Box<Log>>,
 }
 
 impl Pairs {
@@ -59,7 +62,26 @@ impl Pairs {
         Ok(Pairs {
             index: Index::new(keys)?,
             space: Space::new(bytes)?,
+            log: None,
         })
+    }
+
+    /// From now on each change is told to this log.
+    pub(super) fn set_log(&mut self, log: Log) {
+        self.log = Some(Box::new(log));
+    }
+
+    /// The log, where there is one.
+    pub(super) fn log(&mut self) -> Option<&mut Log> {
+        self.log.as_deref_mut()
+    }
+
+    /// Has the log, where there is one, look at the pairs.
+    pub(super) fn tell(&mut self, tells: impl FnOnce(&mut Log, &Pairs)) {
+        if let Some(mut log) = self.log.take() {
+            tells(&mut log, self);
+            self.log = Some(log);
+        }
     }
 
     /// Keys there are: for tests.
@@ -83,6 +105,7 @@ impl Pairs {
     pub(super) fn clear(&mut self) {
         self.index.clear();
         self.space.clear();
+        self.tell(|log, _| log.cleared());
     }
 
     /// Where the bytes of values are.
@@ -109,20 +132,20 @@ impl Pairs {
         if len > VALUE_MAX {
             return Err(Refusal::TooLarge);
         }
-        let key = Key::new(key);
-        let place = self.index.find(&key, &self.space);
+        let wanted = Key::new(key);
+        let place = self.index.find(&wanted, &self.space);
         match (rule, place.found()) {
             (Rule::MustExist, None) => return Err(Refusal::NotFound),
             (Rule::MustNotExist, Some(_)) => return Err(Refusal::Exists),
             _ => {}
         }
-        let tail = key.tail();
+        let tail = wanted.tail();
         let units = units_of(tail.len() as u64 + u64::from(len));
-        let chain = if let Some(slot) = place.found() {
+        let (slot, chain) = if let Some(slot) = place.found() {
             let mut chain = self.index.chain(slot);
             self.grow(&mut chain, units)?;
             self.index.set(slot, chain, len);
-            chain
+            (slot, chain)
         } else {
             if !self.index.has_room() {
                 return Err(Refusal::Full);
@@ -130,10 +153,11 @@ impl Pairs {
             let mut chain = Chain::EMPTY;
             self.grow(&mut chain, units)?;
             self.write_tail(chain, tail);
-            self.index.insert(&key, &place, chain, len, &self.space);
-            chain
+            let slot = self.index.insert(&wanted, &place, chain, len, &self.space);
+            (slot, chain)
         };
         self.fill(chain, tail.len() as u64, len, value);
+        self.tell(|log, pairs| log.stored(pairs, key, slot));
         Ok(())
     }
 
@@ -161,6 +185,7 @@ impl Pairs {
         self.grow(&mut chain, units_of(start + u64::from(new)))?;
         self.index.set(found, chain, new);
         self.fill(chain, start + u64::from(old), len, value);
+        self.tell(|log, pairs| log.appended(pairs, key, found, len));
         Ok(new)
     }
 
@@ -203,9 +228,23 @@ impl Pairs {
 
     /// Returns `len` bytes of the value of a key, which has them, from byte `offset` on.
     pub(super) fn copy(&self, slot: Slot, offset: u32, len: u32, out: &mut impl Target) {
+        self.for_pieces(slot, offset, len, |store, at, len| {
+            out.put_from(store, at, len);
+        });
+    }
+
+    /// Calls `each` with the pieces that `len` bytes of a value, which has them, lie in from byte `offset` on: where, and how many
+    /// bytes.
+    pub(super) fn for_pieces(
+        &self,
+        slot: Slot,
+        offset: u32,
+        len: u32,
+        mut each: impl FnMut(&Store, u64, u32),
+    ) {
         let start = tail_len(self.index.key_len(slot)) as u64 + u64::from(offset);
         for (at, len) in self.space.pieces(self.index.chain(slot), start, len.into()) {
-            out.put_from(self.space.store(), at, len);
+            each(self.space.store(), at, len);
         }
     }
 
@@ -222,7 +261,9 @@ impl Pairs {
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Refusal> {
         let slot = self.find(key)?;
         let mut chain = self.index.remove(&Key::new(key), slot, &self.space);
-        self.grow(&mut chain, 0)
+        self.grow(&mut chain, 0)?;
+        self.tell(|log, _| log.deleted(key));
+        Ok(())
     }
 
     /// The smallest key that is not smaller than this one.

@@ -2,6 +2,7 @@
 //! set 1.1, and of what Samsung and NVMeVirt have published.
 
 mod compound;
+mod kept;
 mod nvme;
 mod samsung;
 mod slices;

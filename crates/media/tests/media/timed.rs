@@ -169,6 +169,7 @@ fn a_key_value_command_takes_what_it_was() {
     });
     let spec = MediumSpec {
         kind: MediumKind::KeyValue {
+            path: None,
             size: 1 << 20,
             keys: None,
             dialect: Dialect::Nvme,

@@ -51,7 +51,7 @@ struct MediumArgs {
     #[arg(long, value_parser = parse::word::<MediumKind>(&["null", "ram", "file", "keyvalue"]))]
     kind: MediumKind,
 
-    /// The file or block device; only for `file`
+    /// The file or block device of a `file`; the file that a `keyvalue` is kept in
     #[arg(long)]
     path: Option<PathBuf>,
 

@@ -87,7 +87,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         (
             "size = \"1GiB\"",
             "size = \"1GiB\"\npath = \"a\"",
-            "only kind = \"file\" has a path",
+            "only kind = \"file\" and kind = \"keyvalue\" have a path",
         ),
         (
             "size = \"1GiB\"",

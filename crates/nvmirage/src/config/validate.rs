@@ -190,8 +190,9 @@ impl Medium {
                 });
             }
             MediumKind::Null | MediumKind::Ram | MediumKind::KeyValue => {
-                place.require(self.path.is_none(), || {
-                    "only kind = \"file\" has a path: remove it or change the kind".into()
+                let has_path = self.kind == MediumKind::KeyValue || self.path.is_none();
+                place.require(has_path, || {
+                    "only kind = \"file\" and kind = \"keyvalue\" have a path: remove it or change the kind".into()
                 });
                 for (key, is_there) in [
                     ("direct", self.direct.is_some()),

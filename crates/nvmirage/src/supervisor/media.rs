@@ -345,6 +345,7 @@ fn spec_of(config: &config::Medium) -> MediumSpec {
             size: size.unwrap_or_default(),
         },
         MediumKind::KeyValue => Backing::KeyValue {
+            path: config.path.clone(),
             size: size.unwrap_or_default(),
             keys: config.max_keys,
             dialect: match config.dialect.unwrap_or_default() {

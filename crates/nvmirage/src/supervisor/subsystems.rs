@@ -16,7 +16,7 @@ use super::{
     media::{Resting, range_of},
 };
 use crate::{
-    config::{self, Controller, MediumKind},
+    config::{self, Controller},
     identity::{self, Identities},
     keep::{
         keeper::Kept,
@@ -207,7 +207,7 @@ impl State {
     fn claim(&mut self, name: &str) -> anyhow::Result<Option<(Place, Claim)>> {
         let on_file = |medium: &str| {
             let mut media = self.config.media.iter();
-            media.any(|m| m.name == medium && m.kind == MediumKind::File)
+            media.any(|m| m.name == medium && m.path.is_some())
         };
         let pool = self.config.pool_of(name);
         let mut namespaces = self.config.namespaces_of(name).into_iter();

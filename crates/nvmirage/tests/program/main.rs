@@ -16,6 +16,7 @@ mod fuse;
 mod fuse_user;
 mod host;
 mod kept;
+mod keys_kept;
 mod kv;
 mod moves;
 mod pool;

@@ -265,7 +265,10 @@ fn a_command_line_that_is_wrong_has_status_2() {
     let listen = world.vfio_user("nvme.sock");
     for (media, words) in [
         ("ram", "it needs a size"),
-        ("ram:size=1GiB,path=a", "only kind = \"file\" has a path"),
+        (
+            "ram:size=1GiB,path=a",
+            "only kind = \"file\" and kind = \"keyvalue\" have a path",
+        ),
         ("file:size=1GiB", "a file needs a path"),
         ("ram:size=1KiB", "at least 64KiB"),
         ("ram:size=1GiB,lba_size=4097", "write 512 or 4096"),

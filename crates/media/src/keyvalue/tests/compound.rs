@@ -3,9 +3,9 @@
 use super::*;
 
 /// Sub-commands: opcode, key, value, option.
-type Sub<'s> = (u8, &'s [u8], &'s [u8], u8);
+pub(super) type Sub<'s> = (u8, &'s [u8], &'s [u8], u8);
 
-fn payload(subs: &[Sub<'_>]) -> Vec<u8> {
+pub(super) fn payload(subs: &[Sub<'_>]) -> Vec<u8> {
     let mut bytes = vec![0; 512];
     for (at, (opcode, key, value, option)) in subs.iter().enumerate() {
         let head = &mut bytes[16 * at..][..16];
@@ -19,7 +19,7 @@ fn payload(subs: &[Sub<'_>]) -> Vec<u8> {
     bytes
 }
 
-fn batch(count: u8, len: usize) -> [u8; 64] {
+pub(super) fn batch(count: u8, len: usize) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[0] = 0x85;
     bytes[40..44].copy_from_slice(&(len as u32 / 4).to_le_bytes());

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A command: opcode, key of up to 16 bytes, bytes of the value or the buffer, option.
-fn sqe(opcode: u8, key: &[u8], len: usize, option: u8) -> [u8; 64] {
+pub(super) fn sqe(opcode: u8, key: &[u8], len: usize, option: u8) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[0] = opcode;
     bytes[4] = 1;

@@ -25,7 +25,7 @@ impl Sliced {
         Sliced {
             // For its host alone.
             rig: Rig::new(Dialect::Nvme, 512, 1),
-            channel: medium.channel(SLICE).unwrap(),
+            channel: medium.channel((8, SLICE), || unreachable!()).unwrap(),
             medium,
             slices: 0,
         }
@@ -72,7 +72,7 @@ impl Sliced {
         let mut done: Vec<Done> = Vec::with_capacity(1);
         while done.is_empty() {
             assert_eq!(self.channel.in_flight(), 1);
-            assert!(self.channel.is_due());
+            assert!(self.channel.is_due().0);
             self.channel.reap(&mut done);
             self.slices += 1;
         }
@@ -184,7 +184,7 @@ fn whoever_drops_the_channel_leaves_a_whole_value() {
         ..
     } = sliced;
     drop(channel);
-    let channel = medium.channel(SLICE).unwrap();
+    let channel = medium.channel((8, SLICE), || unreachable!()).unwrap();
     let mut sliced = Sliced {
         rig,
         medium,

@@ -1,0 +1,216 @@
+//! What a channel does so that pairs survive: commands change them in memory, and tell the log; a flush, and what is to be durable
+//! when it ends, wait until that is written, and then for a flush of the file.
+
+use std::collections::VecDeque;
+
+use controller::port::{Added, Channel as Port, Done, Outcome, Request};
+use controller::ticket::Ticket;
+use memory::DmaView;
+
+use super::pairs::Pairs;
+use crate::journal::Journal;
+
+/// Whether a command that changes something may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admits {
+    Yes,
+    /// The log has no room for it yet.
+    Later,
+    /// The log cannot be written.
+    Never(Outcome),
+}
+
+/// A ticket that waits for the log, or for a flush of the file.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    bits: u64,
+    /// How far the log must be written.
+    until: u64,
+    /// How it ends where that succeeds.
+    outcome: Outcome,
+}
+
+/// The channel of a file, and who waits for it.
+#[derive(Debug)]
+pub(super) struct Durable<C> {
+    below: C,
+    /// Those that wait for the log, in its order.
+    held: VecDeque<Held>,
+    /// Those that wait for a flush.
+    flushing: Vec<Held>,
+    /// What ended without the file.
+    ended: Vec<Done>,
+    /// What the file has ended.
+    reaped: Vec<Done>,
+    depth: usize,
+}
+
+impl<C> Durable<C> {
+    pub(super) fn new(below: C, depth: u16) -> Self {
+        let depth = usize::from(depth);
+        Durable {
+            below,
+            held: VecDeque::with_capacity(depth),
+            flushing: Vec::with_capacity(depth),
+            ended: Vec::with_capacity(depth),
+            reaped: Vec::with_capacity(depth),
+            depth,
+        }
+    }
+
+    pub(super) fn below(&self) -> &C {
+        &self.below
+    }
+
+    pub(super) fn below_mut(&mut self) -> &mut C {
+        &mut self.below
+    }
+
+    fn waits(&self) -> usize {
+        self.held.len() + self.flushing.len() + self.ended.len()
+    }
+
+    /// Whether the log has something to do that it waits for nobody with.
+    pub(super) fn is_due(&self, pairs: &mut Pairs) -> bool {
+        pairs.log().is_some_and(|log| {
+            let idle = log.journal.in_flight() == 0 && log.journal.broken().is_none();
+            idle && (log.is_in_checkpoint() || !log.journal.is_settled())
+        })
+    }
+}
+
+impl<C: Port> Durable<C> {
+    /// Tickets and requests that have not ended.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.below.in_flight() + (self.held.len() + self.ended.len()) as u32
+    }
+
+    /// Whether a command may be done that changes something, and is then perhaps held.
+    pub(super) fn admits(&self, pairs: &mut Pairs, holds: bool) -> Admits {
+        let Some(log) = pairs.log() else {
+            return Admits::Yes;
+        };
+        match log.journal.broken() {
+            Some(outcome) => Admits::Never(outcome),
+            None if log.has_room() && !(holds && self.waits() >= self.depth) => Admits::Yes,
+            None => Admits::Later,
+        }
+    }
+
+    /// Something has changed, and the log knows it.
+    pub(super) fn changed(&mut self, pairs: &mut Pairs) {
+        pairs.tell(|log, pairs| log.checkpoint(pairs));
+        self.drive(pairs);
+    }
+
+    /// Ends a ticket like this when all that has changed is durable.
+    pub(super) fn hold(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.held.push_back(Held {
+            bits: ticket.into_bits(),
+            until: u64::MAX,
+            outcome,
+        });
+    }
+
+    /// A host's flush.
+    pub(super) fn flush(&mut self, ticket: Ticket, pairs: &mut Pairs) -> Added {
+        if self.waits() >= self.depth {
+            return Added::Full(ticket);
+        }
+        self.hold(ticket, Outcome::OK);
+        self.drive(pairs);
+        Added::Pending
+    }
+
+    pub(super) fn submit(&mut self, pairs: &mut Pairs) {
+        self.drive(pairs);
+        self.below.submit();
+    }
+
+    /// To be called now and then: what nobody waits for is written all the same, and a checkpoint goes on.
+    pub(super) fn tend(&mut self, pairs: &mut Pairs) {
+        if !self.is_due(pairs) {
+            return;
+        }
+        pairs.tell(|log, pairs| {
+            log.checkpoint(pairs);
+            log.journal.seal();
+        });
+        self.submit(pairs);
+    }
+
+    /// Hands the file what there is to do, as far as it has room.
+    fn drive(&mut self, pairs: &mut Pairs) {
+        let Some(log) = pairs.log() else {
+            return;
+        };
+        let journal = &mut log.journal;
+        if self.held.back().is_some_and(|held| held.until == u64::MAX) {
+            journal.seal();
+            let end = journal.end();
+            let unknown = self.held.iter_mut().rev();
+            for held in unknown.take_while(|held| held.until == u64::MAX) {
+                held.until = end;
+            }
+        }
+        journal.drive(&mut self.below);
+        let broken = journal.broken();
+        while let Some(held) = self.held.front().copied()
+            && (broken.is_some() || held.until <= journal.settled())
+        {
+            self.held.pop_front();
+            let ticket = Ticket::from_bits(held.bits);
+            if let Some(outcome) = broken {
+                self.ended.push(Done { ticket, outcome });
+                continue;
+            }
+            match self
+                .below
+                .add(ticket, &Request::Flush, &[], &DmaView::empty())
+            {
+                Added::Pending => self.flushing.push(held),
+                Added::Done(ticket, outcome) => {
+                    let outcome = held.ends(outcome);
+                    self.ended.push(Done { ticket, outcome });
+                }
+                Added::Full(ticket) => {
+                    ticket.retire();
+                    self.held.push_front(held);
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(super) fn reap(&mut self, pairs: &mut Pairs, done: &mut Vec<Done>) {
+        let mut reaped = std::mem::take(&mut self.reaped);
+        self.below.reap(&mut reaped);
+        for Done { ticket, outcome } in reaped.drain(..) {
+            if Journal::owns(&ticket) {
+                if let Some(log) = pairs.log() {
+                    log.journal.complete(ticket, outcome);
+                } else {
+                    ticket.retire();
+                }
+                continue;
+            }
+            let bits = ticket.bits();
+            let at = self.flushing.iter().position(|held| held.bits == bits);
+            let outcome = at.map_or(outcome, |at| self.flushing.swap_remove(at).ends(outcome));
+            done.push(Done { ticket, outcome });
+        }
+        self.reaped = reaped;
+        self.submit(pairs);
+        done.append(&mut self.ended);
+    }
+}
+
+impl Held {
+    /// How it ends where the flush ended so.
+    fn ends(&self, flush: Outcome) -> Outcome {
+        match flush.cause == Outcome::OK.cause {
+            true => self.outcome,
+            false => flush,
+        }
+    }
+}

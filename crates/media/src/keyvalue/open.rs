@@ -1,0 +1,153 @@
+//! Pairs in a file: how large it is, and how they come back.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::log::{KEY_IN_LOG, Log, replay};
+use super::pairs::Pairs;
+use super::space::Space;
+use super::{Dialect, KeyValue, KeyValueMedium};
+use crate::error::MediumError;
+use crate::file::{FileMedium, FileStorage};
+use crate::journal::{Journal, Kind, Layout, SHAPE_WORDS, Shape, StateError, Storage, Superblock};
+use crate::medium::{Direct, FileIo};
+use crate::size::Bytes;
+
+/// Bytes of the largest frame of the log: as many as the data of a command, and its keys.
+const FRAME_LEN: u32 = 4 << 20 | 64 << 10;
+/// So many times what all pairs take in the log it has room for: a checkpoint is at most twice as long as what it says, and while it is
+/// made the one before is there, which may have become as long again.
+const STATES: u64 = 5;
+const FRAMES: u64 = 16;
+
+/// The file of pairs that are kept.
+#[derive(Debug)]
+pub(super) struct OnFile {
+    pub(super) medium: Arc<FileMedium>,
+    pub(super) storage: FileStorage,
+}
+
+/// Opens a file with pairs, or makes it: with the pairs, and how many keys there may be.
+///
+/// # Errors
+/// See [`KeyValueMedium::on_file`].
+pub(super) fn open(
+    path: &Path,
+    size: u64,
+    keys: Option<u32>,
+    dialect: Dialect,
+) -> Result<(KeyValue, u32, OnFile), MediumError> {
+    let io = FileIo {
+        register_memory: false,
+        ..FileIo::default()
+    };
+    if size > Space::MAX_BYTES {
+        let source = std::io::ErrorKind::OutOfMemory.into();
+        return Err(MediumError::Memory { size, source });
+    }
+    let new_keys = keys.unwrap_or_else(|| KeyValueMedium::keys_of(size));
+    let layout = layout(size, new_keys);
+    let file = match FileMedium::open(path, None, Direct::Auto, io) {
+        Err(MediumError::Missing { .. }) => {
+            FileMedium::open(path, Some(layout.file_len()), Direct::Auto, io)?
+        }
+        file => file?,
+    };
+    let failed = |source: StateError| MediumError::State {
+        path: path.into(),
+        source,
+    };
+    let storage = file.storage().map_err(|error| failed(error.into()))?;
+    let Some(storage) = storage else {
+        return Err(MediumError::NotAFile {
+            path: path.into(),
+            what: "a block device, which has no room for the log of keys",
+        });
+    };
+    let wanted = shape(size, new_keys, dialect);
+    let superblock = find_or_make(&storage, file.size(), wanted, layout).map_err(failed)?;
+    let keys = check(superblock.shape, wanted, keys).map_err(failed)?;
+    let mut pairs =
+        Pairs::new(size, keys).map_err(|source| MediumError::Memory { size, source })?;
+    let journal = Journal::recover(&storage, superblock, true, |kind, record| {
+        replay(&mut pairs, kind, record)
+    });
+    pairs.set_log(Log::new(journal.map_err(failed)?));
+    let on_file = OnFile {
+        medium: Arc::new(file),
+        storage,
+    };
+    Ok((KeyValue::of(pairs, dialect), keys, on_file))
+}
+
+pub(super) fn layout(size: u64, keys: u32) -> Layout {
+    let state = size + u64::from(keys) * KEY_IN_LOG;
+    let frame = u64::from(FRAME_LEN);
+    Layout {
+        ring: 0,
+        ring_len: (STATES * state + FRAMES * frame).next_multiple_of(frame),
+        frame_len: FRAME_LEN,
+    }
+}
+
+fn shape(size: u64, keys: u32, dialect: Dialect) -> Shape {
+    let mut words = [0; SHAPE_WORDS];
+    words[0] = size;
+    words[1] = keys.into();
+    words[2] = match dialect {
+        Dialect::Nvme => 0,
+        Dialect::Samsung => 1,
+    };
+    Shape {
+        kind: Kind::KeyValue,
+        words,
+    }
+}
+
+/// The superblock of a file; a new one, where the file is as it was created.
+fn find_or_make(
+    storage: &FileStorage,
+    file_len: u64,
+    shape: Shape,
+    layout: Layout,
+) -> Result<Superblock, StateError> {
+    let is_new = file_len == layout.file_len() && storage.find_data(0, file_len)?.is_none();
+    match is_new {
+        true => {
+            let log = RandomState::new().build_hasher().finish();
+            Ok(Journal::create(storage, shape, layout, log)?)
+        }
+        false => Superblock::read(storage, file_len),
+    }
+}
+
+/// What the file has is what is configured; how many keys that are.
+fn check(found: Shape, wanted: Shape, keys: Option<u32>) -> Result<u32, StateError> {
+    let differs = |what, found: String, configured: String| {
+        Err(StateError::Differs {
+            what,
+            found,
+            configured,
+        })
+    };
+    if found.kind != wanted.kind {
+        return differs(
+            "kind of state",
+            found.kind.to_string(),
+            wanted.kind.to_string(),
+        );
+    }
+    let ([size, has, speaks, ..], [its_size, most, spoken, ..]) = (found.words, wanted.words);
+    if size != its_size {
+        return differs("size", Bytes(size).to_string(), Bytes(its_size).to_string());
+    }
+    if speaks != spoken {
+        let name = |word| if word == 0 { "nvme" } else { "samsung" };
+        return differs("dialect", name(speaks).to_owned(), name(spoken).to_owned());
+    }
+    if keys.is_some() && has != most {
+        return differs("number of keys", has.to_string(), most.to_string());
+    }
+    u32::try_from(has).map_err(|_| StateError::Damaged("its number of keys cannot be"))
+}

@@ -1,0 +1,285 @@
+//! Pairs on a disk that crashes: they come back as they were after one of the commands, and not before the last flush.
+
+use std::collections::BTreeMap;
+
+use controller::port::{Added, ByteRange, Cause, Channel as _, Done, Outcome, Request};
+use controller::ticket::Ticket;
+use memory::Scratch;
+use proptest::prelude::*;
+
+use super::super::channel::{KeyValueChannel, KeyValueMedium};
+use super::super::durable::Durable;
+use super::super::index::KEY_MAX;
+use super::super::log::{Log, replay};
+use super::super::pairs::Pairs;
+use super::{compound, samsung, *};
+use crate::StateError;
+use crate::disk::{Disk, Random};
+use crate::journal::{Journal, Kind, Layout, Shape, Superblock};
+
+const SIZE: u64 = 64 << 10;
+const KEYS: u32 = 40;
+const LAYOUT: Layout = Layout {
+    ring: 0,
+    ring_len: 48 * 16384,
+    frame_len: 16384,
+};
+const SHAPE: Shape = Shape {
+    kind: Kind::KeyValue,
+    words: [SIZE, 0, 0, 0, 0, 0],
+};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn new_image() -> Vec<u8> {
+    let disk = Disk::new(vec![0; LAYOUT.file_len() as usize], 0);
+    Journal::create(&disk, SHAPE, LAYOUT, 9).unwrap();
+    disk.now()
+}
+
+fn recover(disk: &Disk) -> Result<Pairs, StateError> {
+    let mut pairs = Pairs::new(SIZE, KEYS).unwrap();
+    let superblock = Superblock::read(disk, LAYOUT.file_len())?;
+    let journal = Journal::recover(disk, superblock, true, |kind, record| {
+        replay(&mut pairs, kind, record)
+    })?;
+    pairs.set_log(Log::new(journal));
+    Ok(pairs)
+}
+
+fn map_of(pairs: &Pairs) -> Map {
+    let slots = std::iter::successors(pairs.at_or_after(&[]), |slot| pairs.after(*slot));
+    let pair = |slot| {
+        let mut buffer = [0; KEY_MAX];
+        let key = pairs.key(slot, &mut buffer).to_vec();
+        let mut value = Vec::new();
+        pairs.for_pieces(slot, 0, pairs.value_len(slot), |store, at, len| {
+            let mut piece = vec![0; len as usize];
+            store.read_bytes(at, &mut piece);
+            value.extend(piece);
+        });
+        (key, value)
+    };
+    slots.map(pair).collect()
+}
+
+struct Life {
+    channel: KeyValueChannel<Disk>,
+    /// What was there after each command.
+    history: Vec<Map>,
+    flushed: usize,
+    /// What is durable when a ticket comes back.
+    ongoing: BTreeMap<u64, usize>,
+    next: u64,
+    scratch: Scratch,
+}
+
+impl Life {
+    fn new(image: Vec<u8>, seed: u64) -> Life {
+        let disk = Disk::new(image, seed);
+        let pairs = recover(&disk).expect("it is whole");
+        let history = vec![map_of(&pairs)];
+        let pairs = KeyValue::of(pairs, Dialect::Samsung);
+        let medium = Arc::new(KeyValueMedium::of(pairs, (SIZE, KEYS), None));
+        let channel = KeyValueChannel::new(&medium, Some(Durable::new(disk, 8)), 0).unwrap();
+        Life {
+            channel,
+            history,
+            flushed: 0,
+            ongoing: BTreeMap::new(),
+            next: 1,
+            scratch: Scratch::new(1 << 16).unwrap(),
+        }
+    }
+
+    fn disk(&self) -> &Disk {
+        self.channel.below().expect("it has one")
+    }
+
+    fn add(&mut self, request: &Request<'_>, data: &[u8], durable: bool) {
+        let segment = self.scratch.segment(data.len() as u32, Need::DeviceWrites);
+        segment.write_from(0, data);
+        let segments = if data.is_empty() { &[] } else { &[segment][..] };
+        let view = self.scratch.view().clone();
+        let ticket = Ticket::from_bits(self.next);
+        let added = self.channel.add(ticket, request, segments, &view);
+        let map = map_of(self.channel.pairs());
+        if map != self.history[self.history.len() - 1] {
+            self.history.push(map);
+        }
+        match added {
+            Added::Full(ticket) => ticket.retire(),
+            Added::Pending => {
+                assert!(durable);
+                self.ongoing.insert(self.next, self.history.len() - 1);
+            }
+            Added::Done(ticket, _) => ticket.retire(),
+        }
+        self.next += 1;
+    }
+
+    fn command(&mut self, bytes: [u8; 64], data: &[u8], fua: bool) {
+        let sqe = Sqe::read_from_bytes(&bytes).unwrap();
+        let request = Request::Command {
+            sqe: &sqe,
+            extent: ByteRange {
+                offset: 0,
+                len: SIZE,
+            },
+            lba_shift: 9,
+            fua,
+        };
+        self.add(&request, data, fua);
+    }
+
+    fn turn(&mut self) {
+        self.channel.submit();
+        let mut done = Vec::new();
+        self.channel.reap(&mut done);
+        for Done { ticket, .. } in done {
+            let covers = self.ongoing.remove(&ticket.into_bits()).expect("once");
+            self.flushed = self.flushed.max(covers);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Store(u8, usize, bool),
+    Append(u8, usize, bool),
+    Delete(u8, bool),
+    /// A long key and a short one in one command, and one that goes.
+    Batch(u8, usize),
+    Clear,
+    Flush,
+    Turns(u8),
+    Tend,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let rarely = || prop::bool::weighted(0.1);
+    let len = || prop_oneof![3 => 0usize..600, 1 => 600usize..6000];
+    prop_oneof![
+        6 => (0u8..24, len(), rarely()).prop_map(|(key, len, fua)| Step::Store(key, len, fua)),
+        3 => (0u8..24, len(), rarely()).prop_map(|(key, len, fua)| Step::Append(key, len, fua)),
+        3 => (0u8..24, rarely()).prop_map(|(key, fua)| Step::Delete(key, fua)),
+        2 => (0u8..24, len()).prop_map(|(key, len)| Step::Batch(key, len)),
+        1 => prop::bool::weighted(0.1).prop_map(|clears| if clears { Step::Clear } else { Step::Flush }),
+        2 => Just(Step::Flush),
+        6 => (1u8..5).prop_map(Step::Turns),
+        1 => Just(Step::Tend),
+    ]
+}
+
+fn key(number: u8) -> [u8; 5] {
+    [b'k', b'e', b'y', b'0', number]
+}
+
+fn take(life: &mut Life, step: &Step, byte: u8) {
+    match *step {
+        Step::Store(number, len, fua) => {
+            let value = vec![byte; len];
+            life.command(samsung::sqe(0x81, &key(number), len, 0), &value, fua);
+        }
+        Step::Append(number, len, fua) => {
+            let value = vec![byte; len];
+            life.command(samsung::sqe(0x83, &key(number), len, 0), &value, fua);
+        }
+        Step::Delete(number, fua) => {
+            life.command(samsung::sqe(0xa1, &key(number), 0, 0), &[], fua);
+        }
+        Step::Batch(number, len) => {
+            let long = [number; 100];
+            let value = vec![byte; len];
+            let gone = key(number + 1);
+            let data = compound::payload(&[
+                (0x81, &long, &value, 0),
+                (0x81, &key(number), &value, 0),
+                (0xa1, &gone, &[], 0),
+            ]);
+            life.command(compound::batch(3, data.len()), &data, false);
+        }
+        Step::Clear => {
+            let extent = ByteRange {
+                offset: 0,
+                len: SIZE,
+            };
+            life.add(&Request::Renew { extent }, &[], true);
+        }
+        Step::Flush => life.add(&Request::Flush, &[], true),
+        Step::Turns(count) => (0..count).for_each(|_| life.turn()),
+        Step::Tend => drop(life.channel.tend().is_some()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn pairs_come_back_as_they_once_were_and_not_before_their_last_flush(
+        lives in prop::collection::vec(prop::collection::vec(step(), 1..150), 1..4),
+        seed in any::<u64>(),
+    ) {
+        let mut random = Random::new(seed);
+        let mut image = new_image();
+        let mut before = vec![Map::new()];
+        for steps in &lives {
+            let mut life = Life::new(image, random.below(u64::MAX));
+            prop_assert!(before.contains(&life.history[0]), "as after one of the commands");
+            for (byte, step) in (random.below(250) as u8..=255).cycle().zip(steps) {
+                take(&mut life, step, byte);
+            }
+            image = life.disk().crash();
+            before = life.history.split_off(life.flushed);
+            for calls in 0..random.below(5) {
+                let disk = Disk::new(image, random.below(u64::MAX));
+                disk.fail_after(calls);
+                drop(recover(&disk));
+                image = disk.crash();
+            }
+        }
+        let life = Life::new(image, 1);
+        prop_assert!(before.contains(&life.history[0]));
+    }
+}
+
+#[test]
+fn a_full_medium_is_overwritten_for_ever() {
+    let mut life = Life::new(new_image(), 4);
+    for round in 0..60u8 {
+        for number in 0..8 {
+            let value = vec![round; 7000];
+            let before = life.next;
+            life.command(samsung::sqe(0x81, &key(number), 7000, 0), &value, false);
+            assert_eq!(life.next, before + 1);
+            (0..6).for_each(|_| life.turn());
+        }
+    }
+    let map = life.history[life.history.len() - 1].clone();
+    assert!(map.values().all(|value| *value == vec![59; 7000]) && map.len() == 8);
+    life.add(&Request::Flush, &[], true);
+    (0..30).for_each(|_| life.turn());
+    assert!(life.ongoing.is_empty());
+    let pairs = recover(&Disk::new(life.disk().crash(), 1)).unwrap();
+    assert_eq!(map_of(&pairs), map);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_and_what_is_there_is_read() {
+    let mut life = Life::new(new_image(), 4);
+    life.command(samsung::sqe(0x81, &key(1), 5, 0), b"value", false);
+    let full = Outcome::of(Cause::NoSpace);
+    life.disk().fail_requests(full);
+    life.add(&Request::Flush, &[], true);
+    let mut done = Vec::new();
+    while done.is_empty() {
+        life.channel.submit();
+        life.channel.reap(&mut done);
+    }
+    let Done { ticket, outcome } = done.remove(0);
+    ticket.retire();
+    assert_eq!(outcome, full);
+    let before = life.history.len();
+    life.command(samsung::sqe(0x81, &key(2), 5, 0), b"other", false);
+    assert_eq!(life.history.len(), before, "nothing has changed");
+    assert_eq!(life.channel.in_flight(), 0);
+}
