@@ -244,6 +244,7 @@ fn judge_set(kind: MediumKind, chapter: &str, without: &[&str]) {
 #[test]
 fn keys_and_values() {
     let kind = MediumKind::KeyValue {
+        path: None,
         size: 16 << 20,
         keys: None,
         dialect: Dialect::Nvme,
