@@ -169,15 +169,17 @@ impl Drive {
         self.queue.run("Flush", flush).unwrap();
     }
 
-    /// The fastest of some reads of a block, in nanoseconds.
-    fn fastest_read_ns(&mut self) -> u128 {
+    /// The median of some reads of a block, in nanoseconds.
+    fn median_read_ns(&mut self) -> u128 {
         let namespace = self.namespace();
         let time = |_| {
             let since = Instant::now();
             self.queue.read(&namespace, 0, 1, &self.buffer).unwrap();
             since.elapsed().as_nanos()
         };
-        (0..50).map(time).min().unwrap()
+        let mut times: Vec<u128> = (0..51).map(time).collect();
+        times.sort_unstable();
+        times[times.len() / 2]
     }
 }
 
@@ -233,7 +235,12 @@ fn check_kept(world: &World) {
         };
         assert!(drives[number].read(7, 2) == wanted, "{name}");
     }
-    assert_eq!(drives[5].zone(0).0.state.zs(), ZoneState::EMPTY);
+    assert!(drives[5].read(3 * ZONE, 2) == pattern(8));
+    let zones = [0, 3].map(|zone| drives[5].zone(zone * ZONE).0);
+    let states = zones.map(|zone| (zone.wp, zone.state.zs()));
+    // What was open is closed.
+    let closed = (3 * ZONE + 2, ZoneState::CLOSED);
+    assert_eq!(states, [(0, ZoneState::EMPTY), closed]);
     drop(drives);
     server.stop();
 }
@@ -285,14 +292,18 @@ fn use_pairs(drive: &mut Drive) {
             .kv_store(&keys, key, &drive.buffer, len, Rule::MustNotExist);
         stored.unwrap();
     }
-    let since = Instant::now();
-    let len = drive
-        .queue
-        .kv_retrieve(&keys, b"colour", &drive.buffer, 4096);
-    let took = since.elapsed().as_nanos();
-    assert_eq!(len.unwrap(), 4);
+    let retrieve = |_| {
+        let since = Instant::now();
+        let len = drive
+            .queue
+            .kv_retrieve(&keys, b"colour", &drive.buffer, 4096);
+        assert_eq!(len.unwrap(), 4);
+        since.elapsed().as_nanos()
+    };
+    let mut times: Vec<u128> = (0..5).map(retrieve).collect();
+    times.sort_unstable();
     // 154 us of the paper, less 6.61 of its host and at most a page on one of ten units that share 2.6 GiB/s
-    assert!(took > 130_000, "{took} ns");
+    assert!(times[2] > 130_000, "{times:?} ns");
     let mut value = [0; 4];
     drive.buffer.read_into(0, &mut value);
     assert_eq!(&value, b"blue");
@@ -302,7 +313,8 @@ fn use_pairs(drive: &mut Drive) {
     assert!(drive.queue.kv_exist(&keys, b"colour").is_err());
 }
 
-/// Each modelled drive takes its own time: the fastest of many reads is not faster than the least of its preset.
+/// Each modelled drive takes its own time: reads are not faster than the least of its preset. One in many may be: a command
+/// arrives with the time of the reactor's turn, which is older where the machine stalled it in the midst.
 #[test]
 fn each_drive_has_its_own_time() {
     let world = World::new();
@@ -312,8 +324,8 @@ fn each_drive_has_its_own_time() {
     // Optane: 12 us of the paper less 6.61 of its host. 970 PRO: 21.5 us of firmware and 29.76 of the fastest cell.
     flash.write(0, &pattern(0)).unwrap();
     for (drive, least) in [(optane, 5_390), (flash, 51_260)] {
-        let fastest = drive.fastest_read_ns();
-        assert!(fastest >= least, "{fastest} ns of at least {least}");
+        let median = drive.median_read_ns();
+        assert!(median >= least, "{median} ns of at least {least}");
     }
     drop(drives);
     server.stop();
