@@ -75,7 +75,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "tests-sim",
-        &["controller", "engine", "media", "memory", "nvme-spec"],
+        &[
+            "controller",
+            "engine",
+            "media",
+            "memory",
+            "model",
+            "nvme-spec",
+        ],
     ),
     (
         "tests-soak",
