@@ -38,14 +38,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: state(SNAPSHOT),
     },
     Mutation {
-        name: "wear-rest",
-        guard: "a drive at rest holds nothing of its buffer for wordlines that are not full",
-        file: "crates/model/src/flash/mod.rs",
-        from: "            partition.held = 0;\n            partition.sensed",
-        to: "            partition.sensed",
-        test: state("flash::tests::state::at_rest_a_drive_is_as_it_is_restored"),
-    },
-    Mutation {
         name: "wear-finished",
         guard: "a zone that was finished has all its wordlines programmed",
         file: "crates/model/src/zones.rs",
