@@ -392,8 +392,8 @@ impl<C: Channel> Engine<C> {
             if channel.in_flight() > 0 {
                 channel.submit();
                 channel.reap(&mut self.done);
-                // a slice of a large command, if not all of it
-                worked |= channel.copies();
+                // a slice of a large command, if not all of it; one that keeps a time says itself when there is more
+                worked |= channel.copies() && !channel.keeps_time();
             }
         }
         worked |= !self.done.is_empty();

@@ -530,7 +530,8 @@ impl Port for TimedChannel {
 
     fn next_due(&self) -> Option<Time> {
         let snapshot = self.model.flash().is_some_and(Flash::takes_snapshot);
-        let at_once = !self.done.is_empty() || self.has_to_tell() || snapshot;
+        let copying = self.inner.copies() && self.inner.in_flight() > 0;
+        let at_once = copying || snapshot || !self.done.is_empty() || self.has_to_tell();
         let told = at_once.then_some(self.now);
         told.or(self.model.next_event().map(Time))
     }

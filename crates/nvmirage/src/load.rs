@@ -193,6 +193,11 @@ impl Host {
         })
     }
 
+    /// Turns of the reactor in which the machine did not let it run; 0 where the drive is none of ours.
+    pub(crate) fn reactor_stalls(&mut self) -> anyhow::Result<u64> {
+        Ok(self.reactor()?.map_or(0, |log| log.stalls))
+    }
+
     /// The reactor's counters, where the drive is one of ours.
     fn reactor(&mut self) -> anyhow::Result<Option<ReactorLog>> {
         let mut page = [0; size_of::<ReactorLog>()];

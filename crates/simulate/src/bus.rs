@@ -92,9 +92,9 @@ impl Virtual {
     }
 
     /// Has the engine look at all doorbells, also those of queues that were idle for long.
-    pub(crate) fn look_at_doorbells(&self) {
-        // Whether it found something shows in the turn that follows.
-        let _ = self.inner.borrow_mut().engine.arm();
+    /// Whether it found something, which the turn that follows does.
+    pub(crate) fn look_at_doorbells(&self) -> bool {
+        !self.inner.borrow_mut().engine.arm()
     }
 
     /// Shows the drive.

@@ -5,7 +5,7 @@
 //! bit, on any machine.
 //!
 //! Reading order: [`fio`] and [`trace`] (what workloads are), [`job`] (what they come to), `host` (a thread with its
-//! queue pair), `world` (the clock), [`tally`] (what is counted), [`output`] (how it is told).
+//! queue pair), `world` (the clock), [`tally`] (what is counted), [`output`] (how it is told); beside them [`points`], at which drives are compared.
 //!
 //! Invariants: no clock, no thread, no unordered iteration and no floating point; a turn of the engine takes no time, and what can
 //! happen at an instant happens before the clock moves on.
@@ -26,6 +26,7 @@ mod zones;
 
 pub mod fio;
 pub mod output;
+pub mod points;
 pub mod trace;
 
 use std::ops::ControlFlow;

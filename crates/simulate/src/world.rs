@@ -517,7 +517,8 @@ impl<'a> World<'a> {
         self.wake = wake;
         self.told += rung;
         if was_aside {
-            self.device.bus().look_at_doorbells();
+            // Whether it found something shows in the turn that follows.
+            let _ = self.device.bus().look_at_doorbells();
         }
         Ok(rung > 0)
     }

@@ -8,6 +8,7 @@ import sys
 
 import closed
 import generate
+import loops as closed_loops
 from drive import drive
 
 
@@ -36,6 +37,11 @@ def case(args):
 def shapes(_):
     """The names of the shapes that parameters are generated of."""
     return list(generate.SHAPES)
+
+
+def loops(_):
+    """A drive in closed loops: what the last phase took. Documents stand one on each line, and so do the answers."""
+    return [closed_loops.run(json.loads(line)) for line in sys.stdin if line.strip()]
 
 
 def changed(base, change):
@@ -79,7 +85,7 @@ def check(args):
 def main():
     parser = argparse.ArgumentParser(description="When commands are done, by a second reading of the page.")
     tasks = parser.add_subparsers(required=True)
-    for function in (run, case, shapes, vectors, check):
+    for function in (run, case, loops, shapes, vectors, check):
         task = tasks.add_parser(function.__name__, help=function.__doc__)
         task.set_defaults(function=function)
         if function is case:

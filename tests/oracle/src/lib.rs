@@ -9,5 +9,6 @@
 pub mod compare;
 pub mod document;
 pub mod drive;
+pub mod points;
 pub mod python;
 pub mod vectors;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Parser;
 use tests_oracle::drive::drive;
-use tests_oracle::{compare, python, vectors};
+use tests_oracle::{compare, points, python, vectors};
 
 /// Compares the timing models with their oracle.
 #[derive(Debug, Parser)]
@@ -25,6 +25,9 @@ struct Arguments {
     /// Runs in which the oracle is itself compared with closed forms; 0: not at all
     #[arg(long, default_value_t = 10)]
     checks: u64,
+    /// Ask the oracle of the points where drives are compared, record its answers, and do nothing else
+    #[arg(long)]
+    record_points: bool,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<bool> {
+    if arguments.record_points {
+        points::record()?;
+        return Ok(true);
+    }
     let file = python::folder().join("vectors.json");
     let Some(file) = file.to_str() else {
         bail!("a path that is no text: {}", file.display());
@@ -46,6 +53,15 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let mut well = python::check(&["vectors", file])? & by_hand()?;
     if arguments.checks > 0 {
         well &= python::check(&["check", "--seeds", &arguments.checks.to_string()])?;
+    }
+    if arguments.only.is_none() {
+        let differing = points::differing("", "")?;
+        println!(
+            "points where drives are compared: {} differ from what is recorded",
+            differing.len()
+        );
+        differing.iter().for_each(|line| println!("  {line}"));
+        well &= differing.is_empty();
     }
     let mut cases = compare::cases()?;
     if let Some(only) = &arguments.only {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use tests_oracle::drive::drive;
-use tests_oracle::{compare, vectors};
+use tests_oracle::{compare, points, vectors};
 
 fn by_hand(kind: &str) -> Result<()> {
     let vectors = vectors::read()?;
@@ -46,5 +46,25 @@ fn random_commands_as_the_oracle() {
         if let Some(first) = compared.first {
             panic!("{}\n{first}", compared.label);
         }
+    }
+}
+
+/// What is recorded at the points where drives are compared; the stage `oracle` asks of all of them.
+#[test]
+fn recorded_points_are_what_the_oracle_says() {
+    for (preset, point) in [
+        ("optane-p4800x@paper", "4096 qd1 "),
+        ("samsung-970-pro@code", "read 16384 qd1 "),
+        ("zns-prototype@paper", "write 196608 qd1 x2"),
+        ("samsung-kvssd@paper", "store 1024 qd32"),
+    ] {
+        let answers = points::ask(preset, point).unwrap();
+        assert!(!answers[preset].is_empty(), "{preset}, {point}");
+        let differing = points::differing(preset, point).unwrap();
+        assert!(
+            differing.is_empty(),
+            "cargo xtask oracle --record-points\n{}",
+            differing.join("\n")
+        );
     }
 }

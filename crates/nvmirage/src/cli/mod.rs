@@ -16,6 +16,7 @@ mod demo;
 mod doctor;
 mod error;
 mod explain;
+mod fidelity;
 mod floor;
 mod identify;
 mod kv;
@@ -84,6 +85,7 @@ enum Command {
     Conformance(conformance::Conformance),
     Simulate(simulate::Simulate),
     Calibrate(calibrate::Calibrate),
+    Fidelity(fidelity::Fidelity),
     Mount(mount::Mount),
     QemuArgs(qemu_args::QemuArgs),
     Doctor(doctor::Doctor),
@@ -134,6 +136,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Conformance(conformance) => conformance.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Calibrate(calibrate) => calibrate.run(),
+        Command::Fidelity(fidelity) => fidelity.run(),
         Command::Mount(mount) => mount.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -39,6 +39,18 @@ pub(crate) struct Zoned {
 }
 
 impl Zoned {
+    /// Zones of that size and capacity, everything else at its default.
+    pub(crate) fn new(zone_size: u64, zone_capacity: u64) -> Self {
+        Zoned {
+            zone_size: Size(zone_size),
+            zone_capacity: Some(Size(zone_capacity)),
+            max_open: None,
+            max_active: None,
+            descriptor_extension: None,
+            append_limit: None,
+        }
+    }
+
     /// What the medium is made with.
     pub(crate) fn spec(&self) -> ZoneSpec {
         let max_active = self.max_active.unwrap_or(0);

@@ -1,0 +1,216 @@
+//! Runs programs.
+
+use std::collections::VecDeque;
+
+use memory::Buffer;
+use nvme_spec::Cqe;
+
+use super::command::{Command, Target};
+use crate::bus::Bus;
+use crate::{DriverError, QueuePair};
+
+/// Completions taken in one look.
+const BATCH: usize = 64;
+/// A drive on which nothing completes for so long does nothing any more.
+const PATIENCE_NS: u64 = 20_000_000_000;
+
+/// Time, for who runs a program.
+pub trait Pace {
+    /// Nanoseconds from any start.
+    fn now_ns(&mut self) -> u64;
+
+    /// Everything that there is to tell the drive has been told; the program itself has something to do at `next`.
+    ///
+    /// # Errors
+    /// Nothing can happen any more.
+    fn pass(&mut self, next: Option<u64>) -> Result<(), DriverError>;
+}
+
+/// How a program is run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// From when a completion is seen until the command that follows it is submitted.
+    pub delay_ns: u64,
+    /// Two looks at the clock further apart mean that the machine has not let this thread run. 0: it always does.
+    pub stall_ns: u64,
+}
+
+/// A queue pair and what it is to do. The queue has nothing in flight.
+pub struct Worker<'a, B: Bus> {
+    /// Its queue pair.
+    pub queue: &'a mut QueuePair<B>,
+    /// Data of all its commands, at least as large as that of the largest.
+    pub buffer: &'a Buffer,
+    /// Commands in flight.
+    pub depth: u16,
+    /// What it does.
+    pub commands: &'a [Command],
+}
+
+/// What a program came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Of each worker's commands, in their order, nanoseconds from the doorbell to the completion; `None` where a stall lay
+    /// between.
+    pub latencies_ns: Vec<Vec<Option<u64>>>,
+    /// From the first command to the last completion, without stalls.
+    pub elapsed_ns: u64,
+    /// Times at which the machine did not let this thread run.
+    pub stalls: u64,
+    /// How long they were.
+    pub stalled_ns: u64,
+}
+
+/// A worker under way.
+struct Running<'w, 'a, B: Bus> {
+    worker: &'w mut Worker<'a, B>,
+    next: usize,
+    /// From when on each further command may be submitted.
+    free: VecDeque<u64>,
+    /// By command identifier: which command, and when it was submitted.
+    slots: Vec<(usize, u64)>,
+    /// Identifiers that wait for the doorbell.
+    waiting: Vec<u16>,
+    latencies: Vec<Option<u64>>,
+    left: usize,
+}
+
+impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
+    fn new(worker: &'w mut Worker<'a, B>, now: u64) -> Result<Self, DriverError> {
+        let (depth, most) = (worker.depth, worker.queue.depth());
+        let alone = worker.commands.iter().any(Command::needs_buffer_alone);
+        if depth == 0 || depth > most || alone && depth > 1 {
+            return Err(DriverError::Unsupported(format!(
+                "{depth} commands in flight of a queue that holds {most}; compound commands come one by one"
+            )));
+        }
+        let count = worker.commands.len();
+        Ok(Self {
+            next: 0,
+            free: (0..depth).map(|_| now).collect(),
+            slots: vec![(0, 0); usize::from(most)],
+            waiting: Vec::with_capacity(usize::from(depth)),
+            latencies: vec![None; count],
+            left: count,
+            worker,
+        })
+    }
+
+    /// Writes the commands that may be submitted by now.
+    fn fill(&mut self, target: &Target, now: u64) -> Result<(), DriverError> {
+        while self.free.front().is_some_and(|free| *free <= now)
+            && let Some(command) = self.worker.commands.get(self.next)
+        {
+            let Some(cid) = self.worker.queue.next_cid() else {
+                return Ok(());
+            };
+            let entry = command.entry(target, self.worker.queue, self.worker.buffer)?;
+            self.worker
+                .queue
+                .submit(entry)
+                .expect("the queue has just named a free slot");
+            self.slots[usize::from(cid)] = (self.next, 0);
+            self.waiting.push(cid);
+            self.free.pop_front();
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn ring(&mut self, now: u64) -> Result<(), DriverError> {
+        for cid in self.waiting.drain(..) {
+            self.slots[usize::from(cid)].1 = now;
+        }
+        self.worker.queue.ring()
+    }
+
+    fn finished(&mut self, cid: u16, now: u64, stall_end: u64, rules: Rules) {
+        let (index, submitted) = self.slots[usize::from(cid)];
+        self.latencies[index] = (submitted >= stall_end).then(|| now - submitted);
+        self.free.push_back(now + rules.delay_ns);
+        self.left -= 1;
+    }
+
+    /// When the next command may be submitted, where there is one.
+    fn wake(&self) -> Option<u64> {
+        let more = self.next < self.worker.commands.len();
+        self.free.front().copied().filter(|_| more)
+    }
+}
+
+/// When the clock was looked at last, and when the last stall ended.
+struct Look {
+    last: u64,
+    stall_end: u64,
+}
+
+impl Look {
+    fn at(&mut self, now: u64, rules: Rules, ran: &mut Ran) -> u64 {
+        let since = now - self.last;
+        if rules.stall_ns > 0 && since > rules.stall_ns {
+            ran.stalls += 1;
+            ran.stalled_ns += since;
+            self.stall_end = now;
+        }
+        self.last = now;
+        now
+    }
+}
+
+/// Runs a program to its end.
+///
+/// # Errors
+/// A command that fails, or that does not fit its target; a drive that does nothing any more.
+pub fn run<B: Bus>(
+    workers: &mut [Worker<'_, B>],
+    target: &Target,
+    rules: Rules,
+    pace: &mut impl Pace,
+) -> Result<Ran, DriverError> {
+    let begun = pace.now_ns();
+    let all = workers.iter_mut().map(|worker| Running::new(worker, begun));
+    let mut all: Vec<Running<'_, '_, B>> = all.collect::<Result<_, _>>()?;
+    let mut ran = Ran::default();
+    let mut cqes = [Cqe::default(); BATCH];
+    let mut last_taken = begun;
+    let mut look = Look {
+        last: begun,
+        stall_end: 0,
+    };
+    while all.iter().any(|running| running.left > 0) {
+        for running in &mut all {
+            running.fill(target, look.last)?;
+            if !running.waiting.is_empty() {
+                let now = pace.now_ns();
+                running.ring(now)?;
+            }
+        }
+        pace.pass(all.iter().filter_map(Running::wake).min())?;
+        for running in &mut all {
+            let taken = running.worker.queue.poll(&mut cqes)?;
+            if taken == 0 {
+                continue;
+            }
+            let now = look.at(pace.now_ns(), rules, &mut ran);
+            last_taken = now;
+            for cqe in &cqes[..taken] {
+                DriverError::check("a command of a program", cqe.status.status())?;
+                running.finished(cqe.cid, now, look.stall_end, rules);
+            }
+        }
+        look.at(pace.now_ns(), rules, &mut ran);
+        if look.last - last_taken > PATIENCE_NS.saturating_add(rules.delay_ns) {
+            return Err(DriverError::Timeout {
+                what: "a command of a program",
+                after: std::time::Duration::from_nanos(PATIENCE_NS),
+            });
+        }
+    }
+    for running in &mut all {
+        // The controller learns that the last entries are free.
+        running.worker.queue.ring()?;
+    }
+    ran.elapsed_ns = last_taken - begun - ran.stalled_ns.min(last_taken - begun);
+    ran.latencies_ns = all.into_iter().map(|running| running.latencies).collect();
+    Ok(ran)
+}

@@ -1,0 +1,182 @@
+//! `nvmirage fidelity`: how far a modelled drive is what it is meant to be. Three claims that are never mixed: what the model computes
+//! against a second reading of its definition, what a host's clock sees against the model, and the model against real drives.
+
+mod measure;
+mod published;
+mod real;
+mod shown;
+
+use driver::workload::{Phase, Progress};
+use model::preset::{self, Preset};
+use serde::Serialize;
+
+use self::measure::{Errors, PointReport};
+use self::real::Cpus;
+use super::UsageError;
+use crate::{
+    config::timing,
+    cpu,
+    interrupt::Interrupt,
+    report::{self, progress},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage fidelity --preset optane-p4800x
+      All points of one drive, ten runs each
+  nvmirage fidelity --no-real
+      What needs no clock: all drives against the oracle and against published figures
+  nvmirage fidelity --json > fidelity.json
+      Everything, for a program to read
+
+The book's \"How far models are right\" says what each column means.";
+
+/// Compare modelled drives with their definition, with what a host's clock sees, and with real drives
+///
+/// Each point is a closed loop of commands of one size. The oracle is a second reading of the models' definition, whose
+/// answers are recorded; virtual time has driver, controller, engine and model on a clock of their own; the real runs
+/// serve the drive from one CPU and load it from another, beside a null drive.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Fidelity {
+    /// A drive; may be given several times; default: all. nvmirage explain lists them
+    #[arg(long, value_name = "NAME")]
+    preset: Vec<String>,
+
+    /// Real runs of each point
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+
+    /// No real runs
+    #[arg(long)]
+    no_real: bool,
+
+    /// CPU of the host; default: one of another core than the drive's
+    #[arg(long, value_name = "CPU")]
+    cpu: Option<u32>,
+
+    /// CPU of the drive
+    #[arg(long, value_name = "CPU")]
+    server_cpu: Option<u32>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that was found.
+#[derive(Debug, Serialize)]
+struct Report {
+    nvmirage: &'static str,
+    /// Real runs of each point; 0: none.
+    runs: u32,
+    points: Vec<PointReport>,
+    /// What hosts saw of each command against its time, and what did not count, by preset.
+    emulation: Vec<Emulation>,
+}
+
+#[derive(Debug, Serialize)]
+struct Emulation {
+    preset: String,
+    errors: Errors,
+    excluded_commands: u64,
+    host_stalls: u64,
+    host_stalled_ns: u64,
+    /// Runs that were done again.
+    disturbed_runs: u64,
+}
+
+impl Fidelity {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let presets = self.presets()?;
+        let interrupt = Interrupt::install()?;
+        let cpus = match self.no_real {
+            true => None,
+            false => Some(self.cpus()?),
+        };
+        let mut report = Report {
+            nvmirage: env!("CARGO_PKG_VERSION"),
+            runs: if self.no_real { 0 } else { self.runs },
+            points: Vec::new(),
+            emulation: Vec::new(),
+        };
+        for preset in presets {
+            self.look_at(preset, cpus, &interrupt, &mut report)?;
+            if interrupt.is_set() {
+                break;
+            }
+        }
+        if self.json {
+            report::print_json(&report)?;
+        } else {
+            report::print(&report.in_words())?;
+        }
+        report.verdict()
+    }
+
+    fn presets(&self) -> anyhow::Result<Vec<&'static Preset>> {
+        if self.preset.is_empty() {
+            return Ok(preset::presets().collect());
+        }
+        let found = self.preset.iter().map(|name| timing::find_preset(name));
+        let found: Result<Vec<_>, _> = found.collect();
+        Ok(found.map_err(UsageError)?)
+    }
+
+    fn cpus(&self) -> anyhow::Result<Cpus> {
+        let pair = match (self.cpu, self.server_cpu) {
+            (Some(host), Some(server)) => Some((host, server)),
+            (Some(host), None) => cpu::apart(host)?.map(|server| (host, server)),
+            (None, Some(server)) => cpu::apart(server)?.map(|host| (host, server)),
+            (None, None) => cpu::pair()?,
+        };
+        match pair.filter(|(host, server)| host != server) {
+            Some((host, server)) => Ok(Cpus { host, server }),
+            None => Err(UsageError(
+                "host and drive need a CPU each: give this process two, or --no-real".into(),
+            )
+            .into()),
+        }
+    }
+
+    fn look_at(
+        &self,
+        preset: &Preset,
+        cpus: Option<Cpus>,
+        interrupt: &Interrupt,
+        report: &mut Report,
+    ) -> anyhow::Result<()> {
+        let mut drive = measure::Drive::new(preset)?;
+        if let Some(cpus) = cpus {
+            let whole = std::time::Duration::from_secs(self.runs.into());
+            let line = progress::Line::new(&preset.full_name(), whole);
+            let mut commands = 0;
+            drive.run_for_real(cpus, self.runs, |done, more| {
+                commands += more;
+                line.update(Progress {
+                    phase: Phase::Measure,
+                    commands,
+                    elapsed_ns: done * 1_000_000_000,
+                });
+                !interrupt.is_set()
+            })?;
+            line.clear();
+            report.emulation.push(drive.emulation()?);
+        }
+        report.points.extend(drive.points()?);
+        Ok(())
+    }
+}
+
+impl Report {
+    /// The first claim holds or it does not; the others are figures.
+    fn verdict(&self) -> anyhow::Result<()> {
+        let differ = |point: &&PointReport| point.oracle_ns != Some(point.virtual_ns);
+        let differing = self.points.iter().filter(differ).count();
+        anyhow::ensure!(
+            differing == 0,
+            "{differing} points take another time than the oracle says: cargo xtask oracle shows the first difference"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,330 @@
+//! Points for real: a modelled drive on a reactor with a CPU of its own, a host on another one, and beside the drive a null one on
+//! the same reactor, by which the way to a drive and back is measured.
+//!
+//! Host and reactor are threads of this process and know each other by a vfio-user socket and shared memory, as a host in another
+//! process would. The drive's bytes are in memory and are copied like any others.
+//!
+//! A look of the host at its clock that is later than [`STALL_NS`] after the last, and a turn of the reactor that takes longer
+//! than its own bound, mean that the machine has not let a thread run: commands that it falls on, or all of a run, do not
+//! count, and how many were left out is told.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use driver::Doorbells;
+use driver::DriverError;
+use driver::key_value::{Dialect, Keys};
+use driver::program::{self, Pace, Ran, Rules, Target, Worker};
+use memory::Buffer;
+use model::{Parameters, preset::Preset};
+use simulate::points::{Command, KEYS_MAX, Measured, Phase, PointOp, Points};
+use tempfile::TempDir;
+
+use crate::{
+    clock::Clock,
+    config::{self, Config, Listen, MediumKind, Size, Timing, Zoned},
+    cpu,
+    load::{Host, Needs, Queue},
+    placement::{Pair, Placement},
+    supervisor::Supervisor,
+};
+
+/// A turn of the host's loop takes a microsecond at most.
+pub(super) const STALL_NS: u64 = 20_000;
+/// Time between phases, for the drive's buffer to be written.
+const REST: Duration = Duration::from_millis(5);
+/// Commands that the way to the null drive is measured by.
+const BASELINE: u64 = 1000;
+/// Tries of a run that the machine disturbs, after which it counts as it is.
+const TRIES: u32 = 5;
+/// Bytes of the null drive.
+const NULL_BYTES: u64 = 1 << 30;
+
+/// The CPUs of host and reactor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cpus {
+    pub(super) host: u32,
+    pub(super) server: u32,
+}
+
+/// One run of a point.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// Mean of a command.
+    pub(super) raw_ns: f64,
+    /// The same on the null drive, one command at a time.
+    pub(super) baseline_ns: f64,
+    /// Of each command, in their order, where one worker has one in flight.
+    pub(super) latencies_ns: Vec<Option<u64>>,
+    /// Commands per second.
+    pub(super) rate: f64,
+    pub(super) placement: Placement,
+}
+
+/// What did not count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Excluded {
+    pub(super) commands: u64,
+    pub(super) host_stalls: u64,
+    pub(super) host_stalled_ns: u64,
+    pub(super) runs: u64,
+}
+
+/// A drive with its host.
+struct Seat {
+    host: Host,
+    queues: Vec<Queue>,
+    buffer: Buffer,
+    target: Target,
+}
+
+struct Real(Clock);
+
+impl Pace for Real {
+    #[inline]
+    fn now_ns(&mut self) -> u64 {
+        self.0.now().0
+    }
+
+    #[inline]
+    fn pass(&mut self, _: Option<u64>) -> Result<(), DriverError> {
+        Ok(())
+    }
+}
+
+impl Seat {
+    fn connect(
+        listen: &Listen,
+        target: Option<Target>,
+        (bytes, workers, depth): (u32, u16, u16),
+    ) -> anyhow::Result<Self> {
+        let bytes = bytes.max(4096).next_multiple_of(4096);
+        let needs = Needs {
+            queues: workers,
+            ..Needs::of(depth, bytes)
+        };
+        let mut host = Host::connect_to_all_sets(listen.path(), Doorbells::Auto, needs)?;
+        let device = host.device();
+        let target = match target {
+            Some(target) => target,
+            None => Target::Blocks(device.namespace(1)?),
+        };
+        let queues = (0..workers).map(|_| device.create_queue_pair(depth, false));
+        let queues = queues.collect::<Result<_, _>>()?;
+        let buffer = device.alloc(bytes as usize)?;
+        Ok(Seat {
+            host,
+            queues,
+            buffer,
+            target,
+        })
+    }
+
+    fn run(&mut self, phase: &Phase) -> anyhow::Result<Ran> {
+        let buffer = &self.buffer;
+        let workers = self.queues.iter_mut().zip(&phase.workers);
+        let workers = workers.map(|(queue, commands)| Worker {
+            queue,
+            buffer,
+            depth: phase.depth,
+            commands,
+        });
+        let mut workers: Vec<Worker<'_, _>> = workers.collect();
+        let rules = Rules {
+            delay_ns: 0,
+            stall_ns: STALL_NS,
+        };
+        let mut pace = Real(self.host.clock());
+        Ok(program::run(&mut workers, &self.target, rules, &mut pace)?)
+    }
+}
+
+/// A drive and a null drive, served by a reactor of this process.
+pub(super) struct Rig {
+    supervisor: Supervisor,
+    drive: Seat,
+    null: Seat,
+    pair: Pair,
+    pub(super) excluded: Excluded,
+    _folder: TempDir,
+}
+
+impl Rig {
+    /// Serves a drive of `preset`, and has it ready for its points. The calling thread stays on the host's CPU.
+    pub(super) fn new(
+        preset: &Preset,
+        parameters: &Parameters,
+        points: &Points,
+        cpus: Cpus,
+    ) -> anyhow::Result<Self> {
+        let folder = TempDir::with_prefix("nvmirage-").context("cannot make a folder")?;
+        let config = configuration(&folder, preset, parameters, points, cpus.server);
+        let listen = |at: usize| config.controller[at].listen.clone();
+        let (drive, null) = (listen(0), listen(1));
+        let problems = config.validate();
+        ensure!(problems.is_empty(), "{problems:?}");
+        let supervisor = Supervisor::start(config)?;
+        cpu::pin_or_say(cpus.host)?;
+        let target = match parameters {
+            Parameters::Kv(_) => Some(Target::Keys(Keys {
+                nsid: 1,
+                dialect: Dialect::Samsung,
+            })),
+            _ => None,
+        };
+        let needs = points.needs();
+        let mut rig = Rig {
+            drive: Seat::connect(&drive, target, needs)?,
+            null: Seat::connect(&null, None, (needs.0, 1, 1))?,
+            pair: Pair::new(Some(cpus.host), Some(cpus.server))?,
+            supervisor,
+            excluded: Excluded::default(),
+            _folder: folder,
+        };
+        rig.drive.run(&points.prepare)?;
+        Ok(rig)
+    }
+
+    /// Runs a point once; again where the machine disturbs it.
+    pub(super) fn run(&mut self, measured: &Measured) -> anyhow::Result<Run> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let before = self.pair.look();
+            let (run, is_disturbed) = self.try_run(measured, before)?;
+            if !is_disturbed || tries == TRIES {
+                return Ok(run);
+            }
+            self.excluded.runs += 1;
+        }
+    }
+
+    fn try_run(&mut self, measured: &Measured, before: Placement) -> anyhow::Result<(Run, bool)> {
+        std::thread::sleep(REST);
+        if !measured.before.workers.is_empty() {
+            self.drive.run(&measured.before)?;
+            std::thread::sleep(REST);
+        }
+        let stalls = self.drive.host.reactor_stalls()?;
+        let baseline = self.null.run(&baseline(measured))?;
+        let ran = self.drive.run(&measured.program)?;
+        let is_disturbed = self.drive.host.reactor_stalls()? != stalls;
+        let all: usize = ran.latencies_ns.iter().map(Vec::len).sum();
+        let (raw_ns, count) = mean(&ran);
+        self.excluded.commands += all as u64 - count;
+        self.excluded.host_stalls += ran.stalls;
+        self.excluded.host_stalled_ns += ran.stalled_ns;
+        let alone = measured.point.workers == 1 && measured.point.queue_depth == 1;
+        let run = Run {
+            raw_ns,
+            baseline_ns: mean(&baseline).0,
+            latencies_ns: match alone {
+                true => ran.latencies_ns.concat(),
+                false => Vec::new(),
+            },
+            #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+            rate: all as f64 * 1e9 / ran.elapsed_ns.max(1) as f64,
+            placement: before.and(self.pair.look()),
+        };
+        // Where a tenth of it does not count, the rest says little.
+        Ok((run, is_disturbed || count * 10 < all as u64 * 9))
+    }
+
+    /// Lets go of the drives, and ends what serves them.
+    pub(super) fn end(self) -> anyhow::Result<()> {
+        let Rig {
+            supervisor,
+            drive,
+            null,
+            ..
+        } = self;
+        for seat in [drive, null] {
+            seat.host.leave()?;
+        }
+        supervisor.stop()
+    }
+}
+
+/// Mean of the commands that count, and how many.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn mean(ran: &Ran) -> (f64, u64) {
+    let all = ran.latencies_ns.iter().flatten().flatten();
+    let (sum, count) = all.fold((0, 0), |(sum, count): (u64, u64), ns| (sum + ns, count + 1));
+    (sum as f64 / count.max(1) as f64, count)
+}
+
+/// What the null drive is asked for: the same, one at a time.
+fn baseline(measured: &Measured) -> Phase {
+    let len = match measured.point.op {
+        PointOp::Read | PointOp::Write => measured.point.block_size,
+        // Its bytes do not move there.
+        PointOp::Store | PointOp::Retrieve => 4096,
+    };
+    let places = NULL_BYTES / u64::from(len);
+    let command = |at: u64| {
+        let offset = at % places * u64::from(len);
+        match measured.point.op {
+            PointOp::Read | PointOp::Retrieve => Command::Read { offset, len },
+            PointOp::Write | PointOp::Store => Command::Write { offset, len },
+        }
+    };
+    Phase {
+        depth: 1,
+        workers: vec![(0..BASELINE).map(command).collect()],
+    }
+}
+
+fn configuration(
+    folder: &TempDir,
+    preset: &Preset,
+    parameters: &Parameters,
+    points: &Points,
+    server: u32,
+) -> Config {
+    let kind = match parameters {
+        Parameters::Kv(_) => MediumKind::KeyValue,
+        _ => MediumKind::Ram,
+    };
+    let mut drive = config::Medium::new("drive".into(), kind);
+    drive.size = Some(Size(points.size_bytes));
+    drive.timing = Some(Timing::of(preset.full_name()));
+    match parameters {
+        Parameters::Kv(_) => {
+            drive.dialect = Some(config::Dialect::Samsung);
+            drive.max_keys = Some(KEYS_MAX);
+        }
+        Parameters::Zones(zones) => {
+            drive.zoned = Some(Zoned::new(zones.zone_size_bytes, zones.zone_capacity_bytes));
+        }
+        Parameters::Nvm(_) | Parameters::Flash(_) => {}
+    }
+    let mut null = config::Medium::new("null".into(), MediumKind::Null);
+    null.size = Some(Size(NULL_BYTES));
+    let names = ["drive", "null"];
+    let namespace = |name: &str| config::Namespace {
+        name: name.into(),
+        media: name.into(),
+        range: None,
+        lba_size: config::DEFAULT_LBA_SIZE,
+        nguid: None,
+        eui64: None,
+    };
+    let controller = |name: &str| {
+        let listen = Listen::VfioUser(folder.path().join(name));
+        let mut controller = config::Controller::new(name.into(), listen);
+        controller.namespaces.push(name.into());
+        controller
+    };
+    Config {
+        state_dir: Some(folder.path().to_owned()),
+        reactor: vec![config::Reactor {
+            cpu: Some(server),
+            mode: config::Mode::Poll,
+            ..config::Reactor::default()
+        }],
+        media: vec![drive, null],
+        namespace: names.map(namespace).into(),
+        controller: names.map(controller).into(),
+        ..Config::default()
+    }
+}
