@@ -48,6 +48,9 @@ impl Zoned {
             max_active: None,
             descriptor_extension: None,
             append_limit: None,
+            random_area: None,
+            random_granularity: None,
+            random_zones: None,
         }
     }
 

@@ -12,6 +12,7 @@ mod control;
 mod demo;
 mod every_kind;
 mod explain;
+mod fidelity;
 mod fuse;
 mod fuse_user;
 mod host;

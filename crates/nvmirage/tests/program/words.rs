@@ -2,7 +2,7 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "serve",
     "demo",
     "bench",
@@ -10,6 +10,7 @@ const COMMANDS: [&str; 16] = [
     "kv",
     "conformance",
     "simulate",
+    "fidelity",
     "qemu-args",
     "check",
     "explain",

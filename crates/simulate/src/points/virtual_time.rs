@@ -141,6 +141,7 @@ fn medium_of(parameters: &Parameters, size: u64) -> MediumKind {
                 max_active: 0,
                 descriptor_extension: 0,
                 append_limit: 0,
+                random: None,
             },
         },
         Parameters::Nvm(_) | Parameters::Flash(_) => MediumKind::Null { size },
