@@ -18,7 +18,7 @@ use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{DmaView, Segment};
 use model::{
-    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Prepared, Room, Snapshot,
+    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Prepared, Recording, Room, Snapshot,
     Timing as _,
 };
 use nvme_spec::command::DSM_RANGES_MAX;
@@ -127,6 +127,16 @@ impl Timing {
     /// How the drive that no channel has was brought into its state, where that was no host.
     pub(crate) fn prepared(&self) -> Option<Prepared> {
         self.lock().as_ref()?.model.as_ref()?.flash()?.prepared()
+    }
+
+    pub(crate) fn record(&self, most: usize) {
+        if let Some(drive) = &mut *self.lock() {
+            drive.model = drive.model.take().map(|model| model.recorded(most));
+        }
+    }
+
+    pub(crate) fn take_recording(&self) -> Option<Recording> {
+        self.lock().as_mut()?.model.as_mut()?.take_recording()
     }
 
     /// The drive comes back, at rest.

@@ -33,6 +33,7 @@ pub mod parameter;
 mod parameters;
 mod pending;
 pub mod preset;
+mod recorded;
 mod server;
 mod units;
 mod zones;
@@ -53,6 +54,7 @@ pub use self::parameters::{
     Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters,
     KvParameters, NvmParameters, Parameters, ZonesParameters,
 };
+pub use self::recorded::{Arrival, Recorded, Recording};
 pub use self::zones::Zones;
 
 /// What became of a submission.

@@ -6,6 +6,7 @@ use crate::flash::{Flash, StateError};
 use crate::kv::Kv;
 use crate::nvm::Nvm;
 use crate::parameters::{Arithmetic, Parameters};
+use crate::recorded::{Recorded, Recording};
 use crate::zones::Zones;
 use crate::{Admission, Due, Op, Timing};
 
@@ -22,6 +23,8 @@ pub enum Model {
     Zones(Zones),
     /// Low-latency non-volatile memory or key-value, with `arithmetic = "code"`.
     Code(Simple),
+    /// Any of them, with a record of what it is told.
+    Recorded(Box<Recorded>),
 }
 
 impl Model {
@@ -40,6 +43,20 @@ impl Model {
             Parameters::Flash(parameters) => Self::Flash(Flash::new(parameters)?),
             Parameters::Zones(parameters) => Self::Zones(Zones::new(parameters)?),
         })
+    }
+
+    /// The same model with a record of what it is told from now on: so many operations at most.
+    #[must_use]
+    pub fn recorded(self, most: usize) -> Self {
+        Self::Recorded(Box::new(Recorded::new(self, most)))
+    }
+
+    /// Takes the record, which ends it. `None` where there is none.
+    pub fn take_recording(&mut self) -> Option<Recording> {
+        match self {
+            Self::Recorded(recorded) => recorded.take(),
+            _ => None,
+        }
     }
 
     /// The drive in the state that [`Flash::save`] wrote, at rest.
@@ -61,6 +78,10 @@ impl Model {
     /// Parameters of another drive than this one.
     pub fn rest(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
         match (self, parameters) {
+            (Self::Recorded(recorded), parameters) => {
+                recorded.end();
+                recorded.model_mut().rest(parameters)?;
+            }
             (Self::Flash(model), Parameters::Flash(parameters)) => model.rest(parameters),
             (Self::Zones(model), Parameters::Zones(parameters)) => model.rest(parameters),
             (model, parameters) => *model = Self::new(parameters)?,
@@ -72,6 +93,7 @@ impl Model {
     pub fn flash(&self) -> Option<&Flash> {
         match self {
             Self::Flash(flash) => Some(flash),
+            Self::Recorded(recorded) => recorded.model().flash(),
             _ => None,
         }
     }
@@ -80,6 +102,7 @@ impl Model {
     pub fn flash_mut(&mut self) -> Option<&mut Flash> {
         match self {
             Self::Flash(flash) => Some(flash),
+            Self::Recorded(recorded) => recorded.model_mut().flash_mut(),
             _ => None,
         }
     }
@@ -100,6 +123,11 @@ impl Model {
     pub fn retune(&mut self, parameters: &Parameters) -> Result<(), ParameterError> {
         match (self, parameters) {
             (Self::Code(model), parameters) => model.retune(parameters),
+            (Self::Recorded(recorded), parameters) => {
+                recorded.model_mut().retune(parameters)?;
+                recorded.end();
+                Ok(())
+            }
             (Self::Nvm(_) | Self::Kv(_), parameters)
                 if parameters.arithmetic() == Arithmetic::Code =>
             {
@@ -122,6 +150,7 @@ macro_rules! each {
             Model::Flash($name) => $call,
             Model::Zones($name) => $call,
             Model::Code($name) => $call,
+            Model::Recorded($name) => $call,
         }
     };
 }

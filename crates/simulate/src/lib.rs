@@ -27,6 +27,7 @@ mod zones;
 pub mod fio;
 pub mod output;
 pub mod points;
+pub mod recording;
 pub mod trace;
 
 use std::ops::ControlFlow;

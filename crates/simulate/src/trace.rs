@@ -3,12 +3,13 @@
 //! The format of our own, version 1, is text: a first line `nvmirage-trace 1`, then a line for each command:
 //!
 //! ```text
-//! TIME OP OFFSET LEN [QUEUE]
+//! TIME OP OFFSET LEN [QUEUE [DUE]]
 //! ```
 //!
 //! with the time in nanoseconds from any start, `R` (read), `W` (write), `WF` (write, FUA), `D` (deallocate), `F` (flush, with 0 and
-//! 0) or `Z` (reset of the zone that begins there) for the operation, offset and length in bytes, and the queue it came through, 0 where there is none. Lines that begin
-//! with `#` and empty ones are passed over. Times do not fall.
+//! 0) or `Z` (reset of the zone that begins there) for the operation, offset and length in bytes, the queue it came through, 0 where
+//! there is none, and when it was done, of which [`crate::recording`] tells and which nothing is made of here. Lines that begin with `#`
+//! and empty ones are passed over. Times do not fall.
 //!
 //! Traces of others are told by their first line: MSR Cambridge (CSV), blkparse's text, MQSim's. What cannot be read is
 //! refused with its line. It does NOT change times: a trace runs as fast as it was recorded.
@@ -218,6 +219,9 @@ fn own(line: &str) -> Parsed {
         Some(word) => number("queue", Some(word))?,
         None => 0,
     };
+    if let Some(word) = words.next() {
+        number("due time", Some(word))?;
+    }
     if queue >= QUEUES_MAX.into() {
         return Err(format!(
             "queue {queue}: there are {QUEUES_MAX}, counted from 0"

@@ -86,6 +86,13 @@ fn command_of(command: &Command, drive: &Drive) -> Value {
         Command::Write { offset, len } => {
             json!({ "op": "write", "offset": offset, "len": len, "fua": false })
         }
+        Command::WriteFua { offset, len } => {
+            json!({ "op": "write", "offset": offset, "len": len, "fua": true })
+        }
+        Command::Deallocate { offset, len } => {
+            json!({ "op": "deallocate", "offset": offset, "len": len })
+        }
+        Command::Flush => json!({ "op": "flush" }),
         Command::ResetZone { offset } => {
             json!({ "op": "zone", "action": "reset", "zone": offset / zone_size(drive) })
         }

@@ -2,6 +2,7 @@
 
 use memory::Buffer;
 use nvme_spec::Sqe;
+use nvme_spec::command::WriteZeroesCdw12;
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::samsung::{
     BATCH_ALIGNMENT, BATCH_HEAD_SIZE, BatchHead, SUB_COMMANDS_MAX, SamsungCommand, SamsungOpcode,
@@ -50,6 +51,22 @@ pub enum Command {
         /// Bytes.
         len: u32,
     },
+    /// Write, not done before it is on non-volatile media.
+    WriteFua {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// Write Zeroes, which deallocates.
+    Deallocate {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
+    /// Flush.
+    Flush,
     /// Reset of the zone that begins there.
     ResetZone {
         /// Its first byte.
@@ -96,9 +113,10 @@ impl Command {
         match *self {
             Command::Read { len, .. }
             | Command::Write { len, .. }
+            | Command::WriteFua { len, .. }
             | Command::Store { len, .. }
             | Command::Retrieve { len, .. } => len,
-            Command::ResetZone { .. } => 0,
+            Command::Deallocate { .. } | Command::Flush | Command::ResetZone { .. } => 0,
             Command::StoreTogether { count, len, .. } => {
                 BATCH_HEAD_SIZE as u32 + u32::from(count) * part_len(len)
             }
@@ -130,17 +148,28 @@ impl Command {
 
     fn of_blocks(&self, namespace: &Namespace) -> Result<Sqe, DriverError> {
         let block = u64::from(namespace.block_len);
-        let transfer = |opcode, offset: u64, len: u32| {
+        let transfer = |opcode, offset: u64, len: u32, fua| {
             let whole = offset.is_multiple_of(block) && len.is_multiple_of(namespace.block_len);
             let nlb = Blocks::new(len / namespace.block_len).filter(|_| whole);
             let nlb = nlb.ok_or_else(|| unfit(self, "is no number of blocks"))?;
-            Ok(namespace.transfer(opcode, offset / block, nlb, false))
+            Ok(namespace.transfer(opcode, offset / block, nlb, fua))
         };
         match *self {
-            Command::Read { offset, len } => transfer(NvmOpcode::READ, offset, len),
-            Command::Write { offset, len } => transfer(NvmOpcode::WRITE, offset, len),
+            Command::Read { offset, len } => transfer(NvmOpcode::READ, offset, len, false),
+            Command::Write { offset, len } => transfer(NvmOpcode::WRITE, offset, len, false),
+            Command::WriteFua { offset, len } => transfer(NvmOpcode::WRITE, offset, len, true),
+            Command::Deallocate { offset, len } => {
+                let mut sqe = transfer(NvmOpcode::WRITE_ZEROES, offset, len, false)?;
+                sqe.cdw12 = WriteZeroesCdw12::from(sqe.cdw12).with_deac(true).into();
+                Ok(sqe)
+            }
+            Command::Flush => Ok(Sqe {
+                opcode: NvmOpcode::FLUSH.0,
+                nsid: namespace.nsid,
+                ..Sqe::default()
+            }),
             Command::ResetZone { offset } => {
-                let mut sqe = transfer(NvmOpcode::FLUSH, offset, namespace.block_len)?;
+                let mut sqe = transfer(NvmOpcode::FLUSH, offset, namespace.block_len, false)?;
                 sqe.opcode = ZonedOpcode::ZONE_MANAGEMENT_SEND.0;
                 sqe.cdw12 = 0;
                 sqe.cdw13 = ZoneSendCdw13::new().with_zsa(ZoneSendAction::RESET).into();

@@ -45,6 +45,8 @@ pub struct Worker<'a, B: Bus> {
     pub depth: u16,
     /// What it does.
     pub commands: &'a [Command],
+    /// Before which time each command is not submitted; those behind its end have none.
+    pub times: &'a [u64],
 }
 
 /// What a program came to.
@@ -98,7 +100,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
 
     /// Writes the commands that may be submitted by now.
     fn fill(&mut self, target: &Target, now: u64) -> Result<(), DriverError> {
-        while self.free.front().is_some_and(|free| *free <= now)
+        while self.wake().is_some_and(|wake| wake <= now)
             && let Some(command) = self.worker.commands.get(self.next)
         {
             let Some(cid) = self.worker.queue.next_cid() else {
@@ -134,7 +136,9 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
     /// When the next command may be submitted, where there is one.
     fn wake(&self) -> Option<u64> {
         let more = self.next < self.worker.commands.len();
-        self.free.front().copied().filter(|_| more)
+        let free = self.free.front().copied().filter(|_| more)?;
+        let time = self.worker.times.get(self.next).copied();
+        Some(free.max(time.unwrap_or(0)))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{Geometry, Model, ParameterError, Parameters, Prepared, Room, Snapshot, StateError};
+use model::{
+    Geometry, Model, ParameterError, Parameters, Prepared, Recording, Room, Snapshot, StateError,
+};
 
 use super::{Medium, MediumSpec};
 use crate::channel::{Channel, Kind};
@@ -68,6 +70,18 @@ impl Medium {
     #[must_use]
     pub fn timing_prepared(&self) -> Option<Prepared> {
         self.timing.prepared()
+    }
+
+    /// Records what the drive whose time it has is told, from the next channel on: so many operations at most. Nothing happens where a
+    /// channel is open.
+    pub fn record(&self, most: usize) {
+        self.timing.record(most);
+    }
+
+    /// Takes what was recorded, once the channel is closed.
+    #[must_use]
+    pub fn take_recording(&self) -> Option<Recording> {
+        self.timing.take_recording()
     }
 
     /// Memory for a snapshot of that while a channel is open ([`Channel::begin_snapshot`]); `None` where there is nothing to take.

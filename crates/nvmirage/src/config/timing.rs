@@ -16,7 +16,7 @@ use model::{InvalidParameter, Kind, Moment, Parameters, preset::MeasuredBy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
-    MediumKind, Size, Span, Zoned,
+    Medium, MediumKind, Size, Span, Zoned,
     drive::{self, Drive},
     read::nearest_word,
     validate::Place,
@@ -43,6 +43,10 @@ pub(crate) struct Timing {
     /// How often that is written while the drive works; `0s`: at a clean stop only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state_interval: Option<Span>,
+    /// The file that what the drive is told is written to when its medium is closed, for `nvmirage fidelity --replay`. Default:
+    /// nothing is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) record: Option<PathBuf>,
     /// Parameters that differ from the preset.
     #[serde(flatten)]
     pub(crate) changes: BTreeMap<String, Text>,
@@ -146,6 +150,7 @@ impl Timing {
             as_measured_by: None,
             state: None,
             state_interval: None,
+            record: None,
             changes: BTreeMap::new(),
         }
     }
@@ -194,11 +199,25 @@ impl Timing {
             }
             "state" => self.state = Some(value.into()),
             "state_interval" => self.state_interval = Some(value.parse()?),
+            "record" => self.record = Some(value.into()),
             _ => {
                 self.changes.insert(name.to_owned(), Text(value.to_owned()));
             }
         }
         Ok(())
+    }
+
+    /// The drive in one word, as a command line has it: what its times follow from, and nothing else.
+    pub(crate) fn in_one_word(&self) -> String {
+        let by = self.as_measured_by.map(|by| match by {
+            Measured::Device => ",as_measured_by=device",
+            Measured::Linux => ",as_measured_by=linux",
+        });
+        let changes = self.changes.iter();
+        let changes: String = changes
+            .map(|(name, text)| format!(",{name}={}", text.0))
+            .collect();
+        format!("{}{}{changes}", self.preset, by.unwrap_or_default())
     }
 
     /// The parameters of a medium of `size_bytes`.
@@ -288,6 +307,16 @@ impl Timing {
                 )
             });
         }
+    }
+
+    /// What is recorded can be played back on a fresh drive only, by commands on blocks.
+    pub(super) fn validate_record(&self, medium: &Medium, place: &mut Place<'_>) {
+        let kind = self.drive().map(|drive| drive.kind());
+        let fits = matches!(kind, Ok(Kind::Nvm | Kind::Flash) | Err(_));
+        let fresh = self.state.is_none() && medium.kind != MediumKind::File;
+        place.require(self.record.is_none() || fits && fresh, || {
+            "timing: only a fresh drive without zones and keys is recorded: remove `record`, or write kind = \"ram\" or \"null\", and no `state`".into()
+        });
     }
 
     /// Whether the model has a state that outlives the program.

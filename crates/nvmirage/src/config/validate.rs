@@ -220,6 +220,7 @@ impl Medium {
         if let Some(timing) = &self.timing {
             let size = self.size.map(|size| size.0);
             timing.validate(size, &mut place);
+            timing.validate_record(self, &mut place);
             if let Some(zoned) = &self.zoned {
                 timing.validate_zones(zoned, size, &mut place);
             }

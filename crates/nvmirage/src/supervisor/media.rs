@@ -6,7 +6,9 @@ use anyhow::Context;
 use controller::{port::ChannelId, subsystem::Allocated};
 use media::{Dialect, Direct, FileIo, Medium, MediumKind as Backing, MediumSpec};
 
-use super::{OpenMedium, State, operate::label, subsystems::medium_basis, timing};
+use super::{
+    OpenMedium, State, operate::label, recording::RecordingFile, subsystems::medium_basis, timing,
+};
 use crate::{
     config::{self, MediumKind, Range, Size},
     control::Refusal,
@@ -44,6 +46,7 @@ impl State {
         let mut medium = Medium::open(&spec_of(&config)).with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
         let image = take_image(&config, &medium).with_context(place)?;
+        let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
             memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
@@ -57,6 +60,7 @@ impl State {
             home: Cell::new(None),
             state,
             image,
+            recording,
         });
         self.config.media.push(config);
         Ok(())
@@ -73,8 +77,14 @@ impl State {
             format!("media {name} could not be made durable; what was written since its last flush may be lost")
         })?;
         let OpenMedium {
-            name, state, image, ..
+            name,
+            state,
+            image,
+            recording,
+            ..
         } = self.media.remove(at);
+        let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
+        let recorded = recorded.with_context(|| format!("media {name}"));
         let bytes = match (image, medium.memory()) {
             (Some(mut image), Some(memory)) => image.keep(memory),
             _ => Ok(()),
@@ -82,7 +92,7 @@ impl State {
         let bytes = bytes.with_context(|| format!("media {name} is not kept; its bytes are gone"));
         let kept = state.map_or(Ok(()), |state| state.keep(&medium));
         let kept = kept.with_context(|| format!("media {name}: the state of its timing is not kept; an older one counts at the next start"));
-        bytes.and(kept)
+        bytes.and(kept).and(recorded)
     }
 
     /// Refuses to close a medium that something lies on, or may.

@@ -10,6 +10,7 @@ mod media;
 mod mounts;
 mod moves;
 mod operate;
+mod recording;
 mod subsystems;
 mod timing;
 
@@ -47,6 +48,8 @@ struct OpenMedium {
     state: Option<TimingState>,
     /// Where its bytes are kept over a clean stop, where they are in memory.
     image: Option<Image>,
+    /// Where what its timing was told is written when it is closed.
+    recording: Option<recording::RecordingFile>,
 }
 
 /// A controller that is served.

@@ -81,3 +81,77 @@ fn what_cannot_be_compared_is_refused() {
         assert!(ran.err.contains(says), "{}", ran.err);
     }
 }
+
+/// A small flash drive under reads and writes at random, for so long that it collects; stopped, and played back.
+#[test]
+fn what_a_reactor_recorded_takes_the_same_time_again() {
+    let world = World::new();
+    let config = r#"
+[[reactor]]
+mode = "poll"
+[[media]]
+name = "pro"
+kind = "null"
+size = "512MiB"
+[media.timing]
+preset = "samsung-970-pro"
+block = "128KiB"
+record = "pro.trace"
+[[namespace]]
+name = "ns"
+media = "pro"
+[[controller]]
+name = "nvme"
+namespaces = ["ns"]
+listen = "vfio-user:nvme.sock"
+"#;
+    let file = world.write("config.toml", config);
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    let target = world.vfio_user("nvme.sock");
+    for (rw, block_size, time) in [("write", "128KiB", "600ms"), ("randrw", "16KiB", "1500ms")] {
+        world.json(&[
+            "bench", "--target", &target, "--rw", rw, "--bs", block_size, "--qd", "32", "--time",
+            time, "--json",
+        ]);
+    }
+    server.stop();
+    let trace = world.path("pro.trace");
+    let replay = world.json(&["fidelity", "--replay", trace.to_str().unwrap(), "--json"]);
+    assert_eq!(replay["differing"], 0, "{replay:#}");
+    assert!(replay["commands"].as_u64().unwrap() > 20_000, "{replay:#}");
+    // Three times its size was written, of which a fourteenth is spare.
+    let text = std::fs::read_to_string(&trace).unwrap();
+    let written = text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        (words.get(1) == Some(&"W")).then(|| words[3].parse::<u64>().unwrap())
+    });
+    assert!(written.sum::<u64>() > 768 << 20, "it has collected");
+    // One nanosecond in one place is found.
+    let longer = text.replace(
+        "# drive samsung-970-pro,block=128KiB",
+        "# drive samsung-970-pro,block=128KiB,program=185001ns",
+    );
+    let other = world.write("other.trace", &longer);
+    let ran = world.run(&["fidelity", "--replay", other.to_str().unwrap()]);
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.out);
+    assert!(ran.err.contains("in virtual time at"), "{}", ran.err);
+}
+
+#[test]
+fn what_cannot_be_recorded_or_played_back_is_refused() {
+    let world = World::new();
+    let config = |kind: &str, preset: &str| {
+        format!(
+            "[[media]]\nname = \"d\"\nkind = \"{kind}\"\nsize = \"8GiB\"\npath = \"d.img\"\n[media.timing]\npreset = \"{preset}\"\nrecord = \"d.trace\"\n"
+        )
+    };
+    let file = world.write("file.toml", &config("file", "samsung-970-pro"));
+    let error = world.fails(&["check", file.to_str().unwrap()]);
+    assert!(
+        error.contains("only a fresh drive without zones and keys is recorded"),
+        "{error}"
+    );
+    let no_trace = world.write("no.trace", "nvmirage-trace 1\n0 R 0 4096\n");
+    let error = world.fails(&["fidelity", "--replay", no_trace.to_str().unwrap()]);
+    assert!(error.contains("cannot play back"), "{error}");
+}

@@ -22,10 +22,11 @@ use crate::Error;
 use crate::bus::Virtual;
 
 /// When a drive is at rest and up. It is a multiple of what link and channels of `arithmetic = "code"` count in.
-const START_NS: u64 = 1_179_648_000;
+pub(crate) const START_NS: u64 = 1_179_648_000;
 /// Turns at one instant after which it is not going on any more.
 const TURNS_MAX: u32 = 1 << 24;
-const BLOCK_SHIFT: u8 = 12;
+/// Blocks of 512 bytes, as small as any host may have them.
+const BLOCK_SHIFT: u8 = 9;
 
 /// Virtual time.
 struct Clockwork<'a> {
@@ -62,7 +63,7 @@ impl Pace for Clockwork<'_> {
 }
 
 /// A drive in virtual time with a driver.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     device: Device<Virtual>,
     queues: Vec<QueuePair<Virtual>>,
     buffer: Buffer,
@@ -72,7 +73,7 @@ pub(super) struct Rig {
 
 impl Rig {
     /// A fresh drive, with queue pairs of that depth.
-    pub(super) fn new(
+    pub(crate) fn new(
         parameters: &Parameters,
         size: u64,
         (largest, workers, depth): (u32, u16, u16),
@@ -100,7 +101,17 @@ impl Rig {
     }
 
     /// Does all of a phase, and lets the drive rest.
-    pub(super) fn run(&mut self, phase: &Phase, delay_ns: u64) -> Result<Ran, Error> {
+    pub(crate) fn run(&mut self, phase: &Phase, delay_ns: u64) -> Result<Ran, Error> {
+        self.run_at(phase, &[], delay_ns)
+    }
+
+    /// The same, with the commands of each worker not before these times; it begins at [`START_NS`].
+    pub(crate) fn run_at(
+        &mut self,
+        phase: &Phase,
+        times: &[u64],
+        delay_ns: u64,
+    ) -> Result<Ran, Error> {
         let mut pace = Clockwork {
             bus: self.device.bus(),
             now: self.now,
@@ -113,6 +124,7 @@ impl Rig {
             buffer,
             depth: phase.depth,
             commands,
+            times,
         });
         let rules = Rules {
             delay_ns,

@@ -4,7 +4,10 @@
 mod measure;
 mod published;
 mod real;
+mod replay;
 mod shown;
+
+use std::path::PathBuf;
 
 use driver::workload::{Phase, Progress};
 use model::preset::{self, Preset};
@@ -28,6 +31,8 @@ Examples:
       What needs no clock: all drives against the oracle and against published figures
   nvmirage fidelity --json > fidelity.json
       Everything, for a program to read
+  nvmirage fidelity --replay recorded.trace
+      What a served drive has recorded, once more in virtual time
 
 The book's \"How far models are right\" says what each column means.";
 
@@ -59,6 +64,10 @@ pub(super) struct Fidelity {
     #[arg(long, value_name = "CPU")]
     server_cpu: Option<u32>,
 
+    /// Play back what a medium with `record` in its timing has recorded, and compare when each command is done
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "runs", "no_real", "cpu", "server_cpu"])]
+    replay: Option<PathBuf>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -88,6 +97,9 @@ struct Emulation {
 
 impl Fidelity {
     pub(super) fn run(self) -> anyhow::Result<()> {
+        if let Some(file) = &self.replay {
+            return replay::run(file, self.json);
+        }
         let presets = self.presets()?;
         let interrupt = Interrupt::install()?;
         let cpus = match self.no_real {

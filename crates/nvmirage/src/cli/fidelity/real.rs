@@ -128,6 +128,7 @@ impl Seat {
             buffer,
             depth: phase.depth,
             commands,
+            times: &[],
         });
         let mut workers: Vec<Worker<'_, _>> = workers.collect();
         let rules = Rules {

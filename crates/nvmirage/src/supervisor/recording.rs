@@ -1,0 +1,69 @@
+//! Recordings of what modelled drives are told, for `nvmirage fidelity --replay`: in memory while the drive works, in a file when its
+//! medium is closed.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, ensure};
+use media::Medium;
+
+use crate::config;
+
+/// Operations that are recorded, at most: 200 MB.
+const MOST: usize = 4 << 20;
+
+/// Where the recording of a medium goes.
+#[derive(Debug)]
+pub(super) struct RecordingFile {
+    path: PathBuf,
+    /// Of the drive, in one word.
+    drive: String,
+}
+
+impl RecordingFile {
+    /// Has a medium recorded, where its configuration says so.
+    pub(super) fn begin(
+        config: &config::Medium,
+        medium: &Medium,
+    ) -> anyhow::Result<Option<RecordingFile>> {
+        let Some(timing) = &config.timing else {
+            return Ok(None);
+        };
+        let Some(path) = timing.record.clone() else {
+            return Ok(None);
+        };
+        // Where it cannot be written shows now, and not at the stop.
+        create(&path)?;
+        medium.record(MOST);
+        tracing::info!(media = config.name, "recorded in {}", path.display());
+        Ok(Some(RecordingFile {
+            path,
+            drive: timing.in_one_word(),
+        }))
+    }
+
+    /// Writes what was recorded of a medium whose channels are closed.
+    pub(super) fn write(&self, medium: &Medium) -> anyhow::Result<()> {
+        let recording = medium.take_recording();
+        let recording = recording.context("a reactor still has the recording")?;
+        let mut out = BufWriter::new(create(&self.path)?);
+        let size = medium.size();
+        simulate::recording::write(&mut out, &self.drive, size, &recording)
+            .and_then(|()| out.flush())
+            .with_context(|| format!("cannot write {}", self.path.display()))?;
+        ensure!(
+            recording.left_out == 0,
+            "{} has the first {} operations only: record a shorter run, and change nothing meanwhile",
+            self.path.display(),
+            recording.arrivals.len()
+        );
+        Ok(())
+    }
+}
+
+fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("record: cannot write {}", path.display()))
+}
