@@ -77,8 +77,10 @@ pub(super) struct Drive<'p> {
 }
 
 impl<'p> Drive<'p> {
-    pub(super) fn new(preset: &'p Preset) -> anyhow::Result<Self> {
-        let points = points::of(&preset.parameters(preset.size_bytes, None)?);
+    /// With the points whose names have `only` in them.
+    pub(super) fn new(preset: &'p Preset, only: &str) -> anyhow::Result<Self> {
+        let mut points = points::of(&preset.parameters(preset.size_bytes, None)?);
+        points.measured.retain(|m| m.point.name().contains(only));
         let parameters = preset.parameters(points.size_bytes, None)?;
         Ok(Drive {
             preset,

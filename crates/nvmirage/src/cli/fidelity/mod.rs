@@ -48,6 +48,10 @@ pub(super) struct Fidelity {
     #[arg(long, value_name = "NAME")]
     preset: Vec<String>,
 
+    /// Only points whose name has this in it, as in "read 4096 qd1 "
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+
     /// Real runs of each point
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -65,7 +69,7 @@ pub(super) struct Fidelity {
     server_cpu: Option<u32>,
 
     /// Play back what a medium with `record` in its timing has recorded, and compare when each command is done
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "runs", "no_real", "cpu", "server_cpu"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "only", "runs", "no_real", "cpu", "server_cpu"])]
     replay: Option<PathBuf>,
 
     /// Print JSON
@@ -118,6 +122,13 @@ impl Fidelity {
                 break;
             }
         }
+        if report.points.is_empty() && !interrupt.is_set() {
+            return Err(UsageError(format!(
+                "--only {:?}: no point has that in its name; they are called as in \"read 4096 qd1 x1\"",
+                self.only
+            ))
+            .into());
+        }
         if self.json {
             report::print_json(&report)?;
         } else {
@@ -158,7 +169,7 @@ impl Fidelity {
         interrupt: &Interrupt,
         report: &mut Report,
     ) -> anyhow::Result<()> {
-        let mut drive = measure::Drive::new(preset)?;
+        let mut drive = measure::Drive::new(preset, &self.only)?;
         if let Some(cpus) = cpus {
             let whole = std::time::Duration::from_secs(self.runs.into());
             let line = progress::Line::new(&preset.full_name(), whole);
