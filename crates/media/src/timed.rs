@@ -18,8 +18,8 @@ use controller::ticket::Ticket;
 use controller::time::Time;
 use memory::{DmaView, Segment};
 use model::{
-    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Prepared, Recording, Room, Snapshot,
-    Timing as _,
+    Admission, Due, Flash, Model, Op, ParameterError, Parameters, Prepared, Recording, Room,
+    Snapshot, Timing as _,
 };
 use nvme_spec::command::DSM_RANGES_MAX;
 

@@ -117,7 +117,7 @@ listen = "vfio-user:nvme.sock"
     };
     // Twice its size at least, however little time the machine has for it; then all kinds together.
     let mut written = 0;
-    while written < 2 * 160 << 20 {
+    while written < 320 << 20 {
         written += load("randwrite", "64KiB") * 65536;
     }
     load("randrw", "16KiB");

@@ -17,7 +17,7 @@ use self::measure::{Errors, PointReport};
 use self::real::Cpus;
 use super::UsageError;
 use crate::{
-    config::timing,
+    config::drive::Drive,
     cpu,
     interrupt::Interrupt,
     report::{self, progress},
@@ -141,8 +141,13 @@ impl Fidelity {
         if self.preset.is_empty() {
             return Ok(preset::presets().collect());
         }
-        let found = self.preset.iter().map(|name| timing::find_preset(name));
-        let found: Result<Vec<_>, _> = found.collect();
+        let found = self.preset.iter().map(|name| match Drive::find(name)? {
+            Drive::Known(preset) => Ok(preset),
+            Drive::File(_) => Err(format!(
+                "--preset {name}: the oracle was asked of the program's own presets only; nvmirage simulate takes files"
+            )),
+        });
+        let found: Result<Vec<_>, String> = found.collect();
         Ok(found.map_err(UsageError)?)
     }
 
