@@ -27,7 +27,7 @@ def run_phase(model, now, phase):
     workers = [Worker(commands, phase["depth"], now) for commands in phase["workers"]]
     whose = {}  # number of the submission: worker, time
     seen = len(model.done)
-    pending = []  # (time, number) of what is not done yet
+    pending = []  # (time, number) of what is known to be done later
     while True:
         progress = True
         while progress:
@@ -43,7 +43,7 @@ def run_phase(model, now, phase):
                     progress = True
         pending += model.done[seen:]
         seen = len(model.done)
-        if not pending and not any(worker.queue for worker in workers):
+        if not whose and not any(worker.queue for worker in workers):
             return now, workers
         now = model.next_event()
         model.advance(now)

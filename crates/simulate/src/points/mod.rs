@@ -35,6 +35,8 @@ pub enum PointOp {
     Store,
     /// Retrieves of values.
     Retrieve,
+    /// Compound commands of eight stores of values.
+    StoreEight,
 }
 
 impl PointOp {
@@ -46,6 +48,7 @@ impl PointOp {
             PointOp::Write => "write",
             PointOp::Store => "store",
             PointOp::Retrieve => "retrieve",
+            PointOp::StoreEight => "store-eight",
         }
     }
 }

@@ -41,6 +41,8 @@ const ZONE_FILL: u64 = 24 * MIB;
 const ZONE_WRITE: u32 = 192 * KIB;
 /// Writes of each worker of zones.
 const ZONE_WRITES: u64 = 64;
+/// Beside the sizes of values: the keys of compound commands.
+const EIGHT: usize = VALUES.len();
 /// Values of each size that retrieves go to.
 const KEYS: u64 = 512;
 
@@ -183,6 +185,19 @@ fn keys() -> Points {
             }
         }
     }
+    let eight = (0..KEYS / 2).map(|at| Command::StoreTogether {
+        key: key(EIGHT, true, at * 8),
+        count: 8,
+        len: 4 * KIB,
+    });
+    let program = vec![eight.collect()];
+    measured.push(point(
+        PointOp::StoreEight,
+        4 * KIB,
+        1,
+        Phase::none(),
+        program,
+    ));
     Points {
         size_bytes: 256 * MIB,
         prepare: one(16, fill),

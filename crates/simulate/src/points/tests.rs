@@ -51,7 +51,9 @@ fn names_are_unique_and_reads_read_what_was_written() {
                 }
                 Command::Write { offset, .. } => assert!(!written.contains(&offset)),
                 Command::Retrieve { key, .. } => assert!(written.contains(&key)),
-                Command::Store { key, .. } => assert!(!written.contains(&key)),
+                Command::Store { key, .. } | Command::StoreTogether { key, .. } => {
+                    assert!(!written.contains(&key));
+                }
                 _ => panic!("{command:?}"),
             }
         }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use simulate::points::{self, Latencies, Measured, PointOp, Points};
 
 use super::Emulation;
+use super::compound::Compound;
 use super::published::{self, Comparison};
 use super::real::{Cpus, Excluded, Rig, Run};
 use crate::placement::Placement;
@@ -173,6 +174,42 @@ impl<'p> Drive<'p> {
     fn has_history(&self, measured: &Measured) -> bool {
         let is_flash = matches!(self.parameters, Parameters::Flash(_) | Parameters::Zones(_));
         is_flash && measured.point.op == PointOp::Write
+    }
+
+    /// Eight stores of 4 KiB, where the drive has keys.
+    pub(super) fn compound(&self) -> anyhow::Result<Option<Compound>> {
+        match self.parameters {
+            Parameters::Kv(_) => Compound::of(&self.preset.full_name(), &self.parameters).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What a host saw of the commands of a point, net and in order of time, and what virtual time says of them.
+    pub(super) fn distribution(&self, name: &str) -> anyhow::Result<Option<[Vec<f64>; 2]>> {
+        let mut all = self.points.measured.iter().zip(&self.runs);
+        let Some((measured, runs)) =
+            all.find(|(m, runs)| m.point.name() == name && !runs.is_empty())
+        else {
+            return Ok(None);
+        };
+        let (each, _) = points::measure(&self.parameters, &self.points, measured, 0)?;
+        #[expect(clippy::cast_precision_loss, reason = "a picture has 1000 pixels")]
+        let seen = runs.iter().flat_map(|run| {
+            let counted = run.latencies_ns.iter().flatten();
+            counted.map(|ns| *ns as f64 - run.baseline_ns)
+        });
+        let mut seen: Vec<f64> = seen.collect();
+        #[expect(clippy::cast_precision_loss, reason = "a picture has 1000 pixels")]
+        let expected = each
+            .latencies_ns
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|ns| *ns as f64);
+        let mut expected: Vec<f64> = expected.collect();
+        seen.sort_by(f64::total_cmp);
+        expected.sort_by(f64::total_cmp);
+        Ok(Some([seen, expected]))
     }
 
     pub(super) fn emulation(&self) -> anyhow::Result<Emulation> {

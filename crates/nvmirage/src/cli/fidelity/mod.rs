@@ -1,7 +1,9 @@
 //! `nvmirage fidelity`: how far a modelled drive is what it is meant to be. Three claims that are never mixed: what the model computes
 //! against a second reading of its definition, what a host's clock sees against the model, and the model against real drives.
 
+mod compound;
 mod measure;
+mod plots;
 mod published;
 mod real;
 mod replay;
@@ -13,6 +15,7 @@ use driver::workload::{Phase, Progress};
 use model::preset::{self, Preset};
 use serde::Serialize;
 
+use self::compound::Compound;
 use self::measure::{Errors, PointReport};
 use self::real::Cpus;
 use super::UsageError;
@@ -69,8 +72,12 @@ pub(super) struct Fidelity {
     server_cpu: Option<u32>,
 
     /// Play back what a medium with `record` in its timing has recorded, and compare when each command is done
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "only", "runs", "no_real", "cpu", "server_cpu"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "only", "runs", "no_real", "cpu", "server_cpu", "plots"])]
     replay: Option<PathBuf>,
+
+    /// Draw what was found into SVG files of this folder, as the paper's figures 4 and 5a
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
@@ -86,6 +93,8 @@ struct Report {
     points: Vec<PointReport>,
     /// What hosts saw of each command against its time, and what did not count, by preset.
     emulation: Vec<Emulation>,
+    /// Eight stores of 4 KiB one by one and in one command, by the published program's rules.
+    compound: Vec<Compound>,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,6 +124,7 @@ impl Fidelity {
             runs: if self.no_real { 0 } else { self.runs },
             points: Vec::new(),
             emulation: Vec::new(),
+            compound: Vec::new(),
         };
         for preset in presets {
             self.look_at(preset, cpus, &interrupt, &mut report)?;
@@ -191,7 +201,12 @@ impl Fidelity {
             line.clear();
             report.emulation.push(drive.emulation()?);
         }
-        report.points.extend(drive.points()?);
+        let points = drive.points()?;
+        if let Some(folder) = &self.plots {
+            plots::draw(folder, &drive, &points)?;
+        }
+        report.points.extend(points);
+        report.compound.extend(drive.compound()?);
         Ok(())
     }
 }

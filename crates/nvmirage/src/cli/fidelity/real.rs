@@ -259,14 +259,14 @@ fn baseline(measured: &Measured) -> Phase {
     let len = match measured.point.op {
         PointOp::Read | PointOp::Write => measured.point.block_size,
         // Its bytes do not move there.
-        PointOp::Store | PointOp::Retrieve => 4096,
+        PointOp::Store | PointOp::Retrieve | PointOp::StoreEight => 4096,
     };
     let places = NULL_BYTES / u64::from(len);
     let command = |at: u64| {
         let offset = at % places * u64::from(len);
         match measured.point.op {
             PointOp::Read | PointOp::Retrieve => Command::Read { offset, len },
-            PointOp::Write | PointOp::Store => Command::Write { offset, len },
+            PointOp::Write | PointOp::Store | PointOp::StoreEight => Command::Write { offset, len },
         }
     };
     Phase {

@@ -15,6 +15,9 @@ impl Report {
             text.push_str(&self.seen());
         }
         text.push_str(&self.validity());
+        for compound in &self.compound {
+            text.push_str(&compound.in_words());
+        }
         text
     }
 
