@@ -58,7 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     // Not nvme-spec: its numbers are typed from the specification once more.
     ("tests-model", &["controller", "driver", "media", "memory"]),
-    ("tests-oracle", &["model"]),
+    ("tests-oracle", &["model", "simulate"]),
     (
         "tests-protocol",
         &[
