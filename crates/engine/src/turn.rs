@@ -220,7 +220,7 @@ impl<C: Channel> Engine<C> {
             worked |= busy;
             busy || done.pending > 0
         });
-        worked |= self.drive_channels();
+        worked |= self.drive_channels(now);
         // also in a turn without work: what the controller gave up has posted, too
         let (members, due) = (&mut self.members, &mut self.interrupts_due);
         turn.completions = self.lanes.hot_mut(|whose, lane| {
@@ -386,14 +386,16 @@ impl<C: Channel> Engine<C> {
 
     /// Submits and reaps every channel and completes what is done.
     #[inline]
-    fn drive_channels(&mut self) -> bool {
+    fn drive_channels(&mut self, now: Time) -> bool {
         let mut worked = false;
         for (_, channel) in self.channels.iter_mut() {
             if channel.in_flight() > 0 {
+                // A slice of a large command, if not all of it. One that keeps a time may only wait for that; it is asked before,
+                // since after the last slice there may be room for a command that waits.
+                let due = || channel.next_due().is_some_and(|due| due <= now);
+                worked |= channel.copies() && (!channel.keeps_time() || due());
                 channel.submit();
                 channel.reap(&mut self.done);
-                // a slice of a large command, if not all of it; one that keeps a time says itself when there is more
-                worked |= channel.copies() && !channel.keeps_time();
             }
         }
         worked |= !self.done.is_empty();
