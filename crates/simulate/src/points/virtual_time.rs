@@ -140,6 +140,7 @@ impl Rig {
 fn medium_of(parameters: &Parameters, size: u64) -> MediumKind {
     match parameters {
         Parameters::Kv(_) => MediumKind::KeyValue {
+            path: None,
             size,
             keys: Some(KEYS_MAX),
             dialect: media::Dialect::Samsung,
