@@ -26,7 +26,8 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage calibrate --from reads.json writes.json --size 375GB --name mine --output mine.toml
-      A drive of latency, bandwidth and rate, from what nvmirage bench --json or fio --output-format=json has printed
+      A drive of latency, bandwidth and rate, from what nvmirage bench --json or fio
+      --output-format=json has printed
   nvmirage calibrate --from reads.json --like optane-p4800x
       What was not measured is that of a preset; nothing is written
   nvmirage calibrate --from fio.json --like samsung-970-pro --output mine.toml

@@ -25,8 +25,8 @@ Examples:
   nvmirage clone pro.timing pro2.timing
       The state of a drive's timing alone
 
-Where the file system can share blocks between files (XFS, Btrfs, bcachefs) that takes a moment, whatever the size; elsewhere
-what is written of the file is copied.";
+Where the file system can share blocks between files (XFS, Btrfs, bcachefs) that takes a moment,
+whatever the size; elsewhere what is written of the file is copied.";
 
 /// What the kernel is asked to copy at once.
 const PART: usize = 16 << 20;

@@ -36,8 +36,9 @@ Examples:
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data --only full_cq --json
       One test, as JSON
 
-The tests write to the drive, reset its controller and may format, create and delete namespaces: whatever is on it is
-lost. The exit status is 0 when no test fails; what a controller says itself that it does not have is no failure.";
+The tests write to the drive, reset its controller and may format, create and delete namespaces:
+whatever is on it is lost. The exit status is 0 when no test fails; what a controller says itself
+that it does not have is no failure.";
 
 /// Test whether a drive over vfio-user, ours or anyone's, does what the NVMe specification says
 ///

@@ -25,8 +25,8 @@ Examples:
   nvmirage bench floor --cpus 0,8 --json
       Between those two
 
-A command to a drive on another core moves a cache line there and one back, and a read copies its data: no drive is
-faster than these.";
+A command to a drive on another core moves a cache line there and one back, and a read copies its
+data: no drive is faster than these.";
 
 /// Round trips, or copies, between two looks at the clock: short, so that some run undisturbed by other threads.
 const ROUNDS: u32 = 4096;

@@ -37,9 +37,9 @@ Examples:
   nvmirage kv --target vfio-user:/tmp/kv.sock ls --prefix pic
   nvmirage kv --target vfio-user:/tmp/kv.sock bench --value-size 4KiB --qd 32
 
-A key has 1 to 16 bytes (4 to 16 for --dialect samsung), as text or as 0x and hexadecimal digits; a value up to 2 MiB, as far as
-one command of the controller moves as much (max_transfer). A controller serves one host at a time: this cannot be used while a
-guest has the drive.";
+A key has 1 to 16 bytes (4 to 16 for --dialect samsung), as text or as 0x and hexadecimal digits; a
+value up to 2 MiB, as far as one command of the controller moves as much (max_transfer). A
+controller serves one host at a time: this cannot be used while a guest has the drive.";
 
 /// Bytes of the largest value.
 const VALUE_MAX: u32 = 2 << 20;

@@ -6,7 +6,8 @@ use crate::control::{self, NewPlacement};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage move vm1 0 1
-      Its first queue to reactor 0, the second one to reactor 1, the third one to reactor 0, and so on
+      Its first queue to reactor 0, the second one to reactor 1, the third one to reactor 0, and so
+      on
   nvmirage move vm1 1 --queue 3
       Only queue 3, until its host deletes it
   nvmirage ls --json | jq '.controllers[] | {name, placement}'

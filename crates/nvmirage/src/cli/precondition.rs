@@ -20,13 +20,15 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage precondition pro --config nvmirage.toml
-      Medium `pro` of a configuration that is not served: its next start finds a drive in steady state
+      Medium `pro` of a configuration that is not served: its next start finds a drive in steady
+      state
   nvmirage precondition --preset samsung-970-pro --size 64GiB --state pro.timing
       A state for [media.timing] state = \"pro.timing\" of any such drive
 
-Every page is written in order, and then capacities of 4 KiB at random until write amplification changes by less than 2 %
-from one to the next. Up to 64GiB every page operation is done; of a larger drive the state is written down from that of a
-small one that was played (seeded), which the state says, too.";
+Every page is written in order, and then capacities of 4 KiB at random until write amplification
+changes by less than 2 % from one to the next. Up to 64GiB every page operation is done; of a larger
+drive the state is written down from that of a small one that was played (seeded), which the state
+says, too.";
 
 /// Drives of up to so many bytes are played.
 const PLAYED: u64 = 64 << 30;

@@ -21,7 +21,8 @@ Examples:
   eval \"exec qemu-system-x86_64 -accel kvm -cpu host $(nvmirage qemu-args nvme0) -drive file=root.img\"
       Start a guest with it
 
-The guest's memory must be shared: the drive reads and writes it. A second drive needs only its own -device.";
+The guest's memory must be shared: the drive reads and writes it. A second drive needs only its own
+-device.";
 
 /// Print the QEMU options for a controller
 ///

@@ -13,7 +13,8 @@ Examples:
   nvmirage set media fast timing.read_bandwidth=2GiB/s timing.read_rate=500K/s
       Several at once, or none of them
 
-Which parameters there are, and which of them may change while hosts use the drive: nvmirage explain PRESET";
+Which parameters there are, and which of them may change while hosts use the drive: nvmirage explain
+PRESET";
 
 /// Change a medium of a running server
 ///

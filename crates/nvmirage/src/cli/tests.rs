@@ -39,6 +39,20 @@ fn every_command_has_examples() {
     check(&Cli::command(), "nvmirage");
 }
 
+/// What is wider is broken anywhere. Examples are to be copied, and stay whole.
+#[test]
+fn what_help_says_below_is_no_wider_than_the_rest() {
+    fn check(command: &clap::Command) {
+        let after = command.get_after_help().map(ToString::to_string);
+        for line in after.unwrap_or_default().lines() {
+            let is_example = line.starts_with("  ") && !line.starts_with("      ");
+            assert!(is_example || line.len() <= 100, "{line}");
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&Cli::command());
+}
+
 #[test]
 fn examples_in_help_are_command_lines_that_work() {
     fn collect(command: &clap::Command, found: &mut Vec<String>) {
