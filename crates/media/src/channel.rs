@@ -114,6 +114,14 @@ impl Channel {
         }
     }
 
+    /// Has commands of a medium with timing arrive at the time that `clock` tells when they are added, which is asked once a
+    /// turn. It counts from where the times of turns do. Of no meaning for other media.
+    pub fn set_clock(&mut self, clock: impl Fn() -> Time + Send + 'static) {
+        if let Kind::Timed(timed) = &mut self.0 {
+            timed.set_clock(clock);
+        }
+    }
+
     /// Whether commands are in flight whose completions show only in [`Port::reap`], and wake nobody: a reactor must not
     /// sleep then.
     #[must_use]

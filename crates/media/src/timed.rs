@@ -7,8 +7,8 @@
 //! reactor's. A stall of the model (its write buffer is full) is a channel without room, so that the queue behind the
 //! command is not fetched further.
 //!
-//! Time comes in with [`Port::set_time`], once a turn. What arrives in a turn arrives at its time, and what is done is found at
-//! the first turn after that.
+//! Time comes in with [`Port::set_time`], once a turn, and what is done is found at the first turn after it is due. What arrives in
+//! a turn arrives at its time, or where there is a clock ([`TimedChannel::set_clock`]) at the time of the first of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -179,6 +179,15 @@ impl Drop for Lent {
     }
 }
 
+/// Tells the time, apart from the one that a turn has.
+struct Clock(Box<dyn Fn() -> Time + Send>);
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Clock({:?})", (self.0)())
+    }
+}
+
 /// A reactor's handle on a medium with a time.
 #[derive(Debug)]
 pub(crate) struct TimedChannel {
@@ -187,6 +196,10 @@ pub(crate) struct TimedChannel {
     /// What was taken of its state, until somebody asks for it.
     snapshot: Option<Snapshot>,
     now: Time,
+    /// What says when commands arrive; without one they arrive at the time of the turn.
+    clock: Option<Clock>,
+    /// It was asked in this turn.
+    has_asked: bool,
     /// Most commands that it holds.
     depth: usize,
     /// By the number that a command has below, which is its ticket there, and its id with the model.
@@ -210,6 +223,8 @@ impl TimedChannel {
             model,
             snapshot: None,
             now: Time(0),
+            clock: None,
+            has_asked: false,
             depth,
             held: Vec::with_capacity(depth),
             free: Vec::with_capacity(depth),
@@ -393,6 +408,23 @@ impl TimedChannel {
         }
     }
 
+    /// What is added arrives no earlier than its host has told of it: a turn that was interrupted after it had its time may find
+    /// commands that are younger than that, which would be done too early.
+    fn arrive(&mut self) {
+        if let Some(Clock(clock)) = &self.clock
+            && !self.has_asked
+        {
+            self.has_asked = true;
+            self.now = self.now.max(clock());
+            self.advance();
+        }
+    }
+
+    /// See [`Channel::set_clock`].
+    pub(crate) fn set_clock(&mut self, clock: impl Fn() -> Time + Send + 'static) {
+        self.clock = Some(Clock(Box::new(clock)));
+    }
+
     /// Takes what the model has done up to now.
     fn advance(&mut self) {
         self.model.advance(self.now.0, &mut self.due);
@@ -447,6 +479,7 @@ impl Port for TimedChannel {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
+        self.arrive();
         if !self.has_room(request) {
             return Added::Full(ticket);
         }
@@ -532,6 +565,7 @@ impl Port for TimedChannel {
 
     fn set_time(&mut self, now: Time) {
         self.now = self.now.max(now);
+        self.has_asked = false;
         self.advance();
         self.deallocate();
         self.tell_more();

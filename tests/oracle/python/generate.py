@@ -186,6 +186,7 @@ def code(rng, p):
 
 LIVE_FLASH = """program_ns erase_ns firmware_channel_transfer_ns firmware_read_4k_ns firmware_read_ns buffer_base_ns
     buffer_per_page_ns deallocate_ns channel_bandwidth_bytes_per_s link_bandwidth_bytes_per_s""".split()
+LARGEST = {f"{what}_jitter_permille": 2000 for what in ("read", "program", "erase")}
 LIVE_EXTRAS = """read_jitter_permille program_jitter_permille erase_jitter_permille background_idle_ns slc_program_ns
     slc_read_ns slc_idle_ns suspend_ns resume_ns suspend_limit map_cache_pages""".split()
 
@@ -209,7 +210,7 @@ def change(rng, p):
     extras = flash["extras"] = dict(flash["extras"])
     for name in LIVE_EXTRAS:
         if name in extras and extras[name] and rng.random() < 0.3:
-            extras[name] = max(near(extras[name]), min(extras[name], 1))
+            extras[name] = min(max(near(extras[name]), 1), LARGEST.get(name, 10**10))
     conventional = p["kind"] == "flash" and bool(extras)
     if conventional and rng.random() < 0.4:
         unit = p["partitions"] * flash["oneshot_bytes"]

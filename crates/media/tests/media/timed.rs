@@ -1,6 +1,7 @@
 //! Media with the time of a drive. Expected times are worked out from the book's *Timing models, exactly*.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use controller::port::{ByteRange, Cause, Channel as _, Request};
 use controller::time::Time;
@@ -89,6 +90,27 @@ fn at(runner: &mut Runner, now: u64) -> Vec<u64> {
             .all(|(_, outcome)| outcome.cause == Cause::None)
     );
     ended.into_iter().map(|(id, _)| id).collect()
+}
+
+/// A turn may be interrupted between its time and a look at what hosts have submitted since.
+#[test]
+fn a_command_is_not_done_before_its_time_has_gone_by_since_it_came() {
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&ram(&nvm()), 8);
+    let clock = Arc::new(AtomicU64::new(5_000));
+    let told = Arc::clone(&clock);
+    runner
+        .channel
+        .set_clock(move || Time(told.load(Ordering::Relaxed)));
+    assert_eq!(at(&mut runner, 1_000), []);
+    let first = runner.add(&host, &READ, &[(0, 4096)]);
+    // One of the same turn came at the same time.
+    clock.store(6_000, Ordering::Relaxed);
+    let second = runner.add(&host, &READ, &[(8192, 4096)]);
+    assert_eq!(runner.channel.next_due(), Some(Time(15_000)));
+    assert_eq!(at(&mut runner, 14_999), []);
+    assert_eq!(at(&mut runner, 15_000), [first]);
+    assert_eq!(at(&mut runner, 17_048), [second]);
 }
 
 /// A copy is how late a command may be found done: at most 16 KiB between two looks.

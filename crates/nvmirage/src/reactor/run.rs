@@ -420,7 +420,9 @@ impl Reactor {
         {
             tracing::debug!("memory of node {node} cannot be had: {error}");
         }
-        let channel = medium.channel(CHANNEL_DEPTH)?;
+        let mut channel = medium.channel(CHANNEL_DEPTH)?;
+        let clock = self.clock.clone();
+        channel.set_clock(move || clock.now());
         if let Some(fd) = channel.wait_fd() {
             self.poller.add(fd, Source::Channel)?;
         }
