@@ -38,5 +38,7 @@ pub use self::channel::{Channel, IoCounts};
 pub use self::error::MediumError;
 pub use self::journal::StateError;
 pub use self::keyvalue::Dialect;
-pub use self::medium::{Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec};
+pub use self::medium::{
+    Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec, RECORD_MAX, RecordSink,
+};
 pub use self::zoned::ZoneSpec;

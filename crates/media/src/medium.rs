@@ -13,6 +13,7 @@ use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 use crate::channel::{Channel, IoCounts, Kind};
 use crate::error::MediumError;
 use crate::file::FileMedium;
+use crate::journal::{self, StateError, Superblock};
 use crate::keyvalue::{Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
@@ -20,7 +21,10 @@ use crate::size::Bytes;
 use crate::timed::{TimedChannel, Timing};
 use crate::zoned::{ZoneSpec, ZonedMedium};
 
+mod records;
 mod timing;
+
+pub use self::records::{RECORD_MAX, RecordSink};
 
 /// The most commands one channel has in flight.
 pub const MAX_DEPTH: u16 = 4096;
@@ -204,6 +208,7 @@ impl Medium {
                 io,
             } => {
                 let file = FileMedium::open(path, *size, *direct, *io)?;
+                refuse_state(&file)?;
                 (file.size(), Backing::File(Arc::new(file)))
             }
             MediumKind::KeyValue {
@@ -397,11 +402,11 @@ impl Medium {
         }
     }
 
-    /// The memory that holds its bytes; `None` where they are elsewhere, or are not all that it is.
+    /// The memory that holds its bytes; `None` where they are elsewhere, or it has keys and values.
     #[must_use]
     pub fn memory(&self) -> Option<&Store> {
         match &self.backing {
-            Backing::Ram(store) if self.zoned.is_none() => Some(store),
+            Backing::Ram(store) => Some(store),
             _ => None,
         }
     }
@@ -435,6 +440,24 @@ impl fmt::Debug for Medium {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Medium({})", self.describe())
     }
+}
+
+/// Refuses a file that has more than bytes.
+fn refuse_state(file: &FileMedium) -> Result<(), MediumError> {
+    let failed = |source: StateError| MediumError::State {
+        path: file.path().into(),
+        source,
+    };
+    let storage = file.storage().map_err(|error| failed(error.into()))?;
+    let superblock = storage.map(|storage| Superblock::read(&storage, file.size()));
+    let Some(Ok(superblock)) = superblock else {
+        return Ok(());
+    };
+    let (what, remedy) = match superblock.shape.kind {
+        journal::Kind::Zoned => ("zones", "add [media.zoned]"),
+        journal::Kind::KeyValue => ("keys and values", "write kind = \"keyvalue\""),
+    };
+    Err(failed(StateError::IsOurs { what, remedy }))
 }
 
 fn checked(size: u64) -> Result<u64, MediumError> {

@@ -24,6 +24,7 @@ use model::{
 use nvme_spec::command::DSM_RANGES_MAX;
 
 use crate::channel::Channel;
+use crate::zoned::ZonedMedium;
 
 /// Bytes of deallocations that a model is told of in one turn: to forget a page takes it some tens of nanoseconds, and a host may
 /// deallocate a whole drive with one command.
@@ -93,6 +94,15 @@ impl Timing {
             parameters,
             model: Some(model),
         });
+    }
+
+    /// Tells the drive, where there is one that no channel has, what is written of its zones.
+    pub(crate) fn tell_zones(&self, zones: &ZonedMedium) {
+        let mut drive = self.lock();
+        let model = drive.as_mut().and_then(|drive| drive.model.as_mut());
+        if let Some(model) = model.and_then(Model::zones_mut) {
+            zones.written(|zone, bytes, is_full| model.restore_fill(zone, bytes, is_full));
+        }
     }
 
     /// Other parameters of the drive that is there, which a channel that has it knows already.

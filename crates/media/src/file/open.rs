@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{
@@ -157,7 +158,24 @@ fn whole_file(kind: i32) -> libc::flock {
     }
 }
 
+/// Locks the file, for which its last user has a second: of one that was killed the kernel may have to end what is under way first.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nobody is served yet by a medium that is being opened"
+)]
 fn lock(fd: &OwnedFd, path: &Path) -> Result<(), MediumError> {
+    const TRIES: u32 = 50;
+    const PAUSE: Duration = Duration::from_millis(20);
+    for _ in 0..TRIES {
+        match try_lock(fd, path) {
+            Err(MediumError::Locked { .. }) => std::thread::sleep(PAUSE),
+            locked => return locked,
+        }
+    }
+    try_lock(fd, path)
+}
+
+fn try_lock(fd: &OwnedFd, path: &Path) -> Result<(), MediumError> {
     match fcntl(fd, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
         Ok(_) => Ok(()),
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => {

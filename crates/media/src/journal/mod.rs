@@ -55,6 +55,16 @@ pub enum StateError {
         "there is no state of zones or keys at its end: it was not made for such a medium, or made shorter or longer since; move it away to have a new one made"
     )]
     NotOurs,
+    /// The file has one, and was to be a medium without.
+    #[error(
+        "it holds {what} with their log, which a medium of bytes would overwrite: {remedy}, or move it away to have a new one made"
+    )]
+    IsOurs {
+        /// What there is.
+        what: &'static str,
+        /// What to configure.
+        remedy: &'static str,
+    },
     /// A program of another version has written it.
     #[error(
         "its state is of format {found}, and this program reads format {}: use the program that wrote it, or move it away to have a new one made",

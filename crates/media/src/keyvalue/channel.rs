@@ -14,6 +14,7 @@ use model::Op;
 
 use super::answer::Answer;
 use super::durable::{Admits, Durable};
+use super::log;
 use super::open::{self, OnFile};
 #[cfg(test)]
 use super::pairs::Pairs;
@@ -23,6 +24,8 @@ use super::space::{Space, UNIT};
 use super::{Dialect, KeyValue};
 use crate::error::MediumError;
 use crate::file::FileChannel;
+use crate::journal::StateError;
+use crate::medium::RecordSink;
 use crate::size::Bytes;
 
 /// Without a file it has nothing but volatile memory, and a flush changes nothing about that.
@@ -119,6 +122,33 @@ impl KeyValueMedium {
             (Some(log), Some(file)) => log.finish(&file.storage),
             _ => Ok(()),
         }
+    }
+
+    /// What its hosts speak, and how many keys there may be.
+    pub(crate) fn record_shape(&self) -> [u64; 2] {
+        let dialect = match self.dialect {
+            Dialect::Nvme => 0,
+            Dialect::Samsung => 1,
+        };
+        [dialect, self.told.keys.into()]
+    }
+
+    /// Tells all pairs; nothing while a channel has them.
+    pub(crate) fn records(&self, tell: &mut RecordSink<'_>) -> io::Result<()> {
+        let rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
+        let pairs = rest.as_ref().map(|pairs| &pairs.pairs);
+        pairs.map_or(Ok(()), |pairs| log::records(pairs, tell))
+    }
+
+    /// Takes a pair, while no channel has them.
+    pub(crate) fn take_record(&self, kind: u8, record: &[u8]) -> Result<(), StateError> {
+        let mut rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
+        let Some(pairs) = rest.as_mut() else {
+            return Ok(());
+        };
+        let taken = log::replay(&mut pairs.pairs, kind, record);
+        self.told.used.store(pairs.used(), Relaxed);
+        taken
     }
 
     /// Keys that fit where nobody says how many: as many as there are units.

@@ -9,6 +9,7 @@
 use std::io;
 
 use crate::journal::{Appending, Journal, StateError, Storage};
+use crate::medium::RecordSink;
 
 use super::data::Source;
 use super::index::{KEY_MAX, Slot};
@@ -154,6 +155,27 @@ fn put(pairs: &Pairs, slot: Slot, from: u32, len: u32, record: &mut Appending<'_
             record.put(piece);
         }
     });
+}
+
+/// Tells all pairs, in the order of their keys.
+pub(super) fn records(pairs: &Pairs, tell: &mut RecordSink<'_>) -> io::Result<()> {
+    let mut buffer = [0; KEY_MAX];
+    let mut record = Vec::new();
+    let mut next = pairs.after_key(&[]);
+    while let Some(slot) = next {
+        let key = pairs.key(slot, &mut buffer);
+        record.clear();
+        record.push(key.len() as u8);
+        record.extend_from_slice(key);
+        pairs.for_pieces(slot, 0, pairs.value_len(slot), |store, at, len| {
+            let from = record.len();
+            record.resize(from + len as usize, 0);
+            store.read_bytes(at, &mut record[from..]);
+        });
+        tell(PUT, &record)?;
+        next = pairs.after_key(key);
+    }
+    Ok(())
 }
 
 /// Bytes of a record, one after another.

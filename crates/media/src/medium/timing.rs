@@ -51,12 +51,10 @@ impl Medium {
         Ok(())
     }
 
-    fn put_timing(this: &mut Arc<Medium>, timing: Parameters, mut model: Model) {
+    fn put_timing(this: &mut Arc<Medium>, timing: Parameters, model: Model) {
         let medium = Arc::get_mut(this).expect("a medium gets its timing before anybody uses it");
-        if let (Some(zones), Some(model)) = (&medium.zoned, model.zones_mut()) {
-            zones.written(|zone, bytes, is_full| model.restore_fill(zone, bytes, is_full));
-        }
         medium.timing.put(timing, model);
+        medium.tell_zones();
     }
 
     /// What the drive whose time it has is like, as bytes: how its pages lie and how worn it is. `None` while a channel is open, and

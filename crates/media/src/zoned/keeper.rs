@@ -14,6 +14,7 @@ use nvme_spec::zoned::ZoneState;
 use super::zones::{Zone, Zones};
 use super::{Out, State, Taken};
 use crate::journal::{Journal, StateError, Storage};
+use crate::medium::RecordSink;
 
 /// Kinds of records: a zone, and a zone's descriptor extension.
 const ZONE: u8 = 1;
@@ -223,6 +224,22 @@ impl State {
         }
     }
 
+    /// Tells the zones that are not empty, as they are after a restart.
+    pub(super) fn records(&self, tell: &mut RecordSink<'_>) -> io::Result<()> {
+        for number in 0..self.zones.geometry().zones {
+            let zone = self.zones.get(number).after_restart();
+            if zone.state == ZoneState::EMPTY {
+                continue;
+            }
+            if zone.extended {
+                let extension = self.extension_of(number);
+                tell(EXTENSION, &[&number.to_le_bytes(), extension].concat())?;
+            }
+            tell(ZONE, &zone_record(number, zone))?;
+        }
+        Ok(())
+    }
+
     /// Takes a record of the log.
     pub(super) fn replay(&mut self, kind: u8, record: &[u8]) -> Result<(), StateError> {
         const STRANGE: StateError = StateError::Damaged("its log names a zone that cannot be");
@@ -262,14 +279,20 @@ fn append(journal: &mut Journal, number: u32, zone: Zone, extension: &[u8]) -> b
     if !journal.has_room(ZONE_LEN) {
         return false;
     }
-    journal.append(ZONE, ZONE_LEN, |record| {
-        record.put(&number.to_le_bytes());
-        let flags = u8::from(zone.extended) | u8::from(zone.random) << 1;
-        record.put(&[zone.state.0, flags, 0, 0]);
-        record.put(&zone.written.to_le_bytes());
-        record.put(&zone.reached.to_le_bytes());
-    });
+    let record = zone_record(number, zone);
+    journal.append(ZONE, ZONE_LEN, |to| to.put(&record));
     true
+}
+
+/// A zone, and its number in front of it.
+fn zone_record(number: u32, zone: Zone) -> [u8; ZONE_LEN] {
+    let flags = u8::from(zone.extended) | u8::from(zone.random) << 1;
+    let mut record = [0; ZONE_LEN];
+    record[..4].copy_from_slice(&number.to_le_bytes());
+    record[4..6].copy_from_slice(&[zone.state.0, flags]);
+    record[8..16].copy_from_slice(&zone.written.to_le_bytes());
+    record[16..].copy_from_slice(&zone.reached.to_le_bytes());
+    record
 }
 
 /// A zone of what its record has behind its number; `None` where there is no such zone.

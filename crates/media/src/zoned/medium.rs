@@ -7,13 +7,14 @@ use std::sync::{Arc, PoisonError};
 use std::{io, path::Path};
 
 use controller::set::{RandomAreas, Zoned};
-use nvme_spec::zoned::ZoneState;
+use nvme_spec::zoned::{DESCRIPTOR_EXTENSION_UNIT, ZoneState};
 
 use super::zones::{Geometry, Zones};
 use super::{State, ZonedChannel, open};
 use crate::error::MediumError;
 use crate::file::{FileMedium, FileStorage};
-use crate::medium::{Direct, FileIo};
+use crate::journal::StateError;
+use crate::medium::{Direct, FileIo, RecordSink};
 
 /// Zone sizes and capacities are multiples of this: the largest logical block.
 const UNIT: u64 = 4096;
@@ -240,6 +241,30 @@ impl ZonedMedium {
                 tell(number, zone.reached, zone.state == ZoneState::FULL);
             }
         }
+    }
+
+    /// Bytes of a zone, those of them that can be written, and those of a descriptor extension.
+    pub(crate) fn record_shape(&self) -> [u64; 3] {
+        let Geometry {
+            zone_bytes,
+            capacity,
+            ..
+        } = self.geometry;
+        let extension = usize::from(self.set.extension_units) * DESCRIPTOR_EXTENSION_UNIT;
+        [zone_bytes, capacity, extension as u64]
+    }
+
+    /// Tells the zones that are not empty; nothing while a channel has them.
+    pub(crate) fn records(&self, tell: &mut RecordSink<'_>) -> io::Result<()> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.as_ref().map_or(Ok(()), |state| state.records(tell))
+    }
+
+    /// Takes a zone, while no channel has them.
+    pub(crate) fn take_record(&self, kind: u8, record: &[u8]) -> Result<(), StateError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = state.as_mut();
+        state.map_or(Ok(()), |state| state.replay(kind, record))
     }
 
     /// Makes all that is known of the zones durable, for a clean stop: no channel has them.

@@ -295,3 +295,18 @@ fn files_that_do_not_fit_are_refused_and_left_alone() {
         .unwrap();
     assert_eq!(open(&other, Some(SIZE), SPEC).unwrap().size(), SIZE);
 }
+
+/// A host that was given the log as blocks would write over it.
+#[test]
+fn a_file_with_zones_is_no_medium_of_bytes() {
+    let folder = on_disk();
+    let path = folder.path().join("zones.img");
+    drop(open(&path, Some(SIZE), SPEC).unwrap());
+    let whole = std::fs::read(&path).unwrap();
+    for size in [None, Some(whole.len() as u64)] {
+        let error = Medium::open(&file_spec(&path, size, Direct::Auto)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("add [media.zoned]"), "{error}");
+        assert!(std::fs::read(&path).unwrap() == whole);
+    }
+}

@@ -87,7 +87,7 @@ struct MediumArgs {
     #[arg(long, value_name = "N")]
     max_keys: Option<u32>,
 
-    /// The file that holds its bytes while it is not served; only for ram
+    /// The file that holds what is in memory while it is not served; only for ram, and keyvalue without a path
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 

@@ -208,8 +208,8 @@ pub(crate) struct Medium {
     /// Most keys; only for `kind = "keyvalue"`. Default: one for each 512 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_keys: Option<u32>,
-    /// The file that holds the bytes of a medium in memory while it is not served; only for `kind = "ram"`. Default: none,
-    /// they are gone when it ends.
+    /// The file that holds a medium in memory, with its zones, while it is not served; only for `kind = "ram"`, and
+    /// `kind = "keyvalue"` without a path. Default: none, it is gone when the program ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<PathBuf>,
     /// The model that says when its commands are done. Default: none, as fast as they go.

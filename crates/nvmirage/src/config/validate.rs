@@ -209,9 +209,10 @@ impl Medium {
                 });
             }
         }
-        let keeps = self.kind == MediumKind::Ram && self.zoned.is_none();
+        let in_memory = self.kind == MediumKind::KeyValue && self.path.is_none();
+        let keeps = self.kind == MediumKind::Ram || in_memory;
         place.require(self.state.is_none() || keeps, || {
-            "only kind = \"ram\" without zones has `state`, where its bytes are between two runs: remove it, or choose kind = \"file\"".into()
+            "only media in memory (kind = \"ram\", and \"keyvalue\" without a path) have `state`, where they are between two runs: remove it".into()
         });
         if let Some(zoned) = &self.zoned {
             zoned.validate(self, &mut place);

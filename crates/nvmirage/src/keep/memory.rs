@@ -3,9 +3,11 @@
 //! Taken is taken: from then on the file says that the medium is in use, and so it does after a crash. The bytes are in
 //! memory alone then, and gone with it; an old copy of some of them would be worse than none.
 //!
-//! The file, in little-endian numbers of 8 bytes: `nvmimage` in ASCII, the version (1), the bytes of the medium, and 1 where
-//! they follow. Then, for each part of 64 KiB that is not all zero, its number and its bytes; after the last one all ones,
-//! and a checksum: FNV-1a of 64 bits over the words of 8 bytes between the two.
+//! The file, in little-endian numbers of 8 bytes: `nvmimage` in ASCII, the version (2), the bytes of the medium, 1 where
+//! they follow, and four numbers of what else it has ([`Medium::record_shape`]). Then, for each part of 64 KiB that is not all
+//! zero, its number and its bytes; after the last one all ones. Then the medium's records, its zones or its keys and values: of each its
+//! length times 256, and its kind, and its bytes, filled up with zeros; after the last one all ones, and a checksum: FNV-1a of 64 bits
+//! over the words of 8 bytes of all parts and records.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,15 +17,15 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use memory::Store;
+use media::{Medium, RECORD_MAX};
 use rustix::fs::{FlockOperation, flock};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"nvmimage");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// What the medium was doing when the file was written.
 const IN_USE: u64 = 0;
 const STOPPED: u64 = 1;
-const HEAD: u64 = 32;
+const HEAD: u64 = 64;
 const PART: usize = 64 << 10;
 const END: u64 = u64::MAX;
 
@@ -47,12 +49,12 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Fills a store that is all zero with what the file holds, if it does, and takes that from the file.
+    /// Fills a medium in memory that is new with what the file holds, if it does, and takes that from the file.
     ///
     /// # Errors
     /// Somebody else has it; it cannot be read or written; it is something else, of another version or size, or damaged. Then it
     /// is as it was.
-    pub(crate) fn take(path: &Path, store: &Store) -> anyhow::Result<(Self, Found)> {
+    pub(crate) fn take(path: &Path, medium: &Medium) -> anyhow::Result<(Self, Found)> {
         let path = std::path::absolute(path)?;
         let shown = path.display();
         let file = loop {
@@ -72,11 +74,11 @@ impl Image {
                 break file;
             }
         };
-        let found = read(&file, store).with_context(|| {
+        let found = read(&file, medium).with_context(|| {
             format!("{shown} cannot be taken: remove that file to begin with an empty medium")
         })?;
         let in_use = || {
-            file.write_all_at(&head(store.len(), IN_USE), 0)?;
+            file.write_all_at(&head(medium, IN_USE), 0)?;
             file.set_len(HEAD)?;
             file.sync_all()
         };
@@ -89,11 +91,11 @@ impl Image {
         &self.path
     }
 
-    /// Writes what the store holds.
+    /// Writes what the medium holds, of which no channel is open.
     ///
     /// # Errors
     /// The system's; the file then says that the medium is in use.
-    pub(crate) fn keep(&mut self, store: &Store) -> anyhow::Result<()> {
+    pub(crate) fn keep(&mut self, medium: &Medium) -> anyhow::Result<()> {
         let mut name = self.path.as_os_str().to_owned();
         name.push(".new");
         let temporary = PathBuf::from(name);
@@ -106,7 +108,7 @@ impl Image {
             .open(&temporary)
             .with_context(|| format!("cannot write {shown}"))?;
         lock(&file, &temporary)?;
-        let written = write(&file, store).and_then(|()| file.sync_all());
+        let written = write(&file, medium).and_then(|()| file.sync_all());
         if let Err(error) = written {
             // What is left of it would only take space.
             let _ = fs::remove_file(&temporary);
@@ -134,84 +136,154 @@ fn lock(file: &File, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn head(size: u64, what: u64) -> [u8; HEAD as usize] {
+fn head(medium: &Medium, what: u64) -> [u8; HEAD as usize] {
     let mut head = [0; HEAD as usize];
-    for (to, number) in head.chunks_mut(8).zip([MAGIC, VERSION, size, what]) {
+    let numbers = [MAGIC, VERSION, medium.size(), what];
+    let numbers = numbers.into_iter().chain(medium.record_shape());
+    for (to, number) in head.chunks_mut(8).zip(numbers) {
         to.copy_from_slice(&number.to_le_bytes());
     }
     head
 }
 
-fn write(file: &File, store: &Store) -> io::Result<()> {
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    out.write_all(&head(store.len(), STOPPED))?;
-    let mut sum = Sum::default();
-    let mut part = vec![0; PART];
-    for index in 0..store.len().div_ceil(PART as u64) {
-        let bytes = part_of(&mut part, index, store.len());
-        store.read_bytes(index * PART as u64, bytes);
-        if bytes.iter().all(|byte| *byte == 0) {
-            continue;
-        }
-        sum.add(&index.to_le_bytes());
-        sum.add(bytes);
-        out.write_all(&index.to_le_bytes())?;
-        out.write_all(bytes)?;
-    }
-    out.write_all(&END.to_le_bytes())?;
-    out.write_all(&sum.0.to_le_bytes())?;
-    out.flush()
+/// Writes, and adds up.
+struct Out<'f> {
+    to: BufWriter<&'f File>,
+    sum: Sum,
 }
 
-fn read(file: &File, store: &Store) -> anyhow::Result<Found> {
+impl Out<'_> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sum.add(bytes);
+        self.to.write_all(bytes)
+    }
+}
+
+fn write(file: &File, medium: &Medium) -> io::Result<()> {
+    let mut out = Out {
+        to: BufWriter::with_capacity(1 << 20, file),
+        sum: Sum::default(),
+    };
+    out.to.write_all(&head(medium, STOPPED))?;
+    let mut part = vec![0; PART];
+    let parts = medium.memory().map_or(0, |store| parts_of(store.len()));
+    for index in 0..parts {
+        let bytes = part_of(&mut part, index, medium.size());
+        if let Some(store) = medium.memory() {
+            store.read_bytes(index * PART as u64, bytes);
+        }
+        if bytes.iter().any(|byte| *byte != 0) {
+            out.put(&index.to_le_bytes())?;
+            out.put(bytes)?;
+        }
+    }
+    out.to.write_all(&END.to_le_bytes())?;
+    medium.records(&mut |kind, record| {
+        out.put(&((record.len() as u64) << 8 | u64::from(kind)).to_le_bytes())?;
+        let (words, rest) = record.as_chunks::<8>();
+        out.put(words.as_flattened())?;
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        out.put(if rest.is_empty() { &[] } else { &last })
+    })?;
+    out.to.write_all(&END.to_le_bytes())?;
+    let sum = out.sum.0;
+    out.to.write_all(&sum.to_le_bytes())?;
+    out.to.flush()
+}
+
+const CUT: &str = "it is damaged (it is cut off)";
+
+fn read(file: &File, medium: &Medium) -> anyhow::Result<Found> {
     if file.metadata()?.len() == 0 {
         return Ok(Found::Nothing);
     }
     let mut from = BufReader::with_capacity(1 << 20, file);
-    let cut = "it is damaged (it is cut off)";
     if number(&mut from).ok() != Some(MAGIC) {
         bail!("it is something else than the bytes of a medium in memory");
     }
-    let version = number(&mut from).context(cut)?;
+    let version = number(&mut from).context(CUT)?;
     if version != VERSION {
         bail!(
             "it has version {version}, and this program reads version {VERSION}: use the program that wrote it"
         );
     }
-    let size = number(&mut from).context(cut)?;
-    if size != store.len() {
+    let size = number(&mut from).context(CUT)?;
+    if size != medium.size() {
         bail!(
             "it is of a medium of {size} bytes, and this one has {}: correct the size",
-            store.len()
+            medium.size()
         );
     }
-    match number(&mut from).context(cut)? {
+    let what = number(&mut from).context(CUT)?;
+    let mut shape = [0; 4];
+    for word in &mut shape {
+        *word = number(&mut from).context(CUT)?;
+    }
+    if shape != medium.record_shape() {
+        bail!(
+            "it is of a medium of another kind, of other zones, or of another dialect or number of keys: correct the configuration"
+        );
+    }
+    match what {
         IN_USE => return Ok(Found::Crash),
         STOPPED => {}
         _ => bail!("it is damaged"),
     }
     let mut sum = Sum::default();
-    let mut part = vec![0; PART];
-    let mut next = 0;
-    loop {
-        let index = number(&mut from).context(cut)?;
-        if index == END {
-            break;
-        }
-        if index < next || index >= size.div_ceil(PART as u64) {
-            bail!("it is damaged (a part lies where nothing can lie)");
-        }
-        next = index + 1;
-        let bytes = part_of(&mut part, index, size);
-        from.read_exact(bytes).context(cut)?;
-        sum.add(&index.to_le_bytes());
-        sum.add(bytes);
-        store.write_bytes(index * PART as u64, bytes);
-    }
-    if number(&mut from).context(cut)? != sum.0 || from.read(&mut [0])? != 0 {
+    read_parts(&mut from, medium, &mut sum)?;
+    read_records(&mut from, medium, &mut sum)?;
+    if number(&mut from).context(CUT)? != sum.0 || from.read(&mut [0])? != 0 {
         bail!("it is damaged (its checksum does not match)");
     }
     Ok(Found::Bytes)
+}
+
+fn read_parts(from: &mut impl Read, medium: &Medium, sum: &mut Sum) -> anyhow::Result<()> {
+    let parts = medium.memory().map_or(0, |store| parts_of(store.len()));
+    let mut part = vec![0; PART];
+    let mut next = 0;
+    loop {
+        let index = number(from).context(CUT)?;
+        if index == END {
+            return Ok(());
+        }
+        if index < next || index >= parts {
+            bail!("it is damaged (a part lies where nothing can lie)");
+        }
+        next = index + 1;
+        let bytes = part_of(&mut part, index, medium.size());
+        from.read_exact(bytes).context(CUT)?;
+        sum.add(&index.to_le_bytes());
+        sum.add(bytes);
+        if let Some(store) = medium.memory() {
+            store.write_bytes(index * PART as u64, bytes);
+        }
+    }
+}
+
+fn read_records(from: &mut impl Read, medium: &Medium, sum: &mut Sum) -> anyhow::Result<()> {
+    let mut record = Vec::new();
+    loop {
+        let head = number(from).context(CUT)?;
+        if head == END {
+            return Ok(());
+        }
+        let len = usize::try_from(head >> 8).unwrap_or(usize::MAX);
+        if len > RECORD_MAX {
+            bail!("it is damaged (a record is longer than any)");
+        }
+        record.resize(len.next_multiple_of(8), 0);
+        from.read_exact(&mut record).context(CUT)?;
+        sum.add(&head.to_le_bytes());
+        sum.add(&record);
+        medium.take_record(head as u8, &record[..len])?;
+    }
+}
+
+/// Parts of a store of so many bytes.
+fn parts_of(len: u64) -> u64 {
+    len.div_ceil(PART as u64)
 }
 
 /// The part of a buffer that a part of a medium has: the last one may be shorter.
@@ -246,6 +318,10 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use media::{Dialect, MediumKind, MediumSpec};
+
     use super::*;
 
     const SIZE: u64 = 5 * PART as u64 + 512;
@@ -264,20 +340,25 @@ mod tests {
             self.dir.path().join("disk.state")
         }
 
-        fn take(&self) -> Result<(Image, Store, Found), String> {
-            let store = Store::new(SIZE).unwrap();
-            match Image::take(&self.path(), &store) {
-                Ok((image, found)) => Ok((image, store, found)),
+        fn take(&self) -> Result<(Image, Arc<Medium>, Found), String> {
+            self.take_as(MediumKind::Ram { size: SIZE })
+        }
+
+        fn take_as(&self, kind: MediumKind) -> Result<(Image, Arc<Medium>, Found), String> {
+            let medium = Medium::open(&MediumSpec { kind }).unwrap();
+            match Image::take(&self.path(), &medium) {
+                Ok((image, found)) => Ok((image, medium, found)),
                 Err(error) => Err(format!("{error:#}")),
             }
         }
 
         /// A file with some bytes.
         fn keep(&self) -> Vec<u8> {
-            let (mut image, store, _) = self.take().unwrap();
+            let (mut image, medium, _) = self.take().unwrap();
+            let store = medium.memory().unwrap();
             store.write_bytes(7, &[1; 3]);
             store.write_bytes(SIZE - 1, &[2]);
-            image.keep(&store).unwrap();
+            image.keep(&medium).unwrap();
             fs::read(self.path()).unwrap()
         }
     }
@@ -285,24 +366,25 @@ mod tests {
     #[test]
     fn what_was_kept_is_there_once() {
         let rig = Rig::new();
-        let (mut image, store, found) = rig.take().unwrap();
+        let (mut image, medium, found) = rig.take().unwrap();
+        let store = medium.memory().unwrap();
         assert_eq!(found, Found::Nothing);
         let error = rig.take().unwrap_err();
         assert!(error.contains("in use by another"), "{error}");
         store.write_bytes(7, &[1; 3]);
         store.write_bytes(SIZE - 1, &[2]);
-        image.keep(&store).unwrap();
+        image.keep(&medium).unwrap();
         assert!(rig.take().is_err(), "it is still ours");
         drop(image);
 
         let (image, again, found) = rig.take().unwrap();
         assert_eq!(found, Found::Bytes);
-        let bytes = |store: &Store| {
+        let bytes = |medium: &Medium| {
             let mut bytes = vec![9; SIZE as usize];
-            store.read_bytes(0, &mut bytes);
+            medium.memory().unwrap().read_bytes(0, &mut bytes);
             bytes
         };
-        assert!(bytes(&again) == bytes(&store));
+        assert!(bytes(&again) == bytes(&medium));
         // As if it crashed now.
         drop(image);
         let (mut image, empty, found) = rig.take().unwrap();
@@ -321,8 +403,8 @@ mod tests {
         let parts = 2 * 8 + PART + 512;
         assert_eq!(
             whole.len(),
-            HEAD as usize + parts + 16,
-            "two parts and the end"
+            HEAD as usize + parts + 24,
+            "two parts, no record, and the end"
         );
         let changed = |at: usize, to: u8| {
             let mut bytes = whole.clone();
@@ -335,7 +417,8 @@ mod tests {
                 b"my notes, which are longer than a number".to_vec(),
                 "something else",
             ),
-            (changed(8, 2), "version 2, and this program reads version 1"),
+            (changed(8, 1), "version 1, and this program reads version 2"),
+            (changed(32, 1), "of another kind"),
             (changed(17, 0xff), "correct the size"),
             (changed(24, 5), "damaged"),
             (changed(HEAD as usize, 9), "where nothing can lie"),
@@ -360,5 +443,41 @@ mod tests {
         }
         fs::write(rig.path(), &whole).unwrap();
         assert_eq!(rig.take().unwrap().2, Found::Bytes);
+    }
+
+    /// Pairs that a medium has taken are those that it tells; a record that cannot be is refused.
+    #[test]
+    fn pairs_are_kept_too() {
+        let rig = Rig::new();
+        let pairs = |keys| MediumKind::KeyValue {
+            path: None,
+            size: SIZE,
+            keys: Some(keys),
+            dialect: Dialect::Nvme,
+        };
+        let put = |key: &[u8], value: &[u8]| [&[key.len() as u8], key, value].concat();
+        let all = [
+            put(b"a", b"1"),
+            put(b"colour", &[7; 3000]),
+            put(b"empty", b""),
+        ];
+        let (mut image, medium, _) = rig.take_as(pairs(9)).unwrap();
+        for record in &all {
+            medium.take_record(1, record).unwrap();
+        }
+        assert!(medium.take_record(1, &[200, 1]).is_err());
+        image.keep(&medium).unwrap();
+        drop(image);
+        let error = rig.take_as(pairs(8)).unwrap_err();
+        assert!(error.contains("number of keys"), "{error}");
+        let (_image, again, found) = rig.take_as(pairs(9)).unwrap();
+        assert_eq!(found, Found::Bytes);
+        let mut told = Vec::new();
+        let tell = &mut |kind, record: &[u8]| {
+            told.push((kind, record.to_vec()));
+            Ok(())
+        };
+        again.records(tell).unwrap();
+        assert!(told == all.map(|record| (1, record)));
     }
 }

@@ -45,18 +45,20 @@ impl State {
         let place = || format!("media {}", config.name);
         let mut medium = Medium::open(&spec_of(&config)).with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
-        let image = take_image(&config, &medium).with_context(place)?;
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
+        let mut ids = (0..=u16::MAX).map(ChannelId);
+        let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
+        let channel = free.context("there are 65,536 media, and there is room for no more")?;
+        // The last thing that may fail: what is taken from there is nowhere else.
+        let image = take_image(&config, &medium).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
             memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
         }
-        let mut ids = (0..=u16::MAX).map(ChannelId);
-        let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
         self.media.push(OpenMedium {
             name: config.name.clone(),
             medium,
-            channel: free.context("there are 65,536 media, and there is room for no more")?,
+            channel,
             home: Cell::new(None),
             state,
             image,
@@ -85,10 +87,7 @@ impl State {
         } = self.media.remove(at);
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
         let recorded = recorded.with_context(|| format!("media {name}"));
-        let bytes = match (image, medium.memory()) {
-            (Some(mut image), Some(memory)) => image.keep(memory),
-            _ => Ok(()),
-        };
+        let bytes = image.map_or(Ok(()), |mut image| image.keep(&medium));
         let bytes = bytes.with_context(|| format!("media {name} is not kept; its bytes are gone"));
         let kept = state.map_or(Ok(()), |state| state.keep(&medium));
         let kept = kept.with_context(|| format!("media {name}: the state of its timing is not kept; an older one counts at the next start"));
@@ -320,10 +319,11 @@ impl State {
 
 /// Fills a medium in memory with what was kept of it at the last stop.
 fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option<Image>> {
-    let (Some(path), Some(memory)) = (&config.state, medium.memory()) else {
+    let Some(path) = &config.state else {
         return Ok(None);
     };
-    let (image, found) = Image::take(path, memory)?;
+    let (image, found) = Image::take(path, medium)?;
+    medium.tell_zones();
     let shown = image.path().display();
     match found {
         Found::Bytes => tracing::info!(media = config.name, "its bytes are those of {shown}"),

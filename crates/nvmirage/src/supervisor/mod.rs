@@ -117,22 +117,18 @@ impl Supervisor {
         for reactor in &state.reactors {
             reactor.meet(&state.reactors)?;
         }
-        for medium in config.media {
-            state.open_medium(medium)?;
-        }
-        for namespace in config.namespace {
-            state.check_namespace(&namespace)?;
-            state.config.namespace.push(namespace);
-        }
-        for name in state.config.clone().subsystems() {
-            state.serve_subsystem(name)?;
-        }
-        for controller in &config.controller {
-            state.serve(controller)?;
-        }
-        Ok(Supervisor {
+        let supervisor = Supervisor {
             state: Mutex::new(state),
-        })
+        };
+        let served = supervisor.lock().serve_all(config);
+        if let Err(error) = served {
+            // What was opened is closed as ever: media in memory have taken what was kept of them.
+            if let Err(error) = supervisor.stop() {
+                tracing::error!("{error:#}");
+            }
+            return Err(error);
+        }
+        Ok(supervisor)
     }
 
     /// A request that panicked has left the state as it was before or after one step; later requests may go on.
@@ -285,6 +281,26 @@ impl Supervisor {
         }
         state.reactors.clear();
         result
+    }
+}
+
+impl State {
+    /// Opens and serves all that a configuration has.
+    fn serve_all(&mut self, config: Config) -> anyhow::Result<()> {
+        for medium in config.media {
+            self.open_medium(medium)?;
+        }
+        for namespace in config.namespace {
+            self.check_namespace(&namespace)?;
+            self.config.namespace.push(namespace);
+        }
+        for name in self.config.clone().subsystems() {
+            self.serve_subsystem(name)?;
+        }
+        for controller in &config.controller {
+            self.serve(controller)?;
+        }
+        Ok(())
     }
 }
 

@@ -100,3 +100,22 @@ fn a_clean_stop_keeps_all_and_what_does_not_fit_is_refused() {
     assert!(error.contains("was not made for such a medium"), "{error}");
     assert!(fs::read(world.path("pairs.kv")).unwrap() == vec![7; 1 << 20]);
 }
+
+#[test]
+fn keys_in_memory_are_kept_over_a_clean_stop_only() {
+    for dialect in ["nvme", "samsung"] {
+        let world = World::new();
+        let config = config(dialect).replace("path = \"pairs.kv\"", "state = \"pairs.state\"");
+        let value = "blue ".repeat(1000);
+        let server = serve(&world, &config);
+        world.ok(&kv(&world, dialect, &["put", "colour", &value]));
+        server.stop();
+        let server = serve(&world, &config);
+        assert_eq!(world.ok(&kv(&world, dialect, &["get", "colour"])), value);
+        server.signal(Signal::KILL);
+        server.end();
+        let server = serve(&world, &config);
+        assert_eq!(world.ok(&kv(&world, dialect, &["ls"])), "");
+        server.stop();
+    }
+}

@@ -391,8 +391,5 @@ fn a_medium_in_memory_is_kept_over_a_clean_stop_only() {
     assert!(error.contains("correct the size"), "{error}");
     assert!(fs::read(world.path("bytes")).unwrap() == whole);
     let error = refuses(&world, &ram.replace("\"ram\"", "\"null\""));
-    assert!(
-        error.contains("only kind = \"ram\" without zones has `state`"),
-        "{error}"
-    );
+    assert!(error.contains("only media in memory"), "{error}");
 }

@@ -138,3 +138,45 @@ fn a_clean_stop_keeps_all_and_what_does_not_fit_is_refused() {
     assert!(error.contains("its state is damaged"), "{error}");
     assert!(fs::read(world.path("zns.img")).unwrap() == damaged);
 }
+
+/// Zones in memory have a file for the time between a clean stop and the next start. A start that fails has taken it, and gives it
+/// back.
+#[test]
+fn zones_in_memory_are_kept_over_a_clean_stop_only() {
+    let in_memory = CONFIG.replace(
+        "\"file\"\npath = \"zns.img\"",
+        "\"ram\"\nstate = \"zns.state\"",
+    );
+    let timed = in_memory.replace("[[namespace]]", TIMING);
+    for config in [&in_memory, &timed] {
+        let world = World::new();
+        let life = |written: bool| {
+            let server = serve(&world, config);
+            let mut drive = Drive::attach(&world, "zns");
+            if written {
+                assert_eq!(zone(&mut drive, 0), (ZoneState::CLOSED, 2));
+                assert!(drive.read(0, 2) == pattern(1));
+                assert_eq!(zone(&mut drive, 2).0, ZoneState::FULL);
+            } else {
+                assert_eq!(zone(&mut drive, 0), (ZoneState::EMPTY, 0));
+                drive.append(0, &pattern(1)).unwrap();
+                drive.send(2 * ZONE, ZoneSendAction::FINISH);
+            }
+            server
+        };
+        life(false).stop();
+        life(true).stop();
+        let nowhere = config.replace("zns.sock", "missing/zns.sock");
+        let file = world.write("config.toml", &nowhere);
+        let error = world.fails(&["serve", "--config", file.to_str().unwrap()]);
+        assert!(error.contains("missing"), "{error}");
+        let other = config.replace("zone_capacity = \"1152KiB\"", "zone_capacity = \"1MiB\"");
+        let file = world.write("config.toml", &other);
+        let error = world.fails(&["serve", "--config", file.to_str().unwrap()]);
+        assert!(error.contains("of other zones"), "{error}");
+        let server = life(true);
+        server.signal(Signal::KILL);
+        server.end();
+        life(false).stop();
+    }
+}
