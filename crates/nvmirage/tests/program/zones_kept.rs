@@ -170,7 +170,7 @@ fn zones_in_memory_are_kept_over_a_clean_stop_only() {
         let file = world.write("config.toml", &nowhere);
         let error = world.fails(&["serve", "--config", file.to_str().unwrap()]);
         assert!(error.contains("missing"), "{error}");
-        let other = config.replace("zone_capacity = \"1152KiB\"", "zone_capacity = \"1MiB\"");
+        let other = config.replace("1152KiB", "960KiB");
         let file = world.write("config.toml", &other);
         let error = world.fails(&["serve", "--config", file.to_str().unwrap()]);
         assert!(error.contains("of other zones"), "{error}");
