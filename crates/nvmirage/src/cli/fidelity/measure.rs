@@ -212,6 +212,13 @@ impl<'p> Drive<'p> {
         Ok(Some([seen, expected]))
     }
 
+    /// What the null drive's commands took, of each run in order of time; none where nothing was run.
+    pub(super) fn null(&self) -> Vec<&[u64]> {
+        let all = self.runs.iter().flatten();
+        let shown = all.filter(|run| !run.null_ns.is_empty());
+        shown.map(|run| &run.null_ns[..]).collect()
+    }
+
     pub(super) fn emulation(&self) -> anyhow::Result<Emulation> {
         let mut errors = Vec::new();
         for (measured, runs) in self.points.measured.iter().zip(&self.runs) {
@@ -267,12 +274,18 @@ fn median(mut all: Vec<f64>) -> f64 {
     }
 }
 
+/// Mean and standard deviation of several numbers, one at least.
 #[expect(clippy::cast_precision_loss, reason = "a few runs")]
-fn spread_pct(all: &[f64]) -> f64 {
+pub(super) fn mean_and_deviation(all: &[f64]) -> (f64, f64) {
     let count = all.len() as f64;
     let mean = all.iter().sum::<f64>() / count;
     let squares: f64 = all.iter().map(|one| (one - mean).powi(2)).sum();
-    (squares / count).sqrt() / mean * 100.0
+    (mean, (squares / count).sqrt())
+}
+
+fn spread_pct(all: &[f64]) -> f64 {
+    let (mean, deviation) = mean_and_deviation(all);
+    deviation / mean * 100.0
 }
 
 impl Errors {

@@ -1,12 +1,12 @@
 //! The figures: time or throughput over the points, in virtual time and for real (the paper's figure 4), and how the times of commands of 16 KiB
-//! are spread (5a).
+//! are spread (5a); and percentiles of a drive that takes no time, over the runs (3).
 
 use std::{fs, path::Path};
 
 use anyhow::{Context, anyhow};
 use plotters::{coord::Shift, prelude::*};
 
-use super::measure::{Drive, PointReport};
+use super::measure::{Drive, PointReport, mean_and_deviation};
 use crate::report::units;
 
 const SIZE: (u32, u32) = (900, 480);
@@ -51,6 +51,7 @@ pub(super) fn draw(folder: &Path, drive: &Drive<'_>, points: &[PointReport]) -> 
         ("workers", workers(preset, points)),
         ("values", values(preset, points)),
         ("spread", spread(preset, drive)?),
+        ("null", null(&drive.null())),
     ] {
         charts.extend(chart.map(|chart| (name, chart)));
     }
@@ -197,6 +198,54 @@ fn spread(preset: &str, drive: &Drive<'_>) -> anyhow::Result<Option<Chart>> {
         places: Vec::new(),
         lines: all,
     }))
+}
+
+/// Percentiles of a drive that takes no time, with their deviation from run to run.
+fn null(runs: &[&[u64]]) -> Option<Chart> {
+    const RANKS: [(&str, usize); 5] = [
+        ("50 %", 50_000),
+        ("90 %", 90_000),
+        ("99 %", 99_000),
+        ("99.9 %", 99_900),
+        ("99.99 %", 99_990),
+    ];
+    if runs.len() < 3 {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a picture has 1000 pixels")]
+    let at = |rank: usize| {
+        let of_run = |run: &&[u64]| run[(run.len() * rank / 100_000).min(run.len() - 1)] as f64;
+        let all: Vec<f64> = runs.iter().map(|run| of_run(run) / 1e3).collect();
+        mean_and_deviation(&all)
+    };
+    let line = |name: &str, dots: bool, value: &dyn Fn((f64, f64)) -> f64| {
+        #[expect(clippy::cast_precision_loss, reason = "a handful")]
+        let place = |(number, rank): (usize, &(&str, usize))| (number as f64, value(at(rank.1)));
+        Line {
+            name: name.to_owned(),
+            points: RANKS.iter().enumerate().map(place).collect(),
+            dots,
+        }
+    };
+    Some(Chart {
+        title: format!(
+            "no time: writes of 4 KiB all over a null drive, {} runs of {} commands",
+            runs.len(),
+            runs[0].len()
+        ),
+        across: "commands that are done by then",
+        up: "us",
+        places: RANKS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        lines: vec![
+            line("mean of the runs", true, &|(mean, _)| mean),
+            line(
+                "and their standard deviation above it",
+                false,
+                &|(mean, deviation)| mean + deviation,
+            ),
+            line("and below it", false, &|(mean, deviation)| mean - deviation),
+        ],
+    })
 }
 
 /// A thousand steps of the share of sorted times that are over, but for the last one in a thousand: that is the machine's.

@@ -33,8 +33,11 @@ use crate::{
 pub(super) const STALL_NS: u64 = 20_000;
 /// Time between phases, for the drive's buffer to be written.
 const REST: Duration = Duration::from_millis(5);
-/// Commands that the way to the null drive is measured by.
+/// Commands that the way to the null drive is measured by, and those where its percentiles are shown.
 const BASELINE: u64 = 1000;
+const BASELINE_SHOWN: u64 = 50_000;
+/// Goes to a place far from the last one, and in the end to each.
+const STRIDE: u64 = 104_729;
 /// Tries of a run that the machine disturbs, after which it counts as it is.
 const TRIES: u32 = 5;
 /// Bytes of the null drive.
@@ -56,6 +59,8 @@ pub(super) struct Run {
     pub(super) baseline_ns: f64,
     /// Of each command, in their order, where one worker has one in flight.
     pub(super) latencies_ns: Vec<Option<u64>>,
+    /// Of the null drive's commands, in order of time, where those are many: see [`shows_null`].
+    pub(super) null_ns: Vec<u64>,
     /// Commands per second.
     pub(super) rate: f64,
     pub(super) placement: Placement,
@@ -219,6 +224,10 @@ impl Rig {
         let run = Run {
             raw_ns,
             baseline_ns: mean(&baseline).0,
+            null_ns: match shows_null(measured) {
+                true => in_order(&baseline),
+                false => Vec::new(),
+            },
             latencies_ns: match alone {
                 true => ran.latencies_ns.concat(),
                 false => Vec::new(),
@@ -246,6 +255,26 @@ impl Rig {
     }
 }
 
+/// Whether what is measured beside this point shows how much the way to a drive varies: writes of 4 KiB, one at a time.
+fn shows_null(measured: &Measured) -> bool {
+    let point = &measured.point;
+    let alone = point.workers == 1 && point.queue_depth == 1;
+    alone && point.op == PointOp::Write && point.block_size == 4096
+}
+
+/// Times of the commands that count, in order of time.
+fn in_order(ran: &Ran) -> Vec<u64> {
+    let mut all: Vec<u64> = ran
+        .latencies_ns
+        .iter()
+        .flatten()
+        .flatten()
+        .copied()
+        .collect();
+    all.sort_unstable();
+    all
+}
+
 /// Mean of the commands that count, and how many.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn mean(ran: &Ran) -> (f64, u64) {
@@ -254,7 +283,7 @@ fn mean(ran: &Ran) -> (f64, u64) {
     (sum as f64 / count.max(1) as f64, count)
 }
 
-/// What the null drive is asked for: the same, one at a time.
+/// What the null drive is asked for: the same, one at a time and all over it.
 fn baseline(measured: &Measured) -> Phase {
     let len = match measured.point.op {
         PointOp::Read | PointOp::Write => measured.point.block_size,
@@ -263,15 +292,20 @@ fn baseline(measured: &Measured) -> Phase {
     };
     let places = NULL_BYTES / u64::from(len);
     let command = |at: u64| {
-        let offset = at % places * u64::from(len);
+        let offset = at * STRIDE % places * u64::from(len);
         match measured.point.op {
             PointOp::Read | PointOp::Retrieve => Command::Read { offset, len },
             PointOp::Write | PointOp::Store | PointOp::StoreEight => Command::Write { offset, len },
         }
     };
+    let count = if shows_null(measured) {
+        BASELINE_SHOWN
+    } else {
+        BASELINE
+    };
     Phase {
         depth: 1,
-        workers: vec![(0..BASELINE).map(command).collect()],
+        workers: vec![(0..count).map(command).collect()],
     }
 }
 
