@@ -10,7 +10,7 @@
 //! - Nothing is allocated per command.
 //!
 //! What it does NOT do: check requests against namespaces (the controller has; only the medium's
-//! own end is looked at again), schedule, read a clock, or retry what the host can retry.
+//! own end is looked at again), schedule, have a clock of its own, or retry what the host can retry.
 //!
 //! Unsafe code stands in `file/ring.rs` alone.
 #![deny(

@@ -29,6 +29,7 @@ mod layout;
 mod replay;
 
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 
 use controller::port::{Added, ByteRange, Channel as Port, Outcome, Request};
@@ -216,6 +217,24 @@ impl Journal {
         storage.write_at(layout.superblock(0), &superblock.to_bytes())?;
         storage.sync()?;
         Ok(superblock)
+    }
+
+    /// The superblock of a file; that of a new log, where the file is as it was created.
+    ///
+    /// # Errors
+    /// See [`Superblock::read`].
+    pub(crate) fn find_or_create(
+        storage: &impl Storage,
+        file_len: u64,
+        shape: Shape,
+        layout: Layout,
+    ) -> Result<Superblock, StateError> {
+        let is_new = file_len == layout.file_len() && storage.find_data(0, file_len)?.is_none();
+        if !is_new {
+            return Superblock::read(storage, file_len);
+        }
+        let log = RandomState::new().build_hasher().finish();
+        Ok(Journal::create(storage, shape, layout, log)?)
     }
 
     /// Takes up a log: hands each record that is there to `each`, in their order, and goes on behind them. `gives_back`: the file

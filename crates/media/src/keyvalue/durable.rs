@@ -2,6 +2,7 @@
 //! when it ends, wait until that is written, and then for a flush of the file.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use controller::port::{Added, Channel as Port, Done, Outcome, Request};
 use controller::ticket::Ticket;
@@ -43,6 +44,8 @@ pub(super) struct Durable<C> {
     /// What the file has ended.
     reaped: Vec<Done>,
     depth: usize,
+    /// Of requests without data.
+    nothing: Arc<DmaView>,
 }
 
 impl<C> Durable<C> {
@@ -55,6 +58,7 @@ impl<C> Durable<C> {
             ended: Vec::with_capacity(depth),
             reaped: Vec::with_capacity(depth),
             depth,
+            nothing: DmaView::empty(),
         }
     }
 
@@ -164,10 +168,7 @@ impl<C: Port> Durable<C> {
                 self.ended.push(Done { ticket, outcome });
                 continue;
             }
-            match self
-                .below
-                .add(ticket, &Request::Flush, &[], &DmaView::empty())
-            {
+            match self.below.add(ticket, &Request::Flush, &[], &self.nothing) {
                 Added::Pending => self.flushing.push(held),
                 Added::Done(ticket, outcome) => {
                     let outcome = held.ends(outcome);

@@ -1,6 +1,5 @@
 //! Pairs in a file: how large it is, and how they come back.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use super::space::Space;
 use super::{Dialect, KeyValue, KeyValueMedium};
 use crate::error::MediumError;
 use crate::file::{FileMedium, FileStorage};
-use crate::journal::{Journal, Kind, Layout, SHAPE_WORDS, Shape, StateError, Storage, Superblock};
+use crate::journal::{Journal, Kind, Layout, SHAPE_WORDS, Shape, StateError};
 use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
@@ -66,7 +65,8 @@ pub(super) fn open(
         });
     };
     let wanted = shape(size, new_keys, dialect);
-    let superblock = find_or_make(&storage, file.size(), wanted, layout).map_err(failed)?;
+    let superblock =
+        Journal::find_or_create(&storage, file.size(), wanted, layout).map_err(failed)?;
     let keys = check(superblock.shape, wanted, keys).map_err(failed)?;
     let mut pairs =
         Pairs::new(size, keys).map_err(|source| MediumError::Memory { size, source })?;
@@ -102,23 +102,6 @@ fn shape(size: u64, keys: u32, dialect: Dialect) -> Shape {
     Shape {
         kind: Kind::KeyValue,
         words,
-    }
-}
-
-/// The superblock of a file; a new one, where the file is as it was created.
-fn find_or_make(
-    storage: &FileStorage,
-    file_len: u64,
-    shape: Shape,
-    layout: Layout,
-) -> Result<Superblock, StateError> {
-    let is_new = file_len == layout.file_len() && storage.find_data(0, file_len)?.is_none();
-    match is_new {
-        true => {
-            let log = RandomState::new().build_hasher().finish();
-            Ok(Journal::create(storage, shape, layout, log)?)
-        }
-        false => Superblock::read(storage, file_len),
     }
 }
 

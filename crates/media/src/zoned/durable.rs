@@ -8,6 +8,7 @@
 //! - What nobody flushes is recorded now and then ([`ZonedChannel::tend`]).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use controller::port::{Added, Channel as Port, Done, Outcome, Request};
 use controller::ticket::Ticket;
@@ -29,6 +30,8 @@ pub(super) struct Waiting {
     /// What the medium below has ended.
     below: Vec<Done>,
     depth: usize,
+    /// Of requests without data.
+    nothing: Arc<DmaView>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +60,7 @@ impl Waiting {
             failed: Vec::with_capacity(2 * depth),
             below: Vec::with_capacity(depth),
             depth,
+            nothing: DmaView::empty(),
         }
     }
 
@@ -190,7 +194,7 @@ impl<C: Port> ZonedChannel<C> {
             _ => Request::Flush,
         };
         let ticket = Ticket::from_bits(held.bits);
-        match self.below.add(ticket, &request, &[], &DmaView::empty()) {
+        match self.below.add(ticket, &request, &[], &self.waiting.nothing) {
             Added::Full(ticket) => {
                 ticket.retire();
                 return false;

@@ -1,6 +1,5 @@
 //! Zones on a file: how much of it is theirs, and how they come back.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
 use controller::set::Zoned;
@@ -93,7 +92,7 @@ fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, M
         return Err(MediumError::Zones { what });
     };
     let superblock = match size {
-        Some(size) => find_or_make(
+        Some(size) => Journal::find_or_create(
             &storage,
             file.size(),
             shape(spec, size),
@@ -119,23 +118,6 @@ fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, M
         geometry,
         set,
     })
-}
-
-/// The superblock of a file; a new one, where the file is as it was created.
-fn find_or_make(
-    storage: &FileStorage,
-    file_len: u64,
-    shape: Shape,
-    layout: Layout,
-) -> Result<Superblock, StateError> {
-    let is_new = file_len == layout.file_len() && storage.find_data(0, file_len)?.is_none();
-    match is_new {
-        true => {
-            let log = RandomState::new().build_hasher().finish();
-            Ok(Journal::create(storage, shape, layout, log)?)
-        }
-        false => Superblock::read(storage, file_len),
-    }
 }
 
 /// What the file has is what is configured.

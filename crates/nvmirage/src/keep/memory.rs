@@ -1,4 +1,4 @@
-//! The bytes of a medium in memory, over a clean stop: a file that is written at the stop, and taken at the next start.
+//! A medium in memory over a clean stop: a file that is written at the stop, and taken at the next start.
 //!
 //! Taken is taken: from then on the file says that the medium is in use, and so it does after a crash. The bytes are in
 //! memory alone then, and gone with it; an old copy of some of them would be worse than none.
@@ -10,15 +10,19 @@
 //! over the words of 8 bytes of all parts and records.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, BufReader, BufWriter, Read, Write},
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail};
 use media::{Medium, RECORD_MAX};
-use rustix::fs::{FlockOperation, flock};
+
+use crate::keep::owned;
+
+/// Where a configuration names the file.
+const KEY: &str = "state";
 
 const MAGIC: u64 = u64::from_le_bytes(*b"nvmimage");
 const VERSION: u64 = 2;
@@ -56,24 +60,8 @@ impl Image {
     /// is as it was.
     pub(crate) fn take(path: &Path, medium: &Medium) -> anyhow::Result<(Self, Found)> {
         let path = std::path::absolute(path)?;
+        let file = owned::open(&path, true, KEY)?.context("it was made")?;
         let shown = path.display();
-        let file = loop {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&path)
-                .with_context(|| format!("cannot open {shown}"))?;
-            lock(&file, &path)?;
-            // Between the two the one who had it may have put another in its place.
-            let is_there =
-                |now: fs::Metadata| Ok::<_, io::Error>(now.ino() == file.metadata()?.ino());
-            if fs::metadata(&path).and_then(is_there).unwrap_or(false) {
-                break file;
-            }
-        };
         let found = read(&file, medium).with_context(|| {
             format!("{shown} cannot be taken: remove that file to begin with an empty medium")
         })?;
@@ -96,43 +84,8 @@ impl Image {
     /// # Errors
     /// The system's; the file then says that the medium is in use.
     pub(crate) fn keep(&mut self, medium: &Medium) -> anyhow::Result<()> {
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".new");
-        let temporary = PathBuf::from(name);
-        let shown = temporary.display();
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)
-            .with_context(|| format!("cannot write {shown}"))?;
-        lock(&file, &temporary)?;
-        let written = write(&file, medium).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            // What is left of it would only take space.
-            let _ = fs::remove_file(&temporary);
-            return Err(error).with_context(|| format!("cannot write {shown}"));
-        }
-        let shown = self.path.display();
-        fs::rename(&temporary, &self.path).with_context(|| format!("cannot replace {shown}"))?;
-        self.file = file;
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        let durable = File::open(folder).and_then(|folder| folder.sync_all());
-        durable.with_context(|| format!("cannot make {shown} durable"))
-    }
-}
-
-fn lock(file: &File, path: &Path) -> anyhow::Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => bail!(
-            "{} is in use by another process, or by another medium: stop that, or name another file as state",
-            path.display()
-        ),
-        Err(errno) => {
-            Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", path.display()))
-        }
+        self.file = owned::replace(&self.path, KEY, |file| write(file, medium))?;
+        Ok(())
     }
 }
 
@@ -318,7 +271,7 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{fs, sync::Arc};
 
     use media::{Dialect, MediumKind, MediumSpec};
 
@@ -394,6 +347,17 @@ mod tests {
         drop(image);
         assert_eq!(rig.take().unwrap().2, Found::Bytes);
         assert_eq!(fs::read_dir(rig.dir.path()).unwrap().count(), 1);
+    }
+
+    /// A block device has no length of its own, and would look like a new file.
+    #[test]
+    fn only_a_regular_file_is_taken() {
+        let medium = Medium::open(&MediumSpec {
+            kind: MediumKind::Ram { size: SIZE },
+        })
+        .unwrap();
+        let error = Image::take(Path::new("/dev/null"), &medium).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
     }
 
     #[test]

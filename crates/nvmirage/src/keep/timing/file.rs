@@ -1,17 +1,17 @@
-//! The file with the state of a medium's timing, and who may write it.
-//!
-//! It is written whole under another name, made durable, and then takes the place of the one before: at any moment there
-//! is the old one or the new one. Whoever serves the medium holds a lock on it. What its bytes mean, `model` knows.
+//! The file with the state of a medium's timing: whoever serves the medium [owns](owned) it. What its bytes mean, `model` knows.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail};
-use rustix::fs::{FlockOperation, flock};
+
+use crate::keep::owned;
+
+/// Where a configuration names the file.
+const KEY: &str = "timing.state";
 
 /// Runs of so many zeros are left out of the file: a drive that was never written to needs hardly any space.
 const HOLE: usize = 64 << 10;
@@ -36,41 +36,26 @@ impl StateFile {
     /// Somebody else has it; it cannot be read.
     pub(crate) fn take(path: &Path, longest: u64) -> anyhow::Result<(Self, Option<Vec<u8>>)> {
         let path = std::path::absolute(path)?;
+        let Some(file) = owned::open(&path, false, KEY)? else {
+            return Ok((StateFile { path, file: None }, None));
+        };
         let shown = path.display();
-        loop {
-            let file = match OpenOptions::new().read(true).write(true).open(&path) {
-                Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok((StateFile { path, file: None }, None));
-                }
-                Err(error) => return Err(error).with_context(|| format!("cannot open {shown}")),
-            };
-            let here = file
-                .metadata()
-                .with_context(|| format!("cannot examine {shown}"))?;
-            if !here.is_file() {
-                bail!("{shown} is no regular file: name another one as timing.state");
-            }
-            lock(&file, &path)?;
-            // Between the two the one who had it may have put another in its place.
-            let is_there = fs::metadata(&path).is_ok_and(|now| now.ino() == here.ino());
-            if !is_there {
-                continue;
-            }
-            if here.len() > longest {
-                bail!(
-                    "{shown} has {} bytes, and no state of this drive has: name another file as timing.state",
-                    here.len()
-                );
-            }
-            let mut bytes = Vec::new();
-            (&file)
-                .take(longest)
-                .read_to_end(&mut bytes)
-                .with_context(|| format!("cannot read {shown}"))?;
-            let file = Some(file);
-            return Ok((StateFile { path, file }, Some(bytes)));
+        let examined = file.metadata();
+        let len = examined
+            .with_context(|| format!("cannot examine {shown}"))?
+            .len();
+        if len > longest {
+            bail!(
+                "{shown} has {len} bytes, and no state of this drive has: name another file as {KEY}"
+            );
         }
+        let mut bytes = Vec::new();
+        (&file)
+            .take(longest)
+            .read_to_end(&mut bytes)
+            .with_context(|| format!("cannot read {shown}"))?;
+        let file = Some(file);
+        Ok((StateFile { path, file }, Some(bytes)))
     }
 
     /// Where it is.
@@ -83,47 +68,13 @@ impl StateFile {
     /// # Errors
     /// The system's; the one before is still there.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        let shown = self.path.display();
-        let mut name = self.path.as_os_str().to_owned();
-        name.push(".new");
-        let temporary = PathBuf::from(name);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&temporary)
-            .with_context(|| format!("cannot write {}", temporary.display()))?;
-        lock(&file, &temporary)?;
-        let written = write_sparsely(&mut file, bytes).and_then(|()| file.sync_all());
-        if let Err(error) = written {
-            // What is left of it would only take space.
-            let _ = fs::remove_file(&temporary);
-            return Err(error).with_context(|| format!("cannot write {}", temporary.display()));
-        }
-        fs::rename(&temporary, &self.path).with_context(|| format!("cannot replace {shown}"))?;
+        let file = owned::replace(&self.path, KEY, |file| write_sparsely(file, bytes))?;
         self.file = Some(file);
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        let durable = File::open(folder).and_then(|folder| folder.sync_all());
-        durable.with_context(|| format!("cannot make {shown} durable"))
-    }
-}
-
-fn lock(file: &File, path: &Path) -> anyhow::Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => bail!(
-            "{} is in use by another process, or by another medium: stop that, or name another file as timing.state",
-            path.display()
-        ),
-        Err(errno) => {
-            Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", path.display()))
-        }
+        Ok(())
     }
 }
 
 fn write_sparsely(file: &mut File, bytes: &[u8]) -> io::Result<()> {
-    file.set_len(0)?;
     for part in bytes.chunks(HOLE) {
         if part.iter().any(|byte| *byte != 0) {
             file.write_all(part)?;
@@ -136,6 +87,8 @@ fn write_sparsely(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn place() -> (tempfile::TempDir, PathBuf) {

@@ -1,0 +1,95 @@
+//! Files that are written whole, and belong to who holds a lock on them.
+//!
+//! A file is written under another name, made durable, and then takes the place of the one before: at any moment there is the old
+//! one or the new one. What is in it, others know.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+
+/// Opens the file and locks it. `None` where there is none, and none is to be made. `key` is where the configuration names it.
+///
+/// # Errors
+/// Somebody else has it; it is no regular file; the system's.
+pub(crate) fn open(path: &Path, create: bool, key: &str) -> anyhow::Result<Option<File>> {
+    let shown = path.display();
+    loop {
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(create)
+            .truncate(false)
+            .mode(0o600)
+            .open(path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !create => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot open {shown}")),
+        };
+        let here = file
+            .metadata()
+            .with_context(|| format!("cannot examine {shown}"))?;
+        if !here.is_file() {
+            bail!("{shown} is no regular file: name another one as {key}");
+        }
+        lock(&file, path, key)?;
+        // Between the two the one who had it may have put another in its place.
+        if fs::metadata(path).is_ok_and(|now| now.ino() == here.ino()) {
+            return Ok(Some(file));
+        }
+    }
+}
+
+/// Puts a file that `write` fills in the place of the one at `path`, all of it or nothing; it is locked.
+///
+/// # Errors
+/// The system's; the one before is still there.
+pub(crate) fn replace(
+    path: &Path,
+    key: &str,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> anyhow::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let temporary = PathBuf::from(name);
+    let failed = || format!("cannot write {}", temporary.display());
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&temporary)
+        .with_context(failed)?;
+    lock(&file, &temporary, key)?;
+    let filled = file.set_len(0).and_then(|()| write(&mut file));
+    if let Err(error) = filled.and_then(|()| file.sync_all()) {
+        // What is left of it would only take space.
+        let _ = fs::remove_file(&temporary);
+        return Err(error).with_context(failed);
+    }
+    let shown = path.display();
+    fs::rename(&temporary, path).with_context(|| format!("cannot replace {shown}"))?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let durable = File::open(folder).and_then(|folder| folder.sync_all());
+    durable.with_context(|| format!("cannot make {shown} durable"))?;
+    Ok(file)
+}
+
+fn lock(file: &File, path: &Path, key: &str) -> anyhow::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => bail!(
+            "{} is in use by another process, or by another medium: stop that, or name another file as {key}",
+            path.display()
+        ),
+        Err(errno) => {
+            Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
+}
