@@ -6,14 +6,38 @@
 //! exclude another is the bus's own affair.
 
 pub mod in_process;
+mod pci_address;
+pub mod place;
+pub mod vfio;
 pub mod vfio_user;
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use memory::{DoorbellPages, EventFd, HostMemory, Iova};
 
+pub use pci_address::{NoPciAddress, PciAddress};
+
 use crate::DriverError;
+
+/// Empty looks that only spin, before the thread gives the processor away.
+const SPINS: u32 = 1 << 12;
+/// Empty looks after which the thread sleeps between them.
+const YIELDS: u32 = SPINS + (1 << 10);
+/// How long it then sleeps.
+const NAP: Duration = Duration::from_micros(50);
+
+/// What a bus to a drive that runs by itself does between empty looks.
+fn spin_then_nap(empty: u32) {
+    if empty < SPINS {
+        std::hint::spin_loop();
+    } else if empty < YIELDS {
+        thread::yield_now();
+    } else {
+        thread::sleep(NAP);
+    }
+}
 
 /// Doorbells that are rung by a store.
 #[derive(Clone)]

@@ -31,6 +31,7 @@ pub use bring_up::Shutdown;
 
 use crate::bus::Bus;
 use crate::bus::in_process::InProcess;
+use crate::bus::place::{AnyBus, Place};
 use crate::bus::vfio_user::VfioUser;
 use crate::doorbell::{Doorbell, Ringing};
 use crate::queue::{Parts, QueueMemory};
@@ -90,6 +91,16 @@ impl Device<VfioUser> {
     pub fn connect(path: impl AsRef<Path>, options: &Options) -> Result<Self, DriverError> {
         let bus = VfioUser::connect(path.as_ref(), options.timeout)?;
         Self::open(bus, options)
+    }
+}
+
+impl Device<AnyBus> {
+    /// As [`Device::connect`], to the drive at any place.
+    ///
+    /// # Errors
+    /// Those of [`Place::open`], and those of [`Self::open`].
+    pub fn at(place: &Place, options: &Options) -> Result<Self, DriverError> {
+        Self::open(place.open(options.timeout)?, options)
     }
 }
 

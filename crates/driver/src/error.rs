@@ -7,6 +7,8 @@ use std::time::Duration;
 use nvme_spec::Status;
 use vfio_user::ClientError;
 
+use crate::bus::PciAddress;
+
 /// Why a request to a drive was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
@@ -28,11 +30,20 @@ pub enum DriverError {
         /// The Controller Status property as read.
         csts: u32,
     },
-    /// The server has closed the connection.
+    /// The server has closed the connection; or a PCI function has been taken
+    /// out, or the kernel asks for it back.
     #[error(
-        "the server has closed the connection; look in its log, start it again and connect anew"
+        "the drive is gone: its server has closed the connection (look in its log, start it again and connect anew), or it was taken out or asked back by the system"
     )]
     Gone,
+    /// A PCI function cannot be had.
+    #[error("cannot take the drive at pci:{address}: {reason}")]
+    Pci {
+        /// The function.
+        address: PciAddress,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// A command was completed with an error.
     #[error("{command} failed: {status}")]
     Status {

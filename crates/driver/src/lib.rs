@@ -1,4 +1,4 @@
-//! How a host drives an NVMe drive, over vfio-user or in process.
+//! How a host drives an NVMe drive: over vfio-user, over VFIO, or in process.
 //!
 //! Reading order: [`Device`] (bring a controller up, ask it what it is, give it
 //! queues), [`QueuePair`] (submit, ring, poll or wait), [`io`] (the NVM command

@@ -40,7 +40,7 @@ pub struct DoorbellPages {
     /// The first slot, aligned to a page.
     base: *mut u8,
     slots: usize,
-    /// Raised when a server takes its pages away; never for our own.
+    /// Raised when a server takes its pages away, or a device is gone; never for our own.
     lost: LostFlag,
     /// Keeps `base` valid for `slots`.
     _pages: Owner,
@@ -113,6 +113,23 @@ impl DoorbellPages {
         })
     }
 
+    /// Maps a device's doorbell registers for a host: `len` bytes at `offset` of its descriptor, which is VFIO's.
+    ///
+    /// # Errors
+    /// See [`MapError`]; the system's for what the device does not have there.
+    pub(crate) fn map_device(fd: OwnedFd, offset: u64, len: u64) -> Result<Self, MapError> {
+        let lost = LostFlag::default();
+        let mapping = mapping::map_device(&fd, offset, len, &lost)?;
+        let slots = usize::try_from(len).expect("it was mapped") / SLOT_BYTES;
+        Ok(DoorbellPages {
+            fd,
+            base: mapping.base(),
+            slots,
+            lost,
+            _pages: Owner::Server { _mapping: mapping },
+        })
+    }
+
     /// The file, to be given to whoever maps it.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -129,7 +146,7 @@ impl DoorbellPages {
         self.slots
     }
 
-    /// Whether a server has taken its pages away (its file was shrunk); they read as zeros then.
+    /// Whether a server has taken its pages away (its file was shrunk), or a device its registers; they read as zeros then.
     pub fn is_lost(&self) -> bool {
         self.lost.is_lost()
     }

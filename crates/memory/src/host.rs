@@ -147,6 +147,12 @@ impl HostMemory {
         Some(buffer)
     }
 
+    /// Where it lies in this process, and how many bytes it has: for whoever shares it with a device.
+    pub(crate) fn span(&self) -> (*mut u8, u64) {
+        let len = self.len();
+        (self.0.map.at(0, len), len as u64)
+    }
+
     fn free(&self) -> std::sync::MutexGuard<'_, FreeList> {
         self.0
             .free

@@ -3,7 +3,7 @@
 //! Memory that a host shares with us is mapped once per file ([`mapping`]), found by the host's addresses through an
 //! immutable snapshot ([`dma`]), and touched in four ways only: data is copied ([`Segment`]), queue entries are loaded and
 //! stored with their ordering ([`ring`]), doorbells are single words ([`doorbell`]), and the kernel gets an address for
-//! I/O of its own ([`Segment::as_raw`]). A host may change its memory at any moment, also while we read it: nothing here
+//! I/O of its own ([`Segment::as_raw`]) or for a device's ([`vfio`]). A host may change its memory at any moment, also while we read it: nothing here
 //! ever makes a reference to it, and nothing reads a host's byte twice to decide about it.
 //!
 //! All memory orderings against the other side live in the named helpers of the private module `order`.
@@ -36,6 +36,7 @@ pub mod state;
 pub mod store;
 mod sync;
 pub mod told;
+pub mod vfio;
 pub mod wake;
 
 pub use address::{Iova, PAGE};

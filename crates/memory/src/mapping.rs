@@ -440,6 +440,18 @@ pub(crate) fn map_pages(
     Mapping::new(fd, range, true, unit, &Arc::default(), flag)
 }
 
+/// Maps whole pages of a device's registers, writable. `fd` is VFIO's, which says what may be mapped.
+pub(crate) fn map_device(
+    fd: &OwnedFd,
+    offset: u64,
+    len: u64,
+    flag: &LostFlag,
+) -> Result<Mapping, MapError> {
+    let unit = rustix::param::page_size();
+    let range = Range { offset, len };
+    Mapping::new(fd, range, true, unit, &Arc::default(), flag)
+}
+
 /// The seals of a file that is memory.
 ///
 /// This question comes first, because it is answered without asking the file: fstat(2) and fstatfs(2) of a file that a

@@ -4,13 +4,13 @@
 pub(crate) mod idle;
 pub(crate) mod record;
 
-use std::{ops::ControlFlow, path::Path};
+use std::ops::ControlFlow;
 
 use anyhow::{Context, bail, ensure};
 use controller::{REACTOR_LOG, ReactorLog};
 use driver::{
     Device, Doorbells, DriverError, Options, QueuePair, Shutdown,
-    bus::vfio_user::VfioUser,
+    bus::place::{AnyBus, Place},
     io::Namespace,
     workload::{self, Job, Lulls, Progress, Setting, beside::Beside},
 };
@@ -68,30 +68,30 @@ impl Needs {
 
 /// A drive that is enabled, and a clock.
 pub(crate) struct Host {
-    device: Device<VfioUser>,
+    device: Device<AnyBus>,
     clock: Clock,
 }
 
-/// An I/O queue pair of a drive over vfio-user.
-pub(crate) type Queue = QueuePair<VfioUser>;
+/// An I/O queue pair of such a drive.
+pub(crate) type Queue = QueuePair<AnyBus>;
 
 impl Host {
-    /// Connects to a server and enables its controller.
-    pub(crate) fn connect(path: &Path, doorbells: Doorbells, needs: Needs) -> anyhow::Result<Self> {
-        Self::connect_with(path, doorbells, needs, false)
+    /// Connects to a drive and enables its controller.
+    pub(crate) fn connect(at: &Place, doorbells: Doorbells, needs: Needs) -> anyhow::Result<Self> {
+        Self::connect_with(at, doorbells, needs, false)
     }
 
     /// As [`Host::connect`], with all command sets enabled, for namespaces of another one than NVM.
     pub(crate) fn connect_to_all_sets(
-        path: &Path,
+        at: &Place,
         doorbells: Doorbells,
         needs: Needs,
     ) -> anyhow::Result<Self> {
-        Self::connect_with(path, doorbells, needs, true)
+        Self::connect_with(at, doorbells, needs, true)
     }
 
     fn connect_with(
-        path: &Path,
+        at: &Place,
         doorbells: Doorbells,
         needs: Needs,
         all_command_sets: bool,
@@ -103,8 +103,8 @@ impl Host {
             all_command_sets,
             ..Options::default()
         };
-        let place = || format!("cannot use the drive at vfio-user:{}", path.display());
-        let device = Device::connect(path, &options).map_err(|error| {
+        let place = || format!("cannot use the drive at {at}");
+        let device = Device::at(at, &options).map_err(|error| {
             let waits = matches!(
                 &error,
                 DriverError::Timeout { .. }
@@ -131,7 +131,7 @@ impl Host {
     }
 
     /// The drive.
-    pub(crate) fn device(&mut self) -> &mut Device<VfioUser> {
+    pub(crate) fn device(&mut self) -> &mut Device<AnyBus> {
         &mut self.device
     }
 

@@ -18,15 +18,8 @@ use rustix::io::Errno;
 use vfio_user::message::{DmaMapFlags, RegionFlags, irq_index, region_index};
 use vfio_user::{Client, ClientError, Region};
 
-use super::{Bus, MappedDoorbells};
+use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
 use crate::DriverError;
-
-/// Empty looks that only spin, before the thread gives the processor away.
-const SPINS: u32 = 1 << 12;
-/// Empty looks after which the thread sleeps between them.
-const YIELDS: u32 = SPINS + (1 << 10);
-/// How long it then sleeps.
-const NAP: Duration = Duration::from_micros(50);
 
 /// The bus to a server of vfio-user.
 pub struct VfioUser {
@@ -265,13 +258,7 @@ impl Bus for VfioUser {
     }
 
     fn relax(&self, empty: u32) {
-        if empty < SPINS {
-            std::hint::spin_loop();
-        } else if empty < YIELDS {
-            thread::yield_now();
-        } else {
-            thread::sleep(NAP);
-        }
+        spin_then_nap(empty);
     }
 
     fn wait(&self, eventfd: &EventFd, timeout: Duration) -> Result<bool, DriverError> {

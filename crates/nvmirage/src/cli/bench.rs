@@ -1,4 +1,4 @@
-//! `nvmirage bench`: loads a drive over vfio-user and measures it.
+//! `nvmirage bench`: loads a drive over vfio-user, or one of this machine, and measures it.
 
 mod beside;
 
@@ -8,12 +8,13 @@ use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::{
     Doorbells,
+    bus::place::Place,
     io::Namespace,
     workload::{Job, Rw},
 };
 use serde::Serialize;
 
-use super::{UsageError, floor::Floor, parse};
+use super::{UsageError, floor::Floor};
 use crate::{
     config::{Size, Span},
     cpu,
@@ -34,12 +35,14 @@ Examples:
       Check every byte, and print JSON
   nvmirage bench --target vfio-user:/tmp/nvme.sock --idle-queues 60 --cold-every 10ms --qd 32
       With queue pairs that nobody uses, and one that is used now and then
+  nvmirage bench --target pci:0000:01:00.0 --qd 1,32
+      A drive of this machine, after nvmirage drive bind
   nvmirage bench floor
       What the machine itself allows, to compare with
 
 Writing jobs, and --verify, overwrite what is on the drive.";
 
-/// Load a drive over vfio-user, ours or anyone's, and measure it
+/// Load a drive, over vfio-user or of this machine, ours or anyone's, and measure it
 ///
 /// The host polls: for figures that mean something give server and host a CPU each. Lists of --bs and --qd multiply
 /// into jobs.
@@ -49,9 +52,9 @@ pub(super) struct Bench {
     #[command(subcommand)]
     other: Option<Other>,
 
-    /// The server's socket
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user, required = true)]
-    target: Option<PathBuf>,
+    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", required = true)]
+    target: Option<Place>,
 
     /// Which commands: at random or in order, reads, writes, or half of each
     #[arg(long, value_name = "KIND", value_parser = rw(), default_value = "randread")]
@@ -182,7 +185,7 @@ impl Bench {
         };
         let mut host = Host::connect(target, self.doorbells, needs)?;
         let mut output = Output {
-            target: format!("vfio-user:{}", target.display()),
+            target: target.to_string(),
             nsid: self.nsid,
             doorbells: host
                 .device()

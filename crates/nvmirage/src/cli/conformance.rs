@@ -1,18 +1,15 @@
-//! `nvmirage conformance`: whether a drive over vfio-user does what the specification says.
+//! `nvmirage conformance`: whether a drive does what the specification says.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use conformance::{Bench, CHAPTERS, Miss, Options, Outcome, Selection, UnknownName};
-use driver::{Doorbells, bus::vfio_user::VfioUser};
+use driver::{Doorbells, bus::place::Place};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{UsageError, parse};
+use super::UsageError;
 use crate::{
     config::Span,
     interrupt::Interrupt,
@@ -33,6 +30,8 @@ Examples:
       Two chapters, by register writes
   nvmirage conformance --target vfio-user:/tmp/a.sock --second vfio-user:/tmp/b.sock --destroy-data --only sharing
       Two controllers of one subsystem
+  nvmirage conformance --target pci:0000:01:00.0 --destroy-data
+      A drive of this machine, after nvmirage drive bind
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data --only full_cq --json
       One test, as JSON
 
@@ -40,20 +39,24 @@ The tests write to the drive, reset its controller and may format, create and de
 whatever is on it is lost. The exit status is 0 when no test fails; what a controller says itself
 that it does not have is no failure.";
 
-/// Test whether a drive over vfio-user, ours or anyone's, does what the NVMe specification says
+/// Test whether a drive, over vfio-user or of this machine, does what the NVMe specification says
 ///
 /// Each test names the section that it is from: Base 2.1, NVM 1.1, PCIe Transport 1.1. A controller has one host at a
 /// time, so no guest can have the drive meanwhile.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Conformance {
-    /// The server's socket
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user, required_unless_present = "list")]
-    target: Option<PathBuf>,
+    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    #[arg(
+        long,
+        value_name = "vfio-user:PATH|pci:ADDRESS",
+        required_unless_present = "list"
+    )]
+    target: Option<Place>,
 
-    /// The socket of another controller of the same subsystem: for what two hosts do to each other
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
-    second: Option<PathBuf>,
+    /// Another controller of the same subsystem: for what two hosts do to each other
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    second: Option<Place>,
 
     /// Yes, everything on the drive may be overwritten
     #[arg(long)]
@@ -139,7 +142,7 @@ impl Conformance {
             .into());
         }
         let target = self.target.as_ref().context("--target is missing")?;
-        let place = format!("vfio-user:{}", target.display());
+        let place = target.to_string();
         let interrupt = Interrupt::install()?;
         let mut bench = self.bench(target)?;
         if let Some(second) = &self.second {
@@ -164,10 +167,9 @@ impl Conformance {
         }
     }
 
-    fn bench(&self, target: &Path) -> anyhow::Result<Bench> {
-        let place = format!("vfio-user:{}", target.display());
+    fn bench(&self, place: &Place) -> anyhow::Result<Bench> {
         let bound = self.bound.0;
-        let bus = VfioUser::connect(target, bound).with_context(|| {
+        let bus = place.open(bound).with_context(|| {
             format!("cannot use the drive at {place}; a controller has one host at a time")
         })?;
         let options = Options {

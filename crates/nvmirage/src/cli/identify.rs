@@ -1,10 +1,7 @@
 //! `nvmirage identify`: what a drive says of itself.
 
-use std::path::PathBuf;
+use driver::{Doorbells, bus::place::Place};
 
-use driver::Doorbells;
-
-use super::parse;
 use crate::{
     load::{Host, Needs},
     report::{self, identity::Identity},
@@ -17,13 +14,13 @@ Examples:
 
 A controller serves one host at a time: this cannot be asked while a guest has the drive.";
 
-/// Show what a drive over vfio-user says of itself
+/// Show what a drive, over vfio-user or of this machine, says of itself
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Identify {
-    /// The server's socket
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
-    target: PathBuf,
+    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    target: Place,
 
     /// Print JSON
     #[arg(long)]

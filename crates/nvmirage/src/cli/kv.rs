@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use driver::{
     Doorbells, DriverError,
+    bus::place::Place,
     key_value::{Dialect, Keys, Rule},
 };
 use nvme_spec::{
@@ -23,7 +24,6 @@ use nvme_spec::{
 use serde::Serialize;
 
 use self::key::Key;
-use super::parse;
 use crate::{
     load::{Host, Needs, Queue},
     report,
@@ -50,9 +50,9 @@ const LIST_LEN: u32 = 64 << 10;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Kv {
-    /// The server's socket
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
-    target: PathBuf,
+    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    target: Place,
 
     /// The namespace
     #[arg(long, default_value_t = 1, value_name = "NSID")]

@@ -14,6 +14,7 @@ mod create;
 mod delete;
 mod demo;
 mod doctor;
+mod drive;
 mod error;
 mod explain;
 mod fidelity;
@@ -89,6 +90,7 @@ enum Command {
     Mount(mount::Mount),
     QemuArgs(qemu_args::QemuArgs),
     Doctor(doctor::Doctor),
+    Drive(drive::DriveCommand),
     Check(check::Check),
     Explain(explain::Explain),
     Precondition(precondition::Precondition),
@@ -140,6 +142,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Mount(mount) => mount.run(),
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Drive(drive) => drive.run(),
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
         Command::Precondition(precondition) => precondition.run(),

@@ -16,6 +16,7 @@ use std::{
 use anyhow::{Context, ensure};
 use driver::{
     Doorbells,
+    bus::place::Place,
     io::Namespace,
     workload::{Job, Rw},
 };
@@ -174,7 +175,8 @@ impl Run<'_> {
 
     /// Identifies, checks and measures one drive.
     fn drive(&mut self, name: &'static str, socket: &Path) -> anyhow::Result<Drive> {
-        let mut host = Host::connect(socket, Doorbells::Auto, NEEDS)?;
+        let place = Place::VfioUser(socket.to_owned());
+        let mut host = Host::connect(&place, Doorbells::Auto, NEEDS)?;
         let identity = Identity::ask(&mut host)?;
         progress::note(&shown::identified(name, &identity));
         let namespace = host.device().namespace(1)?;

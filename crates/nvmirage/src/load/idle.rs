@@ -1,9 +1,7 @@
 //! Queue pairs that a host has and does not use: on its own controller, and on others of the same server.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, bail};
-use driver::{Doorbells, prp};
+use driver::{Doorbells, bus::place::Place, prp};
 
 use super::{Host, Needs, Queue};
 
@@ -44,7 +42,7 @@ impl Idle {
     pub(crate) fn open(
         self,
         host: &mut Host,
-        others: &[PathBuf],
+        others: &[Place],
         doorbells: Doorbells,
         note: &mut dyn FnMut(usize),
     ) -> anyhow::Result<Kept> {
@@ -53,8 +51,8 @@ impl Idle {
             ..Needs::of(1, 4096)
         };
         let mut hosts = Vec::new();
-        for path in others {
-            hosts.push(Host::connect(path, doorbells, needs)?);
+        for place in others {
+            hosts.push(Host::connect(place, doorbells, needs)?);
             note(hosts.len());
         }
         let mut queues: Vec<Queue> = Vec::new();

@@ -1,11 +1,9 @@
 //! What `nvmirage bench` does beside its jobs: idle queue pairs, a cold one, a neighbour that stores into its doorbells.
 
-use std::path::PathBuf;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use driver::{
     Doorbells,
-    bus::vfio_user::VfioUser,
+    bus::place::{AnyBus, Place},
     io::Namespace,
     workload::{
         Clock,
@@ -14,7 +12,6 @@ use driver::{
 };
 
 use crate::{
-    cli::parse,
     config::Span,
     load::{
         Host, Needs, Queue,
@@ -40,8 +37,8 @@ pub(super) struct BesideArgs {
     pub(super) idle_queues: u32,
 
     /// Attach to these controllers, too, and open idle queue pairs there; several with commas
-    #[arg(long, value_name = "vfio-user:PATH", value_delimiter = ',', value_parser = parse::vfio_user)]
-    idle_at: Vec<PathBuf>,
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", value_delimiter = ',')]
+    idle_at: Vec<Place>,
 
     /// Commands that an idle queue pair holds
     #[arg(long, value_name = "N", default_value_t = DEPTH, value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)))]
@@ -52,8 +49,8 @@ pub(super) struct BesideArgs {
     cold_every: Option<Span>,
 
     /// Attach to this controller, too, and store into doorbells there all the time, on the same thread
-    #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
-    storm_at: Option<PathBuf>,
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    storm_at: Option<Place>,
 
     /// What is stored there: any value, or only the one that is there
     #[arg(long, value_name = "WHAT", value_parser = stores(), default_value = "wild")]
@@ -77,7 +74,7 @@ pub(super) struct Besides {
 }
 
 /// One job's.
-pub(super) type Beside<'a, K> = (Option<Cold<'a, VfioUser, K>>, Option<Storm<'a, VfioUser>>);
+pub(super) type Beside<'a, K> = (Option<Cold<'a, AnyBus, K>>, Option<Storm<'a, AnyBus>>);
 
 impl BesideArgs {
     /// Opens all of it.
@@ -97,8 +94,8 @@ impl BesideArgs {
             }
         })?;
         let storm = match &self.storm_at {
-            Some(path) => {
-                let mut stormy = Host::connect(path, doorbells, Needs::of(STORM_DEPTH, 4096))?;
+            Some(place) => {
+                let mut stormy = Host::connect(place, doorbells, Needs::of(STORM_DEPTH, 4096))?;
                 let number = STORM_QUEUES.min(stormy.device().queues_max());
                 let queues =
                     (0..number).map(|_| stormy.device().create_queue_pair(STORM_DEPTH, false));
@@ -148,7 +145,7 @@ impl Besides {
 }
 
 /// What a cold queue showed, where it was used.
-pub(super) fn cold_report<K: Clock>(cold: &Cold<'_, VfioUser, K>) -> Option<ColdReport> {
+pub(super) fn cold_report<K: Clock>(cold: &Cold<'_, AnyBus, K>) -> Option<ColdReport> {
     let (latency, commands, errors) = cold.result();
     (commands > 0).then(|| ColdReport {
         commands,

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use driver::Doorbells;
 use driver::DriverError;
+use driver::bus::place::Place;
 use driver::key_value::{Dialect, Keys};
 use driver::program::{self, Pace, Ran, Rules, Target, Worker};
 use memory::Buffer;
@@ -108,7 +109,8 @@ impl Seat {
             queues: workers,
             ..Needs::of(depth, bytes)
         };
-        let mut host = Host::connect_to_all_sets(listen.path(), Doorbells::Auto, needs)?;
+        let place = Place::VfioUser(listen.path().to_owned());
+        let mut host = Host::connect_to_all_sets(&place, Doorbells::Auto, needs)?;
         let device = host.device();
         let target = match target {
             Some(target) => target,

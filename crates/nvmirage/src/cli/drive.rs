@@ -1,0 +1,144 @@
+//! `nvmirage drive`: the NVMe drives of this machine, and handing one over.
+
+use driver::bus::PciAddress;
+
+use crate::{
+    physical::{Drive, System},
+    report::{
+        self,
+        table::{Align, Table},
+    },
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage drive list
+      Which drives there are, and what uses them
+  nvmirage drive bind 0000:01:00.0
+      Take one from the kernel; refused while anything uses it
+  nvmirage identify --target pci:0000:01:00.0
+      Use it
+  nvmirage drive unbind 0000:01:00.0
+      Give it back";
+
+/// Show the NVMe drives of this machine, take one from the kernel, give it back
+///
+/// A drive is used through VFIO: the machine's IOMMU keeps it from all memory but what it is given. While it is taken, the
+/// kernel has no block device of it. What is on it stays.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct DriveCommand {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    List(List),
+    Bind(Bind),
+    Unbind(Unbind),
+}
+
+/// Show the NVMe drives of this machine: address, model, driver, IOMMU group, and what uses them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage drive list
+  nvmirage drive list --json | jq -r '.[] | select(.in_use_by == []).address'
+      Those that nothing uses
+
+Without root, processes of other users are not seen.")]
+struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Take drives from the kernel: bind them to vfio-pci
+///
+/// Refused, with the user's name, for a drive that is mounted, swap space, part of a volume or RAID, or held open by a
+/// process; for one behind no IOMMU; and for one that shares its IOMMU group with a function that the kernel drives. Needs
+/// root.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage drive bind 0000:01:00.0
+  nvmirage drive bind 01:00.0 02:00.0")]
+struct Bind {
+    /// The drive's PCI address, as `nvmirage drive list` shows it
+    #[arg(value_name = "ADDRESS", required = true)]
+    addresses: Vec<PciAddress>,
+}
+
+/// Give drives back to the kernel's NVMe driver
+///
+/// Refused, with the process's name, for a drive that a process has. Needs root.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage drive unbind 0000:01:00.0")]
+struct Unbind {
+    /// The drive's PCI address, as `nvmirage drive list` shows it
+    #[arg(value_name = "ADDRESS", required = true)]
+    addresses: Vec<PciAddress>,
+}
+
+impl DriveCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let system = System::this();
+        match self.what {
+            What::List(List { json }) => {
+                let drives = system.drives()?;
+                match json {
+                    true => report::print_json(&drives),
+                    false => report::print(&shown(&drives)),
+                }
+            }
+            What::Bind(Bind { addresses }) => addresses.into_iter().try_for_each(|address| {
+                let drive = system.bind(address)?;
+                let group = drive.iommu_group.map_or(String::new(), |n| n.to_string());
+                report::print(&format!(
+                    "{address} is bound to vfio-pci: --target pci:{address}, for whoever may open /dev/vfio/{group}\n"
+                ))
+            }),
+            What::Unbind(Unbind { addresses }) => addresses.into_iter().try_for_each(|address| {
+                let drive = system.unbind(address)?;
+                let driver = drive.driver.unwrap_or_else(|| "no driver".to_owned());
+                report::print(&format!("{address} is bound to {driver}\n"))
+            }),
+        }
+    }
+}
+
+fn shown(drives: &[Drive]) -> String {
+    if drives.is_empty() {
+        return "this machine has no NVMe drives on PCI\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        ("address", Align::Left),
+        ("model", Align::Left),
+        ("serial", Align::Left),
+        ("driver", Align::Left),
+        ("IOMMU group", Align::Right),
+        ("in use by", Align::Left),
+    ]);
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    for drive in drives {
+        let model = drive.model.clone();
+        let mut users = drive.in_use_by.iter();
+        table.row(vec![
+            drive.address.to_string(),
+            model.unwrap_or_else(|| format!("PCI {}", drive.id)),
+            or_dash(&drive.serial),
+            or_dash(&drive.driver),
+            or_dash(&drive.iommu_group.map(|group| group.to_string())),
+            users.next().map_or("-".to_owned(), Clone::clone),
+        ]);
+        for user in users {
+            let mut cells = vec![String::new(); 5];
+            cells.push(user.clone());
+            table.row(cells);
+        }
+    }
+    table.to_string()
+}

@@ -1,0 +1,146 @@
+//! A drive's way from the kernel's NVMe driver to vfio-pci, and back.
+
+use std::{fs, path::Path, process::Command, thread, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use driver::bus::PciAddress;
+
+use super::{Drive, System, VFIO_PCI, line, names, target, users};
+
+/// The kernel's driver for these drives.
+const NVME: &str = "nvme";
+/// The class of bridges (PCI Code and ID Assignment, 1.7): their driver may keep them.
+const BRIDGES: &str = "0x06";
+/// How long a function may take until the driver that was asked for has it.
+const LOOKS: u32 = 100;
+const BETWEEN: Duration = Duration::from_millis(20);
+
+impl System {
+    /// Hands the drive to vfio-pci, where it can be opened as `pci:ADDRESS`.
+    ///
+    /// # Errors
+    /// Something uses the drive: says what. It stands behind no IOMMU, or shares its group with what the kernel drives. The
+    /// system refuses.
+    pub(crate) fn bind(&self, address: PciAddress) -> anyhow::Result<Drive> {
+        let drive = self.drive(address)?;
+        if drive.driver.as_deref() == Some(VFIO_PCI) {
+            return Ok(drive);
+        }
+        refuse_used(&drive)?;
+        self.refuse_group(&drive)?;
+        self.load_vfio_pci()?;
+        let claims = users::claim_all(self, &drive.block_devices);
+        let claims = claims.map_err(|name| anyhow::anyhow!("{name} has come into use just now"))?;
+        let moved = self.move_to(&drive, Some(VFIO_PCI), VFIO_PCI);
+        drop(claims);
+        if let Err(error) = moved {
+            // as it was: what failed is what is reported
+            let before = drive.driver.as_deref().unwrap_or(NVME);
+            let back = self.move_to(&drive, None, before);
+            return Err(match back {
+                Ok(()) => error,
+                Err(worse) => error.context(format!("{address} has no driver now: {worse:#}")),
+            });
+        }
+        self.drive(address)
+    }
+
+    /// Gives the drive back to the kernel's driver.
+    ///
+    /// # Errors
+    /// A process has it: says which. It is not bound to vfio-pci. The system refuses.
+    pub(crate) fn unbind(&self, address: PciAddress) -> anyhow::Result<Drive> {
+        let drive = self.drive(address)?;
+        match drive.driver.as_deref() {
+            Some(VFIO_PCI) => {}
+            Some(NVME) => return Ok(drive),
+            other => bail!(
+                "{address} is bound to {}, not to vfio-pci: there is nothing to give back",
+                other.unwrap_or("no driver")
+            ),
+        }
+        // The kernel would wait for that process, however long it takes.
+        refuse_used(&drive)?;
+        self.move_to(&drive, None, NVME)?;
+        self.drive(address)
+    }
+
+    /// A group is lent as a whole: no function in it may be the kernel's.
+    fn refuse_group(&self, drive: &Drive) -> anyhow::Result<()> {
+        let address = drive.address;
+        let Some(group) = drive.iommu_group else {
+            bail!(
+                "{address} stands behind no IOMMU, and could reach all memory of this machine: switch the IOMMU on in \
+                 the firmware, and for Intel start the kernel with intel_iommu=on"
+            );
+        };
+        let devices = self.path("sys/bus/pci/devices");
+        for name in names(&self.function(address).join("iommu_group/devices")) {
+            let folder = devices.join(&name);
+            let driver = target(&folder.join("driver"));
+            let is_bridge =
+                line(&folder.join("class")).is_some_and(|class| class.starts_with(BRIDGES));
+            if name != address.to_string()
+                && !is_bridge
+                && let Some(driver) = driver.filter(|driver| driver != VFIO_PCI)
+            {
+                bail!(
+                    "{address} shares IOMMU group {group} with {name}, which the driver {driver} has: a group is handed \
+                     over as a whole, so put the drive into another slot, or unbind that function first"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn load_vfio_pci(&self) -> anyhow::Result<()> {
+        let driver = self.path("sys/bus/pci/drivers").join(VFIO_PCI);
+        if driver.is_dir() {
+            return Ok(());
+        }
+        // Errors show by what follows.
+        let _ = Command::new("modprobe").arg(VFIO_PCI).output();
+        ensure!(
+            driver.is_dir(),
+            "the kernel has no driver vfio-pci: `modprobe vfio-pci` as root, or a kernel that has it"
+        );
+        Ok(())
+    }
+
+    /// Has the kernel take the function from its driver and probe it anew, for `only` if that is named; until `wanted` has
+    /// it.
+    fn move_to(&self, drive: &Drive, only: Option<&str>, wanted: &str) -> anyhow::Result<()> {
+        let address = drive.address.to_string();
+        let folder = self.function(drive.address);
+        // An empty line takes the wish back.
+        let only = format!("{}\n", only.unwrap_or_default());
+        write(&folder.join("driver_override"), &only)?;
+        let unbind = folder.join("driver/unbind");
+        if unbind.exists() {
+            write(&unbind, &address)?;
+        }
+        write(&self.path("sys/bus/pci/drivers_probe"), &address)?;
+        for _ in 0..LOOKS {
+            if target(&folder.join("driver")).as_deref() == Some(wanted) {
+                return Ok(());
+            }
+            thread::sleep(BETWEEN);
+        }
+        bail!("the driver {wanted} did not take {address}; the kernel's log (dmesg) says why")
+    }
+}
+
+fn refuse_used(drive: &Drive) -> anyhow::Result<()> {
+    ensure!(
+        drive.in_use_by.is_empty(),
+        "{} is in use:\n{}",
+        drive.address,
+        drive.in_use_by.join("\n")
+    );
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(file, text)
+        .with_context(|| format!("cannot write {}; this needs root", file.display()))
+}

@@ -1,0 +1,201 @@
+//! The NVMe drives of this machine, as the system shows them: which there are, who drives and uses them, and how one is
+//! handed to this program and back.
+//!
+//! Everything is read from sysfs and proc below a root, so that tests have machines of their own.
+//!
+//! Invariant: no drive that anything uses is taken from the kernel, and none that a process has is given back; whoever
+//! uses it is named.
+//!
+//! What it does not do: talk to a drive. What only a drive knows of itself is shown as far as the kernel's driver says it.
+
+mod bind;
+mod users;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use driver::bus::PciAddress;
+use serde::Serialize;
+
+/// The class of NVMe controllers: mass storage, non-volatile memory, NVMe (PCIe Transport 1.1, 3.8.1.4).
+const CLASS: &str = "0x010802";
+/// The driver that hands functions to programs.
+const VFIO_PCI: &str = "vfio-pci";
+
+/// A machine, by its files.
+pub(crate) struct System {
+    root: PathBuf,
+}
+
+/// An NVMe controller of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Drive {
+    #[serde(serialize_with = "as_text")]
+    pub(crate) address: PciAddress,
+    /// Vendor and device, as lspci -n has them.
+    pub(crate) id: String,
+    /// As the drive's identity says, where the kernel's driver has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) serial: Option<String>,
+    /// The driver that it is bound to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) driver: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) iommu_group: Option<u32>,
+    /// Its namespaces as block devices of this machine.
+    pub(crate) block_devices: Vec<String>,
+    /// What uses it, in words.
+    pub(crate) in_use_by: Vec<String>,
+}
+
+fn as_text<S: serde::Serializer>(address: &PciAddress, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(address)
+}
+
+impl System {
+    /// This machine.
+    pub(crate) fn this() -> Self {
+        Self::at("/")
+    }
+
+    /// The machine whose files lie below `root`.
+    fn at(root: impl Into<PathBuf>) -> Self {
+        System { root: root.into() }
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.root.join(below)
+    }
+
+    /// The folder of a PCI function.
+    fn function(&self, address: PciAddress) -> PathBuf {
+        self.path("sys/bus/pci/devices").join(address.to_string())
+    }
+
+    /// All NVMe controllers on PCI, by address.
+    pub(crate) fn drives(&self) -> anyhow::Result<Vec<Drive>> {
+        let folder = self.path("sys/bus/pci/devices");
+        let mut drives = Vec::new();
+        for name in names(&folder) {
+            let class = line(&folder.join(&name).join("class"));
+            if class.as_deref() == Some(CLASS)
+                && let Ok(address) = name.parse()
+            {
+                drives.push(self.drive(address)?);
+            }
+        }
+        drives.sort_by_key(|drive| drive.address);
+        Ok(drives)
+    }
+
+    /// The NVMe controller at `address`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn drive(&self, address: PciAddress) -> anyhow::Result<Drive> {
+        let folder = self.function(address);
+        let class = line(&folder.join("class")).with_context(|| {
+            format!("there is no PCI function {address}; `nvmirage drive list` shows drives")
+        })?;
+        anyhow::ensure!(
+            class == CLASS,
+            "{address} is no NVMe controller (its class is {class}); `nvmirage drive list` shows drives"
+        );
+        let id = |file: &str| {
+            let text = line(&folder.join(file)).unwrap_or_default();
+            text.trim_start_matches("0x").to_owned()
+        };
+        let iommu_group = target(&folder.join("iommu_group")).and_then(|name| name.parse().ok());
+        let controllers = names(&folder.join("nvme"));
+        let controller = controllers
+            .first()
+            .map(|name| folder.join("nvme").join(name));
+        let says = |file: &str| controller.as_deref().and_then(|at| line(&at.join(file)));
+        let block_devices = block_devices(&folder, &controllers);
+        let users = users::Users {
+            system: self,
+            folder: &folder,
+            controllers: &controllers,
+            block_devices: &block_devices,
+            iommu_group,
+        };
+        Ok(Drive {
+            address,
+            id: format!("{}:{}", id("vendor"), id("device")),
+            model: says("model"),
+            serial: says("serial"),
+            driver: target(&folder.join("driver")),
+            iommu_group,
+            in_use_by: users.in_words(),
+            block_devices,
+        })
+    }
+}
+
+/// The block devices of a function's namespaces.
+fn block_devices(folder: &Path, controllers: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for controller in controllers {
+        for name in names(&folder.join("nvme").join(controller)) {
+            if let Some(name) = block_device(&name)
+                && !found.contains(&name)
+            {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The block device of a namespace's folder: `nvme0n1` of itself, and of `nvme0c1n1`, the path by controller 1 to a
+/// namespace that several controllers may have.
+fn block_device(folder: &str) -> Option<String> {
+    let (subsystem, rest) = digits(folder.strip_prefix("nvme")?)?;
+    let rest = match rest.strip_prefix('c') {
+        Some(rest) => digits(rest)?.1,
+        None => rest,
+    };
+    let (namespace, rest) = digits(rest.strip_prefix('n')?)?;
+    rest.is_empty()
+        .then(|| format!("nvme{subsystem}n{namespace}"))
+}
+
+/// The digits that a text begins with, at least one, and what follows them.
+fn digits(text: &str) -> Option<(&str, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+/// What a folder holds, in order; nothing where there is none.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The line that a file of sysfs holds.
+fn line(file: &Path) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The last name of what a link points at.
+fn target(link: &Path) -> Option<String> {
+    let path = fs::read_link(link).ok()?;
+    Some(path.file_name()?.to_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests;
