@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -207,8 +207,7 @@ impl Medium {
                 direct,
                 io,
             } => {
-                let file = FileMedium::open(path, *size, *direct, *io)?;
-                refuse_state(&file)?;
+                let file = open_bytes(path, *size, *direct, *io)?;
                 (file.size(), Backing::File(Arc::new(file)))
             }
             MediumKind::KeyValue {
@@ -442,16 +441,43 @@ impl fmt::Debug for Medium {
     }
 }
 
-/// Refuses a file that has more than bytes.
+/// Opens a file that has bytes and nothing else.
+fn open_bytes(
+    path: &Path,
+    size: Option<u64>,
+    direct: Direct,
+    io: FileIo,
+) -> Result<FileMedium, MediumError> {
+    match FileMedium::open(path, size, direct, io) {
+        Ok(file) => {
+            refuse_state(&file)?;
+            Ok(file)
+        }
+        // The size of what a file has beside its log is another one than the file's: that is no reason to correct it.
+        Err(differs @ MediumError::SizeMismatch { .. }) => {
+            if let Ok(file) = FileMedium::open(path, None, direct, io) {
+                refuse_state(&file)?;
+            }
+            Err(differs)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses a file that has more than bytes, also where that can no longer be read: a host would write over it.
 fn refuse_state(file: &FileMedium) -> Result<(), MediumError> {
     let failed = |source: StateError| MediumError::State {
         path: file.path().into(),
         source,
     };
     let storage = file.storage().map_err(|error| failed(error.into()))?;
-    let superblock = storage.map(|storage| Superblock::read(&storage, file.size()));
-    let Some(Ok(superblock)) = superblock else {
+    let Some(storage) = storage else {
         return Ok(());
+    };
+    let superblock = match Superblock::read(&storage, file.size()) {
+        Ok(superblock) => superblock,
+        Err(StateError::NotOurs) => return Ok(()),
+        Err(error) => return Err(failed(error)),
     };
     let (what, remedy) = match superblock.shape.kind {
         journal::Kind::Zoned => ("zones", "add [media.zoned]"),

@@ -296,17 +296,70 @@ fn files_that_do_not_fit_are_refused_and_left_alone() {
     assert_eq!(open(&other, Some(SIZE), SPEC).unwrap().size(), SIZE);
 }
 
+/// That a file is refused as a medium of bytes, with and without a size, and left as it is.
+fn refused_as_bytes(path: &Path, sizes: &[u64], says: &str) {
+    let whole = std::fs::read(path).expect("it is there");
+    let sizes = sizes.iter().copied().map(Some);
+    for size in sizes.chain([None, Some(whole.len() as u64)]) {
+        let error = Medium::open(&file_spec(path, size, Direct::Auto)).expect_err("it is refused");
+        let error = error.to_string();
+        assert!(error.contains(says), "{size:?}: {error}");
+        assert!(std::fs::read(path).expect("it is there") == whole);
+    }
+}
+
 /// A host that was given the log as blocks would write over it.
 #[test]
 fn a_file_with_zones_is_no_medium_of_bytes() {
     let folder = on_disk();
     let path = folder.path().join("zones.img");
     drop(open(&path, Some(SIZE), SPEC).unwrap());
-    let whole = std::fs::read(&path).unwrap();
-    for size in [None, Some(whole.len() as u64)] {
-        let error = Medium::open(&file_spec(&path, size, Direct::Auto)).unwrap_err();
-        let error = error.to_string();
-        assert!(error.contains("add [media.zoned]"), "{error}");
-        assert!(std::fs::read(&path).unwrap() == whole);
+    // The size of the zones is what stood in the configuration that has lost them.
+    refused_as_bytes(&path, &[SIZE], "add [media.zoned]");
+    // What may be any size is told as that.
+    let other = Medium::open(&file_spec(&path, Some(4096), Direct::Auto)).unwrap_err();
+    assert!(other.to_string().contains("add [media.zoned]"), "{other}");
+
+    // One superblock is enough to know it; two broken ones are no reason to write over what was kept.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 4096 + 100] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    refused_as_bytes(&path, &[SIZE], "add [media.zoned]");
+    bytes[end - 8192 + 100] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    refused_as_bytes(&path, &[], "its state is damaged");
+    // Bytes that are nobody's are a medium.
+    bytes[end - 8192..].fill(7);
+    std::fs::write(&path, &bytes).unwrap();
+    let medium = Medium::open(&file_spec(&path, None, Direct::Auto)).unwrap();
+    assert_eq!(medium.size(), end as u64);
+}
+
+fn pairs(path: &Path, size: u64) -> Result<Arc<Medium>, MediumError> {
+    Medium::open(&MediumSpec {
+        kind: MediumKind::KeyValue {
+            path: Some(path.into()),
+            size,
+            keys: None,
+            dialect: media::Dialect::Nvme,
+        },
+    })
+}
+
+#[test]
+fn a_file_with_keys_is_no_medium_of_bytes_or_zones_nor_one_with_zones_of_keys() {
+    let folder = on_disk();
+    let (keys, zones) = (folder.path().join("pairs.kv"), folder.path().join("zns"));
+    drop(pairs(&keys, SIZE).unwrap());
+    refused_as_bytes(&keys, &[SIZE], "write kind = \"keyvalue\"");
+    for size in [None, Some(SIZE)] {
+        let error = refused(&keys, size, SPEC);
+        assert!(error.contains("its kind of state is keys"), "{error}");
     }
+    drop(open(&zones, Some(SIZE), SPEC).unwrap());
+    let before = std::fs::read(&zones).unwrap();
+    let error = pairs(&zones, SIZE).unwrap_err().to_string();
+    assert!(error.contains("its kind of state is zones"), "{error}");
+    assert!(std::fs::read(&zones).unwrap() == before);
 }

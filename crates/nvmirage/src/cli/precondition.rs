@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use media::Medium;
 use model::{Flash, FlashParameters, Method, Parameters, Progress};
 use serde::Serialize;
 
@@ -15,6 +16,7 @@ use crate::{
     config::{self, MediumKind, Size, Timing},
     keep::timing::file::{StateFile, longest},
     report,
+    supervisor::spec_of,
 };
 
 const EXAMPLES: &str = "\
@@ -172,17 +174,21 @@ impl Precondition {
         let config = config::from_file(file)?;
         let medium = config.media.into_iter().find(|medium| medium.name == name);
         let medium = medium.with_context(|| format!("{} has no media `{name}`", file.display()))?;
-        let timing = medium.timing.with_context(|| {
+        let timing = medium.timing.clone().with_context(|| {
             format!("media {name} has no timing: nothing of it would be any faster or slower")
         })?;
         let path = medium.path.as_deref();
-        let size = match (medium.size, path) {
-            (Some(size), _) => size.0,
-            (None, Some(path)) if medium.kind == MediumKind::File => std::fs::metadata(path)
-                .with_context(|| format!("media {name}: {}", path.display()))?
-                .len(),
-            _ => bail!("media {name} has no size: write size = \"64GiB\""),
+        // What a server would not serve is not prepared: a file of another size, or with something else in it.
+        let found = match path.filter(|path| medium.kind == MediumKind::File && path.exists()) {
+            Some(_) => {
+                let opened = Medium::open(&spec_of(&medium));
+                Some(opened.with_context(|| format!("media {name}"))?.size())
+            }
+            None => None,
         };
+        let size = medium.size.map(|size| size.0).or(found);
+        let size =
+            size.with_context(|| format!("media {name} has no size: write size = \"64GiB\""))?;
         let state = timing.state_file(medium.kind, path).with_context(|| {
             format!("media {name} keeps no state of its timing: write state = \"{name}.timing\" under [media.timing]")
         })?;

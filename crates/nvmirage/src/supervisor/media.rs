@@ -345,7 +345,8 @@ pub(super) fn range_of(namespace: &Allocated) -> Range {
     }
 }
 
-fn spec_of(config: &config::Medium) -> MediumSpec {
+/// What is opened for a medium of a configuration.
+pub(crate) fn spec_of(config: &config::Medium) -> MediumSpec {
     let size = config.size.map(|size| size.0);
     let kind = match config.kind {
         MediumKind::Null => Backing::Null {

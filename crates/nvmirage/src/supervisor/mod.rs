@@ -24,6 +24,7 @@ use ::controller::port::ChannelId;
 use anyhow::Context;
 use engine::{ControllerSlot, Mode};
 
+pub(crate) use self::media::spec_of;
 use self::{media::Resting, subsystems::Live, timing::TimingState};
 use crate::{
     config::{self, Config, HugePages, Problem},

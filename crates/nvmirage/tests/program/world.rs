@@ -18,6 +18,9 @@ use tempfile::TempDir;
 /// Bound on every wait; far above what anything takes.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
 
+/// Bound on what is to fail before it has done anything.
+const REFUSAL: Duration = Duration::from_secs(30);
+
 /// A folder, with the program's state and sockets in it.
 pub(crate) struct World {
     dir: TempDir,
@@ -81,7 +84,19 @@ impl World {
 
     /// Runs the program, which must fail with status 1 and say nothing on standard output; what it says instead.
     pub(crate) fn fails<S: AsRef<OsStr>>(&self, args: &[S]) -> String {
-        let ran = self.run(args);
+        let mut command = self.program();
+        command.args(args);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = child.spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || sender.send(child.wait_with_output()));
+        let Ok(output) = receiver.recv_timeout(REFUSAL) else {
+            // It serves, where it was to refuse.
+            kill_process(pid, Signal::KILL).unwrap();
+            panic!("it does not fail, and goes on");
+        };
+        let ran = ran(output.unwrap());
         assert_eq!(ran.status.code(), Some(1), "{}{}", ran.out, ran.err);
         assert_eq!(ran.out, "");
         assert!(ran.err.contains("error: "), "{}", ran.err);

@@ -128,6 +128,35 @@ fn a_clean_stop_keeps_all_and_what_does_not_fit_is_refused() {
         let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
         assert!(error.contains(expected), "{error}");
     }
+    // Nor is it a medium of bytes, for a server or for the preparation of a drive.
+    let start = CONFIG.find("[media.zoned]").unwrap();
+    let end = CONFIG.find("[[namespace]]").unwrap();
+    let raw = [&CONFIG[..start], &CONFIG[end..]].concat();
+    let unsized_raw = raw.replace("size = \"16MiB\"\n", "");
+    for config in [&raw, &unsized_raw] {
+        let config = world.write("config.toml", config);
+        let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
+        assert!(error.contains("add [media.zoned]"), "{error}");
+    }
+    let flash = "[media.timing]\npreset = \"samsung-970-pro\"\n[[namespace]]";
+    let config = world.write("config.toml", &unsized_raw.replace("[[namespace]]", flash));
+    let config = config.to_str().unwrap();
+    let error = world.fails(&["precondition", "zns", "--config", config]);
+    assert!(error.contains("add [media.zoned]"), "{error}");
+    assert!(!world.path("zns.img.timing").exists());
+    let listen = world.vfio_user("zns.sock");
+    let error = world.fails(&["serve", "--media", "file:path=zns.img", "--listen", &listen]);
+    assert!(error.contains("add [media.zoned]"), "{error}");
+    assert!(fs::read(world.path("zns.img")).unwrap() == before);
+    // A clone has its zones.
+    world.ok(&["clone", "zns.img", "other.img"]);
+    assert!(fs::read(world.path("other.img")).unwrap() == before);
+    let server = serve(&world, &CONFIG.replace("zns.img", "other.img"));
+    let mut drive = Drive::attach(&world, "zns");
+    assert_eq!(zone(&mut drive, 0), (ZoneState::CLOSED, 2));
+    drop(drive);
+    server.stop();
+
     // Neither is one that is damaged.
     let mut damaged = before.clone();
     let log = 16 << 20;

@@ -93,8 +93,20 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "wear-raw",
         guard: "a file with zones is no medium of bytes",
         file: "crates/media/src/medium.rs",
-        from: "                refuse_state(&file)?;\n",
-        to: "",
+        from: "            refuse_state(&file)?;\n            Ok(file)",
+        to: "            Ok(file)",
+        test: integration(
+            "media",
+            &["--test", "media"],
+            "kept::a_file_with_zones_is_no_medium_of_bytes",
+        ),
+    },
+    Mutation {
+        name: "wear-raw-damaged",
+        guard: "nor is one whose log can no longer be read",
+        file: "crates/media/src/medium.rs",
+        from: "Err(StateError::NotOurs) => return Ok(()),",
+        to: "Err(_) => return Ok(()),",
         test: integration(
             "media",
             &["--test", "media"],
