@@ -102,7 +102,7 @@ impl Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) shape: Shape,
-    pub(super) layout: Layout,
+    pub(crate) layout: Layout,
     /// Whose log it is: no other one has the same number.
     pub(super) log: u64,
     /// How often it was opened: frames of an earlier time end where those of a later one begin.

@@ -97,6 +97,10 @@ pub enum StateError {
     Io(#[from] io::Error),
 }
 
+/// The log is not where such a medium has it.
+pub(crate) const MISPLACED: StateError =
+    StateError::Damaged("its log is not of the length that its superblock's shape has");
+
 /// A file while nobody has a channel of it: calls that wait.
 pub(crate) trait Storage {
     /// Fills `bytes` from `offset` on.

@@ -9,7 +9,7 @@ use super::space::Space;
 use super::{Dialect, KeyValue, KeyValueMedium};
 use crate::error::MediumError;
 use crate::file::{FileMedium, FileStorage};
-use crate::journal::{Journal, Kind, Layout, SHAPE_WORDS, Shape, StateError};
+use crate::journal::{Journal, Kind, Layout, MISPLACED, SHAPE_WORDS, Shape, StateError};
 use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
@@ -68,6 +68,10 @@ pub(super) fn open(
     let superblock =
         Journal::find_or_create(&storage, file.size(), wanted, layout).map_err(failed)?;
     let keys = check(superblock.shape, wanted, keys).map_err(failed)?;
+    // What is made for so many keys is large: the file must be, too.
+    if superblock.layout != self::layout(size, keys) {
+        return Err(failed(MISPLACED));
+    }
     let mut pairs =
         Pairs::new(size, keys).map_err(|source| MediumError::Memory { size, source })?;
     let journal = Journal::recover(&storage, superblock, true, |kind, record| {

@@ -259,14 +259,14 @@ impl<C: Port> ZonedChannel<C> {
         match what {
             Taken::Write {
                 zone,
-                end,
+                moves_to,
                 result,
                 fua,
             } => {
                 if let Some(keeper) = self.keeper()
                     && succeeded
                 {
-                    keeper.write_ended(zone, end);
+                    keeper.moved(zone, moves_to);
                     if fua {
                         self.hold_write(ticket, result);
                         return None;

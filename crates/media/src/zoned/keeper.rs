@@ -4,8 +4,8 @@
 //! record. Zones that have become full or empty go before those that have become active, so that the log, wherever it ends,
 //! never has more active zones than there may be.
 //!
-//! A write counts when it has ended: while some are on their way, a zone's write pointer in the log is behind the last byte of those
-//! that have. Open zones are closed when they come back, and empty where nothing was written to them (ZNS 1.1, 2.1.1.3).
+//! A write counts when it has ended: while some are on their way, a zone's write pointer in the log is where those have moved it that
+//! have. Open zones are closed when they come back, and empty where nothing was written to them (ZNS 1.1, 2.1.1.3).
 
 use std::io;
 
@@ -35,7 +35,7 @@ const EXTENDED: u8 = 2;
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) journal: Journal,
-    /// By zone, bytes from its start to the end of the last write that has ended.
+    /// By zone, how far from its start writes that have ended have moved its write pointer, and hosts by commits.
     ended: Vec<u64>,
     /// By zone, what is to be recorded.
     marks: Vec<u8>,
@@ -76,10 +76,10 @@ impl Keeper {
         self.mark(zone, CHANGED | EXTENDED);
     }
 
-    /// A write to a zone has ended, so many bytes from its start.
-    pub(super) fn write_ended(&mut self, zone: u32, end: u64) {
+    /// A zone's write pointer was moved so far from its start, by a write that has ended or by a commit.
+    pub(super) fn moved(&mut self, zone: u32, to: u64) {
         let ended = &mut self.ended[zone as usize];
-        *ended = end.max(*ended);
+        *ended = to.max(*ended);
         self.touch(zone);
     }
 
@@ -144,13 +144,11 @@ impl State {
 
     /// What the log is to say of a zone.
     fn recorded(&self, keeper: &Keeper, number: u32, out: &[Out]) -> Zone {
-        let mut zone = self.zones.get(number);
         let is_write = |out: &Out| matches!(out.what, Taken::Write { zone, .. } if zone == number);
-        // The bytes of a random write area are overwritten where they are.
-        if !zone.random && out.iter().any(is_write) {
-            zone.written = keeper.ended[number as usize].min(zone.written);
-            zone.reached = zone.written;
-        }
+        let zone = match out.iter().any(is_write) {
+            true => self.zones.up_to(number, keeper.ended[number as usize]),
+            false => self.zones.get(number),
+        };
         zone.after_restart()
     }
 
@@ -310,12 +308,17 @@ fn of_bytes(bytes: &[u8], capacity: u64) -> Option<Zone> {
             | ZoneState::READ_ONLY
             | ZoneState::OFFLINE
     );
-    let is_possible = is_state && head[1] < 4 && written <= reached && reached <= capacity;
-    is_possible.then_some(Zone {
+    let zone = Zone {
         state,
         written,
         reached,
         extended: head[1] & 1 != 0,
         random: head[1] & 2 != 0,
-    })
+    };
+    let is_whole = [written, reached].iter().all(|at| at.is_multiple_of(512));
+    let is_possible = is_state && head[1] < 4 && is_whole && written <= reached;
+    // Only an active zone has a random write area, and an empty one has nothing.
+    let has_area = !zone.random || state == ZoneState::CLOSED;
+    let is_empty = state != ZoneState::EMPTY || zone == Zone::EMPTY;
+    (is_possible && reached <= capacity && has_area && is_empty).then_some(zone)
 }

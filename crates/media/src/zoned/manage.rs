@@ -75,12 +75,15 @@ impl<C: Port> ZonedChannel<C> {
 
     /// Flush Explicit ZRWA Range up to a block, which begins at `offset`, and with it.
     fn commit(&mut self, offset: u64, lba_shift: u8) -> Result<Added, Stopped> {
+        let zone = self.zones().at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
+        // What a reset still erases must not come to be in front of the write pointer.
+        self.may_write(zone)?;
         let zones = self.zones();
-        let zone = zones.at(offset).ok_or(Status::LBA_OUT_OF_RANGE)?;
         let closed = zones.commit(zone, offset + (1 << lba_shift))?;
+        let to = zones.get(zone).written;
         self.tell_closed(closed);
         if let Some(keeper) = self.keeper() {
-            keeper.touch(zone);
+            keeper.moved(zone, to);
         }
         Err(Stopped::Ends(Outcome::OK))
     }

@@ -77,8 +77,8 @@ enum Taken {
     /// A write to a zone, and what the host is told at its end.
     Write {
         zone: u32,
-        /// Bytes from the zone's start to its end.
-        end: u64,
+        /// How far it moves the zone's write pointer, from the zone's start.
+        moves_to: u64,
         result: u64,
         /// It ends when it is durable, which is still to be done.
         fua: bool,
@@ -304,7 +304,7 @@ impl<C: Port> ZonedChannel<C> {
                 self.written(write);
                 self.happened.push(Op::Deallocate { offset, len });
                 if let Some(keeper) = self.keeper() {
-                    keeper.write_ended(write.zone, write.end);
+                    keeper.moved(write.zone, write.moves_to);
                 }
                 match ticket.take_if(|_| fua && is_kept) {
                     Some(ticket) => {
@@ -408,7 +408,7 @@ impl<C: Port> ZonedChannel<C> {
         self.written(write);
         let what = Taken::Write {
             zone,
-            end: write.end,
+            moves_to: write.moves_to,
             result,
             fua,
         };
@@ -433,11 +433,10 @@ impl<C: Port> ZonedChannel<C> {
         self.tell_closed(write.closes);
         self.happened.push(Op::Deallocate { offset, len });
         self.written(write);
-        let (end, result) = (write.end, 0);
         let what = Taken::Write {
             zone,
-            end,
-            result,
+            moves_to: write.moves_to,
+            result: 0,
             fua,
         };
         self.taken(added, bits, what)

@@ -9,7 +9,9 @@ use super::zones::{Geometry, Zones};
 use super::{State, ZoneSpec};
 use crate::error::MediumError;
 use crate::file::{FileMedium, FileStorage};
-use crate::journal::{Journal, Kind, Layout, SHAPE_WORDS, Shape, StateError, Storage, Superblock};
+use crate::journal::{
+    Journal, Kind, Layout, MISPLACED, SHAPE_WORDS, Shape, StateError, Storage, Superblock,
+};
 use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
@@ -103,6 +105,9 @@ fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, M
     let superblock = superblock.map_err(failed)?;
     check(superblock.shape, size, spec).map_err(failed)?;
     let size = superblock.shape.words[0];
+    if superblock.layout != layout(spec, size)? {
+        return Err(failed(MISPLACED));
+    }
     let (geometry, set) = spec.zones(size)?;
     let mut state = State::new(Zones::new(geometry), &set);
     let journal = Journal::recover(&storage, superblock, false, |kind, record| {

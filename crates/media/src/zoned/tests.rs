@@ -1,8 +1,15 @@
 //! Zones on a disk that crashes: every zone comes back as it once was, and not as it was before its last flush.
+//!
+//! A random write area is written over where it is, in any order: its zone comes back with any of the contents that its sectors have
+//! had since they were last durable, and a write pointer that is where some of its writes have moved it, those that a flush has covered among them.
+
+mod under_way;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use controller::port::ByteRange;
+use controller::set::RandomAreas;
 use memory::{Need, Scratch};
 use nvme_spec::zoned::ZoneState;
 use proptest::prelude::*;
@@ -16,6 +23,9 @@ const BLOCK: u64 = 4096;
 const SECTOR: u64 = 512;
 const ZONES: u32 = 6;
 const ZONE: u64 = 8 * BLOCK;
+/// Random write areas.
+const AREA: u64 = 2 * BLOCK;
+const STEP: u64 = BLOCK;
 const SIZE: u64 = ZONES as u64 * ZONE;
 const SPEC: ZoneSpec = ZoneSpec {
     zone_size: ZONE,
@@ -24,7 +34,11 @@ const SPEC: ZoneSpec = ZoneSpec {
     max_active: 3,
     descriptor_extension: 64,
     append_limit: 0,
-    random: None,
+    random: Some(RandomAreas {
+        bytes: AREA as u32,
+        granularity: STEP as u32,
+        zones: 2,
+    }),
 };
 const LAYOUT: Layout = Layout {
     ring: SIZE,
@@ -40,15 +54,15 @@ const EXTENT: ByteRange = ByteRange {
     len: SIZE,
 };
 
-/// By sector of a zone, the number of the write that was there last, with the version that it came with; zeros are written by none.
-type Content = BTreeMap<u64, (u32, usize)>;
-
 /// A zone as it was once.
 #[derive(Clone, Debug)]
 struct Version {
     zone: Zone,
     extension: Vec<u8>,
-    content: Content,
+    /// Sectors of the zone that were written, each with the number that they were given; zeros are written by none.
+    wrote: Vec<(u64, u32)>,
+    /// How far this, and nothing else, moves the write pointer of a zone with a random write area.
+    moves_to: u64,
 }
 
 /// All that a zone was, and which of it is known to be durable.
@@ -57,6 +71,8 @@ struct Past {
     versions: Vec<Version>,
     /// Versions whose command a flush has covered.
     flushed: BTreeSet<usize>,
+    /// Versions by writes whose bytes are under way.
+    under_way: BTreeSet<usize>,
 }
 
 /// The zone and the version that a command made.
@@ -65,7 +81,7 @@ type Made = Vec<(usize, usize)>;
 struct Rig {
     channel: ZonedChannel<Disk>,
     past: Vec<Past>,
-    /// Commands that are under way: what they have made, or what they flush.
+    /// Commands that are under way: what they have made, and what they flush.
     ongoing: BTreeMap<u64, (Made, Option<Made>)>,
     ended: Made,
     next: u64,
@@ -91,17 +107,23 @@ fn recover(disk: &Disk) -> Result<State, crate::StateError> {
     Ok(state)
 }
 
-fn version(state: &State, zone: u32, content: Content) -> Version {
+fn version(state: &State, zone: u32, wrote: Vec<(u64, u32)>) -> Version {
     let now = state.zones.get(zone).after_restart();
     let at = zone as usize * 64;
     let extension = match now.extended {
         true => state.extensions[at..at + 64].to_vec(),
         false => Vec::new(),
     };
+    // Where the area begins that the last byte ends in; what writes nothing has moved it itself.
+    let end = wrote.iter().map(|(sector, _)| (sector + 1) * SECTOR).max();
+    let moves_to = end.map_or(now.written, |end| {
+        end.saturating_sub(AREA).div_ceil(STEP) * STEP
+    });
     Version {
         zone: now,
         extension,
-        content,
+        wrote,
+        moves_to,
     }
 }
 
@@ -114,19 +136,25 @@ impl Rig {
         let past = (0..ZONES).map(|zone| {
             let at = (u64::from(zone) * ZONE) as usize;
             let bytes = &bytes[at..at + ZONE as usize];
-            let found = version(&state, zone, Content::new());
-            let content = match before.get(zone as usize) {
+            let found = version(&state, zone, Vec::new());
+            let wrote = match before.get(zone as usize) {
                 Some(past) => past.check(&found, bytes),
-                None => Content::new(),
+                None => Vec::new(),
             };
             Past {
-                versions: vec![Version { content, ..found }],
+                versions: vec![Version { wrote, ..found }],
                 flushed: BTreeSet::from([0]),
+                under_way: BTreeSet::new(),
             }
         });
         let past = past.collect();
         let (_, active) = state.zones.in_use();
         assert!(active <= SPEC.max_active, "{active} zones are active");
+        let random = (0..ZONES).filter(|zone| state.zones.get(*zone).random);
+        assert!(
+            random.count() <= 2,
+            "more random write areas than there are"
+        );
         let medium = Arc::new(ZonedMedium::new(&SPEC, SIZE, false).unwrap());
         Rig {
             channel: ZonedChannel::new(disk, medium, Box::new(state), 8),
@@ -155,18 +183,26 @@ impl Rig {
         let added = self
             .channel
             .add(Ticket::from_bits(id), request, segments, &view);
+        // What is durable when it ends covers itself.
+        let covers = |made: &Made| match request {
+            Request::Write { fua: true, .. }
+            | Request::WriteZeroes { fua: true, .. }
+            | Request::Command { fua: true, .. } => Some(made.clone()),
+            _ => flushes,
+        };
         match added {
             Added::Full(ticket) => ticket.retire(),
             Added::Pending => {
                 let made = self.note(bytes, number);
-                self.ongoing.insert(id, (made, flushes));
+                let covers = covers(&made);
+                self.ongoing.insert(id, (made, covers));
             }
             Added::Done(ticket, outcome) => {
                 ticket.retire();
                 if outcome.cause == Outcome::OK.cause {
                     let made = self.note(bytes, number);
+                    self.flushed(covers(&made));
                     self.ended.extend(made);
-                    self.flushed(flushes);
                 }
             }
         }
@@ -180,8 +216,7 @@ impl Rig {
         for (zone, past) in (0..ZONES).zip(&mut self.past) {
             let at = past.versions.len();
             let start = u64::from(zone) * ZONE;
-            let mut content = past.versions[at - 1].content.clone();
-            let mut is_written = false;
+            let mut wrote = Vec::new();
             for op in &happened {
                 let (offset, len, number) = match *op {
                     Op::Write { offset, len, .. } if bytes > 0 => (offset, len.into(), number),
@@ -189,28 +224,34 @@ impl Rig {
                     _ => continue,
                 };
                 if (start..start + ZONE).contains(&offset) {
-                    is_written = true;
-                    for sector in 0..len / SECTOR {
-                        content.insert((offset - start) / SECTOR + sector, (number, at));
-                    }
+                    let first = (offset - start) / SECTOR;
+                    wrote.extend((first..first + len / SECTOR).map(|sector| (sector, number)));
                 }
             }
-            let found = version(state, zone, content);
+            let found = version(state, zone, wrote);
             let before = &past.versions[at - 1];
-            let is_reset = found.zone.state == ZoneState::EMPTY;
             let same = found.zone == before.zone && found.extension == before.extension;
-            if same && !is_written {
+            if same && found.wrote.is_empty() {
                 continue;
             }
-            let content = if is_reset {
-                Content::new()
-            } else {
-                found.content.clone()
-            };
-            past.versions.push(Version { content, ..found });
+            past.versions.push(found);
             made.push((zone as usize, at));
         }
         made
+    }
+
+    /// The disk crashes: what it has then, and what zones were.
+    fn crash(mut self) -> (Vec<u8>, Vec<Past>) {
+        for out in &self.channel.out {
+            let made = match out.what {
+                Taken::Write { .. } => self.ongoing.get(&out.bits),
+                _ => None,
+            };
+            for (zone, version) in made.into_iter().flat_map(|(made, _)| made) {
+                self.past[*zone].under_way.insert(*version);
+            }
+        }
+        (self.channel.below().crash(), self.past)
     }
 
     fn flushed(&mut self, flushes: Option<Made>) {
@@ -234,36 +275,81 @@ impl Rig {
 
 impl Past {
     /// That a zone was found as it was once, and what is in it then.
-    fn check(&self, found: &Version, bytes: &[u8]) -> Content {
+    fn check(&self, found: &Version, bytes: &[u8]) -> Vec<(u64, u32)> {
         let least = self.flushed.last().copied().unwrap_or(0);
-        for version in &self.versions[least..] {
-            if let Some(content) = self.content(version, found, bytes) {
-                return content;
+        for at in least..self.versions.len() {
+            let time = self.time_of(at);
+            if self.was(at, &time, found)
+                && let Some(wrote) = self.content(&time, found, bytes)
+            {
+                return wrote;
             }
         }
         let zones: Vec<_> = self.versions[least..].iter().map(|was| was.zone).collect();
-        panic!("{:?} is none of {zones:?}", found.zone);
+        panic!(
+            "{:?} is none of {zones:?}, under way {:?}",
+            found.zone, self.under_way
+        );
     }
 
-    fn content(&self, version: &Version, found: &Version, bytes: &[u8]) -> Option<Content> {
-        let (was, is) = (version.zone, found.zone);
-        let is_full = is.state == ZoneState::FULL;
-        let same = was.state == is.state && was.extended == is.extended;
-        if !same || version.extension != found.extension || (was.written != is.written && !is_full)
-        {
-            return None;
+    /// The versions of the time between two resets that this one is in.
+    fn time_of(&self, at: usize) -> Range<usize> {
+        let is_reset = |version: &Version| version.zone.state == ZoneState::EMPTY;
+        let first = self.versions[..=at].iter().rposition(is_reset);
+        let next = self.versions[at + 1..].iter().position(is_reset);
+        first.unwrap_or(0)..next.map_or(self.versions.len(), |next| at + 1 + next)
+    }
+
+    /// Whether the zone is as it was at this version, which is one of this time.
+    fn was(&self, at: usize, time: &Range<usize>, found: &Version) -> bool {
+        let (version, is) = (&self.versions[at], found.zone);
+        let was = version.zone;
+        let same = (was.state, was.extended, was.random) == (is.state, is.extended, is.random);
+        if !same || version.extension != found.extension {
+            return false;
         }
-        let mut content = Content::new();
+        if is.state == ZoneState::FULL {
+            return true;
+        }
+        if is.random {
+            // Wherever writes have moved it that are not under way; at least where flushed ones have.
+            let moved = |at: &usize| self.versions[*at].moves_to;
+            let least = self.flushed.range(time.clone()).map(moved).max();
+            let mut able = time.clone().filter(|at| !self.under_way.contains(at));
+            return is.written >= least.unwrap_or(0)
+                && (is.written == 0 || able.any(|at| moved(&at) == is.written));
+        }
+        was.written == is.written && !self.under_way.contains(&at)
+    }
+
+    /// What is in a zone, where it can be there.
+    fn content(
+        &self,
+        time: &Range<usize>,
+        found: &Version,
+        bytes: &[u8],
+    ) -> Option<Vec<(u64, u32)>> {
+        let mut content = Vec::new();
         for (sector, bytes) in (0..).zip(bytes.as_chunks::<{ SECTOR as usize }>().0) {
             let number = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            let (wrote, by) = version.content.get(&sector).copied().unwrap_or((0, 0));
-            let is_durable = self.flushed.contains(&by);
+            // What was written there, from the last that is durable on.
+            let mut able = vec![0];
+            for at in time.clone() {
+                let wrote = &self.versions[at].wrote;
+                for (_, number) in wrote.iter().filter(|(place, _)| *place == sector) {
+                    if self.flushed.contains(&at) {
+                        able.clear();
+                    }
+                    able.push(*number);
+                }
+            }
+            let is_behind = sector * SECTOR >= found.zone.reached;
             let is_whole = number == 0 || bytes[4..].iter().all(|byte| *byte == 0x5A);
-            if !is_whole || (number != wrote && (number != 0 || is_durable)) {
+            if !is_whole || !able.contains(&number) || (is_behind && number != 0) {
                 return None;
             }
             if number != 0 {
-                content.insert(sector, (number, 0));
+                content.push((sector, number));
             }
         }
         Some(content)
@@ -272,13 +358,16 @@ impl Past {
 
 #[derive(Clone, Debug)]
 enum Step {
+    /// `skip`: so many blocks behind the write pointer, of a zone with a random write area.
     Write {
         zone: u64,
+        skip: u64,
         blocks: u64,
         fua: bool,
     },
     Zeroes {
         zone: u64,
+        skip: u64,
         blocks: u64,
         fua: bool,
     },
@@ -293,8 +382,18 @@ enum Step {
         action: u32,
         all: bool,
     },
+    /// `random`: it is given a random write area.
+    Open {
+        zone: u64,
+    },
     Extend {
         zone: u64,
+        random: bool,
+    },
+    /// Flush Explicit ZRWA Range of so many blocks.
+    Commit {
+        zone: u64,
+        blocks: u32,
     },
     Flush,
     Turns(u8),
@@ -305,13 +404,15 @@ fn step() -> impl Strategy<Value = Step> {
     let zone = || 0..u64::from(ZONES);
     let rarely = || prop::bool::weighted(0.1);
     prop_oneof![
-        6 => (zone(), 1u64..4, rarely()).prop_map(|(zone, blocks, fua)| Step::Write { zone, blocks, fua }),
-        1 => (zone(), 1u64..3, rarely()).prop_map(|(zone, blocks, fua)| Step::Zeroes { zone, blocks, fua }),
+        8 => (zone(), 0u64..3, 1u64..4, rarely()).prop_map(|(zone, skip, blocks, fua)| Step::Write { zone, skip, blocks, fua }),
+        1 => (zone(), 0u64..3, 1u64..3, rarely()).prop_map(|(zone, skip, blocks, fua)| Step::Zeroes { zone, skip, blocks, fua }),
         6 => (zone(), 1u32..4, rarely()).prop_map(|(zone, blocks, fua)| Step::Append { zone, blocks, fua }),
         // Close, finish, open, reset.
         1 => (zone(), 1u32..4, rarely()).prop_map(|(zone, action, all)| Step::Send { zone, action, all }),
         3 => (zone(), rarely()).prop_map(|(zone, all)| Step::Send { zone, action: 4, all }),
-        1 => zone().prop_map(|zone| Step::Extend { zone }),
+        2 => zone().prop_map(|zone| Step::Open { zone }),
+        1 => (zone(), any::<bool>()).prop_map(|(zone, random)| Step::Extend { zone, random }),
+        2 => (zone(), 1u32..3).prop_map(|(zone, blocks)| Step::Commit { zone, blocks }),
         2 => Just(Step::Flush),
         6 => (1u8..5).prop_map(Step::Turns),
         1 => Just(Step::Tend),
@@ -326,6 +427,9 @@ fn sqe(opcode: u8, zone: u64) -> Sqe {
     }
 }
 
+/// Zone Send Action Specific Option: allocate a random write area.
+const RANDOM: u32 = 1 << 9;
+
 fn take(rig: &mut Rig, step: &Step) {
     let command = |rig: &mut Rig, sqe: &Sqe, fua, bytes| {
         let request = Request::Command {
@@ -336,16 +440,30 @@ fn take(rig: &mut Rig, step: &Step) {
         };
         rig.add(&request, bytes);
     };
-    let place =
-        |rig: &mut Rig, zone: u64| zone * ZONE + rig.channel.zones().get(zone as u32).written;
+    let place = |rig: &mut Rig, zone: u64, skip: u64| {
+        let Zone {
+            written, random, ..
+        } = rig.channel.zones().get(zone as u32);
+        zone * ZONE + written + u64::from(random) * skip * BLOCK
+    };
     match *step {
-        Step::Write { zone, blocks, fua } => {
-            let (offset, len) = (place(rig, zone), (blocks * BLOCK) as u32);
+        Step::Write {
+            zone,
+            skip,
+            blocks,
+            fua,
+        } => {
+            let (offset, len) = (place(rig, zone, skip), (blocks * BLOCK) as u32);
             rig.add(&Request::Write { offset, len, fua }, len);
         }
-        Step::Zeroes { zone, blocks, fua } => {
+        Step::Zeroes {
+            zone,
+            skip,
+            blocks,
+            fua,
+        } => {
             let request = Request::WriteZeroes {
-                offset: place(rig, zone),
+                offset: place(rig, zone, skip),
                 len: blocks * BLOCK,
                 deallocate: true,
                 fua,
@@ -366,12 +484,28 @@ fn take(rig: &mut Rig, step: &Step) {
             };
             command(rig, &send, false, 0);
         }
-        Step::Extend { zone } => {
+        Step::Open { zone } => {
             let send = Sqe {
-                cdw13: 0x10,
+                cdw13: 3 | RANDOM,
+                ..sqe(0x79, zone)
+            };
+            command(rig, &send, false, 0);
+        }
+        Step::Extend { zone, random } => {
+            let send = Sqe {
+                cdw13: 0x10 | (u32::from(random) * RANDOM),
                 ..sqe(0x79, zone)
             };
             command(rig, &send, false, 64);
+        }
+        Step::Commit { zone, blocks } => {
+            let last = place(rig, zone, 0) / BLOCK + u64::from(blocks) - 1;
+            let send = Sqe {
+                cdw10: last as u32,
+                cdw13: 0x11,
+                ..sqe(0x79, zone)
+            };
+            command(rig, &send, false, 0);
         }
         Step::Flush => rig.add(&Request::Flush, 0),
         Step::Turns(count) => (0..count).for_each(|_| rig.turn()),
@@ -392,8 +526,7 @@ proptest! {
         for steps in &lives {
             let mut rig = Rig::new(image, random.below(u64::MAX), &before);
             steps.iter().for_each(|step| take(&mut rig, step));
-            image = rig.channel.below().crash();
-            before = rig.past.clone();
+            (image, before) = rig.crash();
             // It crashes again while it comes back, a few times.
             for calls in 0..random.below(6) {
                 let disk = Disk::new(image, random.below(u64::MAX));

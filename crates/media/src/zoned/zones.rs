@@ -64,7 +64,7 @@ pub(crate) struct Zone {
 }
 
 impl Zone {
-    const EMPTY: Zone = Zone {
+    pub(crate) const EMPTY: Zone = Zone {
         state: ZoneState::EMPTY,
         written: 0,
         reached: 0,
@@ -103,6 +103,8 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
     /// Bytes from the zone's start to its end.
     pub(crate) end: u64,
+    /// How far it moves the write pointer, from the zone's start: that of an earlier write may have come further.
+    pub(crate) moves_to: u64,
     /// The zone that is closed for it.
     pub(crate) closes: Option<u32>,
 }
@@ -194,10 +196,22 @@ impl Zones {
             return Err(Status::ZONE_INVALID_WRITE);
         }
         let closes = self.room(state)?;
+        let moves_to = match random {
+            false => end,
+            // What is behind the area moves it, by whole steps from where it is, so far that the write ends in it. An area is at
+            // least a step: that is no more than the zone has.
+            true => {
+                let step = self.geometry.granularity();
+                let first = written % step;
+                let over = end.saturating_sub(first + self.geometry.random_bytes());
+                first + over.next_multiple_of(step)
+            }
+        };
         Ok(Write {
             zone,
             offset,
             end,
+            moves_to,
             closes,
         })
     }
@@ -230,21 +244,29 @@ impl Zones {
         if let Some(other) = write.closes {
             self.set(other, ZoneState::CLOSED);
         }
-        let Zone {
-            written, random, ..
-        } = self.get(write.zone);
-        let to = match random {
-            false => write.end,
-            // What is behind the area moves it, so far that the write ends in it.
-            true => {
-                let over = (write.end - written).saturating_sub(self.geometry.random_bytes());
-                // An area is at least a step: that is no more than the zone has, wherever the write pointer was.
-                written + over.next_multiple_of(self.geometry.granularity())
-            }
-        };
         let zone = &mut self.zones[write.zone as usize];
         zone.reached = zone.reached.max(write.end);
+        let to = zone.written.max(write.moves_to);
         self.move_to(write.zone, to);
+    }
+
+    /// A zone as it is without those writes that would move its write pointer further than this. One that takes no writes any more
+    /// is as it is.
+    pub(crate) fn up_to(&self, zone: u32, pointer: u64) -> Zone {
+        let zone = self.get(zone);
+        if matches!(zone.state, ZoneState::READ_ONLY | ZoneState::OFFLINE) {
+            return zone;
+        }
+        let written = zone.written.min(pointer);
+        let area = match zone.random {
+            true => self.geometry.random_bytes(),
+            false => 0,
+        };
+        Zone {
+            written,
+            reached: zone.reached.min(written + area),
+            ..zone
+        }
     }
 
     /// Moves the write pointer of an active or empty zone: it is full then, or open.

@@ -337,6 +337,14 @@ fn a_random_write_area_is_written_over_committed_and_erased() {
     assert!(rig.read(ZONE, 64 << 10).unwrap().iter().all(|b| *b == 0));
     assert_eq!(rig.report(1, 0, 128).unwrap()[66], 0);
     rig.send(2, OPEN | ALLOCATE).unwrap();
+    // As with others that are erased in one piece with it.
+    rig.write(ZONE, &pattern(4096, 5)).unwrap();
+    rig.write(2 * ZONE + 4096, &pattern(4096, 6)).unwrap();
+    rig.send(0, RESET | ALL).unwrap();
+    for zone in [1, 2] {
+        let bytes = rig.read(zone * ZONE, 64 << 10).unwrap();
+        assert!(bytes.iter().all(|b| *b == 0), "{zone}");
+    }
 }
 
 #[test]

@@ -10,6 +10,10 @@ const fn media(name: &'static str) -> Test {
 const ZONES: &str = "crates/media/src/zoned/zones.rs";
 const LAYER: &str = "crates/media/src/zoned/mod.rs";
 const MANAGE: &str = "crates/media/src/zoned/manage.rs";
+const KEEPER: &str = "crates/media/src/zoned/keeper.rs";
+/// Programs of commands on a disk that crashes.
+const CRASHES: &str =
+    "zoned::tests::zones_come_back_as_they_once_were_and_not_before_their_last_flush";
 const TIMED: &str = "crates/media/src/timed.rs";
 
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -74,7 +78,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: LAYER,
         from: "            Taken::Write { zone, .. } => (first..=last).contains(&zone),",
         to: "            Taken::Write { .. } => false,",
-        test: media("zoned::what_is_asked_for_together_is_done_in_order"),
+        test: unit("media", "zoned::tests::under_way::a_reset_waits_for_writes"),
     },
     Mutation {
         name: "zone-reset-erases",
@@ -178,8 +182,81 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "zone-random-area-erased",
         guard: "a reset erases what was written behind the write pointer",
         file: MANAGE,
+        from: "                    len: zone.reached,",
+        to: "                    len: zone.written,",
+        test: media("zoned::a_random_write_area_is_written_over_committed_and_erased"),
+    },
+    Mutation {
+        name: "zone-random-area-erased-with-others",
+        guard: "also where zones are erased as one piece",
+        file: MANAGE,
         from: "zones.start(number) + zone.reached);",
         to: "zones.start(number) + zone.written);",
         test: media("zoned::a_random_write_area_is_written_over_committed_and_erased"),
+    },
+    Mutation {
+        name: "zone-random-commit-waits",
+        guard: "nothing is committed in a zone that is being erased",
+        file: MANAGE,
+        from: "        self.may_write(zone)?;\n        let zones",
+        to: "        let zones",
+        test: unit(
+            "media",
+            "zoned::tests::under_way::a_commit_waits_for_a_reset",
+        ),
+    },
+    Mutation {
+        name: "zone-pointer-ahead",
+        guard: "no write pointer is recorded ahead of bytes under way",
+        file: KEEPER,
+        from: "let zone = match out.iter().any(is_write) {",
+        to: "let zone = match out.iter().any(is_write) && out.is_empty() {",
+        test: unit(
+            "media",
+            "zoned::tests::under_way::a_write_pointer_does_not_come_back_ahead_of_bytes_under_way",
+        ),
+    },
+    Mutation {
+        name: "zone-pointer-of-area",
+        guard: "nor one of a zone with a random write area",
+        file: ZONES,
+        from: "let written = zone.written.min(pointer);",
+        to: "let written = if zone.random { zone.written } else { zone.written.min(pointer) };",
+        test: unit(
+            "media",
+            "zoned::tests::under_way::a_write_pointer_does_not_come_back_ahead_of_bytes_under_way",
+        ),
+    },
+    Mutation {
+        name: "zone-area-recorded",
+        guard: "what was written in a random write area is not swept away",
+        file: ZONES,
+        from: "reached: zone.reached.min(written + area),",
+        to: "reached: zone.reached.min(written),",
+        test: unit("media", CRASHES),
+    },
+    Mutation {
+        name: "zone-commit-recorded",
+        guard: "a commit is recorded while writes are on their way",
+        file: MANAGE,
+        from: "keeper.moved(zone, to);",
+        to: "keeper.touch(zone);",
+        test: unit("media", CRASHES),
+    },
+    Mutation {
+        name: "zone-swept",
+        guard: "what lies behind a write pointer after a crash is erased",
+        file: "crates/media/src/zoned/open.rs",
+        from: "            storage.clear(next.max(from), to - next.max(from))?;\n",
+        to: "",
+        test: unit("media", CRASHES),
+    },
+    Mutation {
+        name: "zone-reset-first",
+        guard: "a reset is in the log before its bytes are erased",
+        file: "crates/media/src/zoned/durable.rs",
+        from: "held.until.is_some_and(|until| until <= settled)",
+        to: "held.until.is_none_or(|until| until <= settled || held.what == Step::Reset)",
+        test: unit("media", CRASHES),
     },
 ];
