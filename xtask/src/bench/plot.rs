@@ -1,14 +1,15 @@
 //! Plots of `cargo xtask bench`: lines with the spread of the rounds.
 
+use std::fs;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
-use plotters::prelude::*;
+use anyhow::{Context, Result};
+use plot::{Axis, Mark, Panel, Picture, Scale, Series};
 
 use super::sample::{Results, Subject, Summary, of_placement};
 
 /// Width and height in pixels.
-const SIZE: (u32, u32) = (1000, 720);
+const SIZE: (u32, u32) = (1100, 640);
 
 /// A point of a line: where it stands, the median, the least and the most.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,12 @@ pub(super) struct Point {
     pub(super) median: f64,
     pub(super) least: f64,
     pub(super) most: f64,
+}
+
+impl Point {
+    fn drawn(&self) -> plot::Point {
+        plot::Point::from((self.at, self.median)).between(self.least, self.most)
+    }
 }
 
 /// A line with its name.
@@ -76,60 +83,23 @@ pub(super) fn write_lines(file: &Path, lines: &[Named], words: &Words<'_>) -> Re
     if lines.is_empty() {
         return Ok(());
     }
-    draw(file, lines, words).map_err(|error| anyhow!("cannot write {}: {error}", file.display()))
-}
-
-fn draw(file: &Path, lines: &[Named], words: &Words<'_>) -> Result<(), Box<dyn std::error::Error>> {
-    let root = SVGBackend::new(file, SIZE).into_drawing_area();
-    root.fill(&WHITE)?;
-    let points = || lines.iter().flat_map(|(_, points)| points);
-    let least = points().map(|p| p.least).fold(f64::INFINITY, f64::min);
-    let most = points().map(|p| p.most).fold(1.0, f64::max);
-    let first = points().map(|p| p.at).fold(f64::INFINITY, f64::min);
-    let last = points().map(|p| p.at).fold(1.0, f64::max);
-    let mut chart = ChartBuilder::on(&root)
-        .caption(words.caption, ("sans-serif", 20))
-        .margin(16)
-        .x_label_area_size(44)
-        .y_label_area_size(80)
-        .build_cartesian_2d(
-            (first * 0.8..last * 1.4).log_scale().base(2.0),
-            (least.max(1.0) * 0.6..most * 2.5).log_scale(),
-        )?;
-    let short = |value: &f64| match *value {
-        v if v >= 1e6 => format!("{:.0} M", v / 1e6),
-        v if v >= 1e3 => format!("{:.0} K", v / 1e3),
-        v => format!("{v:.0}"),
+    let line = |(name, points): &Named| Series {
+        name: name.clone(),
+        mark: Mark::LineAndDots,
+        color: None,
+        points: points.iter().map(Point::drawn).collect(),
     };
-    chart
-        .configure_mesh()
-        .x_desc(words.across)
-        .y_desc(words.up)
-        .y_label_formatter(&short)
-        .x_label_formatter(&|value| (words.value)(*value))
-        .light_line_style(WHITE)
-        .draw()?;
-    for (number, (name, points)) in lines.iter().enumerate() {
-        let color = Palette99::pick(number).to_rgba();
-        let line = points.iter().map(|p| (p.at, p.median));
-        chart
-            .draw_series(LineSeries::new(line, color.stroke_width(2)).point_size(4))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
-        chart.draw_series(
-            points.iter().map(|p| {
-                PathElement::new([(p.at, p.least), (p.at, p.most)], color.stroke_width(1))
-            }),
-        )?;
-    }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.9))
-        .border_style(BLACK.mix(0.3))
-        .draw()?;
-    root.present()?;
-    Ok(())
+    let picture = Picture {
+        panel: SIZE,
+        panels: vec![Panel {
+            title: words.caption.to_owned(),
+            across: Axis::of(words.across, Scale::Doublings).written(words.value),
+            up: Axis::of(words.up, Scale::Decades),
+            series: lines.iter().map(line).collect(),
+        }],
+        ..Picture::default()
+    };
+    fs::write(file, plot::svg(&picture)).with_context(|| format!("cannot write {}", file.display()))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("memory", &[]),
     ("model", &[]),
     ("nvme-spec", &[]),
+    ("plot", &[]),
     (
         "nvmirage",
         &[
@@ -33,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "memory",
             "model",
             "nvme-spec",
+            "plot",
             "simulate",
             // The guest of `nvmirage demo --vm` is that of the tests.
             "tests-vm",
@@ -94,7 +96,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["controller", "memory", "nvme-spec", "vfio-user"],
     ),
     ("vfio-user", &[]),
-    ("xtask", &["tests-vm", "vfio-user"]),
+    ("xtask", &["plot", "tests-vm", "vfio-user"]),
 ];
 
 /// What the tests of a crate may use beside that.

@@ -67,6 +67,13 @@ pub enum Command {
     },
     /// Flush.
     Flush,
+    /// Zone Append to the zone that begins there.
+    Append {
+        /// The zone's first byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
     /// Reset of the zone that begins there.
     ResetZone {
         /// Its first byte.
@@ -114,6 +121,7 @@ impl Command {
             Command::Read { len, .. }
             | Command::Write { len, .. }
             | Command::WriteFua { len, .. }
+            | Command::Append { len, .. }
             | Command::Store { len, .. }
             | Command::Retrieve { len, .. } => len,
             Command::Deallocate { .. } | Command::Flush | Command::ResetZone { .. } => 0,
@@ -168,6 +176,11 @@ impl Command {
                 nsid: namespace.nsid,
                 ..Sqe::default()
             }),
+            Command::Append { offset, len } => {
+                let mut sqe = transfer(NvmOpcode::WRITE, offset, len, false)?;
+                sqe.opcode = ZonedOpcode::ZONE_APPEND.0;
+                Ok(sqe)
+            }
             Command::ResetZone { offset } => {
                 let mut sqe = transfer(NvmOpcode::FLUSH, offset, namespace.block_len, false)?;
                 sqe.opcode = ZonedOpcode::ZONE_MANAGEMENT_SEND.0;

@@ -55,6 +55,8 @@ pub struct Ran {
     /// Of each worker's commands, in their order, nanoseconds from the doorbell to the completion; `None` where a stall lay
     /// between.
     pub latencies_ns: Vec<Vec<Option<u64>>>,
+    /// Of each worker's commands, in their order, when its completion was seen, since the first command.
+    pub done_ns: Vec<Vec<u64>>,
     /// From the first command to the last completion, without stalls.
     pub elapsed_ns: u64,
     /// Times at which the machine did not let this thread run.
@@ -74,6 +76,7 @@ struct Running<'w, 'a, B: Bus> {
     /// Identifiers that wait for the doorbell.
     waiting: Vec<u16>,
     latencies: Vec<Option<u64>>,
+    done: Vec<u64>,
     left: usize,
 }
 
@@ -93,6 +96,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
             slots: vec![(0, 0); usize::from(most)],
             waiting: Vec::with_capacity(usize::from(depth)),
             latencies: vec![None; count],
+            done: vec![0; count],
             left: count,
             worker,
         })
@@ -129,6 +133,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
     fn finished(&mut self, cid: u16, now: u64, stall_end: u64, rules: Rules) {
         let (index, submitted) = self.slots[usize::from(cid)];
         self.latencies[index] = (submitted >= stall_end).then(|| now - submitted);
+        self.done[index] = now;
         self.free.push_back(now + rules.delay_ns);
         self.left -= 1;
     }
@@ -215,6 +220,10 @@ pub fn run<B: Bus>(
         running.worker.queue.ring()?;
     }
     ran.elapsed_ns = last_taken - begun - ran.stalled_ns.min(last_taken - begun);
-    ran.latencies_ns = all.into_iter().map(|running| running.latencies).collect();
+    for running in all {
+        ran.latencies_ns.push(running.latencies);
+        let since = running.done.into_iter().map(|at| at - begun);
+        ran.done_ns.push(since.collect());
+    }
     Ok(ran)
 }

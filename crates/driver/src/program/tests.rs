@@ -22,3 +22,12 @@ fn an_error_names_the_command() {
     let error = DriverError::Unsupported(format!("{:?}", Command::ResetZone { offset: 4096 }));
     assert!(error.to_string().contains("ResetZone"));
 }
+
+#[test]
+fn an_append_moves_its_bytes() {
+    let append = Command::Append {
+        offset: 0,
+        len: 8192,
+    };
+    assert_eq!(append.data_len(), 8192);
+}

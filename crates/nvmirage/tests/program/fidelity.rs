@@ -156,3 +156,38 @@ fn what_cannot_be_recorded_or_played_back_is_refused() {
     let error = world.fails(&["fidelity", "--replay", no_trace.to_str().unwrap()]);
     assert!(error.contains("cannot play back"), "{error}");
 }
+
+/// Pictures of virtual time alone: of a drive that collects, of zones, and of compound commands, each with its numbers in the report.
+#[test]
+fn figures_are_drawn() {
+    let world = World::new();
+    let draw = |preset: &str, only: &str| {
+        let args = ["fidelity", "--no-real", "--json", "--plots", "figures"];
+        world.json(&[&args[..], &["--preset", preset, "--only", only]].concat())
+    };
+    let picture = |name: &str| {
+        std::fs::read_to_string(world.path("figures").join(format!("{name}.svg"))).unwrap()
+    };
+    let report = draw("samsung-970-pro@code", "collection");
+    let course = &report["courses"][0];
+    assert_eq!(course["preset"], "samsung-970-pro@code");
+    let rates = course["virtual_bytes_per_s"].as_array().unwrap();
+    assert!(
+        rates[1].as_u64() > rates[rates.len() - 2].as_u64().map(|late| late * 10),
+        "{course:#}"
+    );
+    assert!(course["real_ns"].is_null());
+    assert!(picture("samsung-970-pro@code-collection").contains("overwritten at random"));
+
+    let report = draw("zns-prototype@paper", "zones");
+    assert_eq!(report["one_zone"].as_array().unwrap().len(), 5);
+    assert_eq!(report["courses"][0]["name"], "zones");
+    assert!(picture("zns-prototype@paper-zones").contains("one zone, virtual time"));
+
+    draw("samsung-kvssd@paper", "store-eight");
+    let bars = picture("samsung-kvssd@paper-compound");
+    // The rules with the authors' host, and what they published.
+    for time in ["448.0", "76.5", "79.5", "469.0", "86.0"] {
+        assert!(bars.contains(&format!(">{time}</text>")), "{time}");
+    }
+}

@@ -4,11 +4,14 @@
 //! A point is a closed loop of one kind of command, of one size, at one depth. Its commands are a list that neither chance nor time
 //! changes, so the same ones can be given to a drive for real, to one in virtual time, and to the oracle in `tests/oracle`.
 //!
+//! Beside the points stand [`collection`], [`one_zone`] and [`zones_in_turn`]: what is looked at over time, or is not compared with the oracle.
+//!
 //! Invariants: reads read what [`Points::prepare`] has written and no point writes; every point begins on a drive at rest, as
 //! its [`Measured::before`] leaves it.
 //!
 //! What it does NOT do: say what a drive should take (that is the model), or wait for real.
 
+mod courses;
 mod latencies;
 mod oracle;
 mod table;
@@ -17,6 +20,7 @@ mod virtual_time;
 #[cfg(test)]
 mod tests;
 
+pub use courses::{Course, collection, one_zone, zones_in_turn};
 pub use driver::program::{Command, key};
 pub use latencies::Latencies;
 pub use oracle::recorded;
@@ -37,6 +41,8 @@ pub enum PointOp {
     Retrieve,
     /// Compound commands of eight stores of values.
     StoreEight,
+    /// Zone Appends.
+    Append,
 }
 
 impl PointOp {
@@ -49,6 +55,7 @@ impl PointOp {
             PointOp::Store => "store",
             PointOp::Retrieve => "retrieve",
             PointOp::StoreEight => "store-eight",
+            PointOp::Append => "append",
         }
     }
 }

@@ -32,13 +32,13 @@ const DEEP: [(u32, u16); 4] = [(4 * KIB, 16), (4 * KIB, 32), (4 * KIB, 128), (64
 /// Sizes of values.
 const VALUES: [u32; 6] = [512, KIB, 2 * KIB, 4 * KIB, 16 * KIB, 64 * KIB];
 /// Workers of zones.
-const WORKERS: [u16; 5] = [1, 2, 4, 8, 16];
+pub(super) const WORKERS: [u16; 5] = [1, 2, 4, 8, 16];
 /// Zones that reads go to; as many for writes follow.
-const ZONES: u64 = 16;
+pub(super) const ZONES: u64 = 16;
 /// What of each of those is written first.
 const ZONE_FILL: u64 = 24 * MIB;
 /// Bytes of a write to a zone.
-const ZONE_WRITE: u32 = 192 * KIB;
+pub(super) const ZONE_WRITE: u32 = 192 * KIB;
 /// Writes of each worker of zones.
 const ZONE_WRITES: u64 = 64;
 /// Beside the sizes of values: the keys of compound commands.
@@ -205,14 +205,14 @@ fn keys() -> Points {
     }
 }
 
-fn one(depth: u16, commands: impl Iterator<Item = Command>) -> Phase {
+pub(super) fn one(depth: u16, commands: impl Iterator<Item = Command>) -> Phase {
     Phase {
         depth,
         workers: vec![commands.collect()],
     }
 }
 
-fn point(
+pub(super) fn point(
     op: PointOp,
     block_size: u32,
     queue_depth: u16,

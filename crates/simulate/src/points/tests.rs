@@ -129,3 +129,77 @@ fn all_points_take_what_the_oracle_says() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Filled in order it takes what its dies program, 2232 MiB/s. Overwritten at random the dies have time for 159 MiB/s beside collection, where
+/// all four partitions are busy, and for a quarter of that where commands all wait for one of them.
+#[test]
+fn throughput_falls_when_collection_sets_in() {
+    let (parameters, _) = drive("samsung-970-pro");
+    let points = collection(&parameters).unwrap();
+    let parameters = preset("samsung-970-pro").unwrap();
+    let parameters = parameters.parameters(points.size_bytes, None).unwrap();
+    let measured = &points.measured[0];
+    let (ran, _) = measure(&parameters, &points, measured, 0).unwrap();
+    let course = Course::of(&measured.program, &ran, 100_000_000);
+    let mib: Vec<u64> = course.bytes_per_s.iter().map(|b| b >> 20).collect();
+    // 8 GiB of fill at that rate are 3.67 s.
+    for full in &mib[1..36] {
+        assert!((2150..2250).contains(full), "{mib:?}");
+    }
+    let late = &mib[mib.len() * 3 / 4..];
+    let mean = late.iter().sum::<u64>() / late.len() as u64;
+    assert!((159 / 4..159).contains(&mean), "{mib:?}");
+    let moved: u64 = course.bytes_per_s.iter().map(|b| b / 10).sum();
+    let all: u64 = measured.program.workers[0]
+        .iter()
+        .map(|c| u64::from(c.data_len()))
+        .sum();
+    // But for what is behind the last whole interval.
+    assert!(moved <= all && moved > all * 98 / 100, "{moved} {all}");
+    assert!(collection(&drive("optane-p4800x").0).is_none());
+}
+
+/// A zone of the prototype is one die, which programs 192 KiB in 1.9 ms: 98 MiB/s at most, however many append to it. As many zones
+/// are as many dies.
+#[test]
+fn one_zone_is_as_fast_as_its_die() {
+    let (parameters, points) = drive("zns-prototype");
+    let appends = one_zone(&parameters).unwrap();
+    let mib_s = |points: &Points, at: &Measured| {
+        let (_, all) = measure(&parameters, points, at, 0).unwrap();
+        let bytes = all.count * u64::from(at.point.block_size);
+        (bytes * 1_000_000_000 / all.elapsed_ns) >> 20
+    };
+    let one = appends.measured.first().unwrap();
+    let many = appends.measured.last().unwrap();
+    assert_eq!(many.point.workers, 16);
+    assert!((75..98).contains(&mib_s(&appends, one)));
+    assert!((85..98).contains(&mib_s(&appends, many)));
+    let apart = at(&points, "write 196608 qd1 x16");
+    assert!(mib_s(&points, apart) > 14 * mib_s(&appends, one));
+}
+
+/// Eight writers use eight dies all the time but for resets, of which each has two.
+#[test]
+fn writers_go_through_their_zones_in_turn() {
+    let (parameters, _) = drive("zns-prototype");
+    let points = zones_in_turn(&parameters).unwrap();
+    let measured = &points.measured[0];
+    for commands in &measured.program.workers {
+        let resets = commands
+            .iter()
+            .filter(|c| matches!(c, Command::ResetZone { .. }));
+        assert_eq!(resets.count(), 2);
+    }
+    let parameters = preset("zns-prototype").unwrap();
+    let parameters = parameters.parameters(points.size_bytes, None).unwrap();
+    let (ran, all) = measure(&parameters, &points, measured, 0).unwrap();
+    let course = Course::of(&measured.program, &ran, 100_000_000);
+    assert_eq!(
+        course.bytes_per_s.len() as u64,
+        all.elapsed_ns / 100_000_000
+    );
+    for bytes in &course.bytes_per_s {
+        assert!((600..790).contains(&(bytes >> 20)), "{course:?}");
+    }
+}

@@ -10,6 +10,7 @@ pub(super) mod drive;
 mod engine;
 mod forgetful;
 mod plot;
+mod results;
 mod watch;
 
 use std::fs;
@@ -20,9 +21,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::drive::Drive;
-use self::engine::{Engine, Load};
+use self::engine::{Engine, Load, Running};
 use self::forgetful::Forgetful;
-use self::watch::{Moment, Watch};
+use self::results::{Point, Run};
+use self::watch::Watch;
 use crate::process::Interrupt;
 use crate::workspace::Workspace;
 
@@ -43,6 +45,9 @@ pub(crate) struct DatabaseArgs {
     /// Seconds of each point
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
+    /// How often all points are measured, one after the other
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
     /// Connections
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=80))]
     threads: u32,
@@ -56,39 +61,6 @@ pub(crate) struct DatabaseArgs {
 
 /// The latency while bandwidths are changed: at 32 MiB/s, the least, 4 KiB take 122 us.
 const LATENCY_US: u64 = 128;
-
-/// A drive, and what a database did on it.
-#[derive(Clone, Debug)]
-struct Point {
-    bandwidth_mib_s: u64,
-    latency_us: u64,
-    done: engine::Done,
-    moments: Vec<Moment>,
-}
-
-impl Point {
-    /// What was read and written a second, in MiB, over all of it.
-    fn mib_s(&self) -> f64 {
-        watch::mean(&self.moments, |moment| moment.mib_s)
-    }
-
-    fn queue_depth(&self) -> f64 {
-        watch::mean(&self.moments, |moment| moment.queue_depth)
-    }
-
-    fn in_json(&self) -> Value {
-        json!({
-            "bandwidth_mib_s": self.bandwidth_mib_s,
-            "latency_us": self.latency_us,
-            "transactions_per_s": self.done.transactions_per_s,
-            "latency_ms_mean": self.done.mean_ms,
-            "latency_ms_p99": self.done.p99_ms,
-            "used_mib_s": self.mib_s(),
-            "queue_depth": self.queue_depth(),
-            "series": self.moments.iter().map(Moment::in_json).collect::<Vec<_>>(),
-        })
-    }
-}
 
 /// Measures, and writes the results and a plot for each database.
 ///
@@ -104,9 +76,10 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &DatabaseA
         let (version, points) =
             measure(workspace, interrupt, args, name).with_context(|| name.to_owned())?;
         let plot = workspace.logs().join(format!("database-{name}.svg"));
-        plot::write(&plot, &version, &points)?;
+        fs::write(&plot, plot::svg(&version, &points))
+            .with_context(|| format!("cannot write {}", plot.display()))?;
         if !args.json {
-            print!("{}", table(&version, &points));
+            print!("{}", results::table(&version, &points));
             println!("{}", plot.display());
         }
         let points: Vec<Value> = points.iter().map(Point::in_json).collect();
@@ -116,6 +89,7 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &DatabaseA
         "threads": args.threads,
         "rows": args.rows,
         "seconds": args.seconds,
+        "rounds": args.rounds,
         "databases": all,
     });
     let file = workspace.logs().join("database.json");
@@ -158,54 +132,43 @@ fn measure(
     eprintln!("{}: loading", engine.version());
     let running = engine.start(drive.data(), drive.dir())?;
     running.prepare(&load)?;
-    let mut done = Vec::new();
-    for (bandwidth_mib_s, latency_us) in points(args) {
-        ensure!(!interrupt.is_set(), "interrupted");
-        drive.set(bandwidth_mib_s, latency_us)?;
-        drive.sync()?;
-        let watch = Watch::start(drive.stat());
-        let forgetful = Forgetful::start(drive.data().to_owned());
-        let outcome = running.run(&load);
-        forgetful.stop();
-        let moments = watch.stop();
-        let point = Point {
-            bandwidth_mib_s,
-            latency_us,
-            done: outcome?,
-            moments,
-        };
-        eprintln!(
-            "{bandwidth_mib_s} MiB/s, {latency_us} us: {:.0} transactions/s",
-            point.done.transactions_per_s
-        );
-        done.push(point);
+    let empty = |(bandwidth_mib_s, latency_us)| Point {
+        bandwidth_mib_s,
+        latency_us,
+        runs: Vec::new(),
+    };
+    let mut points: Vec<Point> = points(args).into_iter().map(empty).collect();
+    for round in 1..=args.rounds {
+        for point in &mut points {
+            ensure!(!interrupt.is_set(), "interrupted");
+            let run = run_once(&drive, &running, &load, point)?;
+            eprintln!(
+                "round {round} of {}: {} MiB/s, {} us: {:.0} transactions/s",
+                args.rounds, point.bandwidth_mib_s, point.latency_us, run.done.transactions_per_s
+            );
+            point.runs.push(run);
+        }
     }
     // its last writes need not be slow
     drive.set(4000, 4)?;
     running.stop(Duration::from_secs(60))?;
     drive.stop()?;
-    Ok((engine.version().to_owned(), done))
+    Ok((engine.version().to_owned(), points))
 }
 
-fn table(version: &str, points: &[Point]) -> String {
-    use std::fmt::Write as _;
-    let mut text = format!(
-        "{version}\n\n| drive | transactions/s | mean ms | p99 ms | used MiB/s | queue depth |\n|---|---|---|---|---|---|\n"
-    );
-    for point in points {
-        let _ = writeln!(
-            text,
-            "| {} MiB/s, {} us | {:.0} | {:.1} | {:.1} | {:.1} | {:.1} |",
-            point.bandwidth_mib_s,
-            point.latency_us,
-            point.done.transactions_per_s,
-            point.done.mean_ms,
-            point.done.p99_ms,
-            point.mib_s(),
-            point.queue_depth(),
-        );
-    }
-    text
+/// Sets the drive as a point has it, and runs the load once.
+fn run_once(drive: &Drive, running: &Running<'_>, load: &Load, point: &Point) -> Result<Run> {
+    drive.set(point.bandwidth_mib_s, point.latency_us)?;
+    drive.sync()?;
+    let watch = Watch::start(drive.stat());
+    let forgetful = Forgetful::start(drive.data().to_owned());
+    let outcome = running.run(load);
+    forgetful.stop();
+    let moments = watch.stop();
+    Ok(Run {
+        done: outcome?,
+        moments,
+    })
 }
 
 #[cfg(test)]

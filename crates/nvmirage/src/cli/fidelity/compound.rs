@@ -11,7 +11,7 @@ use crate::report::units;
 /// What the paper has of eight puts, one by one and in one command (FAST 2023, its compound command).
 const PUBLISHED_NS: [u64; 2] = [469_000, 86_000];
 /// The head of a compound command and what each part has beside its value take one more page.
-const HEAD_BYTES: u32 = 512;
+pub(super) const HEAD_BYTES: u32 = 512;
 
 /// What the two ways take.
 #[derive(Clone, Debug, Serialize)]

@@ -7,7 +7,7 @@ use simulate::points::{self, Latencies, Measured, PointOp, Points};
 use super::Emulation;
 use super::compound::Compound;
 use super::published::{self, Comparison};
-use super::real::{Cpus, Excluded, Rig, Run};
+use super::real::{Bytes, Cpus, Excluded, Rig, Run};
 use crate::placement::Placement;
 
 /// A completion that is seen later than this after its time is late.
@@ -82,10 +82,14 @@ impl<'p> Drive<'p> {
     pub(super) fn new(preset: &'p Preset, only: &str) -> anyhow::Result<Self> {
         let mut points = points::of(&preset.parameters(preset.size_bytes, None)?);
         points.measured.retain(|m| m.point.name().contains(only));
-        let parameters = preset.parameters(points.size_bytes, None)?;
+        Self::at(preset, points)
+    }
+
+    /// With these points.
+    pub(super) fn at(preset: &'p Preset, points: Points) -> anyhow::Result<Self> {
         Ok(Drive {
             preset,
-            parameters,
+            parameters: preset.parameters(points.size_bytes, None)?,
             runs: vec![Vec::new(); points.measured.len()],
             points,
             excluded: Excluded::default(),
@@ -100,7 +104,13 @@ impl<'p> Drive<'p> {
         runs: u32,
         mut progress: impl FnMut(u64, u64) -> bool,
     ) -> anyhow::Result<()> {
-        let mut rig = Rig::new(self.preset, &self.parameters, &self.points, cpus)?;
+        let mut rig = Rig::new(
+            self.preset,
+            &self.parameters,
+            &self.points,
+            cpus,
+            Bytes::Kept,
+        )?;
         'all: for run in 0..runs {
             for (measured, runs) in self.points.measured.iter().zip(&mut self.runs) {
                 runs.push(rig.run(measured)?);
@@ -173,7 +183,7 @@ impl<'p> Drive<'p> {
     /// Whether a command's time depends on those before it although they are done: a write goes on behind the buffer.
     fn has_history(&self, measured: &Measured) -> bool {
         let is_flash = matches!(self.parameters, Parameters::Flash(_) | Parameters::Zones(_));
-        is_flash && measured.point.op == PointOp::Write
+        is_flash && matches!(measured.point.op, PointOp::Write | PointOp::Append)
     }
 
     /// Eight stores of 4 KiB, where the drive has keys.

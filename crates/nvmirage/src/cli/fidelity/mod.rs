@@ -2,6 +2,7 @@
 //! against a second reading of its definition, what a host's clock sees against the model, and the model against real drives.
 
 mod compound;
+mod courses;
 mod measure;
 mod plots;
 mod published;
@@ -9,13 +10,14 @@ mod real;
 mod replay;
 mod shown;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use driver::workload::{Phase, Progress};
 use model::preset::{self, Preset};
 use serde::Serialize;
 
 use self::compound::Compound;
+use self::courses::Course;
 use self::measure::{Errors, PointReport};
 use self::real::Cpus;
 use super::UsageError;
@@ -75,7 +77,7 @@ pub(super) struct Fidelity {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "only", "runs", "no_real", "cpu", "server_cpu", "plots"])]
     replay: Option<PathBuf>,
 
-    /// Draw what was found into SVG files of this folder, as the paper's figures 4 and 5a
+    /// Draw what was found into SVG files of this folder, as the paper's figures 3, 4 and 5; those of 5b and 5c are measured for it
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
 
@@ -95,6 +97,12 @@ struct Report {
     emulation: Vec<Emulation>,
     /// Eight stores of 4 KiB one by one and in one command, by the published program's rules.
     compound: Vec<Compound>,
+    /// Throughput over time; only where pictures are drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    courses: Vec<Course>,
+    /// Workers that append to one zone; only where pictures are drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    one_zone: Vec<PointReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -125,6 +133,8 @@ impl Fidelity {
             points: Vec::new(),
             emulation: Vec::new(),
             compound: Vec::new(),
+            courses: Vec::new(),
+            one_zone: Vec::new(),
         };
         for preset in presets {
             self.look_at(preset, cpus, &interrupt, &mut report)?;
@@ -132,7 +142,7 @@ impl Fidelity {
                 break;
             }
         }
-        if report.points.is_empty() && !interrupt.is_set() {
+        if report.points.is_empty() && report.courses.is_empty() && !interrupt.is_set() {
             return Err(UsageError(format!(
                 "--only {:?}: no point has that in its name; they are called as in \"read 4096 qd1 x1\"",
                 self.only
@@ -202,11 +212,37 @@ impl Fidelity {
             report.emulation.push(drive.emulation()?);
         }
         let points = drive.points()?;
+        let compound = drive.compound()?;
         if let Some(folder) = &self.plots {
             plots::draw(folder, &drive, &points)?;
+            plots::compound(folder, compound.as_ref(), &points)?;
+            if !interrupt.is_set() {
+                self.look_further(preset, cpus, folder, &points, report)?;
+            }
         }
         report.points.extend(points);
-        report.compound.extend(drive.compound()?);
+        report.compound.extend(compound);
+        Ok(())
+    }
+
+    /// What is there only to be drawn.
+    fn look_further(
+        &self,
+        preset: &Preset,
+        cpus: Option<Cpus>,
+        folder: &Path,
+        points: &[PointReport],
+        report: &mut Report,
+    ) -> anyhow::Result<()> {
+        if let Some(course) = courses::collection(preset, cpus, &self.only)? {
+            plots::collection(folder, &course)?;
+            report.courses.push(course);
+        }
+        if let Some(zones) = courses::zones(preset, cpus, self.runs, &self.only)? {
+            plots::zones(folder, points, &zones)?;
+            report.courses.push(zones.course);
+            report.one_zone.extend(zones.one_zone);
+        }
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //! the same reactor, by which the way to a drive and back is measured.
 //!
 //! Host and reactor are threads of this process and know each other by a vfio-user socket and shared memory, as a host in another
-//! process would. The drive's bytes are in memory and are copied like any others.
+//! process would. The drive's bytes are in memory and are copied like any others, but for a drive that is to forget them ([`Bytes`]).
 //!
 //! A look of the host at its clock that is later than [`STALL_NS`] after the last, and a turn of the reactor that takes longer
 //! than its own bound, mean that the machine has not let a thread run: commands that it falls on, or all of a run, do not
@@ -49,6 +49,15 @@ const NULL_BYTES: u64 = 1 << 30;
 pub(super) struct Cpus {
     pub(super) host: u32,
     pub(super) server: u32,
+}
+
+/// Whether the drive keeps what is written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bytes {
+    /// In memory.
+    Kept,
+    /// Nobody reads it, and there may be more than there is memory.
+    Forgotten,
 }
 
 /// One run of a point.
@@ -164,9 +173,10 @@ impl Rig {
         parameters: &Parameters,
         points: &Points,
         cpus: Cpus,
+        bytes: Bytes,
     ) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("nvmirage-").context("cannot make a folder")?;
-        let config = configuration(&folder, preset, parameters, points, cpus.server);
+        let config = configuration(&folder, preset, parameters, points, (cpus.server, bytes));
         let listen = |at: usize| config.controller[at].listen.clone();
         let (drive, null) = (listen(0), listen(1));
         let problems = config.validate();
@@ -205,6 +215,12 @@ impl Rig {
             }
             self.excluded.runs += 1;
         }
+    }
+
+    /// Runs a program once as it is, for what it does over time.
+    pub(super) fn run_once(&mut self, measured: &Measured) -> anyhow::Result<Ran> {
+        std::thread::sleep(REST);
+        self.drive.run(&measured.program)
     }
 
     fn try_run(&mut self, measured: &Measured, before: Placement) -> anyhow::Result<(Run, bool)> {
@@ -288,7 +304,7 @@ fn mean(ran: &Ran) -> (f64, u64) {
 /// What the null drive is asked for: the same, one at a time and all over it.
 fn baseline(measured: &Measured) -> Phase {
     let len = match measured.point.op {
-        PointOp::Read | PointOp::Write => measured.point.block_size,
+        PointOp::Read | PointOp::Write | PointOp::Append => measured.point.block_size,
         // Its bytes do not move there.
         PointOp::Store | PointOp::Retrieve | PointOp::StoreEight => 4096,
     };
@@ -297,7 +313,9 @@ fn baseline(measured: &Measured) -> Phase {
         let offset = at * STRIDE % places * u64::from(len);
         match measured.point.op {
             PointOp::Read | PointOp::Retrieve => Command::Read { offset, len },
-            PointOp::Write | PointOp::Store | PointOp::StoreEight => Command::Write { offset, len },
+            PointOp::Write | PointOp::Append | PointOp::Store | PointOp::StoreEight => {
+                Command::Write { offset, len }
+            }
         }
     };
     let count = if shows_null(measured) {
@@ -316,11 +334,12 @@ fn configuration(
     preset: &Preset,
     parameters: &Parameters,
     points: &Points,
-    server: u32,
+    (server, bytes): (u32, Bytes),
 ) -> Config {
-    let kind = match parameters {
-        Parameters::Kv(_) => MediumKind::KeyValue,
-        _ => MediumKind::Ram,
+    let kind = match (parameters, bytes) {
+        (Parameters::Kv(_), _) => MediumKind::KeyValue,
+        (_, Bytes::Kept) => MediumKind::Ram,
+        (_, Bytes::Forgotten) => MediumKind::Null,
     };
     let mut drive = config::Medium::new("drive".into(), kind);
     drive.size = Some(Size(points.size_bytes));

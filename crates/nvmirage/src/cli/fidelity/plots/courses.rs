@@ -1,0 +1,141 @@
+//! Throughput over time when collection sets in (the paper's figure 5b), and what zones are worth to who writes them (5c).
+
+use std::path::Path;
+
+use plot::{Axis, Mark, Panel, Picture, Scale, Series};
+
+use super::super::courses::{Course, Zones};
+use super::super::measure::PointReport;
+use super::{bandwidth, index, write};
+use crate::report::units;
+
+/// Width and height of a panel beside another one, in pixels.
+const HALF: (u32, u32) = (660, 420);
+
+/// MiB/s by seconds, each interval at its middle.
+#[expect(clippy::cast_precision_loss, reason = "a picture has 1000 pixels")]
+fn over_time(course: &Course, bytes_per_s: &[u64]) -> Vec<(f64, f64)> {
+    let at = |number: usize| (number as f64 + 0.5) * course.interval_ns as f64 / 1e9;
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let all = bytes_per_s.iter().enumerate();
+    all.map(|(number, bytes)| (at(number), mib(*bytes)))
+        .collect()
+}
+
+fn panel(course: &Course, title: String) -> Panel {
+    let computed = over_time(course, &course.virtual_bytes_per_s);
+    let mut series = vec![Series::new("virtual time", Mark::Line, computed)];
+    if let Some(seen) = &course.real_bytes_per_s {
+        let seen = over_time(course, seen);
+        series.push(Series::new("for real", Mark::Dots, seen));
+    }
+    Panel {
+        title,
+        across: Axis::from_zero("s"),
+        up: Axis::from_zero("MiB/s"),
+        series,
+    }
+}
+
+/// What both ways take in all.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn in_all(course: &Course) -> String {
+    let time = |ns: u64| units::nanoseconds(ns as f64);
+    match course.real_ns {
+        Some(real_ns) => format!(
+            "All of it takes {} in virtual time and {} for real ({:+.1} %).",
+            time(course.virtual_ns),
+            time(real_ns),
+            (real_ns as f64 / course.virtual_ns as f64 - 1.0) * 100.0
+        ),
+        None => format!(
+            "All of it takes {} in virtual time.",
+            time(course.virtual_ns)
+        ),
+    }
+}
+
+/// A drive that is filled in order and then overwritten at random.
+pub(in super::super) fn collection(folder: &Path, course: &Course) -> anyhow::Result<()> {
+    let title = format!(
+        "{}: filled in order, then overwritten at random until it collects",
+        course.preset
+    );
+    let picture = Picture {
+        panel: super::SIZE,
+        panels: vec![panel(course, title)],
+        notes: vec![format!(
+            "A fresh drive of {}; writes of 128 KiB, then uniformly random ones of 4 KiB, 32 at a time. Each point is of {}. {}{}",
+            units::bytes(course.size_bytes),
+            interval(course),
+            in_all(course),
+            match course.real_ns {
+                Some(_) => " For real the drive keeps no bytes.",
+                None => "",
+            }
+        )],
+        ..Picture::default()
+    };
+    write(folder, &format!("{}-collection", course.preset), &picture)
+}
+
+fn interval(course: &Course) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "it is round")]
+    units::nanoseconds(course.interval_ns as f64)
+}
+
+/// Zone-aware writers beside others, by their number, and over time.
+pub(in super::super) fn zones(
+    folder: &Path,
+    points: &[PointReport],
+    zones: &Zones,
+) -> anyhow::Result<()> {
+    let is_write = |p: &&PointReport| p.op == "write";
+    let aware: Vec<&PointReport> = points.iter().filter(is_write).collect();
+    let mut counts: Vec<u16> = zones.one_zone.iter().map(|p| p.workers).collect();
+    counts.sort_unstable();
+    let place = |p: &PointReport| index(&counts, &p.workers);
+    let unaware: Vec<&PointReport> = zones.one_zone.iter().collect();
+    let mut series = Vec::new();
+    for (color, (whose, all)) in [("a zone each", aware), ("one zone", unaware)]
+        .into_iter()
+        .enumerate()
+    {
+        #[expect(clippy::cast_precision_loss, reason = "a picture has 1000 pixels")]
+        let computed = all
+            .iter()
+            .filter_map(|p| Some((place(p)?, bandwidth(p, p.virtual_ns as f64))));
+        let seen = all
+            .iter()
+            .filter_map(|p| Some((place(p)?, bandwidth(p, p.real.real_ns_net?))));
+        for (how, mark, points) in [
+            ("virtual time", Mark::Line, computed.collect::<Vec<_>>()),
+            ("for real, net", Mark::Dots, seen.collect()),
+        ] {
+            if !points.is_empty() {
+                series.push(Series::new(format!("{whose}, {how}"), mark, points).colored(color));
+            }
+        }
+    }
+    let course = &zones.course;
+    let places = counts.iter().map(u16::to_string).collect();
+    let by_writers = Panel {
+        title: "a) by writers, each with one write under way".to_owned(),
+        across: Axis::of("writers of 192 KiB", Scale::Places(places)),
+        up: Axis::from_zero("MiB/s"),
+        series,
+    };
+    let title = "b) over time: eight writers, each with zones of its own in turn".to_owned();
+    let picture = Picture {
+        title: format!("{}: zones and who knows of them", course.preset),
+        columns: 2,
+        panel: HALF,
+        panels: vec![by_writers, panel(course, title)],
+        notes: vec![format!(
+            "Writers of one zone append to it. Over time each writes four zones, 96 MiB of each, and resets the last two before it writes them. Each point is of {}. {}",
+            interval(course),
+            in_all(course)
+        )],
+    };
+    write(folder, &format!("{}-zones", course.preset), &picture)
+}
