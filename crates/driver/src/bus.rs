@@ -152,6 +152,12 @@ pub trait Bus {
     /// Interrupt vectors of the drive.
     fn vectors(&self) -> u16;
 
+    /// Whether somebody else writes the MSI-X table and enables MSI-X, and this
+    /// host sees neither: a system that keeps both to itself.
+    fn hides_msix(&self) -> bool {
+        false
+    }
+
     /// Has `vector` signal `eventfd`.
     ///
     /// # Errors

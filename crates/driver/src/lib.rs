@@ -11,7 +11,8 @@
 //!
 //! What it does NOT do: no other command sets than NVM and key-value, no metadata, no memory
 //! pages but 4 KiB, no retries. It does not recover by itself: an error
-//! says what happened, and [`Device::reset`] starts over.
+//! says what happened, [`Device::reset`] starts over, and [`Device::recover`]
+//! brings back what can be brought back.
 #![forbid(unsafe_code)]
 
 pub mod bus;

@@ -353,7 +353,7 @@ fn a_fatal_status_is_reported() {
         "{error}"
     );
     // And a reset is the way out.
-    device.reset().unwrap();
+    device.recover().unwrap();
     device.check().unwrap();
     device.identify_controller().unwrap();
 }

@@ -301,6 +301,70 @@ fn an_admin_command_that_nobody_answers_times_out() {
     );
 }
 
+/// A controller whose RDY stays until its function is reset. It answers no
+/// command: what comes after shows how far the driver got.
+#[test]
+fn a_controller_that_cannot_be_disabled_is_recovered_by_a_function_reset() {
+    // whether it is stuck, CC, function resets
+    let (socket, server) = serve(None, (true, 1u32, 0), |(stuck, cc, resets), event| {
+        match event {
+            Event::Read {
+                region: region_index::BAR0,
+                offset,
+                bytes,
+            } => {
+                let cap = u64::from(CAP_HIGH) << 32 | u64::from(CAP_LOW);
+                match offset {
+                    0 => bytes.copy_from_slice(&cap.to_le_bytes()[..bytes.len()]),
+                    0x14 => bytes.copy_from_slice(&cc.to_le_bytes()),
+                    0x1c => {
+                        let ready = *stuck || *cc & 1 == 1;
+                        bytes.copy_from_slice(&u32::from(ready).to_le_bytes());
+                    }
+                    _ => bytes.fill(0),
+                }
+            }
+            Event::Write {
+                region: region_index::BAR0,
+                offset: 0x14,
+                bytes,
+                ..
+            } => *cc = u32::from_le_bytes(bytes.try_into().unwrap()),
+            Event::Reset => (*stuck, *cc, *resets) = (false, 0, *resets + 1),
+            Event::Read { bytes, .. } => bytes.fill(0),
+            _ => {}
+        }
+        Answer::Done
+    });
+    let options = Options {
+        memory_len: 1 << 20,
+        doorbells: Doorbells::Trapped,
+        timeout: SHORT,
+        ..Options::default()
+    };
+    let bus = VfioUser::from_stream(socket, LONG).unwrap();
+    let mut device = Device::open(bus, &options).unwrap();
+    let stuck = device.enable().unwrap_err();
+    assert!(
+        matches!(stuck, DriverError::Timeout { what, .. } if what.contains("disabling")),
+        "{stuck}"
+    );
+    let silent = device.recover().unwrap_err();
+    assert!(
+        matches!(
+            silent,
+            DriverError::Timeout {
+                what: "Identify",
+                ..
+            }
+        ),
+        "{silent}"
+    );
+    drop(device);
+    let (_, cc, resets) = server.join().unwrap();
+    assert_eq!((cc & 1, resets), (1, 1), "enabled, after one reset");
+}
+
 #[test]
 fn nobody_at_the_socket_is_an_error_that_names_it() {
     let Err(error) = Device::connect("/nowhere/nvme.sock", &Options::default()) else {

@@ -72,3 +72,20 @@ complaints() {
 no_complaints() {
     ! dmesg | complaints
 }
+
+# program: unpacks our own program, where the rig has given it to the guest (Options::program).
+program() {
+    modprobe virtio_blk
+    program_left=200
+    until program_disk=$(ls -d /sys/block/vd? 2>/dev/null); do
+        [ $program_left -gt 0 ] || {
+            echo "the program's drive did not appear"
+            return 1
+        }
+        program_left=$((program_left - 1))
+        usleep 100000
+    done
+    appears "/dev/${program_disk##*/}"
+    (cd / && cpio -id <"/dev/${program_disk##*/}") || return 1
+    nvmirage --version
+}

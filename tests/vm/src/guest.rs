@@ -4,8 +4,8 @@
 //! second and comes to us by a pipe, so that no word of the kernel breaks a line of the job.
 //! Invariants: a guest does not outlive its [`Guest`]; every wait has a bound.
 //!
-//! What it does not do: talk to QEMU's monitor. A guest ends by itself, by its bound, or by
-//! [`Guest::kill`].
+//! A guest ends by itself, by its bound, or by [`Guest::kill`]; its devices come and go by
+//! [`Guest::ask`].
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::kernel::Kernel;
 use crate::lines::{Lines, NoLine};
-use crate::{Report, Rig};
+use crate::{Report, Rig, monitor};
 
 /// What a guest starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct Options {
     /// The sockets of vfio-user servers; each becomes a PCI device, the first at 00:10.0, the next
     /// at 00:11.0 and so on.
     pub sockets: Vec<PathBuf>,
+    /// Whether our own program is there for the job (`program` in the guest).
+    pub program: bool,
     /// Words for the kernel's command line. Firmware does not know them: they have to be on the drive that it boots
     /// ([`command_line`]).
     pub kernel_args: Vec<String>,
@@ -74,6 +76,7 @@ impl Default for Options {
             share_memory: true,
             iommu: false,
             sockets: Vec::new(),
+            program: false,
             kernel_args: Vec::new(),
             qemu_args: Vec::new(),
             may_reboot: false,
@@ -176,10 +179,22 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
             r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{path}"}},"bus":"pcie.0","addr":"0x{slot:x}"{order}}}"#
         ));
     }
+    if options.program {
+        let file = dir.join("program");
+        rig.write_program(&file)?;
+        // In the last slot: the drives under test have theirs from 10h on.
+        command.arg("-drive").arg(format!(
+            "if=none,id=program,format=raw,readonly=on,file={}",
+            file.display()
+        ));
+        command.args(["-device", "virtio-blk-pci,drive=program,addr=0x1e"]);
+    }
     command.args(&options.qemu_args);
     Ok(command)
 }
 
+/// The socket of QEMU's monitor.
+const MONITOR: &str = "monitor";
 const KERNEL_LOG: &str = "kernel.log";
 const QEMU_LOG: &str = "qemu.log";
 
@@ -205,7 +220,10 @@ impl Guest {
             bail!("a guest without a job is for a person: `cargo xtask vm`");
         }
         let dir = TempDir::with_prefix("nvmirage-vm-")?;
+        let monitor = dir.path().join(MONITOR);
         let mut child = qemu_command(rig, options, dir.path())?
+            .arg("-qmp")
+            .arg(format!("unix:{},server=on,wait=off", monitor.display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(dir.path().join(QEMU_LOG))?)
@@ -236,6 +254,15 @@ impl Guest {
     pub fn wait_for_line(&mut self, text: &str, bound: Duration) -> Result<String> {
         let found = self.terminal.wait_for(text, bound);
         found.map_err(|why| self.error(&format!("no line with {text:?}: {why}")))
+    }
+
+    /// Asks QEMU's monitor for something, as `{"execute":…}`, and waits until it is granted.
+    ///
+    /// # Errors
+    /// QEMU refuses, does not answer within `bound`, or has ended.
+    pub fn ask(&self, command: &str, bound: Duration) -> Result<()> {
+        let dir = self.dir.as_ref().context("the guest's folder is gone")?;
+        monitor::ask(&dir.path().join(MONITOR), command, bound)
     }
 
     /// The next line of the job.

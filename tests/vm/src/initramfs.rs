@@ -39,6 +39,8 @@ const MODULES: &[&str] = &[
     "efivarfs",
     "null_blk",
     "qemu_fw_cfg",
+    "vfio-pci",
+    "vfio_iommu_type1",
     "virtio_blk",
     "zonefs",
 ];

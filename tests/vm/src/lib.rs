@@ -14,6 +14,8 @@ pub mod guest;
 pub mod initramfs;
 pub mod kernel;
 pub mod lines;
+mod monitor;
+mod program;
 pub mod report;
 pub mod rig;
 pub mod server;

@@ -134,6 +134,14 @@ impl Rig {
             .with(share.join("seabios"))
     }
 
+    /// Writes our own program, with its libraries, to the file `to`, which a guest can unpack.
+    ///
+    /// # Errors
+    /// There is no program, or it cannot be read or written.
+    pub(crate) fn write_program(&self, to: &Path) -> Result<()> {
+        crate::program::write(&self.guest, to)
+    }
+
     /// A program of the guest's packages, such as `usr/sbin/e2fsck`, to be run on this machine.
     #[must_use]
     pub fn guest_program(&self, path: &str) -> Program {

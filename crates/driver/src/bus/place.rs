@@ -141,6 +141,10 @@ impl Bus for AnyBus {
         either!(self, bus => bus.vectors())
     }
 
+    fn hides_msix(&self) -> bool {
+        either!(self, bus => bus.hides_msix())
+    }
+
     fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError> {
         either!(self, bus => bus.set_interrupt(vector, eventfd))
     }

@@ -177,6 +177,28 @@ impl<B: Bus> Device<B> {
         self.enable_pci_function()
     }
 
+    /// Brings a controller back that is fatal, does not answer, or cannot be
+    /// relied on: by a reset of the controller and, where that fails, once by a
+    /// reset of its PCI function. Every I/O queue pair is gone, and what was in
+    /// flight is neither done nor not done: its owner may repeat it.
+    ///
+    /// It takes as long as the controller's own bound for getting ready, twice,
+    /// and the driver's for the commands that follow.
+    ///
+    /// # Errors
+    /// [`DriverError::Gone`] at once; else why the controller cannot be enabled
+    /// even so.
+    pub fn recover(&mut self) -> Result<(), DriverError> {
+        match self.enable() {
+            Ok(()) => Ok(()),
+            Err(DriverError::Gone) => Err(DriverError::Gone),
+            Err(_) => {
+                self.reset_function()?;
+                self.enable()
+            }
+        }
+    }
+
     /// Tells the controller that the host goes away, and waits until it is
     /// ready for that. It takes no more commands; [`Self::enable`] brings it
     /// back.

@@ -213,6 +213,10 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
                 })
                 .is_break();
                 going &= !self.stopped;
+                // A drive that works on may be asked back all the same.
+                if let Some(line) = self.lines.first() {
+                    line.queue.bus().check_alive()?;
+                }
                 // What showing it took is no stall.
                 self.times.now = self.clock.now_ns();
                 tick = self.times.now + TICK_NS;

@@ -2,7 +2,7 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "serve",
     "demo",
     "bench",
@@ -13,6 +13,7 @@ const COMMANDS: [&str; 17] = [
     "fidelity",
     "qemu-args",
     "check",
+    "drive",
     "explain",
     "ls",
     "create",

@@ -21,6 +21,7 @@ mod rings;
 mod served;
 mod shared;
 mod two;
+mod vfio;
 mod zoned;
 
 /// What `seq 1 LAST` prints: text that guest and host can both make.
