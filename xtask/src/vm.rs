@@ -97,6 +97,7 @@ pub(crate) fn run(args: &VmArgs) -> Result<()> {
         share_memory: !args.private_memory,
         iommu: args.iommu,
         sockets,
+        program: false,
         kernel_args: args.append.clone(),
         qemu_args,
         may_reboot: args.may_reboot,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tests_vm::{Guest, Options, Report};
+use tests_vm::{Boot, Guest, Kernel, Options, Report};
 
 use crate::served::{Served, finish, rig, text, wait};
 
@@ -46,10 +46,12 @@ fn drive(disk: &Path) -> [String; 6] {
     ]
 }
 
-fn boot(dir: &TempDir, job: &str) -> Guest {
+/// Boots a guest with a drive on the file `disk.img` of the folder, which runs `job`.
+pub(crate) fn boot(dir: &TempDir, kernel: Kernel, job: &str) -> Guest {
     let arguments = drive(&dir.path().join("disk.img"));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let options = Options {
+        boot: Boot::Kernel(kernel),
         job: Some(format!("{FUNCTIONS}\n{job}")),
         ..options(&arguments)
     };
@@ -101,7 +103,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 #[test]
 fn a_drive_that_is_taken_out_ends_its_program_and_comes_back() {
     let dir = TempDir::new().expect("a temporary folder");
-    let mut guest = boot(&dir, include_str!("jobs/vfio_removal.sh"));
+    let mut guest = boot(&dir, Kernel::Stable, include_str!("jobs/vfio_removal.sh"));
     let ask = |guest: &Guest, command: &str| {
         guest
             .ask(command, ANSWER)
@@ -124,8 +126,17 @@ fn a_drive_that_is_taken_out_ends_its_program_and_comes_back() {
 
 #[test]
 fn a_drive_is_taken_from_the_kernel_used_and_given_back() {
+    taken_and_given_back(Kernel::Stable);
+}
+
+#[test]
+fn a_drive_is_taken_from_a_newer_kernel_used_and_given_back() {
+    taken_and_given_back(Kernel::Backports);
+}
+
+fn taken_and_given_back(kernel: Kernel) {
     let dir = TempDir::new().expect("a temporary folder");
-    let report: Report = finish(boot(&dir, include_str!("jobs/vfio_drive.sh")));
+    let report: Report = finish(boot(&dir, kernel, include_str!("jobs/vfio_drive.sh")));
     println!("{}\n{}", text(&report, "list"), text(&report, "identity"));
     let disk = std::fs::read(dir.path().join("disk.img")).expect("the drive's file");
     // the program had the first 16 MiB, the kernel wrote "kept" behind them before

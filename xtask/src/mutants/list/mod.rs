@@ -8,6 +8,7 @@ mod key_value;
 mod load;
 mod memory_map;
 mod models;
+mod physical;
 mod queues;
 mod resets;
 mod simulate;
@@ -28,6 +29,7 @@ const ALL: &[&[Mutation]] = &[
     key_value::MUTATIONS,
     load::MUTATIONS,
     models::MUTATIONS,
+    physical::MUTATIONS,
     resets::MUTATIONS,
     simulate::MUTATIONS,
     subsystem::MUTATIONS,

@@ -19,6 +19,16 @@ mounted() {
 }
 step mounted mounted
 
+# this shell's table of mounts does not name it, as with a container's
+elsewhere() {
+    unshare -m sh -c 'mount /dev/nvme0n1 /mnt && echo there >/tmp/elsewhere && sleep 100' &
+    appears /tmp/elsewhere
+    refused "open exclusively" nvmirage drive bind "$drive"
+    kill $!
+    wait $! || true
+}
+step elsewhere elsewhere
+
 swap() {
     mkswap /dev/nvme0n1
     swapon /dev/nvme0n1
@@ -64,7 +74,7 @@ reset() {
     loading
     sleep 1
     echo 1 >"/sys/bus/pci/devices/$drive/reset"
-    reset_left=400
+    reset_left=900
     while kill -0 $loading_pid; do
         [ $reset_left -gt 0 ]
         reset_left=$((reset_left - 1))
