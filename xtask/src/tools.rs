@@ -113,6 +113,12 @@ pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
         let why = "no fusermount3, which mounts drives for users who may not";
         install("fuse3", why, note)?;
     }
+    // They belong to root, who alone needs them: a clone that shares blocks is shown on a file system of its own.
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root && debian::on_path("mkfs.xfs").is_none() {
+        let why = "no mkfs.xfs, which makes the file system that clones share blocks on";
+        install("xfsprogs", why, note)?;
+    }
     golden::prepare(install, note)
 }
 

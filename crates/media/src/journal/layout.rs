@@ -199,6 +199,7 @@ impl Superblock {
             .checked_add(layout.ring_len)
             .filter(|end| *end < u64::MAX / 2);
         let is_possible = layout.is_possible(file_len)
+            && bytes.sequence.get() < u64::MAX / 2
             && start.is_multiple_of(BLOCK)
             && ends.is_some_and(|end| (start..=end).contains(&known));
         if !is_possible {
@@ -282,14 +283,11 @@ impl FrameHead {
         records.value()
     }
 
-    /// Bytes of the records of a frame that belongs here, of incarnations from the first to the last.
-    pub(super) fn belongs(
-        &self,
-        (log, position): (u64, u64),
-        incarnations: std::ops::RangeInclusive<u32>,
-    ) -> Option<usize> {
+    /// Bytes of the records of a frame that belongs here, of this incarnation or a later one. Of a later one than its superblock
+    /// is what was written under a newer superblock, which is broken.
+    pub(super) fn belongs(&self, (log, position): (u64, u64), earliest: u32) -> Option<usize> {
         let is_it = self.magic == FRAME_MAGIC && self.log == log && self.position == position;
-        let belongs = is_it && incarnations.contains(&self.incarnation.get());
+        let belongs = is_it && self.incarnation.get() >= earliest;
         belongs.then_some(self.len.get() as usize)
     }
 

@@ -252,7 +252,9 @@ impl Journal {
         gives_back: bool,
         each: impl FnMut(u8, &[u8]) -> Result<(), StateError>,
     ) -> Result<Journal, StateError> {
-        let head = replay::replay(storage, &superblock, each)?;
+        let (head, last) = replay::replay(storage, &superblock, each)?;
+        let incarnation = last.max(superblock.incarnation).checked_add(1);
+        let incarnation = incarnation.ok_or(StateError::Damaged("it was opened too often"))?;
         let frame_len = superblock.layout.frame_len;
         let frame = || -> io::Result<Frame> {
             Ok(Frame {
@@ -277,9 +279,11 @@ impl Journal {
             given_back: VecDeque::with_capacity(4),
             in_flight: 0,
             broken: None,
-            superblock,
+            superblock: Superblock {
+                incarnation,
+                ..superblock
+            },
         };
-        journal.superblock.incarnation += 1;
         // The frames that were found may be in a cache yet.
         storage.sync()?;
         journal.write_superblock(storage)?;

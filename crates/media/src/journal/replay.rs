@@ -8,7 +8,7 @@ use super::append::{RECORD_HEAD, of_record_head};
 use super::layout::{BLOCK, FRAME_HEAD, FrameHead, frame_bytes};
 use super::{StateError, Storage, Superblock};
 
-/// Hands every record to `each`, and says where the log ends.
+/// Hands every record to `each`, and says where the log ends, and of which incarnation its last frame is.
 ///
 /// # Errors
 /// See [`super::Journal::recover`].
@@ -16,7 +16,7 @@ pub(super) fn replay(
     storage: &impl Storage,
     superblock: &Superblock,
     mut each: impl FnMut(u8, &[u8]) -> Result<(), StateError>,
-) -> Result<u64, StateError> {
+) -> Result<(u64, u32), StateError> {
     let layout = &superblock.layout;
     let most = u64::from(layout.frame_len);
     let mut position = superblock.start;
@@ -35,7 +35,7 @@ pub(super) fn replay(
     if position < superblock.known {
         return Err(StateError::Damaged("its log ends too early"));
     }
-    Ok(position)
+    Ok((position, earliest))
 }
 
 /// Reads the frame that begins at this position of the log, its head and its records, into `bytes`. `None` where there is none.
@@ -53,7 +53,7 @@ fn read_frame(
     let mut head = FrameHead::new_zeroed();
     head.as_mut_bytes().copy_from_slice(&bytes[..FRAME_HEAD]);
     let place = (superblock.log, position);
-    let Some(len) = head.belongs(place, earliest..=superblock.incarnation) else {
+    let Some(len) = head.belongs(place, earliest) else {
         return Ok(None);
     };
     if len > layout.frame_len as usize - FRAME_HEAD {

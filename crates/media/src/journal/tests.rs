@@ -353,6 +353,40 @@ fn one_superblock_is_enough() {
     }
 }
 
+/// What was flushed under a newer superblock is there without it, and stays.
+#[test]
+fn frames_of_a_lost_superblock_count() {
+    let mut owner = Owner::open(written(), 3);
+    let newer = owner.journal.superblock.sequence % 2;
+    owner.put(1, vec![1; 10]);
+    owner.flush();
+    while owner.flushed == 0 {
+        owner.turn();
+    }
+    let mut image = owner.disk.now();
+    let at = image.len() - 8192 + newer as usize * 4096;
+    image[at + 100] ^= 0x10;
+    for _ in 0..2 {
+        let owner = Owner::open(image, 3);
+        assert_eq!(owner.history[0][&1], [1; 10]);
+        image = owner.disk.now();
+    }
+}
+
+/// An incarnation has no number behind the last one: the file is refused, and left as it is.
+#[test]
+fn a_log_that_was_opened_too_often_is_refused() {
+    let mut image = written();
+    for at in [image.len() - 8192, image.len() - 4096] {
+        let block = &mut image[at..at + 4096];
+        block[24..28].fill(0xFF);
+        block[12..16].fill(0);
+        let crc = crc::of(block);
+        block[12..16].copy_from_slice(&crc.to_le_bytes());
+    }
+    assert!(refused(image).contains("opened too often"));
+}
+
 #[test]
 fn a_frame_of_an_earlier_time_is_no_continuation() {
     // Two frames, of which the first gets lost; the log is taken up, and writes one like it.

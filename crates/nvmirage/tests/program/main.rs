@@ -7,6 +7,7 @@
 mod bench;
 mod calibrate;
 mod check;
+mod clone;
 mod conformance;
 mod control;
 mod demo;

@@ -113,4 +113,34 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "kept::a_file_with_zones_is_no_medium_of_bytes",
         ),
     },
+    Mutation {
+        name: "wear-earlier-frames",
+        guard: "a frame of an earlier time is no continuation of the log",
+        file: "crates/media/src/journal/layout.rs",
+        from: "is_it && self.incarnation.get() >= earliest;",
+        to: "is_it && earliest < u32::MAX;",
+        test: unit(
+            "media",
+            "journal::tests::a_frame_of_an_earlier_time_is_no_continuation",
+        ),
+    },
+    Mutation {
+        name: "wear-incarnations",
+        guard: "a log that has no number left for another time is refused",
+        file: "crates/media/src/journal/mod.rs",
+        from: "last.max(superblock.incarnation).checked_add(1);",
+        to: "Some(last.max(superblock.incarnation).wrapping_add(1));",
+        test: unit(
+            "media",
+            "journal::tests::a_log_that_was_opened_too_often_is_refused",
+        ),
+    },
+    Mutation {
+        name: "wear-cloned",
+        guard: "a clone shares blocks where the file system can",
+        file: "crates/nvmirage/src/cli/clone.rs",
+        from: "match ioctl_ficlone(made, source) {",
+        to: "match Err::<(), _>(Errno::OPNOTSUPP) {",
+        test: program("clone::blocks_are_shared_where_the_file_system_can"),
+    },
 ];
