@@ -14,6 +14,7 @@ use crate::keyvalue::KeyValueChannel;
 use crate::null::NullChannel;
 use crate::ram::RamChannel;
 use crate::timed::TimedChannel;
+use crate::told::{self, ToldChannel};
 use crate::zoned::ZonedChannel;
 
 /// One reactor's handle on a medium: see [`controller::port::Channel`] for how it is used.
@@ -27,6 +28,7 @@ pub struct Channel(pub(crate) Kind);
 #[derive(Debug)]
 pub(crate) enum Kind {
     Null(NullChannel),
+    Told(Box<ToldChannel>),
     Ram(Box<RamChannel>),
     File(Box<FileChannel>),
     KeyValue(Box<KeyValueChannel>),
@@ -43,7 +45,7 @@ impl Channel {
     #[must_use]
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) => None,
+            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) => None,
             Kind::KeyValue(pairs) => pairs.below().map(FileChannel::wait_fd),
             Kind::File(file) => Some(file.wait_fd()),
             Kind::Timed(timed) => timed.inner().wait_fd(),
@@ -57,7 +59,7 @@ impl Channel {
     #[must_use]
     pub fn is_due(&mut self) -> bool {
         match &mut self.0 {
-            Kind::Null(_) => false,
+            Kind::Null(_) | Kind::Told(_) => false,
             Kind::KeyValue(pairs) => {
                 let (due, below) = pairs.is_due();
                 // It is armed whatever else there is.
@@ -77,7 +79,7 @@ impl Channel {
     pub(crate) fn happened(&self) -> Option<&[Op<'static>]> {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
-            Kind::KeyValue(_) | Kind::Timed(_) => None,
+            Kind::Told(_) | Kind::KeyValue(_) | Kind::Timed(_) => None,
             Kind::Zoned(zoned) => Some(zoned.happened()),
         }
     }
@@ -86,8 +88,9 @@ impl Channel {
 impl Channel {
     /// What a model must have room for before a command of the medium's own is added; `None`: for what the request says.
     pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
-        match &self.0 {
-            Kind::Zoned(zoned) => zoned.needs(request),
+        match (&self.0, request) {
+            (Kind::Zoned(zoned), _) => zoned.needs(request),
+            (Kind::Told(_), Request::Command { sqe, .. }) => told::op_of(sqe),
             _ => None,
         }
     }
@@ -98,7 +101,7 @@ impl Channel {
     #[inline]
     pub fn tend(&mut self) {
         match &mut self.0 {
-            Kind::Null(_) => {}
+            Kind::Null(_) | Kind::Told(_) => {}
             Kind::KeyValue(pairs) => {
                 if let Some(below) = pairs.tend() {
                     below.tend();
@@ -127,7 +130,7 @@ impl Channel {
     #[must_use]
     pub fn is_polled(&self) -> bool {
         match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) => false,
+            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) => false,
             Kind::KeyValue(pairs) => pairs.below().is_some_and(FileChannel::is_polled),
             Kind::File(file) => file.is_polled(),
             Kind::Timed(timed) => timed.inner().is_polled(),
@@ -141,6 +144,7 @@ impl Channel {
     pub fn last_op(&self) -> Option<model::Op<'_>> {
         match &self.0 {
             Kind::KeyValue(channel) => channel.last_op(),
+            Kind::Told(channel) => channel.last_op(),
             Kind::Timed(timed) => timed.inner().last_op(),
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::Zoned(_) => None,
         }
@@ -150,7 +154,7 @@ impl Channel {
     #[must_use]
     pub fn io_counts(&self) -> IoCounts {
         match &self.0 {
-            Kind::Null(_) | Kind::Ram(_) | Kind::KeyValue(_) => IoCounts::default(),
+            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) | Kind::KeyValue(_) => IoCounts::default(),
             Kind::File(file) => file.io_counts(),
             Kind::Timed(timed) => timed.inner().io_counts(),
             Kind::Zoned(zoned) => zoned.below().io_counts(),
@@ -178,6 +182,7 @@ impl Port for Channel {
     ) -> Added {
         match &mut self.0 {
             Kind::Null(channel) => channel.add(ticket, request, segments, view),
+            Kind::Told(channel) => channel.add(ticket, request, segments, view),
             Kind::Ram(channel) => channel.add(ticket, request, segments, view),
             Kind::File(channel) => channel.add(ticket, request, segments, view),
             Kind::KeyValue(channel) => channel.add(ticket, request, segments, view),
@@ -190,6 +195,7 @@ impl Port for Channel {
     fn submit(&mut self) {
         match &mut self.0 {
             Kind::Null(channel) => channel.submit(),
+            Kind::Told(channel) => channel.submit(),
             Kind::Ram(channel) => channel.submit(),
             Kind::File(channel) => channel.submit(),
             Kind::KeyValue(channel) => channel.submit(),
@@ -202,6 +208,7 @@ impl Port for Channel {
     fn reap(&mut self, done: &mut Vec<Done>) {
         match &mut self.0 {
             Kind::Null(channel) => channel.reap(done),
+            Kind::Told(channel) => channel.reap(done),
             Kind::Ram(channel) => channel.reap(done),
             Kind::File(channel) => channel.reap(done),
             Kind::KeyValue(channel) => channel.reap(done),
@@ -214,6 +221,7 @@ impl Port for Channel {
     fn in_flight(&self) -> u32 {
         match &self.0 {
             Kind::Null(channel) => channel.in_flight(),
+            Kind::Told(channel) => channel.in_flight(),
             Kind::Ram(channel) => channel.in_flight(),
             Kind::File(channel) => channel.in_flight(),
             Kind::KeyValue(channel) => channel.in_flight(),
@@ -226,6 +234,7 @@ impl Port for Channel {
     fn is_full(&self, request: &Request<'_>) -> bool {
         match &self.0 {
             Kind::Null(channel) => channel.is_full(request),
+            Kind::Told(channel) => channel.is_full(request),
             Kind::Ram(channel) => channel.is_full(request),
             Kind::File(channel) => channel.is_full(request),
             Kind::KeyValue(channel) => channel.is_full(request),
@@ -237,7 +246,7 @@ impl Port for Channel {
     #[inline]
     fn copies(&self) -> bool {
         match &self.0 {
-            Kind::Null(_) | Kind::File(_) => false,
+            Kind::Null(_) | Kind::Told(_) | Kind::File(_) => false,
             Kind::Ram(_) | Kind::KeyValue(_) => true,
             Kind::Timed(timed) => timed.copies(),
             Kind::Zoned(zoned) => zoned.copies(),
@@ -247,7 +256,7 @@ impl Port for Channel {
     #[inline]
     fn expect(&self, offset: u64, len: u64) {
         match &self.0 {
-            Kind::Null(_) | Kind::File(_) | Kind::KeyValue(_) => {}
+            Kind::Null(_) | Kind::Told(_) | Kind::File(_) | Kind::KeyValue(_) => {}
             Kind::Ram(channel) => channel.expect(offset, len),
             Kind::Timed(timed) => timed.expect(offset, len),
             Kind::Zoned(zoned) => zoned.expect(offset, len),
@@ -267,7 +276,7 @@ impl Port for Channel {
     fn next_due(&self) -> Option<Time> {
         match &self.0 {
             Kind::Timed(timed) => timed.next_due(),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) | Kind::File(_) => None,
             Kind::KeyValue(_) | Kind::Zoned(_) => None,
         }
     }

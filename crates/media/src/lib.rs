@@ -32,6 +32,7 @@ mod null;
 mod ram;
 mod size;
 mod timed;
+pub mod told;
 mod zoned;
 
 pub use self::channel::{Channel, IoCounts};

@@ -19,6 +19,7 @@ use crate::null::{self, NullChannel};
 use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
 use crate::timed::{TimedChannel, Timing};
+use crate::told::{ToldChannel, ToldSet};
 use crate::zoned::{ZoneSpec, ZonedMedium};
 
 mod records;
@@ -41,6 +42,11 @@ pub struct MediumSpec {
 pub enum MediumKind {
     /// Discards writes, leaves read buffers untouched.
     Null {
+        /// Bytes that it seems to have.
+        size: u64,
+    },
+    /// As `Null`, and takes whatever its timing model can be asked: see [`crate::told`].
+    Told {
         /// Bytes that it seems to have.
         size: u64,
     },
@@ -134,6 +140,7 @@ pub struct Medium {
 
 enum Backing {
     Null,
+    Told(Arc<ToldSet>),
     Ram(Arc<Store>),
     File(Arc<FileMedium>),
     KeyValue(Arc<KeyValueMedium>),
@@ -195,6 +202,7 @@ impl Medium {
                 return Err(MediumError::Zones { what });
             }
             MediumKind::Null { size } => (checked(*size)?, Backing::Null),
+            MediumKind::Told { size } => (checked(*size)?, Backing::Told(Arc::new(ToldSet))),
             MediumKind::Ram { size } => {
                 let size = checked(*size)?;
                 let store =
@@ -247,11 +255,12 @@ impl Medium {
         self.size
     }
 
-    /// Its name in configurations: `null`, `ram`, `file` or `keyvalue`.
+    /// Its name in configurations: `null`, `ram`, `file` or `keyvalue`; and `told`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.backing {
             Backing::Null => "null",
+            Backing::Told(_) => "told",
             Backing::Ram(_) => "ram",
             Backing::File(_) => "file",
             Backing::KeyValue(_) => "keyvalue",
@@ -262,7 +271,7 @@ impl Medium {
     #[must_use]
     pub fn traits(&self) -> MediumTraits {
         let traits = match &self.backing {
-            Backing::Null => null::TRAITS,
+            Backing::Null | Backing::Told(_) => null::TRAITS,
             Backing::Ram(_) => ram::TRAITS,
             Backing::File(file) => file.traits(),
             Backing::KeyValue(medium) => medium.traits(),
@@ -285,6 +294,7 @@ impl Medium {
         }
         match &self.backing {
             Backing::KeyValue(medium) => Some(medium.set()),
+            Backing::Told(set) => Some(Arc::clone(set) as Arc<dyn CommandSet>),
             Backing::Null | Backing::Ram(_) | Backing::File(_) => None,
         }
     }
@@ -295,7 +305,7 @@ impl Medium {
     #[must_use]
     pub fn min_lba_bytes(&self) -> u32 {
         match &self.backing {
-            Backing::Null | Backing::Ram(_) | Backing::KeyValue(_) => 512,
+            Backing::Null | Backing::Told(_) | Backing::Ram(_) | Backing::KeyValue(_) => 512,
             Backing::File(file) => file.min_lba_bytes(),
         }
     }
@@ -312,7 +322,13 @@ impl Medium {
 
     fn describe_bytes(&self) -> String {
         match &self.backing {
-            Backing::Null => format!("null, {}: writes are discarded", Bytes(self.size)),
+            Backing::Null | Backing::Told(_) => {
+                format!(
+                    "{}, {}: writes are discarded",
+                    self.kind(),
+                    Bytes(self.size)
+                )
+            }
             Backing::Ram(store) => ram::describe(store),
             Backing::File(file) => file.describe(),
             Backing::KeyValue(medium) => medium.describe(),
@@ -324,7 +340,7 @@ impl Medium {
     #[must_use]
     pub fn io_counts(&self) -> Option<IoCounts> {
         match &self.backing {
-            Backing::Null | Backing::Ram(_) | Backing::KeyValue(_) => None,
+            Backing::Null | Backing::Told(_) | Backing::Ram(_) | Backing::KeyValue(_) => None,
             Backing::File(file) => file.io_counts(),
         }
     }
@@ -377,6 +393,7 @@ impl Medium {
         };
         Ok(Channel(match &self.backing {
             Backing::Null => Kind::Null(NullChannel),
+            Backing::Told(_) => Kind::Told(Box::new(ToldChannel::new())),
             Backing::Ram(store) => {
                 let store = Arc::clone(store);
                 Kind::Ram(Box::new(RamChannel::new(store, claimant()?, slice)))
@@ -415,7 +432,7 @@ impl Medium {
     pub fn pieces(&self) -> Option<Arc<dyn Pieces>> {
         match &self.backing {
             Backing::Ram(store) => Some(Arc::clone(store) as Arc<dyn Pieces>),
-            Backing::Null | Backing::File(_) | Backing::KeyValue(_) => None,
+            Backing::Null | Backing::Told(_) | Backing::File(_) | Backing::KeyValue(_) => None,
         }
     }
 
@@ -425,7 +442,7 @@ impl Medium {
     /// The system's, and that of a flush that failed earlier: then data is lost.
     pub fn sync(&self) -> io::Result<()> {
         match &self.backing {
-            Backing::Null | Backing::Ram(_) => Ok(()),
+            Backing::Null | Backing::Told(_) | Backing::Ram(_) => Ok(()),
             Backing::KeyValue(medium) => medium.finish(),
             Backing::File(file) => {
                 self.zoned.as_ref().map_or(Ok(()), |zoned| zoned.finish())?;

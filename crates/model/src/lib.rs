@@ -48,7 +48,7 @@ pub use self::flash::{
 pub use self::kv::Kv;
 pub use self::machine::Model;
 pub use self::nvm::Nvm;
-pub use self::op::{KvKind, KvOp, Op, ZoneOp};
+pub use self::op::{KvKind, KvOp, Op, ZoneOp, key_hash};
 pub use self::parameter::{Change, InvalidParameter, Kind, Moment, Unit, Value};
 pub use self::parameters::{
     Arithmetic, CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters,

@@ -111,6 +111,7 @@ impl Model {
     pub fn zones_mut(&mut self) -> Option<&mut Zones> {
         match self {
             Self::Zones(zones) => Some(zones),
+            Self::Recorded(recorded) => recorded.model_mut().zones_mut(),
             _ => None,
         }
     }

@@ -66,7 +66,7 @@ pub enum ZoneOp {
 pub struct KvOp {
     /// Which.
     pub kind: KvKind,
-    /// FNV-1a (32 bits) of the key's bytes; 0 where there is no key.
+    /// Of the key: see [`key_hash`].
     pub hash: u32,
     /// Bytes of the value that are stored or returned.
     pub len: u32,
@@ -87,4 +87,28 @@ pub enum KvKind {
     Exist,
     /// List, iterator request, iterator read.
     List,
+}
+
+/// What a key is to a drive: FNV-1a, 32 bits, of its bytes; 0 for no key.
+#[must_use]
+pub fn key_hash(key: &[u8]) -> u32 {
+    if key.is_empty() {
+        return 0;
+    }
+    key.iter().fold(2_166_136_261, |hash: u32, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(16_777_619)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_the_published_vectors() {
+        // The test vectors of the draft of FNV (Fowler, Noll, Vo, Eastlake).
+        assert_eq!(key_hash(b"a"), 0xe40c_292c);
+        assert_eq!(key_hash(b"foobar"), 0xbf9c_f968);
+        assert_eq!(key_hash(b""), 0);
+    }
 }

@@ -1,11 +1,12 @@
 //! A model with a record of what it was told, and when each of it was done.
 //!
-//! The record is of fixed size and allocated at once; what finds no room in it is counted. It holds operations on blocks: others end
-//! it, and so do other parameters, since what follows them is not what a fresh drive would do. A model that is not recorded does
-//! nothing for this.
+//! The record is of fixed size and allocated at once; what finds no room in it is counted. Other parameters end it, since what
+//! follows them is not what a fresh drive would do. A model that is not recorded does nothing for this.
+//!
+//! Of a key it knows what its model was told, which is the hash.
 
 use crate::machine::Model;
-use crate::{Admission, Due, Op, Timing};
+use crate::{Admission, Due, KvOp, Op, Timing};
 
 /// Ids of operations that are not recorded.
 const UNRECORDED: u64 = 1 << 63;
@@ -14,31 +15,90 @@ const PENDING: u64 = u64::MAX;
 
 /// An operation that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// When, in nanoseconds.
-    pub at: u64,
-    /// What: read, write, deallocate or flush.
-    pub op: Op<'static>,
+struct Told {
+    at: u64,
+    /// Without the parts of a compound command: those are in the recording, from there on and so many.
+    op: Op<'static>,
+    parts: (usize, usize),
     /// When it was done.
     due: u64,
     /// What it was submitted as.
     id: u64,
 }
 
-impl Arrival {
+/// An operation of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// When it arrived, in nanoseconds.
+    pub at: u64,
+    /// What it was.
+    pub op: Op<'a>,
     /// When it was done; `None` where it was not when the record was taken.
-    pub fn due(&self) -> Option<u64> {
-        (self.due != PENDING).then_some(self.due)
-    }
+    pub due: Option<u64>,
 }
 
 /// What a model was told, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// All of it that there was room for.
-    pub arrivals: Vec<Arrival>,
-    /// Operations after those.
-    pub left_out: u64,
+    told: Vec<Told>,
+    /// The parts of all compound commands among them.
+    parts: Vec<KvOp>,
+    left_out: u64,
+}
+
+impl Recording {
+    /// Room for so many operations, and for as many parts of compound commands.
+    fn with_room(most: usize) -> Self {
+        Self {
+            told: Vec::with_capacity(most),
+            parts: Vec::with_capacity(most),
+            left_out: 0,
+        }
+    }
+
+    /// How many operations it holds.
+    pub fn len(&self) -> usize {
+        self.told.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.told.is_empty()
+    }
+
+    /// Operations behind those, for which there was no room, or which came after its end.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// What it holds.
+    pub fn arrivals(&self) -> impl Iterator<Item = Arrival<'_>> {
+        self.told.iter().map(|told| Arrival {
+            at: told.at,
+            op: match told.op {
+                Op::Compound(_) => Op::Compound(&self.parts[told.parts.0..][..told.parts.1]),
+                op => op,
+            },
+            due: (told.due != PENDING).then_some(told.due),
+        })
+    }
+
+    /// The operation as it is kept, and its parts; `None` where there is no room.
+    fn keeps<'o>(&self, op: &Op<'o>) -> Option<(Op<'static>, &'o [KvOp])> {
+        let (op, parts) = match *op {
+            Op::Read { offset, len } => (Op::Read { offset, len }, &[][..]),
+            Op::Write { offset, len, fua } => (Op::Write { offset, len, fua }, &[][..]),
+            Op::Deallocate { offset, len } => (Op::Deallocate { offset, len }, &[][..]),
+            Op::Flush => (Op::Flush, &[][..]),
+            Op::Zone(zone) => (Op::Zone(zone), &[][..]),
+            Op::Kv(kv) => (Op::Kv(kv), &[][..]),
+            Op::Compound(parts) => (Op::Compound(&[]), parts),
+        };
+        let fits = self.told.len() < self.told.capacity()
+            && self.parts.capacity() - self.parts.len() >= parts.len();
+        fits.then_some((op, parts))
+    }
 }
 
 /// A model that is recorded.
@@ -56,10 +116,7 @@ impl Recorded {
     pub(crate) fn new(model: Model, most: usize) -> Self {
         Self {
             model,
-            recording: Recording {
-                arrivals: Vec::with_capacity(most),
-                left_out: 0,
-            },
+            recording: Recording::with_room(most),
             ended: false,
             taken: false,
         }
@@ -85,37 +142,29 @@ impl Recorded {
     }
 }
 
-fn on_blocks(op: &Op<'_>) -> Option<Op<'static>> {
-    match *op {
-        Op::Read { offset, len } => Some(Op::Read { offset, len }),
-        Op::Write { offset, len, fua } => Some(Op::Write { offset, len, fua }),
-        Op::Deallocate { offset, len } => Some(Op::Deallocate { offset, len }),
-        Op::Flush => Some(Op::Flush),
-        Op::Zone(_) | Op::Kv(_) | Op::Compound(_) => None,
-    }
-}
-
 impl Timing for Recorded {
     fn submit(&mut self, now: u64, id: u64, op: &Op<'_>) -> Admission {
-        let arrivals = &mut self.recording.arrivals;
-        let kept = on_blocks(op).filter(|_| !self.ended && arrivals.len() < arrivals.capacity());
-        let Some(op) = kept else {
+        let recording = &mut self.recording;
+        let kept = recording.keeps(op).filter(|_| !self.ended);
+        let Some((kept, parts)) = kept else {
             // The record has no gaps.
             self.ended = true;
             let admission = self.model.submit(now, id | UNRECORDED, op);
-            self.recording.left_out += u64::from(admission == Admission::Accepted);
+            recording.left_out += u64::from(admission == Admission::Accepted);
             return admission;
         };
-        let admission = self.model.submit(now, arrivals.len() as u64, &op);
+        let admission = self.model.submit(now, recording.told.len() as u64, op);
         if admission == Admission::Accepted {
             // Time never falls: an earlier one counts as that of the call before.
-            let last = arrivals.last().map_or(0, |last| last.at);
-            arrivals.push(Arrival {
+            let last = recording.told.last().map_or(0, |last| last.at);
+            recording.told.push(Told {
                 at: now.max(last),
-                op,
+                op: kept,
+                parts: (recording.parts.len(), parts.len()),
                 due: PENDING,
                 id,
             });
+            recording.parts.extend_from_slice(parts);
         }
         admission
     }
@@ -137,9 +186,9 @@ impl Timing for Recorded {
                 continue;
             }
             let number = usize::try_from(due.id).unwrap_or(usize::MAX);
-            if let Some(arrival) = self.recording.arrivals.get_mut(number) {
-                arrival.due = due.at;
-                due.id = arrival.id;
+            if let Some(told) = self.recording.told.get_mut(number) {
+                told.due = due.at;
+                due.id = told.id;
             }
         }
     }
@@ -180,34 +229,51 @@ mod tests {
         }
         assert_eq!(all(&mut plain), all(&mut recorded));
         let recording = recorded.take_recording().unwrap();
-        let times = recording.arrivals.iter().map(|a| (a.at, a.due()));
+        let times = recording.arrivals().map(|a| (a.at, a.due));
         // 5.39 us, and a second one 1 / 550 K s behind it.
         let times: Vec<_> = times.collect();
         assert_eq!(times, [(10, Some(5400)), (10, Some(7219))]);
-        assert_eq!(recording.left_out, 2);
+        assert_eq!(recording.left_out(), 2);
         assert!(recorded.take_recording().is_none(), "it is taken");
     }
 
     #[test]
-    fn what_is_not_of_blocks_and_other_parameters_end_a_record() {
-        let mut model = Model::new(&optane()).unwrap().recorded(10);
-        model.submit(0, 1, &READ);
-        let kv = KvOp {
-            kind: KvKind::Store,
-            hash: 0,
-            len: 1,
-        };
-        model.submit(5, 2, &Op::Kv(kv));
-        model.submit(6, 3, &READ);
+    fn operations_of_all_kinds_are_kept_as_they_were() {
+        let preset = preset("samsung-kvssd").unwrap();
+        let parameters: Parameters = preset.parameters(1 << 30, None).unwrap();
+        let mut model = Model::new(&parameters).unwrap().recorded(4);
+        let kv = |kind, hash, len| KvOp { kind, hash, len };
+        let parts = [kv(KvKind::Store, 1, 4096), kv(KvKind::Delete, 2, 0)];
+        let ops = [
+            Op::Kv(kv(KvKind::Store, 0xe40c_292c, 100)),
+            Op::Compound(&parts),
+            Op::Flush,
+        ];
+        for (at, op) in (5..).zip(&ops) {
+            model.submit(at, at, op);
+        }
+        // There is room for one more, but not for three parts.
+        model.submit(9, 9, &Op::Compound(&[parts[0]; 3]));
+        model.submit(9, 10, &Op::Flush);
+        let done = all(&mut model);
+        assert_eq!(done.len(), 5);
         let recording = model.take_recording().unwrap();
-        assert_eq!((recording.arrivals.len(), recording.left_out), (1, 2));
-        assert_eq!(recording.arrivals[0].due(), None);
+        let kept: Vec<_> = recording.arrivals().map(|a| (a.at, a.op)).collect();
+        assert_eq!(kept, [(5, ops[0]), (6, ops[1]), (7, ops[2])]);
+        assert_eq!(recording.left_out(), 2);
+        let due = recording.arrivals().map(|arrival| arrival.due.unwrap());
+        let of = |id: u64| done.iter().find(|due| due.id == id).unwrap().at;
+        assert_eq!(due.collect::<Vec<_>>(), [of(5), of(6), of(7)]);
+    }
 
+    #[test]
+    fn other_parameters_end_a_record() {
         let mut model = Model::new(&optane()).unwrap().recorded(10);
         model.submit(0, 1, &READ);
         model.retune(&optane()).unwrap();
         model.submit(6, 3, &READ);
         let recording = model.take_recording().unwrap();
-        assert_eq!((recording.arrivals.len(), recording.left_out), (1, 1));
+        assert_eq!((recording.len(), recording.left_out()), (1, 1));
+        assert_eq!(recording.arrivals().next().unwrap().due, None);
     }
 }

@@ -86,6 +86,10 @@ pub const KEYS: &[(&str, &str)] = &[
     ),
 ];
 
+/// Why a drive with keys does not take something.
+const NO_FUA: &str = "a key-value drive knows no FUA: leave it out, or write fsync=1";
+const NO_ZONES: &str = "a key-value drive has no zones: leave it out";
+
 /// Keys that change nothing here: how fio itself goes to work.
 pub const IGNORED: &[&str] = &[
     "allow_mounted_write",
@@ -135,12 +139,30 @@ struct Section {
     line: usize,
 }
 
-/// Reads a job file. `overrides` are keys and values that every section has instead of its own.
+/// Reads a job file for a drive of blocks. `overrides` are keys and values that every section has instead of its own.
 ///
 /// # Errors
 /// The first line that is not taken.
 pub fn parse(text: &str, overrides: &[(String, String)]) -> Result<Vec<Job>, FioError> {
-    let mut global = Section::default();
+    read(text, overrides, Section::default())
+}
+
+/// The same for a drive with keys ([`Job::keyed`]). Values have any size, and what such a drive has not is refused.
+///
+/// # Errors
+/// The first line that is not taken.
+pub fn parse_keyed(text: &str, overrides: &[(String, String)]) -> Result<Vec<Job>, FioError> {
+    let mut section = Section::default();
+    section.job.keyed = true;
+    read(text, overrides, section)
+}
+
+/// Reads sections that begin as `global`.
+fn read(
+    text: &str,
+    overrides: &[(String, String)],
+    mut global: Section,
+) -> Result<Vec<Job>, FioError> {
     let mut done = Vec::new();
     let mut current: Option<Section> = None;
     let mut in_global = false;
@@ -236,9 +258,14 @@ impl Section {
         match key {
             "rw" | "readwrite" => (job.kinds, job.random) = direction(value)?,
             "bs" | "blocksize" => {
-                job.sizes = by_kind(value, |value| Ok(vec![(size_of_command(value)?, 100)]))?;
+                let keyed = job.keyed;
+                let one = |value: &str| Ok(vec![(size_of_command(value, keyed)?, 100)]);
+                job.sizes = by_kind(value, one)?;
             }
-            "bssplit" => job.sizes = by_kind(value, split)?,
+            "bssplit" => {
+                let keyed = job.keyed;
+                job.sizes = by_kind(value, |value| split(value, keyed))?;
+            }
             "iodepth" => job.depth = number(value, 1, DEPTH_MAX)? as u16,
             "ioengine" => self.synchronous = is_synchronous(value)?,
             "numjobs" => job.workers = number(value, 1, 64)? as u16,
@@ -271,11 +298,16 @@ impl Section {
                     ("dsync", true),
                 ];
                 job.fua = choice(value, &all)?;
+                must(!(job.fua && job.keyed), NO_FUA)?;
             }
-            "zonemode" => job.zoned = choice(value, &[("none", false), ("zbd", true)])?,
+            "zonemode" => {
+                job.zoned = choice(value, &[("none", false), ("zbd", true)])?;
+                must(!(job.zoned && job.keyed), NO_ZONES)?;
+            }
             "max_open_zones" | "job_max_open_zones" => {
                 let zones = number(value, 0, u64::from(u32::MAX))? as u32;
                 job.open_zones = (zones > 0).then_some(zones);
+                must(zones == 0 || !job.keyed, NO_ZONES)?;
             }
             _ => return Err(unknown()),
         }
@@ -368,8 +400,17 @@ fn distribution(value: &str) -> Result<Distribution, String> {
     }
 }
 
-fn size_of_command(value: &str) -> Result<u32, String> {
+/// Blocks are a multiple of 512 bytes, and values any number.
+fn size_of_command(value: &str, keyed: bool) -> Result<u32, String> {
     let size = bytes(value)?;
+    if keyed && (1..=TRANSFER_MAX).contains(&size) {
+        return Ok(size as u32);
+    }
+    if keyed {
+        return Err(format!(
+            "a value of {size} bytes cannot be: write 1 to {TRANSFER_MAX}"
+        ));
+    }
     if size == 0 || !size.is_multiple_of(512) || size > TRIM_MAX {
         return Err(format!(
             "a command of {size} bytes cannot be: write a multiple of 512"
@@ -396,7 +437,7 @@ fn by_kind<T: Clone + Default>(
 }
 
 /// `4k/70:64k/30`; those without a share divide what is left.
-fn split(value: &str) -> Result<Vec<(u32, u8)>, String> {
+fn split(value: &str, keyed: bool) -> Result<Vec<(u32, u8)>, String> {
     let mut parts: Vec<(u32, Option<u64>)> = Vec::new();
     for part in value.split(':') {
         let (size, percent) = match part.split_once('/') {
@@ -404,7 +445,7 @@ fn split(value: &str) -> Result<Vec<(u32, u8)>, String> {
             Some((size, percent)) => (size, Some(number(percent, 0, 100)?)),
             None => (part, None),
         };
-        parts.push((size_of_command(size)?, percent));
+        parts.push((size_of_command(size, keyed)?, percent));
     }
     let given: u64 = parts.iter().filter_map(|(_, percent)| *percent).sum();
     let open = parts

@@ -7,11 +7,14 @@ use driver::QueuePair;
 use driver::bus::Bus;
 use driver::io::{Blocks, Namespace};
 use driver::workload::random::Random;
+use media::told;
 use memory::Buffer;
+use model::{KvOp, Op as ModelOp, ZoneOp};
 use nvme_spec::command::{DsmCdw10, DsmCdw11, DsmRange};
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZonedOpcode};
 use nvme_spec::{Cqe, Sqe, Status};
+use std::rc::Rc;
 use zerocopy::IntoBytes;
 
 use crate::Error;
@@ -25,6 +28,8 @@ pub(crate) const BLOCK: u64 = 512;
 const BATCH: usize = 64;
 /// After so long without a command a queue may have been put aside, and its doorbell is not looked at in every turn.
 const ASIDE_NS: u64 = 500_000;
+/// Bytes of each command that are its own.
+pub(crate) const ASIDE_LEN: usize = 128;
 /// A second.
 const SECOND: u128 = 1_000_000_000;
 /// It waits for nothing but completions.
@@ -41,8 +46,8 @@ pub struct HostCost {
 
 /// What comes next.
 enum Next {
-    /// This command, whose time counts from then.
-    Op(Op, u64),
+    /// This command, whose time counts from then; of a trace its number.
+    Op(Op, u64, usize),
     /// Nothing before that time.
     At(u64),
     /// Nothing any more.
@@ -93,7 +98,7 @@ impl Paced {
         if let Some(rate) = self.rate {
             self.space(rate);
         }
-        Next::Op(op, now)
+        Next::Op(op, now, 0)
     }
 
     /// When the command after this one is due.
@@ -152,9 +157,10 @@ impl Source {
                 if now < at {
                     return Next::At(at);
                 }
+                let number = *next;
                 *next += 1;
                 // Also where there was no room in the queue then.
-                Next::Op(arrival.op, at)
+                Next::Op(arrival.op, at, number)
             }
         }
     }
@@ -165,11 +171,14 @@ impl Source {
 struct Slot {
     since: u64,
     op: Op,
+    number: usize,
 }
 
 /// A command that is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
+    /// Which of the arrivals of a trace, counted from 0.
+    pub(crate) number: usize,
     pub(crate) kind: Kind,
     pub(crate) len: u64,
     pub(crate) since: u64,
@@ -186,13 +195,36 @@ pub(crate) struct Data {
     pub(crate) list: u64,
 }
 
+/// What a host has beside its queue.
+pub(crate) struct Means {
+    /// Where data is.
+    pub(crate) data: Data,
+    /// See [`ASIDE_LEN`].
+    pub(crate) aside: Buffer,
+    /// See [`Telling`].
+    pub(crate) telling: Option<Rc<Telling>>,
+    /// What its software takes.
+    pub(crate) cost: HostCost,
+}
+
+/// How hosts ask a drive that is told what its model is asked ([`media::told`]) for what has no command of blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Telling {
+    /// Bytes of a zone.
+    pub(crate) zone: u64,
+    /// The parts of compound commands.
+    pub(crate) compounds: Vec<Vec<KvOp>>,
+}
+
 /// One thread with its queue pair.
 pub(crate) struct Host<B: Bus> {
     queue: QueuePair<B>,
     namespace: Namespace,
     data: Data,
-    /// Sixteen bytes for each slot: the ranges of Deallocate.
-    ranges: Buffer,
+    /// [`ASIDE_LEN`] bytes for each slot: the range of Deallocate, the parts of a compound command.
+    aside: Buffer,
+    /// Where its drive is one that is told.
+    telling: Option<Rc<Telling>>,
     source: Source,
     slots: Vec<Slot>,
     cost: HostCost,
@@ -224,8 +256,7 @@ impl<B: Bus> Host<B> {
     pub(crate) fn of_job(
         queue: QueuePair<B>,
         namespace: Namespace,
-        (data, ranges): (Data, Buffer),
-        cost: HostCost,
+        means: Means,
         (number, job, stream, seed): (usize, &Job, Stream, u64),
     ) -> Self {
         let source = Source::Job(Box::new(Paced {
@@ -244,15 +275,14 @@ impl<B: Bus> Host<B> {
             think_commands: job.think_commands,
             done: 0,
         }));
-        Self::new(queue, namespace, (data, ranges), cost, number, source)
+        Self::new(queue, namespace, means, number, source)
     }
 
     /// A thread that follows a trace.
     pub(crate) fn of_trace(
         queue: QueuePair<B>,
         namespace: Namespace,
-        memory: (Data, Buffer),
-        cost: HostCost,
+        means: Means,
         arrivals: Vec<Arrival>,
     ) -> Self {
         let source = Source::Trace {
@@ -260,19 +290,25 @@ impl<B: Bus> Host<B> {
             next: 0,
             begun: 0,
         };
-        Self::new(queue, namespace, memory, cost, 0, source)
+        Self::new(queue, namespace, means, 0, source)
     }
 
     fn new(
         queue: QueuePair<B>,
         namespace: Namespace,
-        (data, ranges): (Data, Buffer),
-        cost: HostCost,
+        means: Means,
         job: usize,
         source: Source,
     ) -> Self {
+        let Means {
+            data,
+            aside,
+            telling,
+            cost,
+        } = means;
         let nothing = Slot {
             since: 0,
+            number: 0,
             op: Op {
                 kind: Kind::Flush,
                 offset: 0,
@@ -285,7 +321,8 @@ impl<B: Bus> Host<B> {
             queue,
             namespace,
             data,
-            ranges,
+            aside,
+            telling,
             source,
             cost,
             job,
@@ -349,8 +386,8 @@ impl<B: Bus> Host<B> {
                 break;
             }
             match self.source.next(now) {
-                Next::Op(op, since) => {
-                    self.submit(op, since)?;
+                Next::Op(op, since, number) => {
+                    self.submit(Slot { since, op, number })?;
                     self.busy_until = now + self.cost.submission_ns;
                 }
                 Next::At(at) => {
@@ -387,8 +424,9 @@ impl<B: Bus> Host<B> {
         self.look = taken == most;
         let at = now + cost;
         for cqe in &cqes[..taken] {
-            let Slot { since, op } = self.slots[usize::from(cqe.cid)];
+            let Slot { since, op, number } = self.slots[usize::from(cqe.cid)];
             finished(Finished {
+                number,
                 kind: op.kind,
                 len: op.len,
                 since,
@@ -406,24 +444,61 @@ impl<B: Bus> Host<B> {
     }
 
     #[inline]
-    fn submit(&mut self, op: Op, since: u64) -> Result<(), Error> {
+    fn submit(&mut self, slot: Slot) -> Result<(), Error> {
+        let op = &slot.op;
         let cid = self.queue.next_cid().expect("the caller has looked");
         let mut sqe = match op.kind {
-            Kind::Read => self.transfer(NvmOpcode::READ, &op)?,
-            Kind::Write => self.transfer(NvmOpcode::WRITE, &op)?,
-            Kind::Trim => self.deallocate(cid, &op)?,
-            Kind::Reset => reset(&op),
+            Kind::Read => self.transfer(NvmOpcode::READ, op)?,
+            Kind::Write => self.transfer(NvmOpcode::WRITE, op)?,
             Kind::Flush => Sqe {
                 opcode: NvmOpcode::FLUSH.0,
                 ..Sqe::default()
             },
+            _ => self.other(cid, op)?,
         };
         sqe.nsid = self.namespace.nsid;
         let given = self.queue.submit(sqe);
         debug_assert_eq!(given, Ok(cid));
-        self.slots[usize::from(cid)] = Slot { since, op };
+        self.slots[usize::from(cid)] = slot;
         self.unrung += 1;
         Ok(())
+    }
+
+    /// A command that moves no blocks.
+    fn other(&self, cid: u16, op: &Op) -> Result<Sqe, Error> {
+        if let Some(telling) = &self.telling {
+            return self.told(cid, op, telling);
+        }
+        match op.kind {
+            Kind::Finish => Ok(zone(op, ZoneSendAction::FINISH)),
+            Kind::Open => Ok(zone(op, ZoneSendAction::OPEN)),
+            Kind::Close => Ok(zone(op, ZoneSendAction::CLOSE)),
+            Kind::Reset => Ok(zone(op, ZoneSendAction::RESET)),
+            _ => self.deallocate(cid, op),
+        }
+    }
+
+    /// The same for a drive that is told.
+    fn told(&self, cid: u16, op: &Op, telling: &Telling) -> Result<Sqe, Error> {
+        let too_large = Error::TooLarge { len: op.len };
+        let Some(op) = telling.op(op) else {
+            return Err(too_large);
+        };
+        let Some((mut sqe, len)) = told::command(&op) else {
+            return Err(too_large);
+        };
+        match op {
+            ModelOp::Compound(parts) => {
+                let at = usize::from(cid) * ASIDE_LEN;
+                for (number, part) in parts.iter().enumerate() {
+                    let at = at + number * told::PART_LEN;
+                    self.aside.write_from(at, &told::part(part));
+                }
+                sqe.prp1 = self.queue.iova(&self.aside).0 + at as u64;
+            }
+            _ => (sqe.prp1, sqe.prp2) = self.data.pointers(len.into()),
+        }
+        Ok(sqe)
     }
 
     #[inline]
@@ -433,15 +508,8 @@ impl<B: Bus> Host<B> {
         let sqe = self
             .namespace
             .transfer(opcode, op.offset / BLOCK, blocks, op.fua);
-        Ok(Sqe {
-            prp1: self.data.buffer,
-            prp2: match op.len {
-                0..=4096 => 0,
-                4097..=8192 => self.data.buffer + 4096,
-                _ => self.data.list,
-            },
-            ..sqe
-        })
+        let (prp1, prp2) = self.data.pointers(op.len);
+        Ok(Sqe { prp1, prp2, ..sqe })
     }
 
     fn deallocate(&self, cid: u16, op: &Op) -> Result<Sqe, Error> {
@@ -451,11 +519,11 @@ impl<B: Bus> Host<B> {
             nlb,
             slba: op.offset / BLOCK,
         };
-        let at = usize::from(cid) * size_of::<DsmRange>();
-        self.ranges.write_from(at, range.as_bytes());
+        let at = usize::from(cid) * ASIDE_LEN;
+        self.aside.write_from(at, range.as_bytes());
         Ok(Sqe {
             opcode: NvmOpcode::DATASET_MANAGEMENT.0,
-            prp1: self.queue.iova(&self.ranges).0 + at as u64,
+            prp1: self.queue.iova(&self.aside).0 + at as u64,
             cdw10: DsmCdw10::new().with_nr_z(0).into(),
             cdw11: DsmCdw11::new().with_ad(true).into(),
             ..Sqe::default()
@@ -463,14 +531,57 @@ impl<B: Bus> Host<B> {
     }
 }
 
-/// Zone Management Send, Reset Zone (ZNS 1.1, 3.4.3).
-fn reset(op: &Op) -> Sqe {
+/// Zone Management Send (ZNS 1.1, 3.4.3).
+fn zone(op: &Op, action: ZoneSendAction) -> Sqe {
     let slba = op.offset / BLOCK;
     Sqe {
         opcode: ZonedOpcode::ZONE_MANAGEMENT_SEND.0,
         cdw10: (slba & u64::from(u32::MAX)) as u32,
         cdw11: (slba >> 32) as u32,
-        cdw13: ZoneSendCdw13::new().with_zsa(ZoneSendAction::RESET).into(),
+        cdw13: ZoneSendCdw13::new().with_zsa(action).into(),
         ..Sqe::default()
+    }
+}
+
+impl Data {
+    /// The PRP entries of so many bytes, up to the largest transfer; some of a command without data do no harm.
+    #[inline]
+    fn pointers(&self, len: u64) -> (u64, u64) {
+        let second = match len {
+            0..=4096 => 0,
+            4097..=8192 => self.buffer + 4096,
+            _ => self.list,
+        };
+        (self.buffer, second)
+    }
+}
+
+impl Telling {
+    /// What a model is asked; `None` for what fits none.
+    fn op(&self, op: &Op) -> Option<ModelOp<'_>> {
+        let Op {
+            kind, offset, len, ..
+        } = *op;
+        let zone = || {
+            let zone = offset.checked_div(self.zone)?;
+            u32::try_from(zone).ok()
+        };
+        Some(match kind {
+            Kind::Read | Kind::Write | Kind::Flush => return None,
+            Kind::Trim => ModelOp::Deallocate { offset, len },
+            Kind::Reset => ModelOp::Zone(ZoneOp::Reset { zone: zone()? }),
+            Kind::Finish => ModelOp::Zone(ZoneOp::Finish { zone: zone()? }),
+            Kind::Open => ModelOp::Zone(ZoneOp::Open { zone: zone()? }),
+            Kind::Close => ModelOp::Zone(ZoneOp::Close { zone: zone()? }),
+            Kind::Compound => {
+                let number = usize::try_from(offset).ok()?;
+                ModelOp::Compound(self.compounds.get(number)?)
+            }
+            kind => ModelOp::Kv(KvOp {
+                kind: kind.of_model()?,
+                hash: u32::try_from(offset).ok()?,
+                len: u32::try_from(len).ok()?,
+            }),
+        })
     }
 }

@@ -22,16 +22,46 @@ pub enum Kind {
     Flush,
     /// Reset of a zone.
     Reset,
+    /// Finish of a zone.
+    Finish,
+    /// Open of a zone.
+    Open,
+    /// Close of a zone.
+    Close,
+    /// Store of a value.
+    Store,
+    /// Append to a value.
+    Append,
+    /// Retrieve of a value.
+    Retrieve,
+    /// Delete of a key.
+    Delete,
+    /// Exist, of a key.
+    Exist,
+    /// List of keys, and what else a drive has for that.
+    List,
+    /// Several of the commands with keys as one.
+    Compound,
 }
 
 impl Kind {
     /// All of them, in the order of reports.
-    pub const ALL: [Kind; 5] = [
+    pub const ALL: [Kind; 15] = [
         Kind::Read,
         Kind::Write,
         Kind::Trim,
         Kind::Flush,
         Kind::Reset,
+        Kind::Finish,
+        Kind::Open,
+        Kind::Close,
+        Kind::Store,
+        Kind::Append,
+        Kind::Retrieve,
+        Kind::Delete,
+        Kind::Exist,
+        Kind::List,
+        Kind::Compound,
     ];
 
     /// The name in reports.
@@ -43,11 +73,41 @@ impl Kind {
             Kind::Trim => "trim",
             Kind::Flush => "flush",
             Kind::Reset => "reset",
+            Kind::Finish => "finish",
+            Kind::Open => "open",
+            Kind::Close => "close",
+            Kind::Store => "store",
+            Kind::Append => "append",
+            Kind::Retrieve => "retrieve",
+            Kind::Delete => "delete",
+            Kind::Exist => "exist",
+            Kind::List => "list",
+            Kind::Compound => "compound",
         }
     }
 
     pub(crate) const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether it is for a drive with keys. A flush is for any.
+    pub(crate) const fn is_of_keys(self) -> bool {
+        self.index() >= Kind::Store.index()
+    }
+
+    /// Whether it is done to a zone as a whole.
+    pub(crate) const fn is_of_zones(self) -> bool {
+        matches!(self, Kind::Reset | Kind::Finish | Kind::Open | Kind::Close)
+    }
+
+    /// Which of the sizes of a job such commands have, where they have one: reads, writes, trims.
+    pub(crate) const fn size_index(self) -> Option<usize> {
+        match self {
+            Kind::Read | Kind::Retrieve => Some(0),
+            Kind::Write | Kind::Store => Some(1),
+            Kind::Trim => Some(2),
+            _ => None,
+        }
     }
 }
 
@@ -56,9 +116,10 @@ impl Kind {
 pub struct Op {
     /// What it does.
     pub kind: Kind,
-    /// First byte, a multiple of 512.
+    /// First byte, a multiple of 512; of a command with a key the key's hash ([`model::key_hash`]); of a compound one its number
+    /// among those of its trace.
     pub offset: u64,
-    /// Bytes, a multiple of 512; 0 for a flush.
+    /// Bytes, of blocks a multiple of 512; 0 for a flush, and where a key has no value.
     pub len: u64,
     /// Force Unit Access.
     pub fua: bool,
@@ -164,6 +225,14 @@ pub struct Job {
     pub zoned: bool,
     /// Zones that each worker writes to at a time; `None`: any number.
     pub open_zones: Option<u32>,
+    /// Its drive has keys: a place is a key ([`key_of`]), reads are retrieves, writes stores and trims deletes.
+    pub keyed: bool,
+}
+
+/// The hash of the key that stands for a place: its first byte, in sixteen hexadecimal digits.
+#[must_use]
+pub fn key_of(offset: u64) -> u32 {
+    model::key_hash(&driver::program::key(offset))
 }
 
 impl Default for Job {
@@ -198,6 +267,7 @@ impl Default for Job {
             after_others: false,
             zoned: false,
             open_zones: None,
+            keyed: false,
         }
     }
 }
@@ -250,6 +320,8 @@ pub(crate) struct Stream {
     fua: bool,
     /// Its way through zones, where it goes by them.
     walk: Option<Walk>,
+    /// See [`Job::keyed`].
+    keyed: bool,
 }
 
 impl Stream {
@@ -326,6 +398,7 @@ impl Stream {
             writes: 0,
             fua: job.fua,
             walk: None,
+            keyed: job.keyed,
         })
     }
 
@@ -377,12 +450,13 @@ impl Stream {
             left => left.saturating_sub(len),
         };
         self.writes += u64::from(kind == Kind::Write);
-        Some(Op {
+        let op = Op {
             kind,
             offset: at,
             len,
             fua: self.fua && kind == Kind::Write,
-        })
+        };
+        Some(if self.keyed { keyed(op) } else { op })
     }
 
     #[inline]
@@ -433,6 +507,22 @@ impl Stream {
         };
         // A large one among small ones may begin too late.
         (unit * self.unit).min((self.len - len) / self.unit * self.unit)
+    }
+}
+
+/// The same of the key that stands for its place.
+fn keyed(op: Op) -> Op {
+    let (kind, len) = match op.kind {
+        Kind::Read => (Kind::Retrieve, op.len),
+        Kind::Write => (Kind::Store, op.len),
+        // A key has no size.
+        _ => (Kind::Delete, 0),
+    };
+    Op {
+        kind,
+        len,
+        offset: key_of(op.offset).into(),
+        fua: false,
     }
 }
 

@@ -39,7 +39,7 @@ use model::Parameters;
 
 pub use histogram::Histogram;
 pub use host::HostCost;
-pub use job::{Arrivals, Distribution, Extent, Job, Kind, Op};
+pub use job::{Arrivals, Distribution, Extent, Job, Kind, Op, key_of};
 pub use tally::{Asked, Commands, Figures, JobTally, Moment, Point};
 use world::World;
 
@@ -156,6 +156,16 @@ pub enum Error {
         len: u64,
         /// The drive's.
         size: u64,
+    },
+    /// A trace asks for what the drive has not.
+    #[error(
+        "the workload has a {command}, and a drive of kind {kind} has no such command: take another preset"
+    )]
+    NoSuchCommand {
+        /// Which.
+        command: &'static str,
+        /// The drive's kind.
+        kind: &'static str,
     },
     /// The drive cannot be prepared.
     #[error(transparent)]

@@ -79,7 +79,7 @@ pub struct AskedReport {
 /// Commands of one kind.
 #[derive(Debug, Serialize)]
 pub struct KindReport {
-    /// `read`, `write`, `trim`, `flush` or `reset`.
+    /// As [`Kind::name`].
     pub kind: &'static str,
     /// Bytes of each, where all were as large.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,9 +206,7 @@ impl JobReport {
             }),
             kinds: kinds
                 .map(|(kind, commands)| KindReport {
-                    block_size: job
-                        .asked
-                        .and_then(|asked| asked.sizes.get(*kind as usize).copied().flatten()),
+                    block_size: job.asked.and_then(|asked| asked.sizes[kind.size_index()?]),
                     ..KindReport::new(*kind, commands, runtime_ns)
                 })
                 .collect(),

@@ -86,8 +86,8 @@ impl JobTally {
             return;
         }
         let kind = &mut self.kinds[finished.kind.index()];
-        // A zone that is reset is no data.
-        if finished.kind != Kind::Reset {
+        // A zone is no data.
+        if !finished.kind.is_of_zones() {
             kind.bytes += finished.len;
         }
         kind.latency_ns.record(finished.at - finished.since);
@@ -160,7 +160,7 @@ pub struct Point {
     pub end_ns: u64,
     /// How long it is.
     pub len_ns: u64,
-    /// Reads and writes that were done in it.
+    /// Reads and writes that were done in it; with keys retrieves, and stores, appends and compound commands.
     pub kinds: [Moment; 2],
     /// What the drive did inside in it.
     pub drive: Figures,
@@ -207,9 +207,9 @@ impl Series {
     #[inline]
     pub(crate) fn count(&mut self, finished: &Finished) {
         let kind = match finished.kind {
-            Kind::Read => &mut self.kinds[0],
-            Kind::Write => &mut self.kinds[1],
-            Kind::Trim | Kind::Flush | Kind::Reset => return,
+            Kind::Read | Kind::Retrieve => &mut self.kinds[0],
+            Kind::Write | Kind::Store | Kind::Append | Kind::Compound => &mut self.kinds[1],
+            _ => return,
         };
         kind.bytes += finished.len;
         kind.latency_ns.record(finished.at - finished.since);

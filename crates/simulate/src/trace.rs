@@ -1,27 +1,46 @@
 //! Arrivals over time: what a drive was asked for, and when.
 //!
-//! The format of our own, version 1, is text: a first line `nvmirage-trace 1`, then a line for each command:
+//! The format of our own, version 2, is text: a first line `nvmirage-trace 2`, then a line for each command:
 //!
 //! ```text
-//! TIME OP OFFSET LEN [QUEUE [DUE]]
+//! TIME OP PLACE LEN [QUEUE [DUE]]
 //! ```
 //!
-//! with the time in nanoseconds from any start, `R` (read), `W` (write), `WF` (write, FUA), `D` (deallocate), `F` (flush, with 0 and
-//! 0) or `Z` (reset of the zone that begins there) for the operation, offset and length in bytes, the queue it came through, 0 where
-//! there is none, and when it was done, of which [`crate::recording`] tells and which nothing is made of here. Lines that begin with `#`
-//! and empty ones are passed over. Times do not fall.
+//! with the time in nanoseconds from any start, the operation, where and how many bytes, the queue it came through, 0 where there is
+//! none, and when it was done, of which [`crate::recording`] tells and which nothing is made of here. Lines that begin with `#` and
+//! empty ones are passed over. Times do not fall. The operations:
+//!
+//! | | PLACE | LEN |
+//! |---|---|---|
+//! | `R` (read), `W` (write), `WF` (write, FUA), `D` (deallocate) | first byte | bytes |
+//! | `F` (flush) | 0 | 0 |
+//! | `Z` (reset of a zone), `ZF` (finish), `ZO` (open), `ZC` (close) | first byte of the zone | its bytes |
+//! | `KS` (store), `KA` (append), `KR` (retrieve) | a key | bytes of the value |
+//! | `KD` (delete), `KE` (exist) | a key | 0 |
+//! | `KL` (list, whichever command does it) | `-` | bytes that are returned |
+//! | `KC` (several as one compound command) | `KS:KEY:LEN,KD:KEY:0`, eight at most | bytes of all values |
+//!
+//! A key is its bytes in hexadecimal digits, or `#` and its hash ([`model::key_hash`]) in as many: a timing model knows no more of it. In
+//! version 1 there were no keys, and of zones resets alone; it is still read.
 //!
 //! Traces of others are told by their first line: MSR Cambridge (CSV), blkparse's text, MQSim's. What cannot be read is
 //! refused with its line. It does NOT change times: a trace runs as fast as it was recorded.
 
 mod foreign;
+mod own;
 
 use std::io::{self, Write};
 
+use model::KvOp;
+
 use crate::job::{Kind, Op};
+pub(crate) use own::put;
 
 /// First line of our format.
-pub const HEADER: &str = "nvmirage-trace 1";
+pub const HEADER: &str = "nvmirage-trace 2";
+/// Its version, and what the line has before it.
+const VERSION: u8 = 2;
+const NAME: &str = "nvmirage-trace ";
 
 /// The most queues of a trace.
 pub const QUEUES_MAX: u16 = 64;
@@ -44,6 +63,8 @@ pub struct Trace {
     pub format: &'static str,
     /// Them.
     pub arrivals: Vec<Arrival>,
+    /// The parts of compound commands, each by its number ([`Op::offset`]).
+    pub compounds: Vec<Vec<KvOp>>,
 }
 
 /// What is wrong with a trace.
@@ -59,13 +80,19 @@ pub struct TraceError {
 /// A line of a trace, or none where it says nothing of a command.
 type Parsed = Result<Option<Arrival>, String>;
 
-/// The formats, each with how its lines are read.
+/// How the lines of a format are read.
+#[derive(Clone, Copy)]
+enum Lines {
+    /// Ours; the first one says the version.
+    Own,
+    Foreign(fn(&str) -> Parsed),
+}
+
+/// The formats.
 #[derive(Clone, Copy)]
 struct Format {
     name: &'static str,
-    line: fn(&str) -> Parsed,
-    /// Lines that stand before the first one.
-    skip: usize,
+    lines: Lines,
     /// It was written by several processors, so not quite in order.
     unordered: bool,
 }
@@ -78,16 +105,15 @@ pub fn is_trace(text: &str) -> bool {
 
 fn format_of(text: &str) -> Option<Format> {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let format = |name, line, skip, unordered| {
+    let format = |name, lines, unordered| {
         Some(Format {
             name,
-            line,
-            skip,
+            lines,
             unordered,
         })
     };
-    if first.starts_with("nvmirage-trace") {
-        return format("nvmirage", own, 1, false);
+    if first.starts_with(NAME.trim_end()) {
+        return format("nvmirage", Lines::Own, false);
     }
     let numbers = || {
         first
@@ -95,10 +121,10 @@ fn format_of(text: &str) -> Option<Format> {
             .map(|word| word.parse::<u64>().is_ok())
     };
     if first.split(',').count() == 7 && !first.contains(char::is_whitespace) {
-        return format("msr", foreign::msr, 0, true);
+        return format("msr", Lines::Foreign(foreign::msr), true);
     }
     if numbers().count() == 5 && numbers().all(|is| is) {
-        return format("mqsim", foreign::mqsim, 0, false);
+        return format("mqsim", Lines::Foreign(foreign::mqsim), false);
     }
     let device = first
         .split_whitespace()
@@ -112,7 +138,7 @@ fn format_of(text: &str) -> Option<Format> {
         } else {
             foreign::blkparse_queued
         };
-        return format("blkparse", line, 0, true);
+        return format("blkparse", Lines::Foreign(line), true);
     }
     None
 }
@@ -122,60 +148,90 @@ fn format_of(text: &str) -> Option<Format> {
 /// # Errors
 /// The first line that cannot be read.
 pub fn parse(text: &str) -> Result<Trace, TraceError> {
+    let (mut trace, _) = parse_with_due(text)?;
+    let start = trace.arrivals.first().map_or(0, |first| first.at);
+    for arrival in &mut trace.arrivals {
+        arrival.at -= start;
+    }
+    Ok(trace)
+}
+
+/// The version of a trace of ours, as its first line says.
+fn version(text: &str) -> Result<u8, TraceError> {
+    let first = text.lines().next().unwrap_or_default().trim();
+    let version = first
+        .strip_prefix(NAME)
+        .and_then(|number| number.parse().ok());
+    version
+        .filter(|version| (1..=VERSION).contains(version))
+        .ok_or_else(|| TraceError {
+            line: 1,
+            why: format!(
+                "`{first}` is a version that is not known: this reads `{NAME}1` and `{HEADER}`"
+            ),
+        })
+}
+
+/// The same with the times as they stand there, and when each command was done, where that is told.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_with_due(text: &str) -> Result<(Trace, Vec<Option<u64>>), TraceError> {
     let format = format_of(text).ok_or_else(|| TraceError {
         line: 1,
         why: format!(
             "this is no trace: one begins with `{HEADER}`, or is MSR Cambridge's, blkparse's or MQSim's"
         ),
     })?;
-    let first_line = text.lines().next().unwrap_or_default().trim();
-    if format.skip > 0 && first_line != HEADER {
-        return Err(TraceError {
-            line: 1,
-            why: format!("`{first_line}` is a version that is not known: this reads `{HEADER}`"),
-        });
-    }
-    let mut arrivals: Vec<Arrival> = Vec::new();
-    for (line, content) in (1..).zip(text.lines()).skip(format.skip) {
+    let (skip, version) = match format.lines {
+        Lines::Own => (1, version(text)?),
+        Lines::Foreign(_) => (0, 0),
+    };
+    let mut compounds = Vec::new();
+    let mut all: Vec<(Arrival, Option<u64>)> = Vec::new();
+    for (line, content) in (1..).zip(text.lines()).skip(skip) {
         let content = content.trim();
         if content.is_empty() || content.starts_with('#') {
             continue;
         }
         let wrong = |why| TraceError { line, why };
-        let Some(arrival) = (format.line)(content).map_err(wrong)? else {
+        let read = match format.lines {
+            Lines::Own => own::line(content, version, &mut compounds).map(Some),
+            Lines::Foreign(read) => read(content).map(|arrival| Some((arrival?, None))),
+        };
+        let Some((arrival, due)) = read.map_err(wrong)? else {
             continue;
         };
         check(&arrival.op).map_err(wrong)?;
-        let last = arrivals.last().map_or(0, |last| last.at);
+        let last = all.last().map_or(0, |(last, _)| last.at);
         if arrival.at < last && !format.unordered {
             return Err(wrong(format!(
                 "the time falls from {last} to {}",
                 arrival.at
             )));
         }
-        arrivals.push(arrival);
+        all.push((arrival, due));
     }
-    // A stable sort: what came at the same time keeps its order.
-    arrivals.sort_by_key(|arrival| arrival.at);
-    let start = arrivals.first().map_or(0, |first| first.at);
-    for arrival in &mut arrivals {
-        arrival.at -= start;
-    }
-    if arrivals.is_empty() {
+    if all.is_empty() {
         return Err(TraceError {
             line: text.lines().count().max(1),
             why: "the trace has no command".into(),
         });
     }
-    Ok(Trace {
+    // A stable sort: what came at the same time keeps its order.
+    all.sort_by_key(|(arrival, _)| arrival.at);
+    let (arrivals, due) = all.into_iter().unzip();
+    let trace = Trace {
         format: format.name,
         arrivals,
-    })
+        compounds,
+    };
+    Ok((trace, due))
 }
 
 fn check(op: &Op) -> Result<(), String> {
     let Op { offset, len, .. } = *op;
-    if op.kind == Kind::Flush {
+    if op.kind == Kind::Flush || op.kind.is_of_keys() {
         return Ok(());
     }
     if len == 0 || !len.is_multiple_of(512) || !offset.is_multiple_of(512) {
@@ -189,82 +245,18 @@ fn check(op: &Op) -> Result<(), String> {
     }
 }
 
-/// A line of our own format.
-fn own(line: &str) -> Parsed {
-    let mut words = line.split_whitespace();
-    let number = |what: &str, word: Option<&str>| -> Result<u64, String> {
-        let word =
-            word.ok_or_else(|| format!("there is no {what}: write TIME OP OFFSET LEN [QUEUE]"))?;
-        word.parse()
-            .map_err(|_| format!("the {what} `{word}` is no whole number"))
-    };
-    let at = number("time", words.next())?;
-    let (kind, fua) = match words.next() {
-        Some("R") => (Kind::Read, false),
-        Some("W") => (Kind::Write, false),
-        Some("WF") => (Kind::Write, true),
-        Some("D") => (Kind::Trim, false),
-        Some("F") => (Kind::Flush, false),
-        Some("Z") => (Kind::Reset, false),
-        other => {
-            return Err(format!(
-                "`{}` is no operation: write R, W, WF, D, F or Z",
-                other.unwrap_or_default()
-            ));
-        }
-    };
-    let offset = number("offset", words.next())?;
-    let len = number("length", words.next())?;
-    let queue = match words.next() {
-        Some(word) => number("queue", Some(word))?,
-        None => 0,
-    };
-    if let Some(word) = words.next() {
-        number("due time", Some(word))?;
-    }
-    if queue >= QUEUES_MAX.into() {
-        return Err(format!(
-            "queue {queue}: there are {QUEUES_MAX}, counted from 0"
-        ));
-    }
-    if let Some(more) = words.next() {
-        return Err(format!("`{more}` stands behind what belongs there"));
-    }
-    Ok(Some(Arrival {
-        at,
-        op: Op {
-            kind,
-            offset,
-            len,
-            fua,
-        },
-        queue: queue as u16,
-    }))
-}
-
-/// Writes arrivals in our format.
+/// Writes arrivals in our format; `compounds` are the parts of their compound commands.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write<'a>(
     out: &mut impl Write,
     arrivals: impl IntoIterator<Item = &'a Arrival>,
+    compounds: &[Vec<KvOp>],
 ) -> io::Result<()> {
     writeln!(out, "{HEADER}")?;
-    for Arrival { at, op, queue } in arrivals {
-        let name = match (op.kind, op.fua) {
-            (Kind::Read, _) => "R",
-            (Kind::Write, false) => "W",
-            (Kind::Write, true) => "WF",
-            (Kind::Trim, _) => "D",
-            (Kind::Flush, _) => "F",
-            (Kind::Reset, _) => "Z",
-        };
-        write!(out, "{at} {name} {} {}", op.offset, op.len)?;
-        match queue {
-            0 => writeln!(out)?,
-            _ => writeln!(out, " {queue}")?,
-        }
+    for arrival in arrivals {
+        put(out, arrival, compounds, None)?;
     }
     Ok(())
 }

@@ -4,28 +4,23 @@
 //! fetches that. A turn takes no time. When nothing is left to do, the clock jumps to the next instant at which something
 //! is: on the drive, or because a host waits for it.
 
-use controller::config::{ControllerConfig, DoorbellMode};
-use controller::namespace::Namespace;
-use controller::port::{Channel, ChannelId};
-use controller::subsystem::{Subsystem, SubsystemConfig};
-use controller::time::Time;
-use controller::{Controller, config};
-use driver::{Device, Doorbells, Options};
-use engine::{Engine, Mode};
-use media::{MAX_DEPTH, Medium, MediumKind, MediumSpec, ZoneSpec};
-use memory::{Buffer, DoorbellPages};
-use model::{Flash, Parameters};
+mod bring_up;
+mod work;
+
+use controller::port::Channel;
+use driver::Device;
+use memory::Buffer;
+use model::Parameters;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use crate::bus::Virtual;
-use crate::fio::TRANSFER_MAX;
-use crate::host::{BLOCK, Data, Finished, HostCost, NEVER};
-use crate::job::{Job, Stream, seed_of};
+use crate::host::{ASIDE_LEN, BLOCK, Finished, HostCost, Means, NEVER};
+use crate::job::{Stream, seed_of};
 use crate::tally::{Figures, JobTally, Series};
-use crate::trace::{Arrival, Trace};
 use crate::zones::{self, Table};
 use crate::{Error, Plan, Progress, Ran, Workload, host};
+use bring_up::{PAGE, bring_up, drive, shared_data};
+use work::{Work, check_kinds, telling, work};
 
 type Host = host::Host<Virtual>;
 
@@ -35,8 +30,6 @@ const START_NS: u64 = 1_000_000_000;
 const INSTANTS_PER_REPORT: u64 = 1 << 16;
 /// Turns at one instant after which it is not going on any more: far more than commands can be in flight.
 const TURNS_MAX: u64 = 1 << 24;
-/// Bytes of a page.
-const PAGE: usize = 4096;
 
 /// Queue pairs that begin together.
 struct Group {
@@ -66,219 +59,33 @@ pub(crate) struct World<'a> {
     instants: u64,
     /// The earliest time at which a host has something to do by itself.
     wake: u64,
+    /// When each arrival was done, where that is asked for; they all come through one queue.
+    done: Vec<u64>,
     /// What the data pointers of all commands point to.
     _data: [Buffer; 2],
-}
-
-/// What hosts need of memory beside queues.
-fn memory_len(queues: &[u16]) -> usize {
-    let rings = |depth: &u16| (usize::from(*depth) + 1) * (64 + 16 + 16) + 4 * PAGE;
-    queues.iter().map(rings).sum::<usize>() + TRANSFER_MAX as usize + (4 << 20)
-}
-
-fn controller_config(queues: u16) -> ControllerConfig {
-    ControllerConfig {
-        name: "simulated".into(),
-        vendor_id: config::DEFAULT_VENDOR_ID,
-        device_id: config::DEFAULT_DEVICE_ID,
-        serial: "SIMULATED".into(),
-        model_number: "nvmirage simulated".into(),
-        firmware_revision: "1".into(),
-        subnqn: "nqn.2024-01.org.nvmirage:simulated".into(),
-        queues,
-        queue_depth: config::MAX_QUEUE_DEPTH,
-        max_transfer: TRANSFER_MAX as u32,
-        doorbells: DoorbellMode::Mapped,
-        intx: false,
-    }
-}
-
-/// Sizes up to which a drive is prepared by doing every page operation.
-const PLAYED_MAX: u64 = 64 << 30;
-
-/// The drive: it holds no bytes.
-fn drive(parameters: &Parameters, size: u64, plan: &Plan) -> Result<Arc<Medium>, Error> {
-    let null = MediumKind::Null { size };
-    let kind = match parameters {
-        Parameters::Zones(zones) => MediumKind::Zoned {
-            of: Box::new(null),
-            zones: ZoneSpec {
-                zone_size: zones.zone_size_bytes,
-                zone_capacity: zones.zone_capacity_bytes,
-                max_open: 0,
-                max_active: 0,
-                descriptor_extension: 0,
-                append_limit: 0,
-                random: None,
-            },
-        },
-        _ => null,
-    };
-    let mut medium = Medium::open(&MediumSpec { kind })?;
-    if !plan.prepared {
-        Medium::set_timing(&mut medium, parameters.clone())?;
-        return Ok(medium);
-    }
-    let Parameters::Flash(flash) = parameters else {
-        return Err(Error::NotPrepared {
-            kind: parameters.kind().name(),
-        });
-    };
-    let drive = match size <= PLAYED_MAX {
-        true => {
-            let mut drive = Flash::new(flash)?;
-            drive.precondition(plan.seed);
-            drive
-        }
-        false => Flash::seeded(flash, plan.seed)?.0,
-    };
-    let mut state = Vec::new();
-    drive.save(&mut state);
-    Medium::restore_timing(&mut medium, parameters.clone(), &state)?;
-    Ok(medium)
-}
-
-/// A controller with one namespace, all of `medium`, brought up by a driver.
-fn bring_up(medium: &Arc<Medium>, size: u64, queues: &[u16]) -> Result<Device<Virtual>, Error> {
-    let count = u16::try_from(queues.len()).unwrap_or(u16::MAX);
-    if count > config::MAX_IO_QUEUES {
-        return Err(Error::Workers {
-            count: queues.len(),
-        });
-    }
-    let config = controller_config(count);
-    let pages = DoorbellPages::new(config.doorbell_slots()).map_err(Error::Memory)?;
-    let pages = Arc::new(pages);
-    let namespace = Namespace {
-        nsid: 1,
-        channel: ChannelId(0),
-        start: 0,
-        blocks: size / BLOCK,
-        lba_shift: BLOCK.ilog2() as u8,
-        nguid: [1; 16],
-        eui64: [1; 8],
-        traits: medium.traits(),
-        restrictions: None,
-        set: medium.set(),
-    };
-    let mut subsystem = Subsystem::new(SubsystemConfig::with_namespaces(1, [namespace]))?;
-    let controller = Controller::new(config, pages.clone(), &mut subsystem)?;
-    let mut engine = Engine::new(Mode::Poll, Time(0));
-    let drive = medium.channel(MAX_DEPTH).map_err(Error::Channel)?;
-    let added = engine.add_channel(ChannelId(0), drive, MAX_DEPTH.into());
-    assert!(added.is_ok(), "it is the only one");
-    let subsystem = engine.add_subsystem(subsystem);
-    let slot = engine.add_controller(controller, subsystem);
-    let options = Options {
-        memory_len: memory_len(queues),
-        doorbells: Doorbells::Mapped,
-        // Data pointers are made here.
-        transfer_len_max: PAGE as u32,
-        all_command_sets: medium.set().is_some(),
-        ..Options::default()
-    };
-    let mut device = Device::open(Virtual::new(engine, slot, pages), &options)?;
-    device.enable()?;
-    Ok(device)
-}
-
-/// Memory that the commands of all hosts share, with the list of its pages.
-fn shared_data(device: &Device<Virtual>) -> Result<(Data, [Buffer; 2]), Error> {
-    let buffer = device.alloc(TRANSFER_MAX as usize)?;
-    let list = device.alloc(PAGE)?;
-    let first = device.iova(&buffer).0;
-    let pages = TRANSFER_MAX / PAGE as u64;
-    for (at, page) in (1..pages).enumerate() {
-        list.write_from(at * 8, &(first + page * PAGE as u64).to_le_bytes());
-    }
-    let data = Data {
-        buffer: first,
-        list: device.iova(&list).0,
-    };
-    Ok((data, [buffer, list]))
-}
-
-/// What the world is filled with.
-enum Work<'a> {
-    Job(usize, &'a Job, u16),
-    Trace(Vec<Arrival>),
-}
-
-/// Every queue pair with its depth, the groups that they begin in, and the jobs.
-type Filling<'a> = (Vec<(u16, Work<'a>)>, Vec<Group>, Vec<JobTally>);
-
-/// Every queue pair with its depth, the groups that they begin in, and the names of the jobs.
-fn work(plan: &Plan, size: u64) -> Result<Filling<'_>, Error> {
-    let mut all = Vec::new();
-    let mut groups: Vec<Group> = Vec::new();
-    let mut names = Vec::new();
-    match &plan.workload {
-        Workload::Jobs(jobs) => {
-            for (number, job) in jobs.iter().enumerate() {
-                let first = all.len();
-                all.extend(
-                    (0..job.workers).map(|worker| (job.depth, Work::Job(number, job, worker))),
-                );
-                names.push(JobTally::of_job(job));
-                match groups.last_mut() {
-                    Some(group) if !job.after_others => group.hosts.end = all.len(),
-                    _ => groups.push(Group {
-                        hosts: first..all.len(),
-                    }),
-                }
-            }
-        }
-        Workload::Trace(trace) => {
-            let queues = by_queue(trace, plan.wrap, size)?;
-            all.extend(
-                queues
-                    .into_iter()
-                    .map(|arrivals| (plan.trace_depth, Work::Trace(arrivals))),
-            );
-            names.push(JobTally::new("trace"));
-            groups.push(Group {
-                hosts: 0..all.len(),
-            });
-        }
-    }
-    Ok((all, groups, names))
-}
-
-/// The arrivals of each queue that has some.
-fn by_queue(trace: &Trace, wrap: bool, size: u64) -> Result<Vec<Vec<Arrival>>, Error> {
-    let mut queues: Vec<(u16, Vec<Arrival>)> = Vec::new();
-    for arrival in &trace.arrivals {
-        let mut arrival = *arrival;
-        let op = &mut arrival.op;
-        let data = matches!(op.kind, crate::job::Kind::Read | crate::job::Kind::Write);
-        if data && op.len > TRANSFER_MAX {
-            return Err(Error::TooLarge { len: op.len });
-        }
-        if op.offset.saturating_add(op.len) > size {
-            if !wrap || op.len > size {
-                return Err(Error::BeyondEnd {
-                    offset: op.offset,
-                    len: op.len,
-                    size,
-                });
-            }
-            op.offset = (op.offset % size).min(size - op.len);
-        }
-        match queues.binary_search_by_key(&arrival.queue, |(queue, _)| *queue) {
-            Ok(at) => queues[at].1.push(arrival),
-            Err(at) => queues.insert(at, (arrival.queue, vec![arrival])),
-        }
-    }
-    Ok(queues.into_iter().map(|(_, arrivals)| arrivals).collect())
 }
 
 impl<'a> World<'a> {
     /// A world around a drive of `size` bytes.
     pub(crate) fn new(parameters: &Parameters, size: u64, plan: &'a Plan) -> Result<Self, Error> {
+        // Keys and values would have to be held.
+        let is_told = matches!(parameters, Parameters::Kv(_));
+        Self::with_drive(parameters, size, plan, is_told)
+    }
+
+    /// The same; `is_told`: around one that is told what its model is asked.
+    fn with_drive(
+        parameters: &Parameters,
+        size: u64,
+        plan: &'a Plan,
+        is_told: bool,
+    ) -> Result<Self, Error> {
         let size = size / BLOCK * BLOCK;
+        check_kinds(plan, parameters)?;
+        let telling = is_told.then(|| telling(parameters, plan));
         let (work, groups, jobs) = work(plan, size)?;
         let depths: Vec<u16> = work.iter().map(|(depth, _)| *depth).collect();
-        let medium = drive(parameters, size, plan)?;
+        let medium = drive(parameters, size, (plan, is_told))?;
         let mut device = bring_up(&medium, size, &depths)?;
         let zones = Table::of(parameters, size);
         if let Workload::Jobs(jobs) = &plan.workload {
@@ -289,8 +96,13 @@ impl<'a> World<'a> {
         let mut hosts = Vec::new();
         for (depth, work) in work {
             let queue = device.create_queue_pair(depth, false)?;
-            let ranges = device.alloc((usize::from(depth) * 16).next_multiple_of(PAGE))?;
-            let memory = (data.clone(), ranges);
+            let aside = usize::from(depth) * ASIDE_LEN;
+            let means = Means {
+                data: data.clone(),
+                aside: device.alloc(aside.next_multiple_of(PAGE))?,
+                telling: telling.clone(),
+                cost: plan.cost,
+            };
             hosts.push(match work {
                 Work::Job(number, job, worker) => {
                     let seed = seed_of(plan.seed, number, worker);
@@ -300,17 +112,9 @@ impl<'a> World<'a> {
                         }
                         _ => Stream::new(job, worker, size, seed)?,
                     };
-                    Host::of_job(
-                        queue,
-                        namespace,
-                        memory,
-                        plan.cost,
-                        (number, job, stream, seed),
-                    )
+                    Host::of_job(queue, namespace, means, (number, job, stream, seed))
                 }
-                Work::Trace(arrivals) => {
-                    Host::of_trace(queue, namespace, memory, plan.cost, arrivals)
-                }
+                Work::Trace(arrivals) => Host::of_trace(queue, namespace, means, arrivals),
             });
         }
         device.bus().start();
@@ -333,8 +137,23 @@ impl<'a> World<'a> {
             turns: 0,
             instants: 0,
             wake: NEVER,
+            done: Vec::new(),
             _data: buffers,
         })
+    }
+
+    /// Tells a fresh drive what the arrivals of one queue ask, each at its time; when each was done, from the same start. 0: never.
+    pub(crate) fn replay(
+        parameters: &Parameters,
+        size: u64,
+        plan: &'a Plan,
+    ) -> Result<Vec<u64>, Error> {
+        let mut world = Self::with_drive(parameters, size, plan, true)?;
+        if let Workload::Trace(trace) = &plan.workload {
+            world.done = vec![START_NS; trace.arrivals.len()];
+        }
+        world.go_on(u64::MAX, &mut |_| ControlFlow::Continue(()))?;
+        Ok(world.done.iter().map(|at| at - START_NS).collect())
     }
 
     /// Runs until the end of the plan's time, or until all is done.
@@ -343,24 +162,7 @@ impl<'a> World<'a> {
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Ran, Error> {
         let end = START_NS.saturating_add(self.plan.virtual_ns);
-        let mut stopped = false;
-        self.pass_to(START_NS);
-        self.begin_group();
-        loop {
-            self.instant()?;
-            self.begin_groups()?;
-            let Some(next) = self.next_instant() else {
-                break;
-            };
-            if next > end || stopped {
-                break;
-            }
-            self.pass_to(next);
-            self.instants += 1;
-            if self.instants.is_multiple_of(INSTANTS_PER_REPORT) {
-                stopped = progress(self.progress()).is_break();
-            }
-        }
+        let stopped = self.go_on(end, progress)?;
         if !self.all_done() && !stopped {
             self.pass_to(end);
         }
@@ -372,6 +174,32 @@ impl<'a> World<'a> {
         }
         self.drain()?;
         Ok(self.ran(ended, figures, stopped))
+    }
+
+    /// From its start to this end, or until all is done; whether it was stopped.
+    fn go_on(
+        &mut self,
+        end: u64,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
+        let mut stopped = false;
+        self.pass_to(START_NS);
+        self.begin_group();
+        loop {
+            self.instant()?;
+            self.begin_groups()?;
+            let Some(next) = self.next_instant() else {
+                return Ok(stopped);
+            };
+            if next > end || stopped {
+                return Ok(stopped);
+            }
+            self.pass_to(next);
+            self.instants += 1;
+            if self.instants.is_multiple_of(INSTANTS_PER_REPORT) {
+                stopped = progress(self.progress()).is_break();
+            }
+        }
     }
 
     fn progress(&self) -> Progress {
@@ -497,6 +325,7 @@ impl<'a> World<'a> {
             series,
             plan,
             now,
+            done,
             ..
         } = self;
         let measured = plan.warmup_ns..=plan.virtual_ns;
@@ -507,6 +336,9 @@ impl<'a> World<'a> {
                 let tally = &mut jobs[job];
                 let stepped = host.step(*now, |finished| {
                     note(&finished, &measured, tally, series);
+                    if let Some(done) = done.get_mut(finished.number) {
+                        *done = finished.at;
+                    }
                     ended[job] = ended[job].max(finished.at);
                 })?;
                 rung += u64::from(stepped.rung);

@@ -139,7 +139,7 @@ impl Walk {
             (Kind::Write, true) => self.write_somewhere(len, random),
             (Kind::Read, false) => self.read_in_order(len),
             (Kind::Read, true) => self.read_somewhere(len, random),
-            (Kind::Trim | Kind::Flush | Kind::Reset, _) => Place::Nowhere,
+            _ => Place::Nowhere,
         }
     }
 

@@ -45,8 +45,6 @@ pub struct Worker<'a, B: Bus> {
     pub depth: u16,
     /// What it does.
     pub commands: &'a [Command],
-    /// Before which time each command is not submitted; those behind its end have none.
-    pub times: &'a [u64],
 }
 
 /// What a program came to.
@@ -141,9 +139,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
     /// When the next command may be submitted, where there is one.
     fn wake(&self) -> Option<u64> {
         let more = self.next < self.worker.commands.len();
-        let free = self.free.front().copied().filter(|_| more)?;
-        let time = self.worker.times.get(self.next).copied();
-        Some(free.max(time.unwrap_or(0)))
+        self.free.front().copied().filter(|_| more)
     }
 }
 

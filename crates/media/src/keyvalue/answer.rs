@@ -1,6 +1,6 @@
 //! What a command of a dialect ends with, and what it costs.
 
-use model::{KvKind, KvOp, Op};
+use model::{KvKind, KvOp, Op, key_hash};
 use nvme_spec::Status;
 use nvme_spec::samsung::SUB_COMMANDS_MAX;
 
@@ -56,7 +56,7 @@ impl Ops {
     pub(super) fn push(&mut self, kind: KvKind, key: &[u8], len: u32) {
         self.ops[self.count] = KvOp {
             kind,
-            hash: fnv1a32(key),
+            hash: key_hash(key),
             len,
         };
         self.count += 1;
@@ -69,28 +69,5 @@ impl Ops {
             [op] if !self.compound => Some(Op::Kv(*op)),
             ops => Some(Op::Compound(ops)),
         }
-    }
-}
-
-/// FNV-1a, 32 bits; 0 for no key.
-fn fnv1a32(key: &[u8]) -> u32 {
-    if key.is_empty() {
-        return 0;
-    }
-    key.iter().fold(2_166_136_261, |hash: u32, byte| {
-        (hash ^ u32::from(*byte)).wrapping_mul(16_777_619)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hashes_are_those_of_the_published_vectors() {
-        // The test vectors of the draft of FNV (Fowler, Noll, Vo, Eastlake).
-        assert_eq!(fnv1a32(b"a"), 0xe40c_292c);
-        assert_eq!(fnv1a32(b"foobar"), 0xbf9c_f968);
-        assert_eq!(fnv1a32(b""), 0);
     }
 }

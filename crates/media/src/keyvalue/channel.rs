@@ -12,7 +12,7 @@ use controller::ticket::Ticket;
 use memory::{Claimant, DmaView, Segment};
 use model::Op;
 
-use super::answer::Answer;
+use super::answer::{Answer, Ops};
 use super::durable::{Admits, Durable};
 use super::log;
 use super::open::{self, OnFile};
@@ -341,7 +341,10 @@ impl<C: Port> KeyValueChannel<C> {
         match durable.admits(&mut pairs.pairs, fua) {
             Admits::Yes => {}
             Admits::Later => return Added::Full(ticket),
-            Admits::Never(outcome) => return Added::Done(ticket, outcome),
+            Admits::Never(outcome) => {
+                pairs.ops = Ops::NONE;
+                return Added::Done(ticket, outcome);
+            }
         }
         let outcome = self.run(request, segments, view);
         let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {

@@ -218,6 +218,63 @@ fn a_key_value_command_takes_what_it_was() {
     assert_eq!(at(&mut runner, 21_000), [store]);
 }
 
+/// That there is no such key is found in as much time as that there is one.
+#[test]
+fn a_key_that_is_not_there_takes_the_time_of_one_that_is() {
+    let direction = |latency_ns| Direction {
+        latency_ns,
+        bandwidth_bytes_per_s: 0,
+        rate_per_s: 0,
+    };
+    let timing = Parameters::Kv(KvParameters {
+        arithmetic: model::Arithmetic::Exact,
+        units: 1,
+        read: direction(10_000),
+        write: direction(20_000),
+        delete_latency_ns: 5_000,
+        exist_latency_ns: 3_000,
+        list_latency_ns: 7_000,
+        compound: CompoundRule::Together,
+    });
+    let spec = MediumSpec {
+        kind: MediumKind::KeyValue {
+            path: None,
+            size: 1 << 20,
+            keys: None,
+            dialect: Dialect::Nvme,
+        },
+    };
+    let medium = Medium::open_timed(&spec, &timing).expect("a drive that can be");
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&medium, 8);
+    // Retrieve, Delete, Exist, and a Store where the key must exist (KV 1.1).
+    for (opcode, options, takes) in [
+        (0x02, 0, 10_000),
+        (0x10, 0, 5_000),
+        (0x14, 0, 3_000),
+        (0x01, 1 << 8, 20_000),
+    ] {
+        let mut sqe = key_value(opcode, 0);
+        sqe.cdw11 |= options;
+        let request = Request::Command {
+            sqe: &sqe,
+            extent: ByteRange { offset: 0, len: 0 },
+            lba_shift: 9,
+            fua: false,
+        };
+        let now = runner.channel.next_due().map_or(0, |due| due.0) + 100_000;
+        at(&mut runner, now);
+        let id = runner.add(&host, &request, &[]);
+        assert_eq!(runner.channel.next_due(), Some(Time(now + takes)));
+        assert_eq!(at(&mut runner, now + takes - 1), []);
+        runner.channel.set_time(Time(now + takes));
+        runner.reap();
+        let ended = runner.take_ended();
+        let not_there = Outcome::status(Status::KV_KEY_DOES_NOT_EXIST);
+        assert_eq!(ended, [(id, not_there)], "{opcode:x}");
+    }
+}
+
 #[test]
 fn a_full_write_buffer_is_a_channel_without_room() {
     let host = Host::new(1 << 20);

@@ -39,6 +39,8 @@ Examples:
       Eight simulations, all depths with both shares of spare space
   nvmirage simulate --preset optane-p4800x --workload recorded.trace --virtual-time 1h --set read_latency=8us
       Arrivals that `nvmirage bench --record-trace` has recorded, on a faster drive
+  nvmirage simulate --preset samsung-kvssd --workload mix.fio --virtual-time 10s --sweep bs=512,4k,64k
+      The same job file on keys: a key for each place, a value as large as a command
 
 The same command line gives the same output, bit for bit, on any machine.";
 
@@ -144,13 +146,6 @@ fn read(path: &Path) -> anyhow::Result<String> {
 impl Simulate {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let drive = Drive::find(&self.preset).map_err(UsageError)?;
-        if drive.kind() == Kind::Kv {
-            return Err(UsageError(format!(
-                "{} is a key-value drive, and neither job files nor traces have keys: take another preset",
-                drive.name()
-            ))
-            .into());
-        }
         if self.prepared && drive.kind() != Kind::Flash {
             return Err(UsageError(format!(
                 "--prepared is for drives of flash that collect, and {} is of kind {}: leave it out",
@@ -206,7 +201,7 @@ impl Simulate {
             trace_depth: self.trace_depth,
             prepared: self.prepared,
             ..Plan::new(
-                self.workload(text, point)?,
+                self.workload(drive.kind(), text, point)?,
                 nanoseconds(self.virtual_time),
                 self.seed,
             )
@@ -254,7 +249,7 @@ impl Simulate {
         Ok(timing)
     }
 
-    fn workload(&self, text: &str, point: &Point) -> anyhow::Result<Workload> {
+    fn workload(&self, kind: Kind, text: &str, point: &Point) -> anyhow::Result<Workload> {
         let place = || self.workload.display().to_string();
         let overrides: Vec<(String, String)> = point
             .of(Key::Job)
@@ -269,7 +264,11 @@ impl Simulate {
             }
             return Ok(Workload::Trace(trace::parse(text).with_context(place)?));
         }
-        let jobs = fio::parse(text, &overrides).with_context(place)?;
+        let jobs = match kind {
+            Kind::Kv => fio::parse_keyed(text, &overrides),
+            _ => fio::parse(text, &overrides),
+        };
+        let jobs = jobs.with_context(place)?;
         Ok(Workload::Jobs(jobs))
     }
 

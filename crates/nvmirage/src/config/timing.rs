@@ -309,13 +309,17 @@ impl Timing {
         }
     }
 
-    /// What is recorded can be played back on a fresh drive only, by commands on blocks.
+    /// What is recorded can be played back on a fresh drive only. One with keys is fresh whatever it holds.
     pub(super) fn validate_record(&self, medium: &Medium, place: &mut Place<'_>) {
         let kind = self.drive().map(|drive| drive.kind());
-        let fits = matches!(kind, Ok(Kind::Nvm | Kind::Flash) | Err(_));
-        let fresh = self.state.is_none() && medium.kind != MediumKind::File;
-        place.require(self.record.is_none() || fits && fresh, || {
-            "timing: only a fresh drive without zones and keys is recorded: remove `record`, or write kind = \"ram\" or \"null\", and no `state`".into()
+        let on_file = medium.kind == MediumKind::File || self.state.is_some();
+        let fresh = match kind {
+            Ok(Kind::Kv) | Err(_) => true,
+            Ok(Kind::Zns) => !on_file && medium.state.is_none(),
+            Ok(_) => !on_file,
+        };
+        place.require(self.record.is_none() || fresh, || {
+            "timing: only a fresh drive is recorded: remove `record`, or write kind = \"ram\" or \"null\", and no `state`".into()
         });
     }
 

@@ -78,7 +78,7 @@ impl Recorder {
     pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let write = || -> std::io::Result<()> {
             let mut out = BufWriter::new(File::create(path)?);
-            trace::write(&mut out, self.pieces.iter().flatten())?;
+            trace::write(&mut out, self.pieces.iter().flatten(), &[])?;
             out.flush()
         };
         write().with_context(|| format!("cannot write {}", path.display()))?;

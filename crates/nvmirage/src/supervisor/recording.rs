@@ -10,17 +10,16 @@ use std::{
 use anyhow::{Context, ensure};
 use media::Medium;
 
-use crate::config;
+use crate::config::{self, Timing};
 
-/// Operations that are recorded, at most: 200 MB.
+/// Operations that are recorded, at most: 300 MB.
 const MOST: usize = 4 << 20;
 
 /// Where the recording of a medium goes.
 #[derive(Debug)]
 pub(super) struct RecordingFile {
     path: PathBuf,
-    /// Of the drive, in one word.
-    drive: String,
+    timing: Timing,
 }
 
 impl RecordingFile {
@@ -41,7 +40,7 @@ impl RecordingFile {
         tracing::info!(media = config.name, "recorded in {}", path.display());
         Ok(Some(RecordingFile {
             path,
-            drive: timing.in_one_word(),
+            timing: timing.clone(),
         }))
     }
 
@@ -51,14 +50,17 @@ impl RecordingFile {
         let recording = recording.context("a reactor still has the recording")?;
         let mut out = BufWriter::new(create(&self.path)?);
         let size = medium.size();
-        simulate::recording::write(&mut out, &self.drive, size, &recording)
+        let parameters = self.timing.parameters(size);
+        let parameters = parameters.map_err(|problems| anyhow::anyhow!(problems.join("; ")))?;
+        let drive = self.timing.in_one_word();
+        simulate::recording::write(&mut out, (&drive, &parameters), size, &recording)
             .and_then(|()| out.flush())
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         ensure!(
-            recording.left_out == 0,
+            recording.left_out() == 0,
             "{} has the first {} operations only: record a shorter run, and change nothing meanwhile",
             self.path.display(),
-            recording.arrivals.len()
+            recording.len()
         );
         Ok(())
     }

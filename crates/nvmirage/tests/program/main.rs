@@ -23,6 +23,7 @@ mod kv;
 mod moves;
 mod pool;
 mod qemu;
+mod recorded;
 mod serve;
 mod sgl;
 mod simulate;

@@ -76,6 +76,48 @@ fn a_table_has_what_the_drive_did_inside() {
     assert!(table.contains("fill") && table.contains("read"), "{table}");
 }
 
+/// One job file, on blocks and on keys.
+#[test]
+fn a_job_file_is_for_every_preset() {
+    let world = World::new();
+    world.write(
+        "mix.fio",
+        "[fill]\nrw=write\nbs=4k\nsize=1m\n[mix]\nstonewall\nrw=randrw\nbs=4k\nsize=1m\niodepth=4\n[trim]\nstonewall\nrw=trim\nbs=4k\nsize=1m\n",
+    );
+    let kinds = |preset: &str| -> Vec<Vec<String>> {
+        let report = world.json(&[
+            "simulate",
+            "--preset",
+            preset,
+            "--size",
+            "1GiB",
+            "--workload",
+            "mix.fio",
+            "--virtual-time",
+            "10s",
+            "--json",
+        ]);
+        let jobs = report["runs"][0]["jobs"].as_array().unwrap();
+        let kinds = jobs.iter().map(|job| job["kinds"].as_array().unwrap());
+        let names = kinds.map(|kinds| {
+            assert_eq!(
+                kinds
+                    .iter()
+                    .map(|k| k["commands"].as_u64().unwrap())
+                    .sum::<u64>(),
+                256
+            );
+            let names = kinds.iter().map(|kind| kind["kind"].as_str().unwrap());
+            names.map(str::to_owned).collect()
+        });
+        names.collect()
+    };
+    let blocks = [&["write"][..], &["read", "write"], &["trim"]];
+    assert_eq!(kinds("optane-p4800x"), blocks);
+    let keys = [&["store"][..], &["store", "retrieve"], &["delete"]];
+    assert_eq!(kinds("samsung-kvssd"), keys);
+}
+
 #[test]
 fn what_bench_has_submitted_can_be_replayed() {
     let world = World::new();
@@ -102,7 +144,7 @@ fn what_bench_has_submitted_can_be_replayed() {
     server.stop();
     let trace = std::fs::read_to_string(world.path("recorded.trace")).unwrap();
     let mut lines = trace.lines();
-    assert_eq!(lines.next(), Some("nvmirage-trace 1"));
+    assert_eq!(lines.next(), Some("nvmirage-trace 2"));
     let submitted = lines.count() as u64;
     let measured = output["jobs"][0]["commands"].as_u64().unwrap();
     assert!(
@@ -132,6 +174,7 @@ fn what_bench_has_submitted_can_be_replayed() {
 fn what_cannot_be_simulated_is_refused_with_what_to_do() {
     let world = World::new();
     world.write("reads.fio", READS);
+    world.write("zones.fio", "[a]\nrw=write\nzonemode=zbd\n");
     world.write("bad.fio", "[a]\nrw=randread\nverify=crc32c\n");
     world.write("far.trace", "nvmirage-trace 1\n0 R 1073741824 4096\n");
     let refused = |preset: &str, workload: &str, more: &[&str]| {
@@ -154,7 +197,18 @@ fn what_cannot_be_simulated_is_refused_with_what_to_do() {
     };
     for (preset, workload, more, word) in [
         ("optane-p4801x", "reads.fio", &[][..], "optane-p4800x"),
-        ("samsung-kvssd", "reads.fio", &[], "key-value"),
+        (
+            "samsung-kvssd",
+            "zones.fio",
+            &[],
+            "line 3: zonemode: a key-value drive has no zones",
+        ),
+        (
+            "samsung-kvssd",
+            "far.trace",
+            &[],
+            "a drive of kind kv has no such command",
+        ),
         ("optane-p4800x", "none.fio", &[], "cannot read none.fio"),
         ("optane-p4800x", "bad.fio", &[], "line 3: verify"),
         ("optane-p4800x", "far.trace", &[], "--wrap"),

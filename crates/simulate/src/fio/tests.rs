@@ -267,3 +267,32 @@ fn what_is_not_taken_is_refused_by_name_and_line() {
         assert!(error.why.contains(word), "{error}");
     }
 }
+
+#[test]
+fn for_a_drive_with_keys() {
+    let one = |lines: &str| parse_keyed(&format!("[global]\n[job]\n{lines}"), &[]);
+    let job = one("rw=randrw\nbs=100,1000\nzonemode=none\nsync=none\nmax_open_zones=0\n");
+    let job = job.unwrap().remove(0);
+    assert!(job.keyed && job.random);
+    assert_eq!(job.sizes.map(|size| size[0].0), [100, 1000, 1000]);
+    let job = one("bssplit=1/50:2m/50\n").unwrap().remove(0);
+    assert_eq!(job.sizes[0], [(1, 50), (2 << 20, 50)]);
+    for (line, word) in [
+        ("bs=0", "write 1 to 2097152"),
+        ("bs=2097153", "write 1 to 2097152"),
+        ("bssplit=4k/50:3m/50", "write 1 to 2097152"),
+        ("sync=dsync", "no FUA"),
+        ("zonemode=zbd", "no zones"),
+        ("max_open_zones=3", "no zones"),
+    ] {
+        let error = one(line).unwrap_err();
+        assert!(error.line == 3 && error.why.contains(word), "{error}");
+    }
+    // Blocks are whole sectors.
+    assert!(refused("bs=100").why.contains("a multiple of 512"));
+    let swept = [("bs".to_owned(), "1000".to_owned())];
+    assert_eq!(
+        parse_keyed("[a]\n", &swept).unwrap()[0].sizes[0],
+        [(1000, 100)]
+    );
+}

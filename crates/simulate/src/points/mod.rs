@@ -25,7 +25,6 @@ pub use driver::program::{Command, key};
 pub use latencies::Latencies;
 pub use oracle::recorded;
 pub use table::of;
-pub(crate) use virtual_time::{Rig, START_NS};
 pub use virtual_time::{compound, measure};
 
 /// What a point's commands do.

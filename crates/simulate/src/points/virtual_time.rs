@@ -22,7 +22,7 @@ use crate::Error;
 use crate::bus::Virtual;
 
 /// When a drive is at rest and up. It is a multiple of what link and channels of `arithmetic = "code"` count in.
-pub(crate) const START_NS: u64 = 1_179_648_000;
+const START_NS: u64 = 1_179_648_000;
 /// Turns at one instant after which it is not going on any more.
 const TURNS_MAX: u32 = 1 << 24;
 /// Blocks of 512 bytes, as small as any host may have them.
@@ -63,7 +63,7 @@ impl Pace for Clockwork<'_> {
 }
 
 /// A drive in virtual time with a driver.
-pub(crate) struct Rig {
+struct Rig {
     device: Device<Virtual>,
     queues: Vec<QueuePair<Virtual>>,
     buffer: Buffer,
@@ -73,7 +73,7 @@ pub(crate) struct Rig {
 
 impl Rig {
     /// A fresh drive, with queue pairs of that depth.
-    pub(crate) fn new(
+    fn new(
         parameters: &Parameters,
         size: u64,
         (largest, workers, depth): (u32, u16, u16),
@@ -101,17 +101,7 @@ impl Rig {
     }
 
     /// Does all of a phase, and lets the drive rest.
-    pub(crate) fn run(&mut self, phase: &Phase, delay_ns: u64) -> Result<Ran, Error> {
-        self.run_at(phase, &[], delay_ns)
-    }
-
-    /// The same, with the commands of each worker not before these times; it begins at [`START_NS`].
-    pub(crate) fn run_at(
-        &mut self,
-        phase: &Phase,
-        times: &[u64],
-        delay_ns: u64,
-    ) -> Result<Ran, Error> {
+    fn run(&mut self, phase: &Phase, delay_ns: u64) -> Result<Ran, Error> {
         let mut pace = Clockwork {
             bus: self.device.bus(),
             now: self.now,
@@ -124,7 +114,6 @@ impl Rig {
             buffer,
             depth: phase.depth,
             commands,
-            times,
         });
         let rules = Rules {
             delay_ns,

@@ -35,9 +35,66 @@ fn our_own_format() {
     assert_eq!(all(text), expected);
     let trace = parse(text).unwrap();
     let mut written = Vec::new();
-    write(&mut written, &trace.arrivals).unwrap();
+    write(&mut written, &trace.arrivals, &trace.compounds).unwrap();
     let again = parse(str::from_utf8(&written).unwrap()).unwrap();
     assert_eq!(again, trace);
+}
+
+#[test]
+fn keys_and_zones() {
+    // The hashes of "a" and "foobar" as published with FNV.
+    let text = "nvmirage-trace 2\n5 KS 61 100\n6 KR #bf9cf968 100 1\n6 KD 666f6f626172 0\n7 KE #00000000 0\n8 KA 61 1\n9 KL - 4096\n10 ZO 0 512\n11 ZC 0 512\n12 ZF 0 512\n13 KC KS:61:7,KD:666f6f626172:0 7 2\n";
+    let (a, foobar) = (0xe40c_292c, 0xbf9c_f968);
+    let expected = [
+        (0, op(Kind::Store, a, 100), 0),
+        (1, op(Kind::Retrieve, foobar, 100), 1),
+        (1, op(Kind::Delete, foobar, 0), 0),
+        (2, op(Kind::Exist, 0, 0), 0),
+        (3, op(Kind::Append, a, 1), 0),
+        (4, op(Kind::List, 0, 4096), 0),
+        (5, op(Kind::Open, 0, 512), 0),
+        (6, op(Kind::Close, 0, 512), 0),
+        (7, op(Kind::Finish, 0, 512), 0),
+        (8, op(Kind::Compound, 0, 7), 2),
+    ];
+    assert_eq!(all(text), expected);
+    let trace = parse(text).unwrap();
+    let part = |kind, hash: u64, len| KvOp {
+        kind,
+        hash: hash as u32,
+        len,
+    };
+    let parts = vec![
+        part(model::KvKind::Store, a, 7),
+        part(model::KvKind::Delete, foobar, 0),
+    ];
+    assert_eq!(trace.compounds, [parts]);
+    let mut written = Vec::new();
+    write(&mut written, &trace.arrivals, &trace.compounds).unwrap();
+    let again = parse(str::from_utf8(&written).unwrap()).unwrap();
+    assert_eq!(again, trace);
+    for (line, word) in [
+        ("1 KS 6 100", "no key"),
+        ("1 KS 6g 100", "no key"),
+        ("1 KS #1bf9cf968 100", "no key"),
+        ("1 KR - 100", "no key"),
+        ("1 KS \u{e9}\u{e9} 1", "no key"),
+        ("1 KS 61 4294967296", "cannot be"),
+        ("1 KC KS:61:7 8", "7 bytes in all, not 8"),
+        ("1 KC R:61:7 7", "no part"),
+        ("1 KC KS:61 7", "no part"),
+        (
+            "1 KC KD:61:0,KD:61:0,KD:61:0,KD:61:0,KD:61:0,KD:61:0,KD:61:0,KD:61:0,KD:61:0 0",
+            "8 at most",
+        ),
+        ("1 KX 61 0", "no operation of version 2"),
+    ] {
+        let error = parse(&format!("{HEADER}\n{line}\n")).unwrap_err();
+        assert!(error.why.contains(word), "{line}: {error}");
+    }
+    let long = "61".repeat(256);
+    let error = parse(&format!("{HEADER}\n1 KE {long} 0\n")).unwrap_err();
+    assert!(error.why.contains("no key"), "{error}");
 }
 
 #[test]
@@ -118,7 +175,9 @@ fn bad_ones_are_refused_with_their_line() {
         (head("1 R 0 512 0 9 9"), 3, "behind"),
         (head("1 R 0 512 0 x"), 3, "due time"),
         (head("5 R 0 512\n4 R 0 512"), 4, "falls"),
-        ("nvmirage-trace 2\n".into(), 1, "version"),
+        ("nvmirage-trace 3\n".into(), 1, "version"),
+        ("nvmirage-trace\n".into(), 1, "version"),
+        (head("1 ZF 0 512"), 3, "of version 1"),
         ("nvmirage-trace 1\n".into(), 1, "no command"),
         ("hello\n".into(), 1, "no trace"),
         (String::new(), 1, "no trace"),

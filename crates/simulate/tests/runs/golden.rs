@@ -1,6 +1,7 @@
 //! The very bytes: the same on every machine, in every version that does not mean to change them.
 
 use super::*;
+use simulate::trace;
 
 fn hash(text: &str) -> String {
     use sha2::{Digest, Sha256};
@@ -51,5 +52,66 @@ fn flash_with_collection() {
     assert_eq!(
         hash(&json(&ran)),
         "58169ebeb0cfa38db29fbc9115afbd96b1bac83b8f92d14de469a67640db8576"
+    );
+}
+
+#[test]
+fn keys() {
+    let jobs = "[fill]\nrw=write\nbs=4k\nsize=8m\niodepth=8\n[mix]\nstonewall\nrw=randrw\nbssplit=100/30:4k/50:64k/20\nrandom_distribution=zipf:1.1\nsize=64m\nnumjobs=3\niodepth=16\nio_size=16m\n[rate]\nrw=randread\nbs=1000\nrate_iops=20000\nrate_process=poisson\nsize=1m\n[delete]\nstonewall\nrw=randtrim\nbs=4k\nsize=8m\niodepth=32\nfsync=10\n";
+    let preset = preset::preset("samsung-kvssd").unwrap();
+    let parameters = preset.parameters(SIZE, None).unwrap();
+    let jobs = fio::parse_keyed(jobs, &[]).unwrap();
+    let plan = Plan::new(Workload::Jobs(jobs), 60_000 * MS, 1);
+    let ran = run_on(&parameters, SIZE, &plan).unwrap();
+    assert_eq!(
+        hash(&json(&ran)),
+        "1f9bcdb40932b8945fb841a2ed2607f08fe6ffce89b80d27b916a8f748b644a6"
+    );
+}
+
+/// Zones and keys as a trace has them, written in this format and read again.
+#[test]
+fn a_trace_of_zones_and_one_of_keys() {
+    let zone = 64 << 20;
+    let mut zones = String::from("nvmirage-trace 2\n");
+    let mut keys = zones.clone();
+    for n in 0..4000_u64 {
+        let (at, number) = (n * 9_000, n % 3);
+        let start = number * zone;
+        let fill = n / 3 % 512 * 65_536;
+        zones.push_str(&match fill {
+            0 => format!("{at} Z {start} {zone} {number}\n{at} ZO {start} {zone} {number}\n"),
+            _ if n % 7 == 0 => format!("{at} R {start} 4096 {number}\n"),
+            _ => String::new(),
+        });
+        zones.push_str(&format!("{at} W {} 65536 {number}\n", start + fill));
+        let key = format!("{:04x}", n % 997);
+        keys.push_str(&match n % 5 {
+            0 => format!("{at} KC KS:{key}:4096,KD:00{key}:0,KS:01{key}:100 4196 {number}\n"),
+            1 => format!("{at} KR {key} {} {number}\n", n * 10),
+            2 => format!("{at} KL - 4096\n"),
+            _ => format!("{at} KS {key} {} {number}\n", n * 7),
+        });
+    }
+    let zns = preset::preset("zns-prototype@code").unwrap();
+    let kvssd = preset::preset("samsung-kvssd").unwrap();
+    let mut hashes = Vec::new();
+    for (preset, text) in [(zns, zones), (kvssd, keys)] {
+        let parameters = preset.parameters(1 << 30, None).unwrap();
+        let trace = trace::parse(&text).unwrap();
+        let mut written = Vec::new();
+        trace::write(&mut written, &trace.arrivals, &trace.compounds).unwrap();
+        let again = trace::parse(str::from_utf8(&written).unwrap()).unwrap();
+        let plan = Plan::new(Workload::Trace(again), 60_000 * MS, 1);
+        let ran = run_on(&parameters, 1 << 30, &plan).unwrap();
+        assert_eq!((ran.jobs[0].errors, &ran.jobs[0].first_error), (0, &None));
+        hashes.push(hash(&json(&ran)));
+    }
+    assert_eq!(
+        hashes,
+        [
+            "a8f7bff9eb75f6bc2c07236573aeb6978b5a17f8b92f3c5602aa8ba7116aa76e",
+            "bc97674f066f87a62056435304c7aff4cb5d8924a760b7bb2ed96b36a4e6fa34"
+        ]
     );
 }

@@ -3,6 +3,7 @@
 
 mod closed_forms;
 mod golden;
+mod keys;
 mod world;
 mod zones;
 

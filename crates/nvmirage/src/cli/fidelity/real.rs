@@ -144,7 +144,6 @@ impl Seat {
             buffer,
             depth: phase.depth,
             commands,
-            times: &[],
         });
         let mut workers: Vec<Worker<'_, _>> = workers.collect();
         let rules = Rules {
