@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use controller::port::{ByteRange, Cause, Channel as _, Request};
+use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
 use controller::time::Time;
 use media::{Dialect, Direct, Medium, MediumKind, MediumSpec, ZoneSpec};
 use model::{
     CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvParameters,
     NvmParameters, Parameters, ZonesParameters,
 };
-use nvme_spec::Sqe;
+use nvme_spec::{Sqe, Status};
 
 use crate::common::{Host, Runner, file_spec, on_disk, pattern};
 
@@ -246,7 +246,7 @@ fn a_key_that_is_not_there_takes_the_time_of_one_that_is() {
     };
     let medium = Medium::open_timed(&spec, &timing).expect("a drive that can be");
     let host = Host::new(1 << 20);
-    let mut runner = Runner::new(&medium, 8);
+    let (mut runner, mut now) = (Runner::new(&medium, 8), 0);
     // Retrieve, Delete, Exist, and a Store where the key must exist (KV 1.1).
     for (opcode, options, takes) in [
         (0x02, 0, 10_000),
@@ -262,7 +262,7 @@ fn a_key_that_is_not_there_takes_the_time_of_one_that_is() {
             lba_shift: 9,
             fua: false,
         };
-        let now = runner.channel.next_due().map_or(0, |due| due.0) + 100_000;
+        now += 100_000;
         at(&mut runner, now);
         let id = runner.add(&host, &request, &[]);
         assert_eq!(runner.channel.next_due(), Some(Time(now + takes)));
