@@ -169,8 +169,14 @@ pub struct SlotState {
     pub(crate) clears: u32,
     /// Dwords 0 and 1 of its completion.
     pub result: u64,
-    /// 0.
-    pub reserved: [u32; 4],
+    /// When a medium got it, for its gate. Of no meaning to a restart, as what follows.
+    pub(crate) since: u64,
+    /// Bytes that its gate has counted.
+    pub(crate) charged: u32,
+    /// The flow that its gate counts it in, and one; 0 where no medium has it, or no gate cares.
+    pub(crate) flow: u16,
+    /// The slot of the command that waits behind it.
+    pub(crate) behind: u16,
 }
 
 const _: () = assert!(size_of::<SqState>() == 32);

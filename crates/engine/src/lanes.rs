@@ -18,6 +18,7 @@ use controller::{
 
 use crate::{
     mail::{About, EngineId, Mail, MoveError},
+    tenants::{Left, TenantId},
     travel::{Away, Guest, Journey, Moved},
 };
 
@@ -61,6 +62,8 @@ pub(crate) struct Slot {
     heard: Option<Box<Heard>>,
     generation: u32,
     pub(crate) whose: Whose,
+    /// Whose its commands are, unless their namespace says otherwise.
+    pub(crate) tenant: Option<TenantId>,
     pub(crate) journey: Option<Journey>,
     pub(crate) hot: bool,
     /// When it last found something to do.
@@ -77,6 +80,7 @@ impl Slot {
             heard: None,
             generation: 0,
             whose: Whose::Controller(usize::MAX),
+            tenant: None,
             journey: None,
             hot: false,
             worked: Time(0),
@@ -110,6 +114,10 @@ pub(crate) struct Lanes {
     pub(crate) moved: Vec<Moved>,
     /// There may be something of what follows to look after. False for all that most engines ever do.
     pub(crate) abroad: bool,
+    /// What media still had of lanes that have ended, for tenants.
+    pub(crate) left: Left,
+    /// Whose the commands of controllers are.
+    owners: Vec<(EngineId, usize, TenantId)>,
     /// How many live elsewhere, and the slots of those that live here as guests.
     pub(crate) away: usize,
     pub(crate) guests: Vec<usize>,
@@ -143,9 +151,10 @@ impl Lanes {
             self.slots.push(Slot::free());
             self.slots.len() - 1
         });
+        let tenant = self.tenant_of(whose);
         let slot = &mut self.slots[index];
         slot.generation = (slot.generation + 1) & GENERATION_MASK;
-        slot.whose = whose;
+        (slot.whose, slot.tenant) = (whose, tenant);
         (index, OwnerKey::lane(number_of(index, slot.generation)))
     }
 
@@ -165,12 +174,36 @@ impl Lanes {
         slot.lane.take()
     }
 
+    /// Whose the commands of a lane are.
+    fn tenant_of(&self, whose: Whose) -> Option<TenantId> {
+        let (engine, controller) = match whose {
+            Whose::Controller(controller) => (self.engine, controller),
+            Whose::Guest(guest) => (guest.home, guest.controller),
+        };
+        let mut owners = self.owners.iter();
+        let found = owners.find(|(home, at, _)| (*home, *at) == (engine, controller));
+        found.map(|(_, _, tenant)| *tenant)
+    }
+
+    /// Whose the commands of a controller of that engine are from now on.
+    pub(crate) fn assign(&mut self, home: EngineId, controller: usize, tenant: Option<TenantId>) {
+        let is_it = |(engine, at, _): &(EngineId, usize, _)| (*engine, *at) == (home, controller);
+        self.owners.retain(|owner| !is_it(owner));
+        let owner = tenant.map(|tenant| (home, controller, tenant));
+        self.owners.extend(owner);
+        for at in 0..self.slots.len() {
+            let tenant = self.tenant_of(self.slots[at].whose);
+            self.slots[at].tenant = tenant;
+        }
+    }
+
     /// Gives a place back. What its lane had for the subsystem is given up.
     pub(crate) fn vacate(&mut self, index: usize) {
         if let Some(cqid) = self.cqid_at(index) {
             self.end_journey(index, Err(MoveError::Gone(cqid)));
         }
-        if let Some(lane) = self.take(index) {
+        if let Some(mut lane) = self.take(index) {
+            lane.leave(&mut self.left);
             lane.end();
         }
         let slot = &mut self.slots[index];
@@ -234,13 +267,13 @@ impl Lanes {
 
     /// Gives every hot lane a turn at `now`; one that found nothing for long becomes cold.
     #[inline]
-    pub(crate) fn each_hot(&mut self, now: Time, mut turn: impl FnMut(&mut Lane) -> bool) {
+    pub(crate) fn each_hot(&mut self, now: Time, mut turn: impl FnMut(&mut Slot) -> bool) {
         self.now = now;
         let mut at = 0;
         while let Some(&index) = self.hot.get(at) {
             let slot = &mut self.slots[index];
             // Whoever takes a lane out takes it off the list.
-            if slot.lane.as_mut().is_some_and(&mut turn) {
+            if turn(slot) {
                 slot.worked = now;
             } else if now.since(slot.worked) > HOT_NS && slot.lane.as_mut().is_none_or(Lane::rest) {
                 slot.hot = false;

@@ -10,7 +10,9 @@
 //! - a ticket of a lane that is gone completes nothing: a lane's key is never used again within 2^15 lanes of its slot;
 //! - no clock, descriptor or thread: the time of a turn is handed in, and so the same code runs in virtual time.
 //!
-//! What this crate does not do: it knows no sockets and no media, and it has no tenants or weights yet.
+//! Where there are tenants, it also says which command may go to its medium now ([`tenants`]).
+//!
+//! What this crate does not do: it knows no sockets and no media.
 
 #![forbid(unsafe_code)]
 #![deny(
@@ -23,6 +25,7 @@ mod deliver;
 mod lanes;
 mod mail;
 mod members;
+pub mod tenants;
 mod travel;
 mod turn;
 pub mod wait;

@@ -14,6 +14,7 @@ use crate::{
     lanes::{Lanes, LanesOf, Whose, number_of, slot_of},
     mail::EngineId,
     members::{Member, Members},
+    tenants::Tenants,
     wait::{EARLY_NS, Waiting},
 };
 
@@ -82,6 +83,8 @@ pub struct Engine<C> {
     next_bells: Time,
     /// When the first interrupt that some controller withholds is due.
     interrupts_due: Time,
+    /// Who shares what, where somebody does.
+    pub(crate) tenants: Option<Box<Tenants>>,
 }
 
 impl<C: Channel> Engine<C> {
@@ -101,6 +104,7 @@ impl<C: Channel> Engine<C> {
             bell_cursor: 0,
             next_bells: now,
             interrupts_due: NEVER,
+            tenants: None,
         }
     }
 
@@ -212,15 +216,22 @@ impl<C: Channel> Engine<C> {
             self.turns_to_look = CONTROLLER_TURNS;
             turn.worked |= self.turn_members(now, &mut raise);
         }
-        let channels = &mut self.channels;
-        self.lanes.each_hot(now, |lane| {
-            let done = lane.turn(channels);
-            turn.commands += done.fetched;
-            let busy = done.fetched > 0 || done.steps > 0;
-            worked |= busy;
-            busy || done.pending > 0
-        });
-        worked |= self.drive_channels(now);
+        if self.tenants.is_some() {
+            worked |= self.turn_through_tenants(now, &mut turn);
+        } else {
+            let channels = &mut self.channels;
+            self.lanes.each_hot(now, |slot| {
+                let Some(lane) = &mut slot.lane else {
+                    return false;
+                };
+                let done = lane.turn(channels);
+                turn.commands += done.fetched;
+                let busy = done.fetched > 0 || done.steps > 0;
+                worked |= busy;
+                busy || done.pending > 0
+            });
+            worked |= self.drive_channels::<false>(now);
+        }
         // also in a turn without work: what the controller gave up has posted, too
         let (members, due) = (&mut self.members, &mut self.interrupts_due);
         turn.completions = self.lanes.hot_mut(|whose, lane| {
@@ -256,6 +267,32 @@ impl<C: Channel> Engine<C> {
         turn
     }
 
+    /// The turns of lanes and channels where there are tenants. Whether anything was done.
+    #[inline(never)]
+    fn turn_through_tenants(&mut self, now: Time, turn: &mut Turn) -> bool {
+        let Some(tenants) = &mut self.tenants else {
+            return false;
+        };
+        let mut worked = false;
+        tenants.begin_turn(now, &mut self.lanes.left);
+        let channels = &mut self.channels;
+        self.lanes.each_hot(now, |slot| {
+            let Some(lane) = &mut slot.lane else {
+                return false;
+            };
+            let done = lane.turn_through(channels, tenants.gate(slot.tenant));
+            turn.commands += done.fetched;
+            let busy = done.fetched > 0 || done.steps > 0 || done.released > 0;
+            worked |= busy;
+            busy || done.pending > 0
+        });
+        worked |= self.drive_channels::<true>(now);
+        if let Some(tenants) = &mut self.tenants {
+            tenants.end_turn();
+        }
+        worked
+    }
+
     /// Tells the time to channels that keep one.
     #[inline]
     fn tell_time(&mut self, now: Time) {
@@ -271,7 +308,8 @@ impl<C: Channel> Engine<C> {
     pub fn next_due(&self) -> Option<Time> {
         let timed = self.timed.iter();
         let channels = timed.filter_map(|id| self.channels.get(*id));
-        channels.filter_map(Channel::next_due).min()
+        let held = self.tenants.as_ref().and_then(|tenants| tenants.retry_at());
+        channels.filter_map(Channel::next_due).chain(held).min()
     }
 
     /// Looks at doorbells that are stored without a message: of the next controllers that it is time for, or, where no
@@ -384,9 +422,9 @@ impl<C: Channel> Engine<C> {
         self.interrupts_due = self.interrupts_due.min(due.unwrap_or(NEVER));
     }
 
-    /// Submits and reaps every channel and completes what is done.
+    /// Submits and reaps every channel and completes what is done. `TENANTS`: there may be some.
     #[inline]
-    fn drive_channels(&mut self, now: Time) -> bool {
+    fn drive_channels<const TENANTS: bool>(&mut self, now: Time) -> bool {
         let mut worked = false;
         for (_, channel) in self.channels.iter_mut() {
             if channel.in_flight() > 0 {
@@ -403,7 +441,12 @@ impl<C: Channel> Engine<C> {
             let owner = ticket.owner();
             if owner.is_lane() {
                 match self.lanes.warm(owner) {
-                    Some(lane) => lane.complete(ticket, outcome),
+                    Some(lane) => match &mut self.tenants {
+                        Some(tenants) if TENANTS => {
+                            lane.complete_through(ticket, outcome, &mut tenants.gate(None));
+                        }
+                        _ => lane.complete(ticket, outcome),
+                    },
                     None => ticket.retire(),
                 }
             } else if owner.is_controller() {

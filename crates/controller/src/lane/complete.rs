@@ -209,6 +209,7 @@ impl Queues {
     /// Completes a command that is with a medium as aborted; its tickets, when they come, complete nothing.
     pub(super) fn give_up(&mut self, index: u16) {
         let sqid = self.slots.slot(index).sqid;
+        self.forget_held(index);
         if let Some(member) = self.member(usize::from(sqid) - 1)
             && member.waiting == Some(index)
         {

@@ -163,6 +163,7 @@ impl Queues {
             return self.remove(position);
         }
         self.drop_steps(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);
+        self.drop_held(Status::ABORTED_SQ_DELETION, |slot| slot.sqid == sqid);
         if let Some(slot) = waiting {
             self.drop_waiting(slot, Status::ABORTED_SQ_DELETION);
         }
@@ -171,7 +172,9 @@ impl Queues {
     /// Aborts a command that waits for its channel, or for its next step. True where it was found.
     fn abort(&mut self, sqid: u16, cid: u16) -> bool {
         let named = |slot: &SlotState| (slot.sqid, slot.cid) == (sqid, cid);
-        if self.drop_step(Status::COMMAND_ABORT_REQUESTED, named) {
+        if self.drop_step(Status::COMMAND_ABORT_REQUESTED, named)
+            || self.drop_one_held(Status::COMMAND_ABORT_REQUESTED, named)
+        {
             return true;
         }
         let Some(position) = self.position(sqid) else {
@@ -204,6 +207,7 @@ impl Queues {
             }
         }
         self.drop_steps(Status::COMMAND_ABORT_REQUESTED, |_| true);
+        self.drop_held(Status::COMMAND_ABORT_REQUESTED, |_| true);
     }
 
     /// Gives up what was issued before `before_epoch` and has not ended.

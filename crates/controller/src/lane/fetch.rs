@@ -3,10 +3,12 @@
 use nvme_spec::Sqe;
 
 use super::LaneTurn;
+use super::held;
 use super::issue::{Asked, Issued, Issuer};
 use super::message::{QueueName, Quota};
 use super::queues::Queues;
 use super::straight::Met;
+use crate::gate::{FlowId, Gate};
 use crate::port::Channel;
 use crate::queue::{Bells, RingAbsent};
 use crate::state::{ordered, slot_state};
@@ -29,6 +31,8 @@ pub(super) enum Went {
     Full,
     /// It waits there for a place in the completion queue.
     NoPlace,
+    /// It waits beside its queue for its flow's turn.
+    Held,
 }
 
 /// A slot that is not counted in [`super::epochs`].
@@ -42,7 +46,7 @@ pub(crate) const EPOCH_FORWARDED: u64 = u64::MAX - 1;
 impl Queues {
     /// One look at every queue; a bounded batch from each, beginning with another one each turn.
     #[inline]
-    pub(super) fn turn<C: Channel>(&mut self, issuer: &mut Issuer<'_, C>) -> LaneTurn {
+    pub(super) fn turn<C: Channel, G: Gate>(&mut self, issuer: &mut Issuer<'_, C, G>) -> LaneTurn {
         let mut turn = LaneTurn::default();
         self.kicked = false;
         if !self.serving {
@@ -50,6 +54,9 @@ impl Queues {
         }
         self.look_at_cq();
         self.blocked = false;
+        if G::HOLDS && self.held.count() > 0 {
+            self.let_go(issuer, &mut turn);
+        }
         let count = self.order.len();
         self.first = if self.first + 1 >= count {
             0
@@ -70,10 +77,10 @@ impl Queues {
     }
 
     /// Fetches and issues what the submission queue at `position` has, up to a batch.
-    fn serve<C: Channel>(
+    fn serve<C: Channel, G: Gate>(
         &mut self,
         position: usize,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
         turn: &mut LaneTurn,
     ) {
         let Some(mut available) = self.look_at_sq(position) else {
@@ -90,9 +97,14 @@ impl Queues {
                     return;
                 }
                 Went::NoPlace => return,
+                Went::Held => turn.pending += 1,
             }
         }
         if available == 0 || !self.serving || self.paused {
+            return;
+        }
+        // There is nobody behind what is held back that it could hold up: the host's ring is where the others wait.
+        if G::HOLDS && self.held.count() > 0 && issuer.namespaces.len() == 1 {
             return;
         }
         if self.place.is_behind() {
@@ -113,6 +125,7 @@ impl Queues {
         turn.pending += match went {
             Went::On | Went::Two => left.min(room),
             Went::Full => left.min(room) + 1,
+            Went::Held => 1,
             Went::NoPlace => 0,
         };
         self.blocked |= left > room && went != Went::Full;
@@ -173,11 +186,11 @@ impl Queues {
     }
 
     /// Fetches `count` commands, or up to one that has to wait. What became of the last one.
-    fn fetch<C: Channel>(
+    fn fetch<C: Channel, G: Gate>(
         &mut self,
         position: usize,
         count: u32,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
     ) -> Went {
         if let Some(member) = &self.sqs[position] {
             for ahead in 0..PREFETCH.min(count) {
@@ -202,6 +215,7 @@ impl Queues {
                 // Its completion may have found the ring gone.
                 _ if !self.serving => return Went::NoPlace,
                 Went::On => {}
+                Went::Held if issuer.namespaces.len() > 1 => {}
                 Went::Two => left = left.min(self.available(position)).min(self.room(position)),
                 wait => return wait,
             }
@@ -234,12 +248,35 @@ impl Queues {
     }
 
     /// Issues the command in a slot, for the first time or again.
-    pub(super) fn issue<C: Channel>(
+    pub(super) fn issue<C: Channel, G: Gate>(
         &mut self,
         index: u16,
         position: usize,
         sqe: &Sqe,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
+    ) -> Went {
+        // What was issued in part is not held back half-way.
+        let flow = match G::HOLDS && self.slots.get(index).outstanding == 0 {
+            true => match issuer.may_pass(sqe.nsid) {
+                Ok(flow) => flow,
+                Err(flow) => {
+                    issuer.gate.held(flow);
+                    return self.hold(index, position, flow);
+                }
+            },
+            false => None,
+        };
+        self.issue_passed(index, position, sqe, issuer, flow)
+    }
+
+    /// The same for a command that its gate has let go.
+    pub(super) fn issue_passed<C: Channel, G: Gate>(
+        &mut self,
+        index: u16,
+        position: usize,
+        sqe: &Sqe,
+        issuer: &mut Issuer<'_, C, G>,
+        flow: Option<FlowId>,
     ) -> Went {
         let slot = self.slots.slot(index);
         let asked = match issuer.issue(index, slot, sqe) {
@@ -260,8 +297,10 @@ impl Queues {
                 self.begin_steps(index);
                 return Went::On;
             }
-            Issued::Fused => return self.issue_fused(index, position, sqe, issuer),
+            Issued::Fused => return self.issue_fused(index, position, sqe, issuer, flow),
         };
+        let bytes = slot.bytes;
+        held::tell(&mut issuer.gate, flow, slot, bytes, &asked);
         self.asked(index, position, asked)
     }
 

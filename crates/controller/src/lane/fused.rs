@@ -18,9 +18,11 @@ use nvme_spec::{Sqe, Status};
 use memory::Need;
 
 use super::fetch::Went;
+use super::held;
 use super::issue::{Asked, Issuer, permit, range, walk};
 use super::queues::Queues;
 use crate::command::{self, Command};
+use crate::gate::{FlowId, Gate};
 use crate::port::{ByteRange, Channel, FUSED_BYTES, Request};
 use crate::prp::Segments;
 use crate::state::{SlotState, slot_state};
@@ -40,19 +42,20 @@ impl SlotState {
 impl Queues {
     /// Issues the command in a slot that says it is one of two, for the first time or again.
     #[cold]
-    pub(super) fn issue_fused<C: Channel>(
+    pub(super) fn issue_fused<C: Channel, G: Gate>(
         &mut self,
         index: u16,
         position: usize,
         sqe: &Sqe,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
+        flow: Option<FlowId>,
     ) -> Went {
         if sqe.flags.fuse() == Fuse::SECOND {
             self.finish(index, Status::ABORTED_MISSING_FUSED, slot_state::FREE);
             return Went::On;
         }
         if let Some(second) = self.slots.get(index).partner() {
-            return self.issue_pair(index, second, position, issuer);
+            return self.issue_pair(index, second, position, issuer, flow);
         }
         if self.available(position) == 0 || self.share.most() < 2 {
             self.finish(index, Status::ABORTED_MISSING_FUSED, slot_state::FREE);
@@ -70,7 +73,7 @@ impl Queues {
         };
         if sqe.flags.fuse() == Fuse::SECOND {
             self.slots.slot(index).reached = u32::from(second) + 1;
-            return self.issue_pair(index, second, position, issuer);
+            return self.issue_pair(index, second, position, issuer, flow);
         }
         self.finish(index, Status::ABORTED_MISSING_FUSED, slot_state::FREE);
         if sqe.flags.fuse() == Fuse::FIRST {
@@ -85,18 +88,19 @@ impl Queues {
         }
     }
 
-    fn wait(&mut self, index: u16, position: usize) {
+    pub(super) fn wait(&mut self, index: u16, position: usize) {
         if let Some(member) = self.member(position) {
             member.waiting = Some(index);
         }
     }
 
-    fn issue_pair<C: Channel>(
+    fn issue_pair<C: Channel, G: Gate>(
         &mut self,
         first: u16,
         second: u16,
         position: usize,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
+        flow: Option<FlowId>,
     ) -> Went {
         let write = Sqe::from_words(self.slots.get(second).sqe);
         let slot = self.slots.slot(first);
@@ -111,6 +115,8 @@ impl Queues {
                 let partner = self.slots.slot(second);
                 partner.bytes = bytes;
                 partner.error = write.0;
+                let slot = self.slots.slot(first);
+                held::tell(&mut issuer.gate, flow, slot, 2 * bytes, &asked);
                 match asked {
                     Asked::Done(status) => self.finish_pair(first, status),
                     Asked::Pending => {
@@ -174,7 +180,7 @@ struct Fused {
     write: Status,
 }
 
-impl<C: Channel> Issuer<'_, C> {
+impl<C: Channel, G: Gate> Issuer<'_, C, G> {
     /// Checks a pair and hands it to its medium.
     ///
     /// A mistake in the first command fails both; one in the second does not keep the first from being done

@@ -12,8 +12,10 @@ use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 
 use super::forward::{self, Forward};
+use super::held;
 use super::message::Copying;
 use crate::command::{self, Blocks, Command, DeallocateRanges, Plain};
+use crate::gate::{Gate, Pass};
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Added, ByteRange, Channel, ChannelId, Channels, Outcome, Request};
 use crate::prp::{self, Segments};
@@ -51,7 +53,7 @@ pub(super) enum Asked {
 }
 
 /// What issuing needs besides the slot; put together once per turn.
-pub(super) struct Issuer<'t, C> {
+pub(super) struct Issuer<'t, C, G> {
     pub(super) key: OwnerKey,
     /// Whose name tickets of the subsystem carry.
     pub(super) home_key: OwnerKey,
@@ -69,6 +71,7 @@ pub(super) struct Issuer<'t, C> {
     pub(super) mdts_bytes: u32,
     pub(super) write_through: bool,
     pub(super) copying: Copying,
+    pub(super) gate: G,
 }
 
 /// The commands behind the one that is being issued.
@@ -126,7 +129,7 @@ impl Next<'_> {
     }
 }
 
-impl<'t, C: Channel> Issuer<'t, C> {
+impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
     /// Issues `sqe`, the command in `slot`, which has the number `index`.
     pub(super) fn issue(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Issued {
         match self.dispatch(index, slot, sqe) {
@@ -159,6 +162,11 @@ impl<'t, C: Channel> Issuer<'t, C> {
             }
         };
         let channel = self.channels.get_mut(namespace.channel)?;
+        let flow = match self.gate.pass(namespace) {
+            Pass::Free => None,
+            Pass::Go(flow) => Some(flow),
+            Pass::Wait(_) => return None,
+        };
         slot.bytes = len;
         if channel.copies() {
             self.copied += weighed(channel, len.into());
@@ -166,7 +174,9 @@ impl<'t, C: Channel> Issuer<'t, C> {
         }
         if let Some(segment) = prp::straight(&self.near, plain.prp, len, need) {
             let memory = (std::slice::from_ref(&segment), self.view);
-            return Some(ask(self.key, index, slot, channel, &request, memory));
+            let asked = ask(self.key, index, slot, channel, &request, memory);
+            held::tell(&mut self.gate, flow, slot, len, &asked);
+            return Some(asked);
         }
         let [prp1, prp2] = plain.prp;
         prp::walk(
@@ -181,7 +191,9 @@ impl<'t, C: Channel> Issuer<'t, C> {
         .ok()?;
         self.near = self.view.near(self.hint);
         let memory = (&self.segments[..], self.view);
-        Some(ask(self.key, index, slot, channel, &request, memory))
+        let asked = ask(self.key, index, slot, channel, &request, memory);
+        held::tell(&mut self.gate, flow, slot, len, &asked);
+        Some(asked)
     }
 
     fn dispatch(&mut self, index: u16, slot: &mut SlotState, sqe: &Sqe) -> Result<Issued, Status> {

@@ -282,9 +282,11 @@ pub struct LaneTurn {
     pub fetched: u32,
     /// Steps asked for, of commands that take several.
     pub steps: u32,
+    /// Commands that had waited for their flow's turn ([`crate::gate`]) and went on.
+    pub released: u32,
     /// Commands that are known and not yet issued, and that another turn may issue: those the batch had no room for,
     /// and those whose channel was full (these need a reap first). Commands stalled by a full completion queue are not
-    /// counted: they wait for the host.
+    /// counted: they wait for the host. Those that wait for their flow's turn are.
     pub pending: u32,
 }
 

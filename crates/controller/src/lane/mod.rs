@@ -15,6 +15,7 @@
 //! - A command identifier that is already outstanding is not looked for: it would take a table of 65,536 bits for each
 //!   queue and two touches of it per command, to tell a host of its own mistake (Base 2.1, 4.1.1). Slots and tickets do
 //!   not depend on identifiers, so such commands both complete.
+//! - A command that is not its flow's turn to go waits beside its queue ([`crate::gate`], `held`).
 //! - Abort reaches a command that waits in the lane. One still in the host's ring is not looked for, as entries are
 //!   read once; one with a medium ends by itself. Abort is best effort (Base 2.1, 5.1.1).
 //!
@@ -27,6 +28,7 @@ mod epochs;
 mod fetch;
 mod forward;
 mod fused;
+mod held;
 mod issue;
 mod message;
 mod place;
@@ -51,6 +53,7 @@ use self::queues::{Queues, Stop};
 use self::share::Share;
 use self::slots::Slots;
 use crate::counters::LaneCounters;
+use crate::gate::{Gate, Open};
 use crate::namespace::NamespaceTable;
 use crate::port::{ByteRange, Channel, Channels, Outcome};
 use crate::prp::Segments;
@@ -192,6 +195,7 @@ impl Lane {
             patience: 0,
             place: Place::at_home(told),
             steps: None,
+            held: held::Held::default(),
         };
         Ok(Lane {
             key: OwnerKey::lane(0),
@@ -236,6 +240,16 @@ impl Lane {
     /// The caller then submits and reaps the channels, and hands what they return to [`Lane::complete`].
     #[inline]
     pub fn turn<C: Channel>(&mut self, channels: &mut Channels<C>) -> LaneTurn {
+        self.turn_through(channels, Open)
+    }
+
+    /// The same, for commands that go through a gate.
+    #[inline]
+    pub fn turn_through<C: Channel, G: Gate>(
+        &mut self,
+        channels: &mut Channels<C>,
+        gate: G,
+    ) -> LaneTurn {
         let Lane {
             key,
             home_key,
@@ -264,6 +278,7 @@ impl Lane {
             mdts_bytes: *mdts_bytes,
             write_through: *write_through,
             copying: *copying,
+            gate,
         };
         let turn = queues.turn(&mut issuer);
         drop(issuer);
@@ -275,6 +290,25 @@ impl Lane {
     pub fn complete(&mut self, ticket: Ticket, outcome: Outcome) {
         self.queues.complete(ticket, outcome);
         self.forward_clears();
+    }
+
+    /// The same, for commands that went through a gate.
+    pub fn complete_through<G: Gate>(&mut self, ticket: Ticket, outcome: Outcome, gate: &mut G) {
+        let (index, generation) = ticket.place();
+        self.queues.leave(index, generation, gate);
+        self.complete(ticket, outcome);
+    }
+
+    /// Tells a gate that nothing of this lane is with a medium any more: it ends, and what was given up comes back to
+    /// nobody.
+    pub fn leave<G: Gate>(&mut self, gate: &mut G) {
+        self.queues.leave_all(gate);
+    }
+
+    /// Commands that wait for their flow's turn.
+    #[must_use]
+    pub fn held(&self) -> u32 {
+        self.queues.held.count()
     }
 
     /// What was posted since the last call; `None` where nothing was, or interrupts are not enabled. Asked once per turn,

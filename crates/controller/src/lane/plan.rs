@@ -21,6 +21,7 @@ use super::steps::MOST;
 use crate::command::{
     self, Blocks, COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES, Command, CopyRanges,
 };
+use crate::gate::Gate;
 use crate::namespace::Namespace;
 use crate::port::{ByteRange, Channel, ChannelId, Request};
 use crate::state::SlotState;
@@ -110,11 +111,21 @@ pub(super) enum Data {
     Carried(u32, Need),
 }
 
+impl Data {
+    /// Bytes that move.
+    pub(super) fn len(self) -> u32 {
+        match self {
+            Data::Nothing => 0,
+            Data::Discarded(len) | Data::Carried(len, _) => len,
+        }
+    }
+}
+
 impl Plan {
     /// The next step.
-    pub(super) fn next<C: Channel>(
+    pub(super) fn next<C: Channel, G: Gate>(
         &mut self,
-        issuer: &Issuer<'_, C>,
+        issuer: &Issuer<'_, C, G>,
         room: Option<&Room>,
     ) -> Result<Ask, Status> {
         match self {
@@ -141,7 +152,7 @@ impl Plan {
 }
 
 impl Verify {
-    fn next<C: Channel>(&mut self, issuer: &Issuer<'_, C>) -> Result<Ask, Status> {
+    fn next<C: Channel, G: Gate>(&mut self, issuer: &Issuer<'_, C, G>) -> Result<Ask, Status> {
         self.piece = self.blocks.count.min(VERIFY_BYTES >> self.shift);
         let blocks = Blocks {
             count: self.piece,
@@ -173,7 +184,11 @@ impl Verify {
 }
 
 impl Copy {
-    fn next<C: Channel>(&mut self, issuer: &Issuer<'_, C>, source: &Source) -> Result<Ask, Status> {
+    fn next<C: Channel, G: Gate>(
+        &mut self,
+        issuer: &Issuer<'_, C, G>,
+        source: &Source,
+    ) -> Result<Ask, Status> {
         if self.carried {
             let blocks = Blocks {
                 slba: self.destination,
@@ -219,7 +234,7 @@ impl Copy {
     }
 }
 
-impl<C: Channel> Issuer<'_, C> {
+impl<C: Channel, G: Gate> Issuer<'_, C, G> {
     /// Checks a command that takes several steps, and says what they are.
     pub(super) fn plan(
         &mut self,

@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use memory::{DmaView, DoorbellPages, ShadowDoorbells};
 
 use super::epochs::Epochs;
+use super::held::Held;
 use super::message::{LaneEvent, LaneFault, QueueName, Quota, Registration};
 use super::place::Place;
 use super::share::Share;
@@ -88,6 +89,8 @@ pub(super) struct Queues {
     pub(super) place: Place,
     /// Made with the first command that takes several steps.
     pub(super) steps: Option<Box<Steps>>,
+    /// What waits for its flow's turn.
+    pub(super) held: Held,
 }
 
 impl Queues {

@@ -20,9 +20,11 @@ use memory::Segment;
 use nvme_spec::{Sqe, Status};
 
 use super::LaneTurn;
+use super::held;
 use super::issue::{Asked, Issuer};
 use super::plan::{Ask, Data, Plan, Room, VERIFY_BYTES};
 use super::queues::Queues;
+use crate::gate::Gate;
 use crate::port::Channel;
 use crate::state::{SlotState, slot_state};
 
@@ -130,9 +132,9 @@ impl Queues {
 
     /// Asks for the next step of every command that is between two, and begins those that wait.
     #[cold]
-    pub(super) fn advance_steps<C: Channel>(
+    pub(super) fn advance_steps<C: Channel, G: Gate>(
         &mut self,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
         turn: &mut LaneTurn,
     ) {
         let Some(mut steps) = self.steps.take() else {
@@ -167,7 +169,11 @@ impl Queues {
     }
 
     /// Begins the first command that waits, if there is room for it. Those that cannot be begun end here.
-    fn begin_next<C: Channel>(&mut self, steps: &mut Steps, issuer: &mut Issuer<'_, C>) -> bool {
+    fn begin_next<C: Channel, G: Gate>(
+        &mut self,
+        steps: &mut Steps,
+        issuer: &mut Issuer<'_, C, G>,
+    ) -> bool {
         while !steps.going.is_full()
             && let Some(index) = steps.waiting.pop_front()
         {
@@ -190,10 +196,10 @@ impl Queues {
     }
 
     /// Asks for steps until a medium takes its time, or refuses, or the command has ended.
-    fn go_on<C: Channel>(
+    fn go_on<C: Channel, G: Gate>(
         &mut self,
         going: &mut Going,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
         left: &mut u32,
     ) -> Came {
         going.at = At::Between;
@@ -206,7 +212,21 @@ impl Queues {
                 Err(status) => return Came::Ended(status),
             };
             let slot = self.slots.slot(going.slot);
-            match issuer.ask(going.slot, slot, &ask, going.room.as_ref()) {
+            let nsid = Sqe::from_words(slot.sqe).nsid;
+            let passed = match G::HOLDS {
+                true => issuer.may_pass(nsid),
+                false => Ok(None),
+            };
+            let Ok(flow) = passed else {
+                going.at = At::Full;
+                return Came::Full;
+            };
+            let asked = issuer.ask(going.slot, slot, &ask, going.room.as_ref());
+            let bytes = ask.data.len();
+            if let Ok(asked) = &asked {
+                held::tell(&mut issuer.gate, flow, slot, bytes, asked);
+            }
+            match asked {
                 Ok(Asked::Pending) => {
                     slot.state = slot_state::STEPPING;
                     going.at = At::Step;
@@ -312,7 +332,7 @@ impl Queues {
     }
 }
 
-impl<C: Channel> Issuer<'_, C> {
+impl<C: Channel, G: Gate> Issuer<'_, C, G> {
     /// Asks a medium for a command's step.
     fn ask(
         &mut self,

@@ -15,6 +15,7 @@ use super::issue::{Asked, COPIED_PER_TURN, Issuer, Next};
 use super::message::QueueName;
 use super::queues::Queues;
 use crate::command;
+use crate::gate::Gate;
 use crate::port::Channel;
 use crate::queue::RingAbsent;
 use crate::state::{ordered, slot_state};
@@ -43,11 +44,11 @@ struct Tally {
 impl Queues {
     /// Fetches `left` commands of the submission queue at `position`, as long as they are plain ones. What is left of
     /// them is left in `left`. The order of the stores is that of [`crate::state`].
-    pub(super) fn go_straight<C: Channel>(
+    pub(super) fn go_straight<C: Channel, G: Gate>(
         &mut self,
         position: usize,
         left: &mut u32,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
     ) -> Met {
         let mut tally = Tally::default();
         let met = self.go(position, left, issuer, &mut tally);
@@ -56,11 +57,11 @@ impl Queues {
     }
 
     #[inline(always)]
-    fn go<C: Channel>(
+    fn go<C: Channel, G: Gate>(
         &mut self,
         position: usize,
         left: &mut u32,
-        issuer: &mut Issuer<'_, C>,
+        issuer: &mut Issuer<'_, C, G>,
         tally: &mut Tally,
     ) -> Met {
         let Some(member) = &mut self.sqs[position] else {

@@ -5,6 +5,7 @@ mod control;
 mod copy;
 mod doorbells;
 mod fused;
+mod held;
 mod hostile;
 mod maps;
 mod model;

@@ -1,0 +1,87 @@
+//! Who says whether a command may go to its medium now.
+//!
+//! A lane asks its [`Gate`] for each command, after the command was fetched and before anything of the host's memory is
+//! looked for. A command that may not go waits in its slot ([`crate::lane`]): it holds no segment, no address and no
+//! room of a medium, so it blocks no unmap and no change of namespaces. Behind it in its queue, commands of other flows
+//! go on.
+//!
+//! What it does NOT do: decide. The engine does, where there are tenants; where there are none, lanes take their turns
+//! through [`Open`], which costs nothing.
+
+use crate::namespace::Namespace;
+use crate::time::Time;
+
+/// Commands that are held back or let go together, as a gate numbers them: one tenant's to one namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowId(pub u16);
+
+/// What a gate says of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// It goes, and nobody counts it.
+    Free,
+    /// It goes, and is told to [`Gate::issued`].
+    Go(FlowId),
+    /// It waits until [`Gate::pass_again`] says so.
+    Wait(FlowId),
+}
+
+/// What a command is to a medium, as far as a gate cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Its opcode, whose two low bits say which way data goes (Base 2.1, figure 92).
+    pub opcode: u8,
+    /// Bytes that it transfers; 0 for one that transfers none, whatever it does to the medium.
+    pub bytes: u32,
+}
+
+/// Holds commands back, or lets them go.
+pub trait Gate {
+    /// False where every command is [`Pass::Free`], so that nothing need be asked.
+    const HOLDS: bool;
+
+    /// Whether a command to `namespace` may go now.
+    fn pass(&mut self, namespace: &Namespace) -> Pass;
+
+    /// Whether the first command that waits of a flow may go now.
+    fn pass_again(&mut self, flow: FlowId) -> bool;
+
+    /// A command that was told to wait does so from now on.
+    fn held(&mut self, flow: FlowId);
+
+    /// A command that may go was handed to its medium, which has it still (`pending`) or has done it. The time by which
+    /// that is.
+    fn issued(&mut self, flow: FlowId, work: Work, pending: bool) -> Time;
+
+    /// A medium has let go of a command that was `pending`, which it got at `since`.
+    fn ended(&mut self, flow: FlowId, work: Work, since: Time);
+}
+
+/// A gate that is always open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Open;
+
+impl Gate for Open {
+    const HOLDS: bool = false;
+
+    #[inline(always)]
+    fn pass(&mut self, _: &Namespace) -> Pass {
+        Pass::Free
+    }
+
+    #[inline(always)]
+    fn pass_again(&mut self, _: FlowId) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn held(&mut self, _: FlowId) {}
+
+    #[inline(always)]
+    fn issued(&mut self, _: FlowId, _: Work, _: bool) -> Time {
+        Time(0)
+    }
+
+    #[inline(always)]
+    fn ended(&mut self, _: FlowId, _: Work, _: Time) {}
+}

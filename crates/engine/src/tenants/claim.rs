@@ -1,0 +1,109 @@
+//! Whose turn it is of several that want the same: fair queueing by weight.
+//!
+//! Everyone has a *tag*: what it has had, by cost, divided by its weight. Who has the lowest may go; somebody else may go
+//! ahead of him by no more than a quantum. What somebody does not want is not saved up for him: who comes back begins
+//! where the others are by now (start-time fair queueing, Goyal, Vin and Cheng 1996; here without a queue, as commands
+//! wait where their lanes hold them and ask again in each turn).
+//!
+//! The same on two levels: tenants that share a medium, and the namespaces of one tenant on it.
+
+use controller::time::Time;
+
+/// Bits of a tag's fraction: what a weight divides is far from rounding.
+const FRACTION_BITS: u32 = 16;
+/// Who had something done at once is expected back for so long: media that copy have done a command before its host can
+/// send the next, and without that a host would never be found waiting.
+pub(super) const GRACE_NS: u64 = 30_000;
+
+/// What somebody wants, has had, and has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    weight: u32,
+    tag: u128,
+    /// The last turn in which it had to wait for others.
+    waited: u64,
+    /// When it got or ended something last.
+    pub(super) served: Option<Time>,
+    /// Commands that a medium has.
+    pub(super) in_flight: u32,
+}
+
+/// What an instant is, to claims.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Instant {
+    pub(super) turn: u64,
+    pub(super) now: Time,
+}
+
+/// How somebody stands beside the others that want something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// By how much cost it is ahead of whoever has had least.
+    pub(super) ahead: u64,
+    /// Whoever has had least is only expected.
+    pub(super) expected: bool,
+}
+
+impl Claim {
+    pub(super) fn new(weight: u32) -> Self {
+        Claim {
+            weight: weight.max(1),
+            tag: 0,
+            waited: 0,
+            served: None,
+            in_flight: 0,
+        }
+    }
+
+    pub(super) fn set_weight(&mut self, weight: u32) {
+        self.weight = weight.max(1);
+    }
+
+    /// It waits for others in this turn.
+    pub(super) fn wait(&mut self, instant: Instant) {
+        self.waited = instant.turn;
+    }
+
+    /// Whether it waits: a command that waits asks in each turn.
+    fn waits(&self, instant: Instant) -> bool {
+        self.waited > 0 && self.waited + 1 >= instant.turn
+    }
+
+    /// Whether it is expected to come back at once.
+    fn is_expected(&self, instant: Instant) -> bool {
+        let lately = |served| instant.now.since(served) <= GRACE_NS;
+        self.in_flight == 0 && self.served.is_some_and(lately)
+    }
+
+    /// It has had something of that cost.
+    pub(super) fn pay(&mut self, cost: u64) {
+        self.tag += (u128::from(cost) << FRACTION_BITS) / u128::from(self.weight);
+    }
+}
+
+/// How `claim` stands beside `others`, those of them that can go at all. `reached`: the tag that they all have passed, which
+/// moves on.
+pub(super) fn stand<'c>(
+    claim: &mut Claim,
+    others: impl Iterator<Item = &'c Claim>,
+    reached: &mut u128,
+    instant: Instant,
+) -> Standing {
+    if !claim.waits(instant) && !claim.is_expected(instant) {
+        claim.tag = claim.tag.max(*reached);
+    }
+    let (mut least, mut expected) = (u128::MAX, false);
+    for other in others {
+        let waits = other.waits(instant);
+        if (waits || other.is_expected(instant)) && other.tag < least {
+            (least, expected) = (other.tag, !waits);
+        }
+    }
+    *reached = (*reached).max(least.min(claim.tag));
+    let ahead = claim.tag.saturating_sub(least);
+    let cost = (ahead * u128::from(claim.weight)) >> FRACTION_BITS;
+    Standing {
+        ahead: u64::try_from(cost).unwrap_or(u64::MAX),
+        expected,
+    }
+}

@@ -1,0 +1,124 @@
+//! What tenants are to whoever configures them: names, weights, classes, caps and figures.
+
+use std::sync::Arc;
+
+use controller::{
+    port::{Channel, ChannelId},
+    time::Time,
+};
+
+use super::bucket::{Bucket, Cap};
+use crate::{Engine, mail::EngineId, turn::ControllerSlot};
+
+/// Which tenant, on every engine of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TenantId(pub u16);
+
+/// How a tenant stands to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// By its weight.
+    #[default]
+    Fair,
+    /// It goes first, within a bound.
+    Latency {
+        /// Its commands should take no longer than this, in nanoseconds, but for the slowest 0.5 %. `None`: than twice as
+        /// long as they take at the least.
+        goal_ns: Option<u64>,
+    },
+}
+
+/// What a tenant may have, beside its caps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TenantSpec {
+    /// Its part, beside others' weights; at least 1.
+    pub weight: u32,
+    /// How it stands to others.
+    pub class: Class,
+    /// Most commands that media may have of it, for each reactor.
+    pub in_flight: Option<u32>,
+}
+
+impl Default for TenantSpec {
+    fn default() -> Self {
+        TenantSpec {
+            weight: 100,
+            class: Class::Fair,
+            in_flight: None,
+        }
+    }
+}
+
+/// What a tenant may spend, on all reactors together.
+#[derive(Debug, Default)]
+pub struct Budget {
+    pub(super) commands: Bucket,
+    pub(super) bytes: Bucket,
+}
+
+impl Budget {
+    /// Caps it differently from `now` on: commands and bytes in a second.
+    pub fn set(&self, commands: Option<Cap>, bytes: Option<Cap>, now: Time) {
+        self.commands.set(commands, now);
+        self.bytes.set(bytes, now);
+    }
+}
+
+/// What a tenant has had on one engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantFigures {
+    /// Commands that went to media.
+    pub commands: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Commands that media have.
+    pub in_flight: u32,
+    /// Commands that had to wait: for the caps, and for their turn.
+    pub capped: u64,
+    /// See there.
+    pub held: u64,
+}
+
+/// A namespace, by where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceKey {
+    /// Its medium.
+    pub channel: ChannelId,
+    /// Its first byte there.
+    pub start: u64,
+}
+
+impl<C: Channel> Engine<C> {
+    /// Takes a tenant, or changes it. Every engine of a process is told the same, with the same budget.
+    pub fn set_tenant(&mut self, id: TenantId, spec: TenantSpec, budget: Arc<Budget>) {
+        self.tenants.get_or_insert_default().set(id, spec, budget);
+    }
+
+    /// Whose a namespace's commands are, whichever controller they come by, and its weight beside others of the same
+    /// tenant. `None`: the controller's.
+    pub fn assign_namespace(
+        &mut self,
+        namespace: NamespaceKey,
+        tenant: Option<TenantId>,
+        weight: u32,
+    ) {
+        let tenants = self.tenants.get_or_insert_default();
+        tenants.assign(namespace, tenant, weight);
+    }
+
+    /// Whose the commands of a controller of that engine are.
+    pub fn assign_controller(
+        &mut self,
+        home: EngineId,
+        controller: ControllerSlot,
+        tenant: Option<TenantId>,
+    ) {
+        self.lanes.assign(home, controller.0, tenant);
+    }
+
+    /// What a tenant has had here.
+    pub fn tenant_figures(&self, id: TenantId) -> Option<TenantFigures> {
+        let tenant = self.tenants.as_ref()?.tenant(id)?;
+        Some(tenant.figures)
+    }
+}
