@@ -21,7 +21,8 @@ pub enum Doorbells {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes of memory shared with the drive, for queues and buffers. Pages
-    /// that nobody has touched take no memory.
+    /// that nobody has touched take no memory, but for a PCI function: it has
+    /// all of them locked.
     pub memory_len: usize,
     /// Admin commands in flight, at most; at least 2.
     pub admin_depth: u16,

@@ -385,8 +385,10 @@ impl Bench {
     /// the test before left behind.
     ///
     /// # Errors
-    /// Neither a controller reset nor a function reset brings it back.
+    /// Neither a controller reset nor a function reset brings it back; or the
+    /// drive is gone, or asked back while it still works.
     pub fn recover(&mut self) -> Verdict {
+        self.bus.check_alive()?;
         if self.disable().is_ok() && self.csts()? & 0b1110 == 0 {
             return Ok(());
         }
