@@ -15,7 +15,7 @@ use crate::null::NullChannel;
 use crate::ram::RamChannel;
 use crate::timed::TimedChannel;
 use crate::told::{self, ToldChannel};
-use crate::zoned::ZonedChannel;
+use crate::zoned::{ZoneLoss, ZoneLossError, ZonedChannel};
 
 /// One reactor's handle on a medium: see [`controller::port::Channel`] for how it is used.
 ///
@@ -86,6 +86,18 @@ impl Channel {
 }
 
 impl Channel {
+    /// Gives a zone up, as a drive does whose flash is worn out: the first byte of it in the medium. Its hosts are to be told.
+    ///
+    /// # Errors
+    /// There is no such zone, or it was given up before.
+    pub fn lose_zone(&mut self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
+        match &mut self.0 {
+            Kind::Zoned(zoned) => zoned.lose(zone, to),
+            Kind::Timed(timed) => timed.inner_mut().lose_zone(zone, to),
+            _ => Err(ZoneLossError::NoZones),
+        }
+    }
+
     /// What a model must have room for before a command of the medium's own is added; `None`: for what the request says.
     pub(crate) fn needs(&self, request: &Request<'_>) -> Option<Op<'static>> {
         match (&self.0, request) {

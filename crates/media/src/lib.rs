@@ -42,4 +42,4 @@ pub use self::keyvalue::Dialect;
 pub use self::medium::{
     Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec, RECORD_MAX, RecordSink,
 };
-pub use self::zoned::ZoneSpec;
+pub use self::zoned::{ZoneLoss, ZoneLossError, ZoneSpec};

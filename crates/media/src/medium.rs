@@ -20,7 +20,7 @@ use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
 use crate::timed::{TimedChannel, Timing};
 use crate::told::{ToldChannel, ToldSet};
-use crate::zoned::{ZoneSpec, ZonedMedium};
+use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
 mod records;
 mod timing;
@@ -364,6 +364,15 @@ impl Medium {
         let inner = self.with_zones(depth)?;
         let timed = TimedChannel::new(inner, model, depth);
         Ok(Channel(Kind::Timed(Box::new(timed))))
+    }
+
+    /// As [`Channel::lose_zone`], while no channel is open.
+    ///
+    /// # Errors
+    /// See there; and that a channel has the zones.
+    pub fn lose_zone(&self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
+        let zoned = self.zoned.as_ref().ok_or(ZoneLossError::NoZones)?;
+        zoned.lose(zone, to)
     }
 
     /// A handle without the time.

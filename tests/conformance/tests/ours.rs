@@ -18,7 +18,7 @@ use controller::set::RandomAreas;
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use driver::Doorbells;
 use driver::bus::in_process::InProcess;
-use media::{Dialect, Direct, FileIo, Medium, MediumKind, MediumSpec, ZoneSpec};
+use media::{Dialect, Direct, FileIo, Medium, MediumKind, MediumSpec, ZoneLoss, ZoneSpec};
 use memory::DoorbellPages;
 
 /// Bytes of the medium: half for each namespace.
@@ -93,10 +93,11 @@ fn bench_of(
     };
     let is_file = matches!(kind, MediumKind::File { .. });
     let medium = Medium::open(&MediumSpec { kind }).unwrap();
+    let namespaces = namespaces(&medium);
     let mut channels = Channels::new();
     assert!(channels.insert(medium.channel(256).unwrap()).is_ok());
     let config = config(mode);
-    let mut subsystem = SubsystemConfig::with_namespaces(32, namespaces(&medium));
+    let mut subsystem = SubsystemConfig::with_namespaces(32, namespaces);
     // What has no blocks has a place all the same.
     for allocated in &mut subsystem.namespaces {
         if !allocated.namespace.has_blocks() {
@@ -218,10 +219,31 @@ fn expect_enough(outcomes: &[Outcome], doorbells: Doorbells) {
     );
 }
 
+/// All of a medium of zones, of which it has given up three.
+fn worn(medium: &Medium) -> Vec<Namespace> {
+    for (zone, to) in [
+        (0, ZoneLoss::Offline),
+        (3, ZoneLoss::ReadOnly),
+        (9, ZoneLoss::ReadOnly),
+    ] {
+        medium.lose_zone(zone, to).unwrap();
+    }
+    whole(medium)
+}
+
 /// Runs the tests of a chapter that namespaces of another command set have: all pass but those that are named, which are not
 /// supported.
 fn judge_set(kind: MediumKind, chapter: &str, without: &[&str]) {
-    let mut bench = bench_of(kind, Doorbells::Mapped, 1, whole);
+    judge_namespaces(kind, chapter, without, whole);
+}
+
+fn judge_namespaces(
+    kind: MediumKind,
+    chapter: &str,
+    without: &[&str],
+    namespaces: fn(&Medium) -> Vec<Namespace>,
+) {
+    let mut bench = bench_of(kind, Doorbells::Mapped, 1, namespaces);
     let selection = Selection::of(&[chapter.to_owned()]).unwrap();
     let mut passed = 0;
     let mut failures = Vec::new();
@@ -276,12 +298,25 @@ fn zoned(zones: ZoneSpec) -> MediumKind {
 
 #[test]
 fn zones() {
-    // All but those of drives without extensions and random write areas.
-    judge_set(
-        zoned(ZONES),
-        "zones",
-        &["extension_refused", "random_refused"],
-    );
+    // All but those of drives without extensions and random write areas, and with zones that were given up.
+    let without = ["extension_refused", "random_refused"];
+    judge_set(zoned(ZONES), "zones", &[&without[..], &LOST].concat());
+}
+
+/// What is about zones that a drive has given up.
+const LOST: [&str; 6] = [
+    "read_only_data",
+    "offline_data",
+    "lost_actions",
+    "lost_select_all",
+    "lost_random",
+    "lost_reports",
+];
+
+#[test]
+fn zones_of_which_some_were_given_up() {
+    let without = ["extension_refused", "random_refused"];
+    judge_namespaces(zoned(ZONES), "zones", &without, worn);
 }
 
 /// Zones without limits or options: what is about these is not supported, and nothing else.
@@ -312,7 +347,7 @@ fn zones_without_options() {
         "random_limit",
         "random_append",
     ];
-    judge_set(zoned(plain), "zones", &without);
+    judge_set(zoned(plain), "zones", &[&without[..], &LOST].concat());
 }
 
 fn ram() -> MediumKind {

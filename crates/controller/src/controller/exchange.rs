@@ -13,8 +13,8 @@ use crate::lane::{
     Copying, EPOCH_FORWARDED, FailedCommand, LaneCommand, LaneEvent, LaneFault, LaneTable,
     QueueName,
 };
-use crate::namespace::NamespaceTable;
-use crate::port::{Channel, Channels};
+use crate::namespace::{Namespace, NamespaceTable};
+use crate::port::{Channel, ChannelId, Channels};
 use crate::queue::Bells;
 use crate::subsystem::Subsystem;
 use crate::ticket::OwnerKey;
@@ -380,6 +380,23 @@ impl Controller {
             nsid: failed.nsid,
             lba: failed.lba,
         });
+    }
+
+    /// A zone of a medium is in another state, and no host has asked for that: the zone that begins at this byte of it.
+    pub fn zone_changed(&mut self, channel: ChannelId, offset: u64) {
+        let changed = |namespace: &Namespace| {
+            let extent = namespace.extent();
+            let at = offset.checked_sub(extent.offset)?;
+            let is_inside = namespace.channel == channel && at < extent.len;
+            let set = namespace.set.as_ref().filter(|_| is_inside)?;
+            let zslba = set.zone_of(namespace, at >> namespace.lba_shift)?;
+            Some((namespace.nsid, zslba))
+        };
+        let found = self.namespaces.iter().find_map(changed);
+        if let Some((nsid, zslba)) = found {
+            self.changed_zones.add(nsid, zslba);
+            self.raise(Event::ZoneChanged);
+        }
     }
 
     /// Raises an event, where the host asked for it.

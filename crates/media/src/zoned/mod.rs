@@ -15,6 +15,7 @@
 
 mod durable;
 mod keeper;
+mod loss;
 mod manage;
 mod medium;
 mod open;
@@ -33,6 +34,7 @@ use nvme_spec::{Sqe, Status};
 
 use self::durable::Waiting;
 use self::keeper::Keeper;
+pub use self::loss::{ZoneLoss, ZoneLossError};
 pub use self::medium::ZoneSpec;
 pub(crate) use self::medium::ZonedMedium;
 use self::report::Reported;

@@ -334,12 +334,21 @@ impl Zones {
     /// The medium below could not write what was taken: nobody knows what is there now. The zone is read only from here
     /// on; whether it was not before.
     pub(crate) fn failed(&mut self, zone: u32) -> bool {
-        let state = self.get(zone).state;
-        let fails = !matches!(state, ZoneState::READ_ONLY | ZoneState::OFFLINE);
-        if fails {
-            self.set(zone, ZoneState::READ_ONLY);
+        self.give_up(zone, ZoneState::READ_ONLY)
+    }
+
+    /// The drive gives a zone up, by itself: it is read only or offline from here on (ZNS 1.1, 2.1.1.3). False where it was so, or
+    /// offline, before.
+    pub(crate) fn give_up(&mut self, zone: u32, to: ZoneState) -> bool {
+        let gives = match self.get(zone).state {
+            ZoneState::OFFLINE => false,
+            ZoneState::READ_ONLY => to == ZoneState::OFFLINE,
+            _ => true,
+        };
+        if gives {
+            self.set(zone, to);
         }
-        fails
+        gives
     }
 
     /// Does what Zone Management Send asks of one zone; `false` where it is so already. Which zone was closed for it comes

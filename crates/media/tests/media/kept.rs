@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use controller::port::{ByteRange, Outcome, Request};
-use media::{Direct, Medium, MediumError, MediumKind, MediumSpec, ZoneSpec};
+use media::{Direct, Medium, MediumError, MediumKind, MediumSpec, ZoneLoss, ZoneSpec};
 use nvme_spec::Sqe;
 
 use crate::common::{Host, Runner, file_spec, in_memory, on_disk, pattern};
@@ -210,6 +210,32 @@ fn a_clean_stop_keeps_everything() {
     };
     rig.command(&report, false, &[(0, 192)]);
     assert_eq!(rig.host.get(128, 64), [0x5a; 64]);
+}
+
+/// Also those that nothing was ever written to, and whoever has the zones when they are given up.
+#[test]
+fn zones_that_were_given_up_stay_so() {
+    let folder = on_disk();
+    let path = folder.path().join("zns.img");
+    let medium = open(&path, Some(SIZE), SPEC).unwrap();
+    let start = medium.lose_zone(2, ZoneLoss::ReadOnly);
+    assert_eq!(start, Ok(2 * ZONE));
+    let channel = medium.channel(4).unwrap();
+    let error = medium.lose_zone(3, ZoneLoss::Offline).unwrap_err();
+    assert!(error.to_string().contains("the reactor"), "{error}");
+    drop(channel);
+    medium.lose_zone(3, ZoneLoss::Offline).unwrap();
+    medium.sync().unwrap();
+    drop(medium);
+    let medium = open(&path, None, SPEC).unwrap();
+    let states: Vec<u8> = Rig::new(&medium)
+        .zones()
+        .iter()
+        .map(|zone| zone.0)
+        .collect();
+    assert_eq!(states, [1, 1, 13, 15, 1, 1, 1, 1]);
+    assert!(medium.lose_zone(3, ZoneLoss::ReadOnly).is_err());
+    medium.lose_zone(2, ZoneLoss::Offline).unwrap();
 }
 
 fn refused(path: &Path, size: Option<u64>, zones: ZoneSpec) -> String {

@@ -3,7 +3,7 @@
 use super::{UsageError, parse::Control};
 use crate::{
     config::Text,
-    control::{self, MediumChange},
+    control::{self, MediumChange, ZoneLoss},
 };
 
 const EXAMPLES: &str = "\
@@ -12,6 +12,9 @@ Examples:
       From now on reads of this drive take 8 us; what is under way keeps its time
   nvmirage set media fast timing.read_bandwidth=2GiB/s timing.read_rate=500K/s
       Several at once, or none of them
+  nvmirage set media zns zone.7=read-only zone.8=offline
+      Zones 7 and 8, counted from 0, wear out: the one keeps what is in it, the other is gone; hosts
+      get the event and the Changed Zone List, and there is no way back
 
 Which parameters there are, and which of them may change while hosts use the drive: nvmirage explain
 PRESET";
@@ -29,8 +32,11 @@ pub(super) struct Set {
     /// Its name
     name: String,
 
-    /// Parameters of its timing, as they stand in a configuration
-    #[arg(required = true, value_name = "timing.PARAMETER=VALUE")]
+    /// Parameters of its timing, as they stand in a configuration; zones that it gives up
+    #[arg(
+        required = true,
+        value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE"
+    )]
     changes: Vec<String>,
 
     #[command(flatten)]
@@ -39,18 +45,28 @@ pub(super) struct Set {
 
 impl Set {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let changes = self.changes.iter().map(|change| {
-            let parameter = change.strip_prefix("timing.");
-            let both = parameter.and_then(|parameter| parameter.split_once('='));
-            let (name, value) = both.ok_or_else(|| {
+        let mut all = MediumChange::default();
+        for change in &self.changes {
+            let wrong = || {
                 UsageError(format!(
-                    "`{change}`: write timing.PARAMETER=VALUE, as in timing.read_latency=8us"
+                    "`{change}`: write timing.PARAMETER=VALUE, as in timing.read_latency=8us, or zone.NUMBER=read-only or offline"
                 ))
-            })?;
-            Ok((name.to_owned(), Text(value.to_owned())))
-        });
-        let timing = changes.collect::<anyhow::Result<_>>()?;
+            };
+            let (name, value) = change.split_once('=').ok_or_else(wrong)?;
+            let (kind, name) = name.split_once('.').ok_or_else(wrong)?;
+            match (kind, value) {
+                ("timing", _) => drop(all.timing.insert(name.to_owned(), Text(value.to_owned()))),
+                ("zone", "read-only" | "offline") => {
+                    let loss = match value {
+                        "offline" => ZoneLoss::Offline,
+                        _ => ZoneLoss::ReadOnly,
+                    };
+                    all.zones.insert(name.parse().map_err(|_| wrong())?, loss);
+                }
+                _ => return Err(wrong().into()),
+            }
+        }
         let socket = self.control.socket();
-        control::client::change_medium(&socket, &self.name, &MediumChange { timing })
+        control::client::change_medium(&socket, &self.name, &all)
     }
 }

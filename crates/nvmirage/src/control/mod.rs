@@ -128,11 +128,25 @@ pub(crate) struct QueuePlacement {
 }
 
 /// What is changed of a medium.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MediumChange {
     /// Parameters of its timing, by name, as they stand in a configuration.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) timing: BTreeMap<String, Text>,
+    /// Zones that it gives up, by number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) zones: BTreeMap<u32, ZoneLoss>,
+}
+
+/// What becomes of a zone that its drive gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ZoneLoss {
+    /// It can be read, and no longer written.
+    ReadOnly,
+    /// It is gone with its data.
+    Offline,
 }
 
 /// Where queues of a controller are to live.

@@ -124,8 +124,8 @@ async fn change_medium(
     UrlPath(medium): UrlPath<String>,
     bytes: Bytes,
 ) -> Result<StatusCode, Refusal> {
-    let MediumChange { timing } = body(&bytes)?;
-    blocking(supervisor, move |s| s.retune(&medium, &timing)).await?;
+    let change: MediumChange = body(&bytes)?;
+    blocking(supervisor, move |s| s.change_medium(&medium, &change)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 use controller::counters::ReactorCounters;
 use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
-use media::Medium;
+use media::{Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 
@@ -54,6 +54,8 @@ pub(super) enum Message {
         Box<model::Parameters>,
         Answer<Result<(), model::ParameterError>>,
     ),
+    /// Give up a zone of a medium, and tell the hosts that have it.
+    LoseZone(ChannelId, u32, ZoneLoss, Answer<Result<(), ZoneLossError>>),
     /// Take the state of the timing of a medium.
     Snapshot(ChannelId, Asked),
     /// Close a medium's channel.
@@ -266,6 +268,16 @@ impl ReactorHandle {
     ) -> anyhow::Result<()> {
         let timing = Box::new(timing);
         Ok(self.ask(|answer| Message::Retune(channel, timing, answer))??)
+    }
+
+    /// Gives up a zone of a medium that is open here; its hosts are told.
+    pub(crate) fn lose_zone(
+        &self,
+        channel: ChannelId,
+        zone: u32,
+        to: ZoneLoss,
+    ) -> anyhow::Result<Result<(), ZoneLossError>> {
+        self.ask(|answer| Message::LoseZone(channel, zone, to, answer))
     }
 
     /// How the state of the timing of a medium that is open here is asked for, from any thread.

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 use anyhow::Context;
 use controller::{Controller, counters::ReactorCounters, port::ChannelId, time::Time};
 use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
-use media::Medium;
+use media::{Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, DoorbellPages, EventFd, mailbox::Receiver};
 use transport::vfio_user::SessionConfig;
 
@@ -363,6 +363,9 @@ impl Reactor {
                     channel.map_or(Ok(()), |channel| channel.retune(&timing)),
                 );
             }
+            Message::LoseZone(id, zone, to, answer) => {
+                reply(&answer, self.lose_zone(id, zone, to));
+            }
             Message::Snapshot(id, asked) => {
                 self.snapshots.begin(self.engine.channels_mut(), id, asked);
             }
@@ -395,6 +398,19 @@ impl Reactor {
             }
             Message::Stop => self.stopped = true,
         }
+    }
+
+    /// Gives up a zone. Every controller that may have it is served here, as its medium is.
+    fn lose_zone(&mut self, id: ChannelId, zone: u32, to: ZoneLoss) -> Result<(), ZoneLossError> {
+        let channel = self.engine.channels_mut().get_mut(id);
+        let channel = channel.ok_or(ZoneLossError::NoZones)?;
+        let offset = channel.lose_zone(zone, to)?;
+        for hosted in self.hosted.iter().flatten() {
+            if let Some(controller) = self.engine.controller_mut(hosted.slot()) {
+                controller.zone_changed(id, offset);
+            }
+        }
+        Ok(())
     }
 
     fn move_queue(

@@ -1,6 +1,6 @@
 //! Media, and what parts of them namespaces have.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
 use controller::{port::ChannelId, subsystem::Allocated};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     config::{self, MediumKind, Range, Size},
-    control::Refusal,
+    control::{Refusal, ZoneLoss},
     keep::{
         memory::{Found, Image},
         merge,
@@ -153,6 +153,35 @@ impl State {
             self.reactors[home].retune(open.channel, timing.clone())?;
         }
         Ok(open.medium.retune(timing)?)
+    }
+
+    /// Has a medium give up zones, each as it is said; hosts that have them are told. The first that cannot be ends it.
+    pub(super) fn lose_zones(
+        &self,
+        name: &str,
+        zones: &BTreeMap<u32, ZoneLoss>,
+    ) -> Result<(), Refusal> {
+        if !self.config.media.iter().any(|medium| medium.name == name) {
+            return Err(Refusal::not_found("media", name));
+        }
+        let failed = |error: anyhow::Error| Refusal::failed(&error);
+        let open = self.open(name).map_err(failed)?;
+        for (zone, loss) in zones {
+            let to = match loss {
+                ZoneLoss::ReadOnly => media::ZoneLoss::ReadOnly,
+                ZoneLoss::Offline => media::ZoneLoss::Offline,
+            };
+            let lost = match open.home.get() {
+                Some(home) => {
+                    let lost = self.reactors[home].lose_zone(open.channel, *zone, to);
+                    lost.map_err(failed)?
+                }
+                None => open.medium.lose_zone(*zone, to).map(drop),
+            };
+            lost.map_err(|error| Refusal::conflict(format!("media `{name}`: {error}")))?;
+            tracing::info!(media = name, zone, ?loss, "a zone is given up");
+        }
+        Ok(())
     }
 
     /// A medium as a subsystem on that reactor sees it; open wherever queues of its controllers live.

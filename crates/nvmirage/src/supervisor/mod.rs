@@ -16,7 +16,7 @@ mod timing;
 
 use std::{
     cell::Cell,
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
 
@@ -28,7 +28,7 @@ pub(crate) use self::media::spec_of;
 use self::{media::Resting, subsystems::Live, timing::TimingState};
 use crate::{
     config::{self, Config, HugePages, Problem},
-    control::{Inventory, Refusal},
+    control::{Inventory, MediumChange, Refusal},
     fuse::Mount,
     identity::Identities,
     keep::{keeper::Keeper, memory::Image, timing::checkpoints::Checkpoints},
@@ -241,13 +241,13 @@ impl Supervisor {
         self.lock().resize(namespace, size, shrink)
     }
 
-    /// Changes parameters of a medium's timing while hosts use it.
-    pub(crate) fn retune(
-        &self,
-        medium: &str,
-        changes: &BTreeMap<String, config::Text>,
-    ) -> Result<(), Refusal> {
-        self.lock().retune(medium, changes)
+    /// Changes a medium while hosts use it: parameters of its timing, and zones.
+    pub(crate) fn change_medium(&self, medium: &str, change: &MediumChange) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        if !change.timing.is_empty() || change.zones.is_empty() {
+            state.retune(medium, &change.timing)?;
+        }
+        state.lose_zones(medium, &change.zones)
     }
 
     /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts make from now on.

@@ -121,7 +121,27 @@ impl Drive {
         Ok(u64::from(cqe.dw1) << 32 | u64::from(cqe.dw0))
     }
 
+    /// Its admin commands.
+    pub(crate) fn device(&mut self) -> &mut Device<VfioUser> {
+        &mut self.device
+    }
+
+    /// Reads a block, or says why not.
+    pub(crate) fn try_read(&mut self, lba: u64) -> Result<(), DriverError> {
+        let namespace = self.namespace();
+        let read = self.queue.read(&namespace, lba, 1, &self.buffer);
+        read.map(drop)
+    }
+
     pub(crate) fn send(&mut self, zslba: u64, action: ZoneSendAction) {
+        self.try_send(zslba, action).unwrap();
+    }
+
+    pub(crate) fn try_send(
+        &mut self,
+        zslba: u64,
+        action: ZoneSendAction,
+    ) -> Result<(), DriverError> {
         let (cdw10, cdw11) = slba_cdw10_11(zslba);
         let sqe = Sqe {
             opcode: ZonedOpcode::ZONE_MANAGEMENT_SEND.0,
@@ -131,7 +151,7 @@ impl Drive {
             cdw13: ZoneSendCdw13::new().with_zsa(action).into(),
             ..Sqe::default()
         };
-        self.queue.run("Zone Management Send", sqe).unwrap();
+        self.queue.run("Zone Management Send", sqe).map(drop)
     }
 
     /// The zone at that block, and how many zones the drive has from there on.

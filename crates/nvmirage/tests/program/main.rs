@@ -33,3 +33,4 @@ mod timing_state;
 mod words;
 mod world;
 mod zones_kept;
+mod zones_lost;

@@ -259,4 +259,32 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "held.until.is_none_or(|until| until <= settled || held.what == Step::Reset)",
         test: unit("media", CRASHES),
     },
+    Mutation {
+        name: "zone-lost-told",
+        guard: "hosts are told of a zone that their drive gives up",
+        file: "crates/nvmirage/src/reactor/run.rs",
+        from: "controller.zone_changed(id, offset);",
+        to: "controller.zone_changed(id, offset + u64::MAX / 2);",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "zones_lost::a_host_is_told_of_zones_that_its_drive_gives_up",
+        ),
+    },
+    Mutation {
+        name: "zone-lost-for-good",
+        guard: "a zone that is offline is not given back",
+        file: ZONES,
+        from: "ZoneState::OFFLINE => false,\n            ZoneState::READ_ONLY =>",
+        to: "ZoneState::OFFLINE => to != ZoneState::OFFLINE,\n            ZoneState::READ_ONLY =>",
+        test: media("kept::zones_that_were_given_up_stay_so"),
+    },
+    Mutation {
+        name: "zone-lost-recorded",
+        guard: "a zone that was given up is so after a restart",
+        file: "crates/media/src/zoned/loss.rs",
+        from: "            keeper.touch(zone);",
+        to: "            let _ = keeper;",
+        test: media("kept::zones_that_were_given_up_stay_so"),
+    },
 ];

@@ -1,13 +1,15 @@
 //! The Zoned Namespace command set (ZNS 1.1), and random write areas (TP 4076, which ZNS 1.2 has in its text).
 //!
-//! Zones that are read only or offline cannot be made by a host: their rows of the state machine are tested where a drive tests its own.
+//! Zones that are read only or offline cannot be made by a host: they are tested where a drive has some.
 
+mod lost;
 mod random;
 mod reports;
 mod rig;
 mod states;
 mod writes;
 
+use self::lost::*;
 use self::random::*;
 use self::reports::*;
 use self::states::*;
@@ -62,6 +64,12 @@ pub(super) const CHAPTER: Chapter = Chapter {
         extension, "ZNS 1.1, 5.3", "a descriptor extension is set where a zone is empty, makes it Closed, and comes back until it is reset";
         extension_refused, "ZNS 1.1, 5.3", "where there are no extensions, they are refused (002h)";
         changed_zones, "ZNS 1.1, 4.1.4", "the Changed Zone List of a drive in order is empty";
+        read_only_data, "ZNS 1.1, 2.1.1", "a zone that is read only is read, and takes no write or append (1BAh)";
+        offline_data, "ZNS 1.1, 2.1.1", "a zone that is offline is neither read nor written (1BBh)";
+        lost_actions, "ZNS 1.1, 3.4.3", "zones that are read only or offline are not opened, closed, finished or reset (1BFh)";
+        lost_select_all, "ZNS 1.1, 3.4.3", "Select All leaves zones that are read only or offline as they are";
+        lost_random, "ZNS 1.2, 3.4.3", "zones that are read only or offline are given no random write area or descriptor extension";
+        lost_reports, "ZNS 1.1, 3.4.2", "reports tell of zones that are read only, and of those that are offline";
         random_identify, "ZNS 1.2, 4.1.5", "random write areas are whole steps, and no more of them than zones may be active";
         random_refused, "ZNS 1.2, 3.4.3", "where there are no random write areas, none is given";
         random_order, "ZNS 1.2, 5.7", "a random write area is written in any order and again, and the write pointer stays";

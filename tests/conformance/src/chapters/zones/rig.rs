@@ -9,6 +9,8 @@ pub(super) const INVALID_ZONE_OPERATION: u16 = 0x1b6;
 pub(super) const NO_RANDOM_AREA: u16 = 0x1b7;
 pub(super) const ZONE_BOUNDARY: u16 = 0x1b8;
 pub(super) const ZONE_IS_FULL: u16 = 0x1b9;
+pub(super) const ZONE_IS_READ_ONLY: u16 = 0x1ba;
+pub(super) const ZONE_IS_OFFLINE: u16 = 0x1bb;
 pub(super) const ZONE_INVALID_WRITE: u16 = 0x1bc;
 pub(super) const TOO_MANY_ACTIVE: u16 = 0x1bd;
 pub(super) const TOO_MANY_OPEN: u16 = 0x1be;
@@ -19,7 +21,9 @@ pub(super) const EMPTY: u8 = 0x1;
 pub(super) const IMPLICIT: u8 = 0x2;
 pub(super) const EXPLICIT: u8 = 0x3;
 pub(super) const CLOSED: u8 = 0x4;
+pub(super) const READ_ONLY: u8 = 0xd;
 pub(super) const FULL: u8 = 0xe;
+pub(super) const GONE: u8 = 0xf;
 
 /// Zone Send Actions (ZNS 1.1, 3.4.3), and bits beside them in Dword 13.
 pub(super) const CLOSE: u32 = 0x01;
