@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use memory::{DoorbellPages, EventFd, HostMemory, Iova};
+use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent};
 
 pub use pci_address::{NoPciAddress, PciAddress};
 
@@ -142,6 +142,19 @@ pub trait Bus {
     /// # Errors
     /// As [`Self::read32`].
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError>;
+
+    /// Lets the drive read, and where its host allows that write, memory that somebody else's host lent, at `base`. To be
+    /// called from a thread that may wait: it can take long for large memory.
+    ///
+    /// # Errors
+    /// As [`Self::read32`]; [`DriverError::Unsupported`] where the memory cannot be had this way. Then its bytes have to be
+    /// copied to memory that the drive can reach.
+    fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
+        let _ = (memory, base);
+        Err(DriverError::Unsupported(
+            "memory of others cannot be shared over this bus".to_owned(),
+        ))
+    }
 
     /// Takes memory back; on return the drive uses it no more.
     ///

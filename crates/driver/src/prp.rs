@@ -1,5 +1,5 @@
 //! Builds Physical Region Page entries for a buffer that lies in one piece of
-//! the device's address space (Base 2.1, 4.1.1).
+//! the device's address space, or in several (Base 2.1, 4.1.1).
 //!
 //! Invariants: only the first entry carries an offset; a list starts at the
 //! first byte of a page; a list that does not fit ends with a pointer to the
@@ -58,49 +58,100 @@ pub fn build(
     len: u64,
     list: u64,
     list_pages: u64,
+    put: impl FnMut(u64, u64),
+) -> Result<Prps, PrpError> {
+    if len == 0 {
+        return match iova.is_multiple_of(4) {
+            true => Ok(Prps::default()),
+            false => Err(PrpError::Misaligned),
+        };
+    }
+    build_of_pieces([(iova, len)], list, list_pages, put)
+}
+
+/// Builds the data pointers for bytes in several pieces of the device's address space: address and bytes of each, none
+/// empty. All but the first begin at a page, and all but the last end at the end of one.
+///
+/// `list`, `list_pages` and `put` are as for [`build`].
+///
+/// # Errors
+/// [`PrpError`]; also [`PrpError::Misaligned`] for pieces that begin or end inside a page where they must not.
+#[inline]
+pub fn build_of_pieces(
+    pieces: impl IntoIterator<Item = (u64, u64)>,
+    list: u64,
+    list_pages: u64,
     mut put: impl FnMut(u64, u64),
 ) -> Result<Prps, PrpError> {
-    if !iova.is_multiple_of(4) {
-        return Err(PrpError::Misaligned);
+    let mut prps = Prps::default();
+    // Where the next entry goes, in bytes of the list, and the last page, which has no place yet: whether it is an entry of
+    // its list or behind a pointer to the next one shows with the page after it.
+    let (mut at, mut last, mut entries) = (0, None, 0u64);
+    let mut end_of_last = 0u64;
+    for (address, len) in pieces {
+        let is_first = entries == 0;
+        let alignment = if is_first { 4 } else { PAGE_SIZE };
+        if !address.is_multiple_of(alignment) || !end_of_last.is_multiple_of(PAGE_SIZE) {
+            return Err(PrpError::Misaligned);
+        }
+        let end = address.checked_add(len - 1).ok_or(PrpError::Wraps)?;
+        end_of_last = end.wrapping_add(1);
+        let mut page = address;
+        if is_first {
+            prps.prp1 = address;
+            entries = 1;
+            page = match (address - address % PAGE_SIZE).checked_add(PAGE_SIZE) {
+                Some(next) => next,
+                None => continue,
+            };
+        }
+        while page <= end {
+            if let Some(earlier) = last.replace(page) {
+                at = place(at, (list, list_pages), earlier, &mut put)?;
+            }
+            entries += 1;
+            page = match page.checked_add(PAGE_SIZE) {
+                Some(next) => next,
+                None => break,
+            };
+        }
     }
-    if len == 0 {
-        return Ok(Prps::default());
-    }
-    iova.checked_add(len - 1).ok_or(PrpError::Wraps)?;
-    let first_len = PAGE_SIZE - iova % PAGE_SIZE;
-    let mut prps = Prps {
-        prp1: iova,
-        prp2: 0,
+    prps.prp2 = match last {
+        None => 0,
+        Some(page) if entries == 2 => page,
+        Some(page) => {
+            // Nothing follows it, so that it may have the last place of a page of lists.
+            let index = at / PAGE_SIZE;
+            if index >= list_pages {
+                return Err(PrpError::TooLong);
+            }
+            put(at, page);
+            list
+        }
     };
-    if len <= first_len {
-        return Ok(prps);
-    }
-    let second = iova + first_len;
-    let entries = (len - first_len).div_ceil(PAGE_SIZE);
-    if entries == 1 {
-        prps.prp2 = second;
-        return Ok(prps);
-    }
-    let needed = if entries <= ENTRIES_PER_PAGE {
-        1
-    } else {
-        (entries - 1).div_ceil(ENTRIES_PER_PAGE - 1)
-    };
-    if needed > list_pages {
+    Ok(prps)
+}
+
+/// Puts an entry that another one follows into the list; where that goes.
+fn place(
+    at: u64,
+    (list, list_pages): (u64, u64),
+    page: u64,
+    put: &mut impl FnMut(u64, u64),
+) -> Result<u64, PrpError> {
+    let mut at = at;
+    if at / PAGE_SIZE >= list_pages {
         return Err(PrpError::TooLong);
     }
-    prps.prp2 = list;
-    let mut at = 0;
-    for entry in 0..entries {
-        let last_of_page = at % PAGE_SIZE == PAGE_SIZE - ENTRY_SIZE;
-        if last_of_page && entry + 1 < entries {
-            put(at, list + at + ENTRY_SIZE);
-            at += ENTRY_SIZE;
-        }
-        put(at, second + entry * PAGE_SIZE);
+    if at % PAGE_SIZE == PAGE_SIZE - ENTRY_SIZE {
+        put(at, list + at + ENTRY_SIZE);
         at += ENTRY_SIZE;
+        if at / PAGE_SIZE >= list_pages {
+            return Err(PrpError::TooLong);
+        }
     }
-    Ok(prps)
+    put(at, page);
+    Ok(at + ENTRY_SIZE)
 }
 
 #[cfg(test)]
@@ -186,6 +237,72 @@ mod tests {
         assert_eq!(
             build(0, 514 * 4096, LIST, 1, |_, _| ()),
             Err(PrpError::TooLong)
+        );
+    }
+
+    /// What the entries say for pieces is what they say for one run of pages that the pieces are put in the place of.
+    #[test]
+    fn pieces_are_named_page_by_page() {
+        for (offset, pages) in [
+            (0, 1),
+            (0, 2),
+            (512, 2),
+            (0, 3),
+            (2048, 3),
+            (4, 513),
+            (0, 514),
+            (512, 1030),
+        ] {
+            // One page in two follows its predecessor, the others lie elsewhere.
+            let address = |page: u64| 0x5_0000_0000 + page * 4096 + (page / 2) * 0x10_0000;
+            let mut pieces: Vec<(u64, u64)> = Vec::new();
+            for page in 0..pages {
+                let skipped = if page == 0 { offset } else { 0 };
+                let cut = if page + 1 == pages { 100 } else { 0 };
+                let (at, len) = (address(page) + skipped, 4096 - skipped - cut);
+                match pieces.last_mut() {
+                    Some((start, bytes)) if *start + *bytes == at => *bytes += len,
+                    _ => pieces.push((at, len)),
+                }
+            }
+            let total: u64 = pieces.iter().map(|(_, len)| len).sum();
+            let lists = list_pages(pages * 4096);
+            let mut entries = vec![u64::MAX; usize::try_from(lists * 512).unwrap()];
+            let prps = build_of_pieces(pieces, LIST, lists, |at, entry| {
+                entries[usize::try_from(at / 8).unwrap()] = entry;
+            });
+            let prps = prps.unwrap();
+            for page in 0..pages {
+                let index = (page * 4096).saturating_sub(offset);
+                let expected = address(page) + if page == 0 { offset } else { 0 };
+                assert_eq!(
+                    byte_address(prps, &entries, total, index),
+                    expected,
+                    "page {page} of {pages}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_inside_pages_are_refused() {
+        let none = |_: u64, _: u64| panic!("no list is needed");
+        let build = |pieces: [(u64, u64); 2]| build_of_pieces(pieces, LIST, 1, none);
+        assert!(build([(0x1800, 0x800), (0x9000, 12)]).is_ok());
+        assert_eq!(
+            build([(0x1000, 0x800), (0x9000, 12)]),
+            Err(PrpError::Misaligned),
+            "the first ends too early"
+        );
+        assert_eq!(
+            build([(0x1800, 0x800), (0x9004, 12)]),
+            Err(PrpError::Misaligned),
+            "the second begins too late"
+        );
+        assert_eq!(
+            build([(0x1802, 0x7fe), (0x9000, 12)]),
+            Err(PrpError::Misaligned),
+            "no dword"
         );
     }
 

@@ -352,6 +352,35 @@ impl<B: Bus> QueuePair<B> {
         })
     }
 
+    /// Data pointers for bytes in several pieces of the device's address space,
+    /// with the list memory of slot `cid`, which must not be in flight: address
+    /// and bytes of each, as [`prp::build_of_pieces`] takes them.
+    ///
+    /// # Errors
+    /// [`PrpError`]: the pieces are not to be described so, or are more than a
+    /// command may move.
+    ///
+    /// # Panics
+    /// `cid` is no slot.
+    #[inline]
+    pub fn prps_of(
+        &self,
+        cid: u16,
+        pieces: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<Prps, PrpError> {
+        assert!(cid < self.depth, "slot {cid} of {}", self.depth);
+        let memory = &self.memory;
+        let slot = memory.list_pages * nvme_spec::prp::PAGE_SIZE * u64::from(cid);
+        let list = memory.lists.as_ref().map(|lists| self.iova(lists).0 + slot);
+        let put = |at: u64, entry: u64| {
+            let lists = memory.lists.as_ref();
+            let lists = lists.expect("a queue without lists has no pages for them");
+            let at = usize::try_from(slot + at).expect("an offset in a buffer");
+            lists.write_from(at, &entry.to_le_bytes());
+        };
+        prp::build_of_pieces(pieces, list.unwrap_or(0), memory.list_pages, put)
+    }
+
     /// Puts a command into the queue and gives its identifier. The controller
     /// learns of it by [`Self::ring`]. What `sqe` has for an identifier is
     /// replaced.

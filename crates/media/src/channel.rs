@@ -6,9 +6,11 @@ use std::sync::Arc;
 use controller::port::{Added, Channel as Port, Done, Request};
 use controller::ticket::Ticket;
 use controller::time::Time;
+use driver::bus::vfio_user::VfioUser;
 use memory::{DmaView, Segment};
 use model::Op;
 
+use crate::drive::DriveChannel;
 use crate::file::FileChannel;
 use crate::keyvalue::KeyValueChannel;
 use crate::null::NullChannel;
@@ -31,6 +33,7 @@ pub(crate) enum Kind {
     Told(Box<ToldChannel>),
     Ram(Box<RamChannel>),
     File(Box<FileChannel>),
+    Drive(Box<DriveChannel<VfioUser>>),
     KeyValue(Box<KeyValueChannel>),
     Timed(Box<TimedChannel>),
     Zoned(Box<ZonedChannel<Channel>>),
@@ -48,6 +51,7 @@ impl Channel {
             Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) => None,
             Kind::KeyValue(pairs) => pairs.below().map(FileChannel::wait_fd),
             Kind::File(file) => Some(file.wait_fd()),
+            Kind::Drive(drive) => Some(drive.wait_fd()),
             Kind::Timed(timed) => timed.inner().wait_fd(),
             Kind::Zoned(zoned) => zoned.below().wait_fd(),
         }
@@ -67,6 +71,7 @@ impl Channel {
             }
             Kind::Ram(ram) => ram.is_due(),
             Kind::File(file) => file.is_due(),
+            Kind::Drive(drive) => drive.is_due(),
             Kind::Timed(timed) => timed.is_due(),
             Kind::Zoned(zoned) => zoned.has_to_record() || zoned.below_mut().is_due(),
         }
@@ -79,7 +84,7 @@ impl Channel {
     pub(crate) fn happened(&self) -> Option<&[Op<'static>]> {
         match &self.0 {
             Kind::Null(_) | Kind::Ram(_) | Kind::File(_) => None,
-            Kind::Told(_) | Kind::KeyValue(_) | Kind::Timed(_) => None,
+            Kind::Told(_) | Kind::Drive(_) | Kind::KeyValue(_) | Kind::Timed(_) => None,
             Kind::Zoned(zoned) => Some(zoned.happened()),
         }
     }
@@ -121,6 +126,7 @@ impl Channel {
             }
             Kind::Ram(ram) => ram.tend(),
             Kind::File(file) => file.tend(),
+            Kind::Drive(drive) => drive.tend(),
             Kind::Timed(timed) => timed.inner_mut().tend(),
             Kind::Zoned(zoned) => {
                 zoned.tend();
@@ -145,6 +151,7 @@ impl Channel {
             Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) => false,
             Kind::KeyValue(pairs) => pairs.below().is_some_and(FileChannel::is_polled),
             Kind::File(file) => file.is_polled(),
+            Kind::Drive(drive) => drive.is_polled(),
             Kind::Timed(timed) => timed.inner().is_polled(),
             Kind::Zoned(zoned) => zoned.below().is_polled(),
         }
@@ -158,7 +165,7 @@ impl Channel {
             Kind::KeyValue(channel) => channel.last_op(),
             Kind::Told(channel) => channel.last_op(),
             Kind::Timed(timed) => timed.inner().last_op(),
-            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::Zoned(_) => None,
+            Kind::Null(_) | Kind::Ram(_) | Kind::File(_) | Kind::Zoned(_) | Kind::Drive(_) => None,
         }
     }
 
@@ -166,7 +173,9 @@ impl Channel {
     #[must_use]
     pub fn io_counts(&self) -> IoCounts {
         match &self.0 {
-            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) | Kind::KeyValue(_) => IoCounts::default(),
+            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::KeyValue(_) => {
+                IoCounts::default()
+            }
             Kind::File(file) => file.io_counts(),
             Kind::Timed(timed) => timed.inner().io_counts(),
             Kind::Zoned(zoned) => zoned.below().io_counts(),
@@ -197,6 +206,7 @@ impl Port for Channel {
             Kind::Told(channel) => channel.add(ticket, request, segments, view),
             Kind::Ram(channel) => channel.add(ticket, request, segments, view),
             Kind::File(channel) => channel.add(ticket, request, segments, view),
+            Kind::Drive(channel) => channel.add(ticket, request, segments, view),
             Kind::KeyValue(channel) => channel.add(ticket, request, segments, view),
             Kind::Timed(channel) => channel.add(ticket, request, segments, view),
             Kind::Zoned(channel) => channel.add(ticket, request, segments, view),
@@ -210,6 +220,7 @@ impl Port for Channel {
             Kind::Told(channel) => channel.submit(),
             Kind::Ram(channel) => channel.submit(),
             Kind::File(channel) => channel.submit(),
+            Kind::Drive(channel) => channel.submit(),
             Kind::KeyValue(channel) => channel.submit(),
             Kind::Timed(channel) => channel.submit(),
             Kind::Zoned(channel) => channel.submit(),
@@ -223,6 +234,7 @@ impl Port for Channel {
             Kind::Told(channel) => channel.reap(done),
             Kind::Ram(channel) => channel.reap(done),
             Kind::File(channel) => channel.reap(done),
+            Kind::Drive(channel) => channel.reap(done),
             Kind::KeyValue(channel) => channel.reap(done),
             Kind::Timed(channel) => channel.reap(done),
             Kind::Zoned(channel) => channel.reap(done),
@@ -236,6 +248,7 @@ impl Port for Channel {
             Kind::Told(channel) => channel.in_flight(),
             Kind::Ram(channel) => channel.in_flight(),
             Kind::File(channel) => channel.in_flight(),
+            Kind::Drive(channel) => channel.in_flight(),
             Kind::KeyValue(channel) => channel.in_flight(),
             Kind::Timed(channel) => channel.in_flight(),
             Kind::Zoned(channel) => channel.in_flight(),
@@ -249,6 +262,7 @@ impl Port for Channel {
             Kind::Told(channel) => channel.is_full(request),
             Kind::Ram(channel) => channel.is_full(request),
             Kind::File(channel) => channel.is_full(request),
+            Kind::Drive(channel) => channel.is_full(request),
             Kind::KeyValue(channel) => channel.is_full(request),
             Kind::Timed(channel) => channel.is_full(request),
             Kind::Zoned(channel) => channel.is_full(request),
@@ -258,7 +272,7 @@ impl Port for Channel {
     #[inline]
     fn copies(&self) -> bool {
         match &self.0 {
-            Kind::Null(_) | Kind::Told(_) | Kind::File(_) => false,
+            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::File(_) => false,
             Kind::Ram(_) | Kind::KeyValue(_) => true,
             Kind::Timed(timed) => timed.copies(),
             Kind::Zoned(zoned) => zoned.copies(),
@@ -268,7 +282,7 @@ impl Port for Channel {
     #[inline]
     fn expect(&self, offset: u64, len: u64) {
         match &self.0 {
-            Kind::Null(_) | Kind::Told(_) | Kind::File(_) | Kind::KeyValue(_) => {}
+            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::File(_) | Kind::KeyValue(_) => {}
             Kind::Ram(channel) => channel.expect(offset, len),
             Kind::Timed(timed) => timed.expect(offset, len),
             Kind::Zoned(zoned) => zoned.expect(offset, len),
@@ -288,7 +302,7 @@ impl Port for Channel {
     fn next_due(&self) -> Option<Time> {
         match &self.0 {
             Kind::Timed(timed) => timed.next_due(),
-            Kind::Null(_) | Kind::Told(_) | Kind::Ram(_) | Kind::File(_) => None,
+            Kind::Null(_) | Kind::Told(_) | Kind::Drive(_) | Kind::Ram(_) | Kind::File(_) => None,
             Kind::KeyValue(_) | Kind::Zoned(_) => None,
         }
     }

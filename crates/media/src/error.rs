@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use driver::DriverError;
+
 use crate::journal::StateError;
 use crate::size::Bytes;
 
@@ -106,6 +108,14 @@ pub enum MediumError {
         what: &'static str,
         /// The system's reason.
         source: io::Error,
+    },
+    /// A drive cannot be opened, or is none for this.
+    #[error("the drive at {target} cannot be used: {source}")]
+    Drive {
+        /// How it was named.
+        target: String,
+        /// Why not.
+        source: DriverError,
     },
     /// The memory for a RAM medium could not be had.
     #[error("cannot allocate {} of memory: {source}; choose a smaller size", Bytes(*size))]

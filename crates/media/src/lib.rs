@@ -1,4 +1,4 @@
-//! Where the data lives: `null`, `ram`, `file` and `keyvalue`, with zones and the time of a drive over them where wanted.
+//! Where the data lives: `null`, `ram`, `file`, `drive` and `keyvalue`, with zones and the time of a drive over them where wanted.
 //!
 //! A [`Medium`] is opened once and shared; each reactor makes a [`Channel`] and enters through the
 //! port of the crate `controller`. A medium is a run of bytes, or holds keys and values: it knows no namespaces, no LBAs
@@ -23,12 +23,15 @@
 mod channel;
 #[cfg(test)]
 mod disk;
+pub mod drive;
 mod error;
 mod file;
 mod journal;
 mod keyvalue;
 mod medium;
 mod null;
+mod order;
+mod overlap;
 mod ram;
 mod size;
 mod timed;

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use controller::port::MediumTraits;
 use controller::set::CommandSet;
+use driver::bus::vfio_user::VfioUser;
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 
 use crate::channel::{Channel, IoCounts, Kind};
+use crate::drive::Drive;
 use crate::error::MediumError;
 use crate::file::FileMedium;
 use crate::journal::{self, StateError, Superblock};
@@ -73,6 +75,13 @@ pub enum MediumKind {
         direct: Direct,
         /// How its operations reach the kernel and come back.
         io: FileIo,
+    },
+    /// A namespace of an NVMe drive, whose queues and memory hosts then share.
+    Drive {
+        /// The socket of a vfio-user server.
+        socket: PathBuf,
+        /// The namespace's identifier; `None`: the first one that is active.
+        nsid: Option<u32>,
     },
     /// Keys and values in memory, taken as they are stored.
     KeyValue {
@@ -143,6 +152,7 @@ enum Backing {
     Told(Arc<ToldSet>),
     Ram(Arc<Store>),
     File(Arc<FileMedium>),
+    Drive(Drive<VfioUser>),
     KeyValue(Arc<KeyValueMedium>),
 }
 
@@ -184,7 +194,7 @@ impl Medium {
             return Ok(medium);
         }
         let mut medium = Self::plain(of)?;
-        if matches!(medium.backing, Backing::KeyValue(_)) {
+        if matches!(medium.backing, Backing::KeyValue(_) | Backing::Drive(_)) {
             let what = "they lie over null, ram or file";
             return Err(MediumError::Zones { what });
         }
@@ -217,6 +227,14 @@ impl Medium {
             } => {
                 let file = open_bytes(path, *size, *direct, *io)?;
                 (file.size(), Backing::File(Arc::new(file)))
+            }
+            MediumKind::Drive { socket, nsid } => {
+                let drive = Drive::connect(socket, *nsid);
+                let drive = drive.map_err(|source| MediumError::Drive {
+                    target: format!("vfio-user:{}", socket.display()),
+                    source,
+                })?;
+                (drive.size(), Backing::Drive(drive))
             }
             MediumKind::KeyValue {
                 path,
@@ -255,7 +273,7 @@ impl Medium {
         self.size
     }
 
-    /// Its name in configurations: `null`, `ram`, `file` or `keyvalue`; and `told`.
+    /// Its name in configurations: `null`, `ram`, `file`, `drive` or `keyvalue`; and `told`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.backing {
@@ -263,6 +281,7 @@ impl Medium {
             Backing::Told(_) => "told",
             Backing::Ram(_) => "ram",
             Backing::File(_) => "file",
+            Backing::Drive(_) => "drive",
             Backing::KeyValue(_) => "keyvalue",
         }
     }
@@ -274,6 +293,7 @@ impl Medium {
             Backing::Null | Backing::Told(_) => null::TRAITS,
             Backing::Ram(_) => ram::TRAITS,
             Backing::File(file) => file.traits(),
+            Backing::Drive(drive) => drive.traits(),
             Backing::KeyValue(medium) => medium.traits(),
         };
         match self.zoned {
@@ -295,18 +315,19 @@ impl Medium {
         match &self.backing {
             Backing::KeyValue(medium) => Some(medium.set()),
             Backing::Told(set) => Some(Arc::clone(set) as Arc<dyn CommandSet>),
-            Backing::Null | Backing::Ram(_) | Backing::File(_) => None,
+            Backing::Null | Backing::Ram(_) | Backing::File(_) | Backing::Drive(_) => None,
         }
     }
 
     /// The smallest LBA size, in bytes, that a namespace on it may have. A request that is no
     /// multiple of it, or does not start at one, is not done (`Cause::Unsupported`). 512 unless a
-    /// file was opened with [`Direct::On`] on a device of larger blocks.
+    /// file was opened with [`Direct::On`] on a device of larger blocks, or a drive has such.
     #[must_use]
     pub fn min_lba_bytes(&self) -> u32 {
         match &self.backing {
             Backing::Null | Backing::Told(_) | Backing::Ram(_) | Backing::KeyValue(_) => 512,
             Backing::File(file) => file.min_lba_bytes(),
+            Backing::Drive(drive) => drive.min_lba_bytes(),
         }
     }
 
@@ -331,6 +352,7 @@ impl Medium {
             }
             Backing::Ram(store) => ram::describe(store),
             Backing::File(file) => file.describe(),
+            Backing::Drive(drive) => drive.describe(),
             Backing::KeyValue(medium) => medium.describe(),
         }
     }
@@ -340,7 +362,11 @@ impl Medium {
     #[must_use]
     pub fn io_counts(&self) -> Option<IoCounts> {
         match &self.backing {
-            Backing::Null | Backing::Told(_) | Backing::Ram(_) | Backing::KeyValue(_) => None,
+            Backing::Null
+            | Backing::Told(_)
+            | Backing::Drive(_)
+            | Backing::Ram(_)
+            | Backing::KeyValue(_) => None,
             Backing::File(file) => file.io_counts(),
         }
     }
@@ -408,6 +434,7 @@ impl Medium {
                 Kind::Ram(Box::new(RamChannel::new(store, claimant()?, slice)))
             }
             Backing::File(file) => Kind::File(Box::new(file.channel(depth, claimant()?)?)),
+            Backing::Drive(drive) => Kind::Drive(Box::new(drive.channel(depth, claimant()?)?)),
             Backing::KeyValue(medium) => {
                 let channel = medium.channel((depth, slice), claimant)?;
                 Kind::KeyValue(Box::new(channel))
@@ -441,7 +468,11 @@ impl Medium {
     pub fn pieces(&self) -> Option<Arc<dyn Pieces>> {
         match &self.backing {
             Backing::Ram(store) => Some(Arc::clone(store) as Arc<dyn Pieces>),
-            Backing::Null | Backing::Told(_) | Backing::File(_) | Backing::KeyValue(_) => None,
+            Backing::Null
+            | Backing::Told(_)
+            | Backing::Drive(_)
+            | Backing::File(_)
+            | Backing::KeyValue(_) => None,
         }
     }
 
@@ -453,6 +484,7 @@ impl Medium {
         match &self.backing {
             Backing::Null | Backing::Told(_) | Backing::Ram(_) => Ok(()),
             Backing::KeyValue(medium) => medium.finish(),
+            Backing::Drive(drive) => drive.sync(),
             Backing::File(file) => {
                 self.zoned.as_ref().map_or(Ok(()), |zoned| zoned.finish())?;
                 file.sync()

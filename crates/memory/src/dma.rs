@@ -10,7 +10,8 @@
 //! - A device writes only where both the region's access and its mapping allow it.
 //!
 //! What it does NOT do: an unmap does not wait for I/O. Readers with an older view go on reaching the old bytes, safely;
-//! the session counts them out by epoch before it answers its client. Bus addresses of physical drives are not kept yet.
+//! the session counts them out by epoch before it answers its client. Bus addresses of drives are not kept here: whoever
+//! shows a drive the memory of a region ([`Lent`]) keeps them.
 
 mod lent;
 mod pins;

@@ -201,7 +201,7 @@ impl Buffer {
     /// # Panics
     /// If the range does not lie inside the buffer.
     #[inline]
-    fn at(&self, at: usize, len: usize) -> *mut u8 {
+    pub(crate) fn at(&self, at: usize, len: usize) -> *mut u8 {
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
         assert!(fits, "{len} bytes at {at} of a buffer of {}", self.len);
         self.memory.map.at(self.offset + at, len)

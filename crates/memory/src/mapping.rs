@@ -15,7 +15,7 @@
 use std::{
     ffi::c_int,
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     sync::{
         Arc,
@@ -37,6 +37,9 @@ use crate::{
 
 /// The most files of one session that are mapped at one time.
 pub const MAX_SESSION_MAPPINGS: usize = 512;
+/// The most files of one session whose descriptors are kept, so that a drive in another process can be shown them too. A
+/// guest has one or two; more would let one client use up the descriptors that all of them have.
+pub const MAX_SESSION_DESCRIPTORS: usize = 16;
 /// The most bytes of address space for one session's files: 16 TiB of the 128 TiB that a process has.
 pub const MAX_SESSION_BYTES: u64 = 1 << 44;
 
@@ -107,6 +110,8 @@ pub struct Mapping {
     usual_pages: bool,
     /// Taken out before the memory is unmapped: see `drop`.
     watch: Option<Watch>,
+    /// The file, where others may be shown it.
+    file: Option<OwnedFd>,
     budget: Arc<Budget>,
 }
 
@@ -144,6 +149,12 @@ impl Mapping {
     pub(crate) fn huge_pieces(&self) -> Option<(NonNull<u8>, usize)> {
         let count = self.span / HUGE_PAGE_LEN;
         (self.usual_pages && self.writable && count > 0).then_some((self.base, count))
+    }
+
+    /// The file, to be shown to a drive in another process; its first byte is the first one here. `None` for memory of this
+    /// process alone, and where the session has [`MAX_SESSION_DESCRIPTORS`] others.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     /// The address of the first byte.
@@ -185,6 +196,7 @@ impl Mapping {
             writable: true,
             usual_pages: false,
             watch: None,
+            file: None,
             budget,
         })
     }
@@ -232,6 +244,7 @@ impl Mapping {
             writable,
             usual_pages,
             watch: None,
+            file: None,
             budget: budget.clone(),
         };
         // A guest's memory does not belong into our core dump.
@@ -349,7 +362,8 @@ impl ClientMappings {
         Self::default()
     }
 
-    /// The mapping of the file behind `fd`, made now or before. The descriptor is closed: a mapping needs none.
+    /// The mapping of the file behind `fd`, made now or before. The descriptor is kept ([`Mapping::file`]) or closed: a
+    /// mapping needs none.
     ///
     /// A file whose size has changed since it was mapped is mapped anew; regions keep the mapping that they came with.
     ///
@@ -380,7 +394,7 @@ impl ClientMappings {
         self.files
             .retain(|file| Arc::strong_count(&file.mapping) > 1 && file.identity != identity);
         let range = Range { offset: 0, len };
-        let mapping = Mapping::new(
+        let mut mapping = Mapping::new(
             &fd,
             range,
             identity.writable,
@@ -388,6 +402,8 @@ impl ClientMappings {
             &self.budget,
             &self.lost,
         )?;
+        let files = self.budget.mappings.load(Ordering::Relaxed);
+        mapping.file = (files <= MAX_SESSION_DESCRIPTORS).then_some(fd);
         let mapping = Arc::new(mapping);
         self.files.push(KnownFile {
             identity,

@@ -12,7 +12,7 @@
 //! timeout.
 
 use std::cell::{RefCell, RefMut};
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use controller::ticket::OwnerKey;
 use controller::time::Time;
 use controller::{Controller, Interrupt};
 use memory::{
-    Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova, full_fence,
+    Access, ClientMappings, DmaMap, DoorbellPages, EventFd, HostMemory, Iova, Lent, full_fence,
 };
 use nvme_spec::registers::DOORBELLS;
 
@@ -291,6 +291,33 @@ impl<C: Channel> InProcess<C> {
         self.wake().controller.bar_write(0, offset, bytes);
     }
 
+    /// Lets the controller reach a part of a file.
+    fn map(
+        &self,
+        (fd, offset): (BorrowedFd<'_>, u64),
+        base: Iova,
+        len: u64,
+        access: Access,
+    ) -> Result<(), DriverError> {
+        let fd = fd.try_clone_to_owned();
+        let fd = fd.map_err(|source| DriverError::System {
+            what: "duplicate the memory's descriptor",
+            source,
+        })?;
+        let refused = |error: String| DriverError::Unsupported(format!("shared memory: {error}"));
+        let inner = &mut *self.wake();
+        let mapping = inner
+            .mappings
+            .map(fd)
+            .map_err(|error| refused(error.to_string()))?;
+        inner
+            .dma
+            .map(base, len, access, Some((mapping, offset)))
+            .map_err(|error| refused(error.to_string()))?;
+        inner.publish_map();
+        Ok(())
+    }
+
     /// Gives turns until `reached`, or until the time for draining is over.
     fn turn_until(&self, reached: impl Fn(&Controller) -> bool) -> bool {
         let mut inner = self.inner.borrow_mut();
@@ -371,28 +398,20 @@ impl<C: Channel> Bus for InProcess<C> {
     }
 
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError> {
-        let fd = memory.fd().as_fd().try_clone_to_owned();
-        let fd = fd.map_err(|source| DriverError::System {
-            what: "duplicate the memory's descriptor",
-            source,
-        })?;
-        let refused = |error: String| DriverError::Unsupported(format!("shared memory: {error}"));
-        let inner = &mut *self.wake();
-        let mapping = inner
-            .mappings
-            .map(fd)
-            .map_err(|error| refused(error.to_string()))?;
         let len = u64::try_from(memory.len()).expect("usize fits in 64 bits");
-        let access = Access {
-            read: true,
-            write: true,
+        self.map((memory.fd(), 0), base, len, Access::READ_WRITE)
+    }
+
+    fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
+        let file = memory.file().ok_or_else(|| {
+            DriverError::Unsupported("memory of this process alone cannot be shared".to_owned())
+        })?;
+        let access = match memory.is_writable() {
+            true => Access::READ_WRITE,
+            false => Access::READ,
         };
-        inner
-            .dma
-            .map(base, len, access, Some((mapping, 0)))
-            .map_err(|error| refused(error.to_string()))?;
-        inner.publish_map();
-        Ok(())
+        let (_, len) = memory.as_raw();
+        self.map(file, base, len, access)
     }
 
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {

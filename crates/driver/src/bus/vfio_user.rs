@@ -7,11 +7,11 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use memory::{DoorbellPages, EventFd, HostMemory, Iova};
+use memory::{DoorbellPages, EventFd, HostMemory, Iova, Lent};
 use nvme_spec::registers::DOORBELLS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -222,6 +222,20 @@ impl Bus for VfioUser {
         })
     }
 
+    fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
+        let file = memory.file().ok_or_else(|| {
+            DriverError::Unsupported("memory of this process alone cannot be shared".to_owned())
+        })?;
+        let flags = match memory.is_writable() {
+            true => DmaMapFlags::READ | DmaMapFlags::WRITE,
+            false => DmaMapFlags::READ,
+        };
+        let (_, len) = memory.as_raw();
+        self.request("memory of a host", |client| {
+            client.dma_map(base.0, len, flags, Some(file))
+        })
+    }
+
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {
         self.request("to give memory back", |client| {
             client.dma_unmap(base.0, len)
@@ -297,7 +311,15 @@ impl Bus for VfioUser {
                 "its server took the doorbell page away".to_owned(),
             ));
         }
-        self.request("what it asked", Client::service)
+        // Whoever has the client finds out, and may have to wait for a server that is stopped; who polls must not.
+        let mut client = match self.client.try_lock() {
+            Ok(client) => client,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        client
+            .service()
+            .map_err(|error| DriverError::from_client("what it asked", error, self.timeout))
     }
 
     fn now_ns(&self) -> u64 {

@@ -7,7 +7,7 @@
 //! - Write Zeroes asks the file system or device to clear the range, and writes zeros where it
 //!   cannot; with FUA a sync follows.
 //! - Compare and Write reads and compares as Compare does, and writes as Write does.
-//! - A command that must not meet another one ([`super::order`]) begins when that has ended.
+//! - A command that must not meet another one ([`crate::order`]) begins when that has ended.
 //! - Deallocate punches range after range. It is a hint: where it is not supported it does nothing.
 //! - An interrupted or momentarily refused operation is tried again, a bounded number of times.
 
@@ -22,11 +22,11 @@ use memory::{Claimant, DmaView, Segment};
 
 use super::direct::{Access, Alignment};
 use super::op::{Buffer, Fused, Io, Kind, Op, bytes_of, failed, request_reads};
-use super::order::{MAX_RANGES, Order};
-use super::overlap::Touched;
 use super::ring::{BOUNCE_BYTES, MAX_SEGMENTS, Ring, Way, ZEROS_BYTES};
 use super::{Clear, FileMedium};
 use crate::channel::IoCounts;
+use crate::order::{MAX_RANGES, Order};
+use crate::overlap::Touched;
 
 /// How often one operation is repeated when the kernel says to try again.
 const MAX_REPEATS: u8 = 100;

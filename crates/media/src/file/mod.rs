@@ -9,7 +9,7 @@
 //!   space back.
 //! - One ring per channel, one operation per command at a time, everything allocated when the
 //!   channel is made.
-//! - Of commands that overlap, no two run at the same time that could mix their bytes ([`order`]).
+//! - Of commands that overlap, no two run at the same time that could mix their bytes ([`crate::order`]).
 //!
 //! What it does NOT do: choose an order of overlapping commands for the host, cache, or keep out
 //! programs that ask for no lock.
@@ -24,8 +24,6 @@ mod entry;
 mod health;
 mod op;
 mod open;
-mod order;
-mod overlap;
 mod registrar;
 #[allow(unsafe_code)] // the one place: see there
 mod ring;

@@ -9,6 +9,7 @@
 
 use std::{
     io,
+    os::fd::BorrowedFd,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -27,7 +28,7 @@ pub struct Lent {
     len: u64,
     is_writable: bool,
     /// Keeps `base` valid.
-    _mapping: Arc<Mapping>,
+    mapping: Arc<Mapping>,
 }
 
 // SAFETY: `base` points into the mapping, which is Send and Sync and outlives it; the rest is plain data.
@@ -45,7 +46,7 @@ impl Lent {
             base,
             len,
             is_writable,
-            _mapping: mapping,
+            mapping,
         }
     }
 
@@ -59,6 +60,14 @@ impl Lent {
     #[must_use]
     pub fn as_raw(&self) -> (*mut u8, u64) {
         (self.base, self.len)
+    }
+
+    /// The file that it is a part of, and where in that its first byte is: for a device in another process. `None` for memory
+    /// of this process alone.
+    #[must_use]
+    pub fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        let offset = self.base.addr() - self.mapping.base().addr();
+        Some((self.mapping.file()?, offset as u64))
     }
 
     /// Whether a device may write to it.

@@ -77,6 +77,16 @@ impl ViewPins {
         }
     }
 
+    /// The view that a pin keeps.
+    ///
+    /// # Panics
+    /// If the pin was given back.
+    #[must_use]
+    pub fn view(&self, pin: PinId) -> &Arc<DmaView> {
+        let view = self.slots[pin.0 as usize].view.as_ref();
+        view.expect("a pin keeps its view")
+    }
+
     /// Whether nothing is pinned.
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(|slot| slot.view.is_none())

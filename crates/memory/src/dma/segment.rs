@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Need, Region};
-use crate::address::Iova;
+use crate::{address::Iova, host::Buffer};
 
 /// The bytes of a piece that [`Segment::compare`] looks at in one go.
 const COMPARE_PIECE: usize = 1024;
@@ -67,6 +67,12 @@ impl<'v> Segment<'v> {
         self.region.id
     }
 
+    /// Where in that memory its first byte is.
+    #[inline]
+    pub fn lent_offset(&self) -> u64 {
+        self.offset
+    }
+
     /// The host's address of the first byte.
     #[inline]
     pub fn iova(&self) -> Iova {
@@ -101,6 +107,29 @@ impl<'v> Segment<'v> {
                 .as_mut_ptr()
                 .copy_from_nonoverlapping(from, bytes.len())
         }
+    }
+
+    /// Copies `len` bytes of `buffer` from its byte `from` on into host memory, from the segment's byte `at` on.
+    ///
+    /// # Panics
+    /// If one of them has fewer bytes, or the segment was translated for reading.
+    pub fn write_from_buffer(&self, at: u32, buffer: &Buffer, from: usize, len: usize) {
+        self.assert_writable();
+        let (to, from) = (self.at(at, len), buffer.at(from, len));
+        // SAFETY: both ranges were checked to lie in their mappings, and the line before says that ours is writable. A buffer's
+        // memory may be a segment's of a view of its own file, so the copy is one that may overlap. Who else has the memory may
+        // access it meanwhile: see the types' documentation.
+        unsafe { from.copy_to(to, len) }
+    }
+
+    /// Copies `len` bytes of host memory, from the segment's byte `at` on, to `buffer` from its byte `to` on.
+    ///
+    /// # Panics
+    /// If one of them has fewer bytes.
+    pub fn read_into_buffer(&self, at: u32, buffer: &Buffer, to: usize, len: usize) {
+        let (from, to) = (self.at(at, len), buffer.at(to, len));
+        // SAFETY: as for `write_from_buffer`; a buffer's memory is always writable.
+        unsafe { from.copy_to(to, len) }
     }
 
     /// Some of the segment's words, which are little-endian in memory. Each is loaded once, when the iterator gets there.

@@ -282,7 +282,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "overlap",
         guard: "a command that meets another on the same bytes waits for it",
-        file: "crates/media/src/file/overlap.rs",
+        file: "crates/media/src/overlap.rs",
         from: "!meets || self.find_blocker(slot, ranges)",
         to: "self.find_blocker(slot, ranges) || !meets || slot < NONE",
         test: unit(

@@ -94,7 +94,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "claim-file",
         guard: "commands of two reactors on one file do not mix",
-        file: "crates/media/src/file/order.rs",
+        file: "crates/media/src/order.rs",
         from: "!self.must_claim() || self.claim_beside(slot)",
         to: "!self.must_claim() || self.claim_beside(slot) || true",
         test: integration(
@@ -106,7 +106,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "claim-in-flight",
         guard: "what a file's only channel has in flight is claimed when a second one comes",
-        file: "crates/media/src/file/order.rs",
+        file: "crates/media/src/order.rs",
         from: "claimant.claim_at_once(claim, bytes(table, slot, touched));",
         to: "",
         test: integration(

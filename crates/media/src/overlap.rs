@@ -27,9 +27,9 @@ const NONE: u16 = u16::MAX;
 
 /// The ranges of every slot's Deallocate, `stride` of them a slot: offset and length.
 #[derive(Clone, Copy)]
-pub(super) struct Ranges<'a> {
-    pub(super) table: &'a [[u64; 2]],
-    pub(super) stride: usize,
+pub(crate) struct Ranges<'a> {
+    pub(crate) table: &'a [[u64; 2]],
+    pub(crate) stride: usize,
 }
 
 impl Ranges<'_> {
@@ -41,14 +41,14 @@ impl Ranges<'_> {
 
 /// What a command touches.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Touched {
+pub(crate) struct Touched {
     /// First byte, and the one past the last. With ranges: of all of them together.
-    pub(super) start: u64,
-    pub(super) end: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
     /// It may change them.
-    pub(super) changes: bool,
+    pub(crate) changes: bool,
     /// How many ranges it consists of (Deallocate), or 0.
-    pub(super) ranges: u16,
+    pub(crate) ranges: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ struct Entry {
 
 /// Every command of a channel that touches bytes, by slot.
 #[derive(Debug)]
-pub(super) struct Overlaps {
+pub(crate) struct Overlaps {
     counts: Box<[u32]>,
     entries: Box<[Entry]>,
     newest: u16,
@@ -73,7 +73,7 @@ pub(super) struct Overlaps {
 }
 
 impl Overlaps {
-    pub(super) fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: usize) -> Self {
         let nobody = Entry {
             touched: Touched {
                 start: 0,
@@ -95,7 +95,7 @@ impl Overlaps {
     }
 
     /// The commands that there are, the newest first, with what they touch.
-    pub(super) fn each(&self) -> impl Iterator<Item = (u16, Touched)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (u16, Touched)> {
         let mut next = self.newest;
         std::iter::from_fn(move || {
             let slot = next;
@@ -106,12 +106,12 @@ impl Overlaps {
     }
 
     /// What a command touches that has begun and not ended.
-    pub(super) fn touched(&self, slot: u16) -> Touched {
+    pub(crate) fn touched(&self, slot: u16) -> Touched {
         self.entries[usize::from(slot)].touched
     }
 
     /// A command begins. False where it has to wait until [`Overlaps::end`] names it.
-    pub(super) fn begin(&mut self, slot: u16, touched: Touched, ranges: Ranges<'_>) -> bool {
+    pub(crate) fn begin(&mut self, slot: u16, touched: Touched, ranges: Ranges<'_>) -> bool {
         let older = std::mem::replace(&mut self.newest, slot);
         if let Some(entry) = self.entries.get_mut(usize::from(older)) {
             entry.newer = slot;
@@ -129,7 +129,7 @@ impl Overlaps {
     }
 
     /// A command has ended; calls `go` for those that may begin now.
-    pub(super) fn end(&mut self, slot: u16, ranges: Ranges<'_>, mut go: impl FnMut(u16)) {
+    pub(crate) fn end(&mut self, slot: u16, ranges: Ranges<'_>, mut go: impl FnMut(u16)) {
         let entry = self.entries[usize::from(slot)];
         self.count(entry.touched, u32::wrapping_sub);
         if let Some(older) = self.entries.get_mut(usize::from(entry.older)) {

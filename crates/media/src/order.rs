@@ -3,7 +3,7 @@
 //!
 //! A command that waits for one of its own channel holds no claim, or one that is whole: so there is no circle of commands
 //! that wait for each other. Claims end with their commands, also where a command is given up that the kernel still has:
-//! whoever gives up a file's channel has waited for that, as far as anybody can.
+//! whoever gives up a channel has waited for that, as far as anybody can.
 //!
 //! What this does NOT do: it wakes nobody. While [`Order::is_waiting`], the channel is to be reaped.
 
@@ -15,11 +15,11 @@ use memory::{Claim, Claimant};
 use super::overlap::{Overlaps, Ranges, Touched};
 
 /// Ranges of one Deallocate (NVM Command Set: NR is eight bits, 0's based).
-pub(super) const MAX_RANGES: usize = 256;
+pub(crate) const MAX_RANGES: usize = 256;
 
 /// The commands of a channel that touch bytes, by slot.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(crate) struct Order {
     overlaps: Overlaps,
     /// Offset and length, [`MAX_RANGES`] a slot. (Of a type that the allocator's zeros will do
     /// for, so that what is never used is never touched.)
@@ -34,7 +34,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    pub(super) fn new(slots: usize, claimant: Claimant) -> Self {
+    pub(crate) fn new(slots: usize, claimant: Claimant) -> Self {
         Order {
             overlaps: Overlaps::new(slots),
             ranges: vec![[0; 2]; slots * MAX_RANGES],
@@ -47,7 +47,7 @@ impl Order {
     }
 
     /// Keeps the ranges of a slot's Deallocate.
-    pub(super) fn set_ranges(&mut self, slot: u16, ranges: &[ByteRange]) {
+    pub(crate) fn set_ranges(&mut self, slot: u16, ranges: &[ByteRange]) {
         let places = &mut self.ranges[usize::from(slot) * MAX_RANGES..];
         for (place, range) in places.iter_mut().zip(ranges) {
             *place = [range.offset, range.len];
@@ -55,20 +55,20 @@ impl Order {
     }
 
     /// The first `count` ranges of a slot's Deallocate: offset and length.
-    pub(super) fn ranges(&self, slot: u16, count: usize) -> &[[u64; 2]] {
+    pub(crate) fn ranges(&self, slot: u16, count: usize) -> &[[u64; 2]] {
         let first = usize::from(slot) * MAX_RANGES;
         &self.ranges[first..first + count]
     }
 
     /// A command comes. False where it has to wait: [`Order::next_free`] names it when it may begin.
-    pub(super) fn begin(&mut self, slot: u16, touched: Touched) -> bool {
+    pub(crate) fn begin(&mut self, slot: u16, touched: Touched) -> bool {
         self.claims[usize::from(slot)] = Claim::default();
         let ranges = ranges(&self.ranges);
         self.overlaps.begin(slot, touched, ranges) && self.claim(slot)
     }
 
     /// A command has ended.
-    pub(super) fn end(&mut self, slot: u16) {
+    pub(crate) fn end(&mut self, slot: u16) {
         self.release(slot);
         let let_go = &mut self.let_go;
         self.overlaps
@@ -82,19 +82,19 @@ impl Order {
 
     /// A command that waited and may begin now.
     #[inline]
-    pub(super) fn next_free(&mut self) -> Option<u16> {
+    pub(crate) fn next_free(&mut self) -> Option<u16> {
         self.free.pop_front()
     }
 
     /// Whether some command waits for another channel's.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Tries again for those that wait for other channels. To be called before those are ended that hold what others want,
     /// so that these have a turn's time to take it.
     #[cold]
-    pub(super) fn retry(&mut self) {
+    pub(crate) fn retry(&mut self) {
         for _ in 0..self.waiting.len() {
             if let Some(slot) = self.waiting.pop_front()
                 && self.claim(slot)
@@ -106,17 +106,17 @@ impl Order {
 
     /// To be called now and then: others may wait for that.
     #[inline]
-    pub(super) fn tend(&mut self) {
+    pub(crate) fn tend(&mut self) {
         self.must_claim();
     }
 
     /// The channel has nothing in flight, and may sleep.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.claimant.rest();
     }
 
     /// Every command is given up.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.waiting.clear();
         let slots: Vec<u16> = self.overlaps.each().map(|(slot, _)| slot).collect();
         slots.into_iter().for_each(|slot| self.release(slot));

@@ -1,0 +1,787 @@
+//! Requests into commands of the drive, completions into outcomes.
+//!
+//! Each request is a small state machine over commands of the channel's queue pair:
+//! - Data that the drive reaches moves between it and the host directly: the entries are built in our list from what was
+//!   checked and translated, and the drive is asked for as much at a time as it takes. What it does not reach goes in rounds
+//!   through a buffer of ours, as does what is compared.
+//! - Write Zeroes is the drive's where it has that, and writes of zeros otherwise. Compare and Write reads, compares and
+//!   writes. Both are as atomic as everything else: a request that must not meet another one ([`crate::order`]) begins when
+//!   that has ended.
+//! - A request for which there is no queue pair, no free command or no buffer waits in a row.
+//! - A command that the drive does not answer for 4 s costs its queue pair: the keeper deletes that, and what was in flight
+//!   ends as interrupted, which hosts try again. What waits for longer than that ends so, too.
+//!
+//! Nothing here waits, allocates for a command, or calls the system but to ring a doorbell that is not mapped.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Weak};
+
+use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, Outcome, Request};
+use controller::prp::MAX_SEGMENTS;
+use controller::ticket::Ticket;
+use driver::bus::Bus;
+use memory::{DmaView, EventFd, Lent, Segment, ViewPins};
+use nvme_spec::Cqe;
+
+use super::Held;
+use super::data::{self, Pieces};
+use super::facts::Facts;
+use super::keeper::{BOUNCES, Job, News, Queue};
+use super::op::{Cursor, Fused, INTERRUPTED, Kind, Op, outcome_of};
+use super::windows::{LEAST_BYTES, Table};
+use crate::order::{MAX_RANGES, Order};
+use crate::overlap::Touched;
+
+/// Ticks of the keeper, which is 4 s, that a command may take, and that one may wait for a drive that is not there.
+pub(super) const HANG_TICKS: u32 = 16;
+/// Completions taken at a time.
+const BATCH: usize = 32;
+
+/// What a channel is made with.
+pub(super) struct Parts<B: Bus> {
+    pub(super) channel: u32,
+    pub(super) facts: Arc<Facts>,
+    pub(super) jobs: SyncSender<Job<B>>,
+    pub(super) news: Receiver<News<B>>,
+    pub(super) ticks: Arc<AtomicU32>,
+    pub(super) wake: EventFd,
+    pub(super) order: Order,
+    pub(super) depth: u16,
+    pub(super) held: Held,
+}
+
+/// What comes after the drive's commands of a request.
+enum Next {
+    Again,
+    End(Outcome),
+}
+
+/// Whether a request has been placed as far as it can be.
+#[derive(PartialEq, Eq)]
+enum Placed {
+    All,
+    /// There is no free command, or no buffer, for the rest of it.
+    NoRoom,
+}
+
+/// A reactor's handle on a drive.
+pub struct DriveChannel<B: Bus> {
+    number: u32,
+    pub(super) facts: Arc<Facts>,
+    jobs: SyncSender<Job<B>>,
+    /// Jobs that the keeper had no room for.
+    late: VecDeque<Job<B>>,
+    news: Receiver<News<B>>,
+    ticks: Arc<AtomicU32>,
+    wake: EventFd,
+    /// `None` until the keeper has made one, and while it makes another.
+    pub(super) queue: Option<Box<Queue<B>>>,
+    /// Buffers of the queue pair that no command has.
+    bounces: Vec<u16>,
+    windows: Table,
+    pub(super) ops: Box<[Op]>,
+    pub(super) pieces: Pieces,
+    /// The slot of each command at the drive.
+    slots: Box<[u16]>,
+    pub(super) order: Order,
+    pub(super) pins: ViewPins,
+    free: Vec<u16>,
+    /// Slots that have something to ask the drive: those that need a buffer of ours for it, and the others.
+    ready: VecDeque<u16>,
+    ready_bounced: VecDeque<u16>,
+    /// Slots that ended without the drive.
+    ended: Vec<u16>,
+    in_flight: u32,
+    /// The tick that was looked at last.
+    seen: u32,
+    /// A view with memory that the drive does not reach yet, and those that were asked for.
+    ask: Option<Arc<DmaView>>,
+    asked: Vec<Weak<DmaView>>,
+    _held: Held,
+}
+
+impl<B: Bus> fmt::Debug for DriveChannel<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut channel = f.debug_struct("DriveChannel");
+        channel
+            .field("facts", &self.facts)
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Bus> DriveChannel<B> {
+    pub(super) fn new(parts: Parts<B>) -> Self {
+        let slots = usize::from(parts.depth);
+        DriveChannel {
+            number: parts.channel,
+            facts: parts.facts,
+            jobs: parts.jobs,
+            late: VecDeque::new(),
+            news: parts.news,
+            ticks: parts.ticks,
+            wake: parts.wake,
+            queue: None,
+            bounces: Vec::with_capacity(BOUNCES.into()),
+            windows: Table::default(),
+            ops: (0..slots).map(|_| Op::idle()).collect(),
+            pieces: Pieces::new(slots),
+            slots: vec![0; slots].into(),
+            order: parts.order,
+            pins: ViewPins::new(),
+            free: (0..parts.depth).rev().collect(),
+            ready: VecDeque::with_capacity(slots),
+            ready_bounced: VecDeque::with_capacity(slots),
+            ended: Vec::with_capacity(slots),
+            in_flight: 0,
+            seen: 0,
+            ask: None,
+            asked: Vec::new(),
+            _held: parts.held,
+        }
+    }
+
+    /// Readable when the keeper has told something.
+    pub fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// The second look of a reactor that is about to sleep: what shows only in a reap.
+    pub fn is_due(&mut self) -> bool {
+        // Before the look: what is told after that signals again.
+        self.wake.drain();
+        self.tend();
+        if self.in_flight == 0 {
+            self.order.rest();
+        }
+        self.in_flight > 0
+    }
+
+    /// Completions of the drive show only to who looks.
+    #[must_use]
+    pub fn is_polled(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    /// What is to be done now and then: hears the keeper, asks it for what commands were without, and looks for those that
+    /// hang.
+    #[inline]
+    pub fn tend(&mut self) {
+        while let Ok(news) = self.news.try_recv() {
+            self.hear(news);
+        }
+        let now = self.ticks.load(Ordering::Relaxed);
+        if now != self.seen {
+            self.seen = now;
+            self.look_for_hung();
+        }
+        if self.ask.is_some() || !self.late.is_empty() {
+            self.say();
+        }
+        self.order.tend();
+    }
+
+    #[cold]
+    fn hear(&mut self, news: News<B>) {
+        match news {
+            News::Queue(queue) => {
+                self.bounces.clear();
+                self.bounces.extend((0..BOUNCES).rev());
+                self.queue = Some(queue);
+            }
+            News::Windows(windows) => {
+                self.windows = Table::new(windows);
+            }
+            News::Ended => {
+                // What a drive that comes back does not know yet is asked for again.
+                self.asked.clear();
+                self.give_up("the drive was reset, or is lost");
+            }
+            News::Over => self.end_outstanding(),
+        }
+    }
+
+    #[cold]
+    fn say(&mut self) {
+        if let Some(view) = self.ask.take() {
+            self.asked.retain(|asked| asked.strong_count() > 0);
+            self.asked.push(Arc::downgrade(&view));
+            let large = |lent: &&Arc<Lent>| lent.as_raw().1 >= LEAST_BYTES;
+            let regions = view.lent().filter(large).map(Arc::downgrade).collect();
+            self.late.push_back(Job::Share(regions));
+        }
+        while let Some(job) = self.late.pop_front() {
+            match self.jobs.try_send(job) {
+                Ok(()) => {}
+                Err(TrySendError::Full(job)) => return self.late.push_front(job),
+                // The keeper ends after its channels; where it did not, commands end by their time.
+                Err(TrySendError::Disconnected(_)) => {}
+            }
+        }
+    }
+
+    /// Gives the queue pair back to the keeper, with what the drive has of it.
+    fn give_up(&mut self, why: &str) {
+        if let Some(queue) = self.queue.take() {
+            self.late.push_back(Job::Replace {
+                channel: self.number,
+                queue,
+                why: why.to_owned(),
+            });
+            self.say();
+        }
+    }
+
+    /// The drive does nothing more of what it was asked for before: that ends.
+    fn end_outstanding(&mut self) {
+        for slot in 0..self.ops.len() as u16 {
+            let op = &mut self.ops[usize::from(slot)];
+            if op.in_use && op.outstanding > 0 {
+                op.outstanding = 0;
+                op.bounce = None;
+                op.outcome = INTERRUPTED;
+                if !op.is_queued {
+                    self.ended.push(slot);
+                }
+            }
+        }
+        self.drop_failed();
+    }
+
+    /// Commands that the drive has had for too long, and those that have waited for it for as long.
+    #[cold]
+    fn look_for_hung(&mut self) {
+        let (now, has_queue) = (self.seen, self.queue.is_some());
+        let mut hangs = false;
+        for op in self.ops.iter_mut().filter(|op| op.in_use) {
+            if now.wrapping_sub(op.since) < HANG_TICKS {
+                continue;
+            }
+            if op.outstanding > 0 {
+                hangs = true;
+            } else if op.is_queued && !has_queue {
+                op.outcome = INTERRUPTED;
+            }
+        }
+        if !has_queue {
+            self.drop_failed();
+        } else if hangs {
+            self.give_up("a command had no answer for 4 s");
+        }
+    }
+
+    /// Takes those out of the rows that have failed and nothing at the drive.
+    fn drop_failed(&mut self) {
+        let (ops, ended) = (&mut self.ops, &mut self.ended);
+        for row in [&mut self.ready, &mut self.ready_bounced] {
+            row.retain(|slot| {
+                let op = &mut ops[usize::from(*slot)];
+                let is_over = op.has_failed() && op.outstanding == 0;
+                if is_over {
+                    op.is_queued = false;
+                    ended.push(*slot);
+                }
+                !is_over
+            });
+        }
+    }
+
+    /// The outcome of a request that needs no command, or cannot have one.
+    #[inline]
+    fn at_once(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Option<Outcome> {
+        let bytes: u64 = segments.iter().map(|s| u64::from(s.len())).sum();
+        let (offset, len, in_memory) = match *request {
+            Request::Read { offset, len }
+            | Request::Write { offset, len, .. }
+            | Request::Compare { offset, len } => (offset, u64::from(len), bytes),
+            Request::CompareAndWrite { offset, len, .. } if len <= FUSED_BYTES => {
+                (offset, u64::from(len), bytes / 2)
+            }
+            Request::WriteZeroes { offset, len, .. } => (offset, len, len),
+            Request::Deallocate { ranges } => {
+                let fits = !ranges.is_empty()
+                    && ranges.len() <= MAX_RANGES
+                    && ranges
+                        .iter()
+                        .all(|range| self.holds(range.offset, range.len));
+                return match fits {
+                    true => (!self.facts.deallocates).then_some(Outcome::OK),
+                    false => Some(Outcome::of(Cause::Unsupported)),
+                };
+            }
+            Request::Flush => return (!self.facts.volatile_cache).then_some(Outcome::OK),
+            Request::CompareAndWrite { .. } | Request::Command { .. } | Request::Renew { .. } => {
+                return Some(Outcome::of(Cause::Unsupported));
+            }
+        };
+        let unit = u64::from(self.facts.block_bytes());
+        let is_possible = self.holds(offset, len)
+            && in_memory == len
+            && (offset | len).is_multiple_of(unit)
+            && segments.len() <= MAX_SEGMENTS;
+        if !is_possible {
+            return Some(Outcome::of(Cause::Unsupported));
+        }
+        (len == 0).then_some(Outcome::OK)
+    }
+
+    fn holds(&self, offset: u64, len: u64) -> bool {
+        offset
+            .checked_add(len)
+            .is_some_and(|end| end <= self.facts.size())
+    }
+
+    /// Fills a slot's state from a request.
+    #[inline]
+    fn fill(
+        &mut self,
+        slot: u16,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) {
+        let (kind, offset, left, fua) = match *request {
+            Request::Read { offset, len } => (Kind::Read, offset, len.into(), false),
+            Request::Write { offset, len, fua } => (Kind::Write, offset, len.into(), fua),
+            Request::Compare { offset, len } => (Kind::Compare, offset, len.into(), false),
+            Request::CompareAndWrite {
+                offset,
+                len,
+                commit,
+                fua,
+            } => {
+                let stage = match commit && self.facts.volatile_cache {
+                    true => Fused::Commit,
+                    false => Fused::Compare,
+                };
+                (Kind::Fused { stage, len }, offset, len.into(), fua)
+            }
+            Request::WriteZeroes {
+                offset,
+                len,
+                deallocate,
+                fua,
+            } => match self.facts.zeroes_len > 0 {
+                true => (Kind::Zeroes { deallocate }, offset, len, fua),
+                false => (Kind::ZeroWrites, offset, len, fua),
+            },
+            Request::Deallocate { ranges } => {
+                self.order.set_ranges(slot, ranges);
+                let ranges = ranges.len() as u16;
+                (Kind::Deallocate { ranges }, 0, 1, false)
+            }
+            // The others were refused.
+            Request::Flush | Request::Command { .. } | Request::Renew { .. } => {
+                (Kind::Flush, 0, 1, false)
+            }
+        };
+        let bounced = match kind {
+            Kind::Read | Kind::Write => {
+                let is_direct = self.pieces.set_direct(slot, segments, &mut self.windows);
+                if !is_direct {
+                    self.want(segments, view);
+                }
+                !is_direct
+            }
+            Kind::Compare | Kind::Fused { .. } | Kind::Deallocate { .. } => true,
+            Kind::Zeroes { .. } | Kind::ZeroWrites | Kind::Flush => false,
+        };
+        if bounced {
+            self.pieces.set_bounced(slot, segments);
+        }
+        let pin = (!segments.is_empty()).then(|| self.pins.pin(view));
+        let op = &mut self.ops[usize::from(slot)];
+        (op.kind, op.offset, op.left, op.fua) = (kind, offset, left, fua);
+        (op.bounced, op.pin) = (bounced, pin);
+        op.cursor = Cursor::default();
+        (op.outstanding, op.bounce, op.outcome) = (0, None, Outcome::OK);
+        op.since = self.seen;
+    }
+
+    /// Data that goes through a buffer of ours, perhaps only because the drive does not know its memory yet.
+    #[cold]
+    fn want(&mut self, segments: &[Segment<'_>], view: &Arc<DmaView>) {
+        let unknown = |segment: &Segment<'_>| {
+            !segment.is_sink() && self.windows.find(segment.lent_id()).is_none()
+        };
+        if !segments.iter().any(unknown) {
+            return;
+        }
+        let view_at = Arc::as_ptr(view);
+        let is_asked = self.asked.iter().any(|asked| asked.as_ptr() == view_at);
+        if !is_asked && self.ask.is_none() {
+            self.ask = Some(Arc::clone(view));
+        }
+    }
+
+    /// The bytes that a request touches; `None` where it does not matter which.
+    #[inline]
+    fn touched(&self, slot: u16) -> Option<Touched> {
+        let op = &self.ops[usize::from(slot)];
+        match op.kind {
+            Kind::Flush => None,
+            Kind::Deallocate { ranges } => {
+                let pieces = self.order.ranges(slot, ranges.into()).iter();
+                let start = pieces.clone().map(|[offset, _]| *offset).min();
+                let end = pieces.map(|[offset, len]| offset + len).max();
+                Some(Touched {
+                    start: start.unwrap_or(0),
+                    end: end.unwrap_or(1),
+                    changes: true,
+                    ranges,
+                })
+            }
+            kind => Some(Touched {
+                start: op.offset,
+                end: op.offset + op.left,
+                changes: kind.changes(),
+                ranges: 0,
+            }),
+        }
+    }
+
+    #[inline]
+    fn make_ready(&mut self, slot: u16) {
+        let op = &mut self.ops[usize::from(slot)];
+        op.is_queued = true;
+        match op.bounced {
+            true => self.ready_bounced.push_back(slot),
+            false => self.ready.push_back(slot),
+        }
+    }
+
+    /// Asks the drive for what is ready, as far as there is room.
+    fn place_ready(&mut self) {
+        while let Some(&slot) = self.ready.front() {
+            if self.place(slot) == Placed::NoRoom {
+                break;
+            }
+            self.ready.pop_front();
+        }
+        while let Some(&slot) = self.ready_bounced.front() {
+            if self.place(slot) == Placed::NoRoom {
+                break;
+            }
+            self.ready_bounced.pop_front();
+        }
+    }
+
+    /// Asks the drive for the next of a request: all of what needs no buffer of ours, one round of what does.
+    fn place(&mut self, slot: u16) -> Placed {
+        let Some(queue) = &mut self.queue else {
+            return Placed::NoRoom;
+        };
+        let op = &mut self.ops[usize::from(slot)];
+        while op.left > 0 && !op.has_failed() {
+            let bounce = match op.bounced && !op.kind_needs_no_data() {
+                true => match self.bounces.last() {
+                    Some(bounce) => Some(*bounce),
+                    None => return Placed::NoRoom,
+                },
+                false => None,
+            };
+            let Some(cid) = queue.pair.next_cid() else {
+                return Placed::NoRoom;
+            };
+            let view = op.pin.map(|pin| self.pins.view(pin));
+            let ranges = self.order.ranges(slot, op.ranges());
+            let made = super::command::make(
+                (&self.facts, &**queue, &self.pieces, ranges),
+                (slot, op, view),
+                (cid, bounce),
+            );
+            let Some(made) = made else {
+                op.outcome = Outcome::of(Cause::Unsupported);
+                break;
+            };
+            if queue.pair.submit(made.sqe).is_err() {
+                return Placed::NoRoom;
+            }
+            self.slots[usize::from(cid)] = slot;
+            op.outstanding += 1;
+            op.since = self.seen;
+            (op.round, op.bounce) = (made.data, bounce);
+            if bounce.is_some() {
+                self.bounces.pop();
+            }
+            op.left -= made.bytes;
+            op.offset += made.bytes;
+            if op.bounced {
+                break;
+            }
+            op.cursor = made.cursor;
+        }
+        op.is_queued = false;
+        if op.outstanding == 0 {
+            self.ended.push(slot);
+        }
+        Placed::All
+    }
+
+    /// The drive has answered a command.
+    #[inline]
+    fn answered(&mut self, cqe: &Cqe, done: &mut Vec<Done>) {
+        let slot = self.slots[usize::from(cqe.cid)];
+        let op = &mut self.ops[usize::from(slot)];
+        debug_assert!(op.in_use && op.outstanding > 0);
+        op.outstanding -= 1;
+        let status = cqe.status.status();
+        if !status.is_success() && !op.has_failed() {
+            tracing::debug!(%status, kind = ?op.kind, "a drive fails a command");
+            op.outcome = outcome_of(status, op.kind);
+        }
+        if op.outstanding > 0 || op.is_queued {
+            return;
+        }
+        match self.step(slot) {
+            Next::Again => self.make_ready(slot),
+            Next::End(outcome) => self.end(slot, outcome, done),
+        }
+    }
+
+    /// Everything that the drive was asked for is answered: what comes then.
+    #[inline]
+    fn step(&mut self, slot: u16) -> Next {
+        let op = &mut self.ops[usize::from(slot)];
+        if !op.bounced {
+            return match op.left > 0 && !op.has_failed() {
+                true => Next::Again,
+                false => Next::End(op.outcome),
+            };
+        }
+        self.step_bounced(slot)
+    }
+
+    fn step_bounced(&mut self, slot: u16) -> Next {
+        let op = &mut self.ops[usize::from(slot)];
+        let bounce = op.bounce.take();
+        self.bounces.extend(bounce);
+        if op.has_failed() {
+            return Next::End(op.outcome);
+        }
+        let (round, from) = (op.round, op.cursor);
+        let run = || self.pieces.run(slot, from, round);
+        let buffer = bounce.zip(self.queue.as_ref());
+        let buffer = buffer.map(|(index, queue)| &queue.bounce[usize::from(index)]);
+        let view = op.pin.map(|pin| self.pins.view(pin));
+        let data = buffer.zip(view);
+        match op.kind {
+            Kind::Fused {
+                stage: Fused::Commit,
+                len,
+            } => {
+                return op.go_on_to(Fused::Compare, len);
+            }
+            Kind::Read
+                if !data.is_some_and(|(buffer, view)| data::scatter(run(), view, buffer)) =>
+            {
+                return Next::End(Outcome::of(Cause::ReadFailed));
+            }
+            Kind::Compare
+            | Kind::Fused {
+                stage: Fused::Compare,
+                ..
+            } if !data.is_some_and(|(buffer, view)| data::equal(run(), view, buffer)) => {
+                return Next::End(Outcome::of(Cause::CompareMismatch));
+            }
+            _ => {}
+        }
+        op.cursor = self.pieces.after(slot, from, round);
+        match op.kind {
+            _ if op.left > 0 => Next::Again,
+            // The bytes to write are behind those that were compared.
+            Kind::Fused {
+                stage: Fused::Compare,
+                len,
+            } => op.go_on_to(Fused::Write, len),
+            _ => Next::End(Outcome::OK),
+        }
+    }
+
+    /// Gives a slot back, and lets those begin that waited for it.
+    #[inline]
+    fn end(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
+        let op = &mut self.ops[usize::from(slot)];
+        if let Some(pin) = op.pin.take() {
+            self.pins.unpin(pin);
+        }
+        op.in_use = false;
+        let (ticket, touches) = (op.ticket, op.touches);
+        self.in_flight -= 1;
+        if touches {
+            self.order.end(slot);
+            self.begin_free();
+        }
+        self.free.push(slot);
+        done.push(Done {
+            ticket: Ticket::from_bits(ticket),
+            outcome,
+        });
+    }
+
+    /// Lets those begin that nobody is in the way of any more.
+    fn begin_free(&mut self) {
+        while let Some(slot) = self.order.next_free() {
+            self.ops[usize::from(slot)].since = self.seen;
+            self.make_ready(slot);
+        }
+    }
+
+    /// Takes the drive's answers.
+    fn poll(&mut self, done: &mut Vec<Done>) {
+        let mut cqes = [Cqe::default(); BATCH];
+        loop {
+            let Some(queue) = &mut self.queue else { return };
+            match queue.pair.poll(&mut cqes) {
+                Ok(taken) => {
+                    for cqe in &cqes[..taken] {
+                        self.answered(cqe, done);
+                    }
+                    if taken < BATCH {
+                        return;
+                    }
+                }
+                Err(error) => return self.give_up(&error.to_string()),
+            }
+        }
+    }
+}
+
+impl Op {
+    /// Its command at the drive has no data.
+    fn kind_needs_no_data(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Fused {
+                stage: Fused::Commit,
+                ..
+            }
+        )
+    }
+
+    /// Ranges of a Deallocate.
+    fn ranges(&self) -> usize {
+        match self.kind {
+            Kind::Deallocate { ranges } => ranges.into(),
+            _ => 0,
+        }
+    }
+
+    /// A Compare and Write goes on to a stage that moves all of its bytes.
+    fn go_on_to(&mut self, stage: Fused, len: u32) -> Next {
+        if stage == Fused::Write {
+            self.offset -= u64::from(len);
+        }
+        self.left = len.into();
+        self.kind = Kind::Fused { stage, len };
+        Next::Again
+    }
+}
+
+impl<B: Bus> Channel for DriveChannel<B> {
+    #[inline]
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        if let Some(outcome) = self.at_once(request, segments) {
+            return Added::Done(ticket, outcome);
+        }
+        let Some(slot) = self.free.pop() else {
+            return Added::Full(ticket);
+        };
+        self.fill(slot, request, segments, view);
+        let touched = self.touched(slot);
+        let op = &mut self.ops[usize::from(slot)];
+        (op.in_use, op.ticket) = (true, ticket.into_bits());
+        op.touches = touched.is_some();
+        self.in_flight += 1;
+        if touched.is_none_or(|touched| self.order.begin(slot, touched)) {
+            self.make_ready(slot);
+        }
+        Added::Pending
+    }
+
+    fn submit(&mut self) {
+        if self.ready.is_empty() && self.ready_bounced.is_empty() {
+            return;
+        }
+        self.place_ready();
+        if let Some(queue) = &mut self.queue
+            && let Err(error) = queue.pair.ring()
+        {
+            self.give_up(&error.to_string());
+        }
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        if self.in_flight == 0 {
+            return;
+        }
+        if self.order.is_waiting() {
+            self.order.retry();
+            self.begin_free();
+        }
+        self.poll(done);
+        self.submit();
+        while let Some(slot) = self.ended.pop() {
+            let outcome = self.ops[usize::from(slot)].outcome;
+            self.end(slot, outcome, done);
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    fn is_full(&self, _request: &Request<'_>) -> bool {
+        self.free.is_empty()
+    }
+}
+
+impl<B: Bus> Drop for DriveChannel<B> {
+    fn drop(&mut self) {
+        // What the drive still does, it does to memory that the keeper has from here on. Where the keeper is busy, its thread is
+        // waited for: it answers in seconds, whatever the drive does.
+        let close = Job::Close {
+            channel: self.number,
+            queue: self.queue.take(),
+            pins: std::mem::take(&mut self.pins),
+        };
+        for job in self.late.drain(..).chain([close]) {
+            let _ = self.jobs.send(job);
+        }
+    }
+}
+
+#[cfg(test)]
+impl<B: Bus> DriveChannel<B> {
+    /// Takes every buffer away that no command has.
+    pub(super) fn take_bounces(&mut self) -> Vec<u16> {
+        std::mem::take(&mut self.bounces)
+    }
+
+    /// Gives them back.
+    pub(super) fn put_bounces(&mut self, bounces: Vec<u16>) {
+        self.bounces = bounces;
+    }
+
+    /// The queue pair that it has now.
+    pub(super) fn queue_id(&self) -> Option<u16> {
+        self.queue.as_ref().map(|queue| queue.pair.qid())
+    }
+
+    /// As if the drive had no Write Zeroes.
+    pub(super) fn forget_zeroes(&mut self) {
+        let mut facts = (*self.facts).clone();
+        facts.zeroes_len = 0;
+        self.facts = Arc::new(facts);
+    }
+}

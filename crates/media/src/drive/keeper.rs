@@ -1,0 +1,425 @@
+//! Who has the drive: everything about it that may take time happens here, on a thread of its own.
+//!
+//! The keeper owns the device. It makes and deletes queue pairs, shows the drive hosts' memory and takes that back, and
+//! opens the drive anew where it was lost. Channels ask by [`Job`]s and are told by [`News`]; neither side waits for the
+//! other.
+//!
+//! Invariants:
+//! - A queue pair is a channel's or the keeper's. One that comes back is given up: what is in flight in it is over when the
+//!   channel is told [`News::Over`], because the drive has deleted the queue, or was reset, or is lost.
+//! - A drive that is lost is opened anew once a second. What it then says of itself must be what it said before.
+//! - Memory is shared region by region ([`super::windows`]).
+//!
+//! What it does NOT do: it touches no command. A vfio-user server that stands still cannot be kept from what it was asked
+//! for before: see decision 24.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use driver::bus::Bus;
+use driver::{Device, DriverError, QueuePair, Shutdown};
+use memory::{Buffer, EventFd, Iova, Lent, ViewPins};
+
+use super::facts::Facts;
+use super::windows::{Window, Windows};
+
+/// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for a moment alone, as a
+/// firmware does, is not.
+pub(super) const TICK: Duration = Duration::from_millis(250);
+/// Ticks between two tries to open a drive that is lost.
+const RETRY_TICKS: u32 = 4;
+/// Buffers of a queue pair for data that the drive cannot reach, and bytes of each.
+pub(super) const BOUNCES: u16 = 32;
+pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
+
+/// A queue pair with the memory that its commands may use. That goes with it, because a drive may write there as long as it
+/// has the queue.
+pub(super) struct Queue<B: Bus> {
+    pub(super) pair: QueuePair<B>,
+    pub(super) bounce: Vec<Buffer>,
+    /// A page that stays zero.
+    pub(super) zeros: Buffer,
+}
+
+/// What a channel asks for.
+pub(super) enum Job<B: Bus> {
+    /// A queue pair for a new channel, in which so many commands may be in flight.
+    Open {
+        channel: u32,
+        depth: u16,
+        news: Sender<News<B>>,
+        wake: EventFd,
+    },
+    /// Another one: something is wrong with this one.
+    Replace {
+        channel: u32,
+        queue: Box<Queue<B>>,
+        why: String,
+    },
+    /// None any more. What hosts lent for commands in flight is kept until the queue is gone.
+    Close {
+        channel: u32,
+        queue: Option<Box<Queue<B>>>,
+        pins: ViewPins,
+    },
+    /// That the drive reaches this memory.
+    Share(Vec<Weak<Lent>>),
+    /// Everything onto the media; the answer is whether that was done.
+    Flush(SyncSender<Result<(), String>>),
+}
+
+/// What a channel is told.
+pub(super) enum News<B: Bus> {
+    /// Its queue pair.
+    Queue(Box<Queue<B>>),
+    /// The one that it has is of no use any more: it is to give it back.
+    Ended,
+    /// The commands of the one that it gave back are over.
+    Over,
+    /// Where the drive finds hosts' memory now.
+    Windows(Arc<[Window]>),
+}
+
+/// A channel, as the keeper knows it.
+struct Client<B: Bus> {
+    channel: u32,
+    depth: u16,
+    news: Sender<News<B>>,
+    wake: EventFd,
+    /// It has a queue pair of the device as it is now.
+    is_served: bool,
+}
+
+impl<B: Bus> Client<B> {
+    fn tell(&self, news: News<B>) {
+        // A channel that is gone has said so, or will.
+        let _ = self.news.send(news);
+        // A counter that is full is signalled already.
+        let _ = self.wake.signal();
+    }
+}
+
+/// How a drive that is lost is opened again.
+pub(super) type Reopen<B> = Box<dyn FnMut() -> Result<Device<B>, DriverError> + Send>;
+
+/// The drive's keeper.
+pub(super) struct Keeper<B: Bus> {
+    name: String,
+    facts: Arc<Facts>,
+    device: Option<Device<B>>,
+    reopen: Reopen<B>,
+    jobs: Receiver<Job<B>>,
+    ticks: Arc<AtomicU32>,
+    clients: Vec<Client<B>>,
+    windows: Windows,
+    /// Memory that was asked for, and when.
+    asked: VecDeque<(u32, Weak<Lent>)>,
+    now: u32,
+    /// When a lost drive is opened next.
+    retry_at: u32,
+}
+
+impl<B: Bus> Keeper<B> {
+    pub(super) fn new(
+        name: String,
+        facts: Arc<Facts>,
+        device: Device<B>,
+        reopen: Reopen<B>,
+        jobs: Receiver<Job<B>>,
+        ticks: Arc<AtomicU32>,
+    ) -> Self {
+        Keeper {
+            name,
+            facts,
+            device: Some(device),
+            reopen,
+            jobs,
+            ticks,
+            clients: Vec::new(),
+            windows: Windows::default(),
+            asked: VecDeque::new(),
+            now: 0,
+            retry_at: 0,
+        }
+    }
+
+    /// Keeps the drive until nobody has it any more, and shuts it down.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread of its own, which waits and serves no host"
+    )]
+    pub(super) fn run(mut self) {
+        let started = Instant::now();
+        loop {
+            let job = self.jobs.recv_timeout(TICK);
+            let ticks = started.elapsed().as_millis() / TICK.as_millis();
+            self.set_time(u32::try_from(ticks).unwrap_or(u32::MAX));
+            match job {
+                Ok(job) => self.handle(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        if let Some(mut device) = self.device.take()
+            && let Err(error) = device.shutdown(Shutdown::Normal)
+        {
+            tracing::debug!(drive = self.name, "a drive was not shut down: {error}");
+        }
+    }
+
+    /// Does what there is to do, for who has no thread for it.
+    #[cfg(test)]
+    pub(super) fn look(&mut self, now: u32) {
+        while let Ok(job) = self.jobs.try_recv() {
+            self.handle(job);
+        }
+        self.set_time(now);
+    }
+
+    /// The windows that channels are told of.
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> Arc<[Window]> {
+        self.windows.table()
+    }
+
+    /// It is that tick: does what is due.
+    fn set_time(&mut self, now: u32) {
+        if now == self.now {
+            return;
+        }
+        self.now = now;
+        self.ticks.store(now, Ordering::Relaxed);
+        if self.device.is_none() && now >= self.retry_at {
+            self.open_again();
+        }
+        self.close_windows();
+        self.open_windows();
+    }
+
+    fn handle(&mut self, job: Job<B>) {
+        match job {
+            Job::Open {
+                channel,
+                depth,
+                news,
+                wake,
+            } => {
+                self.clients.push(Client {
+                    channel,
+                    depth,
+                    news,
+                    wake,
+                    is_served: false,
+                });
+                self.tell_windows();
+                self.serve();
+            }
+            Job::Replace {
+                channel,
+                queue,
+                why,
+            } => self.replace(channel, *queue, &why),
+            Job::Close {
+                channel,
+                queue,
+                pins,
+            } => {
+                self.clients.retain(|client| client.channel != channel);
+                if let Some(queue) = queue {
+                    self.delete(*queue);
+                }
+                drop(pins);
+            }
+            Job::Share(regions) => {
+                let now = self.now;
+                self.asked
+                    .extend(regions.into_iter().map(|lent| (now, lent)));
+            }
+            Job::Flush(answer) => {
+                // Who asked may have given up waiting.
+                let _ = answer.try_send(self.flush());
+            }
+        }
+    }
+
+    /// Gives a queue pair to every channel that has none.
+    fn serve(&mut self) {
+        for at in 0..self.clients.len() {
+            if self.clients[at].is_served {
+                continue;
+            }
+            let Some(device) = &mut self.device else {
+                return;
+            };
+            match make_queue(device, self.clients[at].depth) {
+                Ok(queue) => {
+                    self.clients[at].is_served = true;
+                    self.clients[at].tell(News::Queue(Box::new(queue)));
+                }
+                Err(error) => return self.lose(&format!("it makes no queue: {error}")),
+            }
+        }
+    }
+
+    /// A queue pair is given up: its commands end, and the channel gets another one.
+    fn replace(&mut self, channel: u32, queue: Queue<B>, why: &str) {
+        tracing::warn!(
+            drive = self.name,
+            queue = queue.pair.qid(),
+            "a queue of a drive is given up, its commands end as interrupted: {why}"
+        );
+        self.delete(queue);
+        if let Some(client) = self.clients.iter_mut().find(|c| c.channel == channel) {
+            client.is_served = false;
+            client.tell(News::Over);
+        }
+        self.serve();
+    }
+
+    /// Deletes a queue pair. A drive that does not do that is reset, and one that cannot be reset is lost.
+    fn delete(&mut self, queue: Queue<B>) {
+        let Queue {
+            pair,
+            bounce,
+            zeros,
+        } = queue;
+        let Some(device) = &mut self.device else {
+            return;
+        };
+        let Err(error) = device.delete_queue_pair(pair) else {
+            return;
+        };
+        if matches!(error, DriverError::Gone) {
+            self.lose("its server is gone");
+        } else {
+            tracing::warn!(drive = self.name, "a drive is reset: {error}");
+            match device.reset() {
+                Ok(()) => self.tell_all(|| News::Ended),
+                Err(error) => self.lose(&format!("it cannot be reset: {error}")),
+            }
+        }
+        // Not before: the drive may have written there.
+        drop((bounce, zeros));
+    }
+
+    /// The drive is of no use any more.
+    fn lose(&mut self, why: &str) {
+        tracing::error!(
+            drive = self.name,
+            "a drive is lost: {why}; it is tried again every second"
+        );
+        self.device = None;
+        self.retry_at = self.now + RETRY_TICKS;
+        self.windows.forget();
+        self.tell_windows();
+        self.tell_all(|| News::Ended);
+    }
+
+    fn open_again(&mut self) {
+        self.retry_at = self.now + RETRY_TICKS;
+        let opened = (self.reopen)().and_then(|mut device| {
+            let facts = Facts::learn(&mut device, Some(self.facts.nsid))?;
+            match facts == *self.facts {
+                true => Ok(device),
+                false => Err(DriverError::Unsupported(
+                    "it is another drive now, or has another size: start anew with it".to_owned(),
+                )),
+            }
+        });
+        match opened {
+            Ok(device) => {
+                tracing::info!(drive = self.name, "a drive is back");
+                let bus = device.bus();
+                self.windows
+                    .open_again(|lent, at| bus.lend(lent, Iova(at)).is_ok());
+                self.device = Some(device);
+                self.tell_windows();
+                self.serve();
+            }
+            Err(error) => tracing::debug!(drive = self.name, "a drive is not back: {error}"),
+        }
+    }
+
+    /// Shares memory that was asked for and is still there.
+    fn open_windows(&mut self) {
+        let mut changed = false;
+        // What is gone before it was shared; while the drive is lost, that is all that happens to them.
+        self.asked.retain(|(_, lent)| lent.strong_count() > 0);
+        let Some(device) = &self.device else { return };
+        while let Some((since, lent)) = self.asked.pop_front() {
+            if since == self.now {
+                self.asked.push_front((since, lent));
+                break;
+            }
+            let name = &self.name;
+            changed |= self.windows.open(&lent, |region, at| {
+                let (_, bytes) = region.as_raw();
+                let shared = device.bus().lend(region, Iova(at));
+                match &shared {
+                    Ok(()) => {
+                        tracing::debug!(drive = name, bytes, "a drive reaches memory of a host")
+                    }
+                    Err(error) => tracing::info!(
+                        drive = name,
+                        bytes,
+                        "memory of a host is not shared with a drive, its data is copied: {error}"
+                    ),
+                }
+                shared.is_ok()
+            });
+        }
+        if changed {
+            self.tell_windows();
+        }
+    }
+
+    /// Takes memory back that no view and no command has any more.
+    fn close_windows(&mut self) {
+        for closed in self.windows.close_unused() {
+            if let Some(device) = &self.device
+                && let Err(error) = device.bus().unshare(Iova(closed.bus), closed.len)
+            {
+                return self.lose(&format!("it does not give memory back: {error}"));
+            }
+        }
+    }
+
+    fn tell_windows(&self) {
+        let windows = self.windows.table();
+        self.tell_all(|| News::Windows(windows.clone()));
+    }
+
+    fn tell_all(&self, news: impl Fn() -> News<B>) {
+        self.clients.iter().for_each(|client| client.tell(news()));
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        let Some(device) = &mut self.device else {
+            return Err("the drive is lost".to_owned());
+        };
+        if !self.facts.volatile_cache {
+            return Ok(());
+        }
+        let flushed = device.create_queue_pair(1, false).and_then(|mut pair| {
+            let flushed = pair.flush(self.facts.nsid);
+            device.delete_queue_pair(pair)?;
+            flushed
+        });
+        flushed.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+fn make_queue<B: Bus>(device: &mut Device<B>, depth: u16) -> Result<Queue<B>, DriverError> {
+    let bounce = (0..BOUNCES).map(|_| device.alloc(BOUNCE_BYTES as usize));
+    let bounce = bounce.collect::<Result<Vec<_>, _>>()?;
+    let zeros = device.alloc(4096)?;
+    let depth = depth.min(device.depth_max());
+    Ok(Queue {
+        pair: device.create_queue_pair(depth, false)?,
+        bounce,
+        zeros,
+    })
+}

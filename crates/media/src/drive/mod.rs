@@ -1,0 +1,244 @@
+//! A namespace of an NVMe drive, which its tenants share: mediated pass-through.
+//!
+//! A [`Drive`] is any controller that the crate `driver` reaches: over vfio-user anyone's server, in process one of our own.
+//! Its bytes are the drive's blocks; each channel owns a queue pair of it, and a request becomes commands there with other
+//! identifiers, blocks and pointers. Data goes between the drive and the host's memory directly, wherever the drive can be
+//! shown that memory.
+//!
+//! Invariants:
+//! - Nothing reaches the drive that was not made in [`command`]; no bytes of a host are interpreted by the drive but its data.
+//! - An address that is given to the drive lies in memory that the host's own map had when the command came, and that map is
+//!   kept until the drive is done with the command.
+//! - A drive that hangs, lies or dies costs its tenants interrupted commands, and never a reactor's time.
+//!
+//! What it does NOT do: keep partitions apart (the controller has checked each request against its namespace), schedule, use
+//! SGLs, metadata or a drive's own Compare and Copy, or wake a reactor that sleeps: one with commands at a drive does not.
+//!
+//! [`keeper`] has the device and a thread, [`channel`] is what a reactor has, [`windows`] says where the drive finds hosts'
+//! memory, [`data`] where a command's is.
+
+mod channel;
+mod command;
+mod data;
+mod facts;
+mod keeper;
+mod op;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use controller::port::MediumTraits;
+use driver::bus::Bus;
+use driver::bus::vfio_user::VfioUser;
+use driver::{Device, DriverError, Options};
+use memory::{Claimant, EventFd};
+
+pub use self::channel::DriveChannel;
+use self::channel::Parts;
+use self::facts::Facts;
+use self::keeper::{Job, Keeper, Reopen};
+use crate::order::Order;
+use crate::size::Bytes;
+
+/// Bound on everything that the keeper waits for: longer than the 4 s after which a controller of ours gives up what hangs
+/// in a queue that is deleted.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of memory that is shared with a drive for queues, lists and buffers: enough for a dozen channels. What is not used
+/// is not taken.
+const MEMORY_LEN: usize = 128 << 20;
+/// Bytes that one command of ours moves at most.
+const TRANSFER_LEN: u32 = 1 << 20;
+/// Commands of one channel at the drive, at most.
+const MAX_DEPTH: u16 = 1023;
+/// Jobs that the keeper has not taken yet.
+const JOBS: usize = 256;
+/// How long a clean stop waits for the drive's last flush.
+const FLUSH_BOUND: Duration = Duration::from_secs(30);
+
+/// A namespace of a drive, open. Its keeper ends with it and its channels.
+pub struct Drive<B: Bus> {
+    name: String,
+    facts: Arc<Facts>,
+    jobs: SyncSender<Job<B>>,
+    ticks: Arc<AtomicU32>,
+    /// Channels so far, and those that there are.
+    numbers: AtomicU32,
+    open: Arc<AtomicU32>,
+}
+
+impl<B: Bus> fmt::Debug for Drive<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut drive = f.debug_struct("Drive");
+        drive
+            .field("name", &self.name)
+            .field("facts", &self.facts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a drive is opened.
+fn options() -> Options {
+    Options {
+        memory_len: MEMORY_LEN,
+        timeout: TIMEOUT,
+        transfer_len_max: TRANSFER_LEN,
+        ..Options::default()
+    }
+}
+
+impl Drive<VfioUser> {
+    /// Opens a namespace of the controller that a vfio-user server has at `path`; without a number its first one.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or it is no drive for this.
+    pub(crate) fn connect(path: &Path, nsid: Option<u32>) -> Result<Self, DriverError> {
+        let path = path.to_owned();
+        let name = path.display().to_string();
+        let mut reopen: Reopen<VfioUser> = Box::new(move || {
+            let mut device = Device::connect(&path, &options())?;
+            device.enable()?;
+            Ok(device)
+        });
+        let device = reopen()?;
+        let (drive, keeper) = Drive::of(name, device, nsid, reopen)?;
+        std::thread::Builder::new()
+            .name("drive".to_owned())
+            .spawn(move || keeper.run())
+            .map_err(|source| DriverError::System {
+                what: "start a thread for a drive",
+                source,
+            })?;
+        Ok(drive)
+    }
+}
+
+impl<B: Bus> Drive<B> {
+    /// A drive that is enabled, and its keeper.
+    fn of(
+        name: String,
+        device: Device<B>,
+        nsid: Option<u32>,
+        reopen: Reopen<B>,
+    ) -> Result<(Self, Keeper<B>), DriverError> {
+        let mut device = device;
+        let facts = Arc::new(Facts::learn(&mut device, nsid)?);
+        let (jobs, taken) = sync_channel(JOBS);
+        let ticks = Arc::new(AtomicU32::new(0));
+        let drive = Drive {
+            name: name.clone(),
+            facts: facts.clone(),
+            jobs,
+            ticks: ticks.clone(),
+            numbers: AtomicU32::new(0),
+            open: Arc::default(),
+        };
+        let keeper = Keeper::new(name, facts, device, reopen, taken, ticks);
+        Ok((drive, keeper))
+    }
+
+    /// Bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.facts.size()
+    }
+
+    pub(crate) fn traits(&self) -> MediumTraits {
+        self.facts.traits()
+    }
+
+    pub(crate) fn min_lba_bytes(&self) -> u32 {
+        self.facts.block_bytes().max(512)
+    }
+
+    /// One line for the log.
+    pub(crate) fn describe(&self) -> String {
+        let Facts {
+            serial,
+            model,
+            nsid,
+            ..
+        } = &*self.facts;
+        format!(
+            "drive, {}: namespace {nsid} of '{model}', serial number '{serial}', at {}",
+            Bytes(self.size()),
+            self.name
+        )
+    }
+
+    /// A handle for one reactor. It has a queue pair as soon as the keeper has made one; what is added before waits.
+    ///
+    /// # Errors
+    /// The drive has no more queue pairs, or the system no descriptor.
+    pub(crate) fn channel(&self, depth: u16, claimant: Claimant) -> io::Result<DriveChannel<B>> {
+        let depth = depth.clamp(1, MAX_DEPTH);
+        let wake = EventFd::new()?;
+        let (news, told) = channel();
+        let number = self.numbers.fetch_add(1, Relaxed);
+        let held = Held::new(&self.open, self.facts.queues)?;
+        let open = Job::Open {
+            channel: number,
+            depth,
+            news,
+            wake: wake.clone(),
+        };
+        self.jobs
+            .send(open)
+            .map_err(|_| io::Error::other("the drive's keeper has ended"))?;
+        Ok(DriveChannel::new(Parts {
+            channel: number,
+            facts: self.facts.clone(),
+            jobs: self.jobs.clone(),
+            news: told,
+            ticks: self.ticks.clone(),
+            wake,
+            order: Order::new(depth.into(), claimant),
+            depth,
+            held,
+        }))
+    }
+
+    /// Has everything that was completed put onto the media, and waits for that.
+    ///
+    /// # Errors
+    /// The drive did not do so.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        let (answer, answered) = sync_channel(1);
+        let gone = || io::Error::other("the drive's keeper has ended");
+        self.jobs.send(Job::Flush(answer)).map_err(|_| gone())?;
+        match answered.recv_timeout(FLUSH_BOUND) {
+            Ok(flushed) => flushed.map_err(io::Error::other),
+            Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+            Err(RecvTimeoutError::Disconnected) => Err(gone()),
+        }
+    }
+}
+
+/// A channel's right to a queue pair of the drive.
+#[derive(Debug)]
+struct Held(Arc<AtomicU32>);
+
+impl Held {
+    fn new(open: &Arc<AtomicU32>, most: u16) -> io::Result<Held> {
+        // Relaxed: the number guards nothing else.
+        let held = Held(open.clone());
+        if open.fetch_add(1, Relaxed) < most.into() {
+            return Ok(held);
+        }
+        Err(io::Error::other(format!(
+            "the drive has {most} queue pairs: let fewer reactors use it"
+        )))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,106 @@
+//! A drive that hangs, and one that says no.
+
+use std::sync::atomic::Ordering;
+
+use controller::port::{Cause, Channel as _, Outcome, Request};
+
+use super::rig::{Host, Rig, SIZE, Shape};
+use crate::drive::channel::HANG_TICKS;
+use crate::drive::op::INTERRUPTED;
+
+const READ: Request<'static> = Request::Read {
+    offset: 0,
+    len: 4096,
+};
+
+#[test]
+fn a_command_that_hangs_ends_after_4_s_and_the_next_one_is_done() {
+    let mut rig = Rig::new(Shape::default());
+    let host = Host::new();
+    rig.run(&host, &READ, &[(0, 4096)]);
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let ids = [0, 1, 2].map(|page| rig.add(&host, &READ, &[(page * 4096, 4096)]));
+    rig.tick(HANG_TICKS - 1);
+    assert!(ids.iter().all(|id| !rig.ended.contains_key(id)));
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    rig.tick(3);
+    for id in ids {
+        assert_eq!(rig.ended.remove(&id), Some(INTERRUPTED));
+    }
+    assert_eq!(rig.run(&host, &READ, &[(0, 4096)]), Outcome::OK);
+    assert!(rig.channel.pins.is_empty());
+}
+
+#[test]
+fn what_waits_behind_what_hangs_is_done_when_that_has_ended() {
+    let mut rig = Rig::new(Shape::default());
+    let host = Host::new();
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let write = Request::Write {
+        offset: 0,
+        len: 4096,
+        fua: false,
+    };
+    let first = rig.add(&host, &write, &[(0, 4096)]);
+    rig.reap();
+    let second = rig.add(&host, &write, &[(0, 4096)]);
+    rig.tick(HANG_TICKS - 1);
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    rig.tick(3);
+    assert_eq!(rig.ended.remove(&first), Some(INTERRUPTED));
+    assert_eq!(rig.ended.remove(&second), Some(Outcome::OK));
+}
+
+#[test]
+fn a_channel_whose_queue_hangs_leaves_others_alone() {
+    let mut rig = Rig::new(Shape::default());
+    let host = Host::new();
+    let claimant = rig.claims.claimant().unwrap();
+    let mut other = rig.drive.channel(8, claimant).unwrap();
+    rig.tick(1);
+    other.tend();
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let id = rig.add(&host, &READ, &[(0, 4096)]);
+    rig.tick(HANG_TICKS - 1);
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    rig.tick(3);
+    assert_eq!(rig.ended.remove(&id), Some(INTERRUPTED));
+    let qid = other.queue_id();
+    other.tend();
+    assert_eq!(other.queue_id(), qid, "its queue is the one that it had");
+    assert_ne!(rig.channel.queue_id(), None);
+}
+
+#[test]
+fn requests_that_no_medium_may_get_are_refused_here_too() {
+    let mut rig = Rig::new(Shape {
+        lba_shift: 12,
+        ..Shape::default()
+    });
+    let host = Host::new();
+    for (offset, len) in [
+        (SIZE, 4096),
+        (SIZE - 4096, 8192),
+        (u64::MAX - 4095, 4096),
+        (512, 4096),
+        (0, 512),
+    ] {
+        let request = Request::Read { offset, len };
+        let outcome = rig.run(&host, &request, &[(0, len)]);
+        assert_eq!(outcome.cause, Cause::Unsupported, "{len} at {offset:#x}");
+    }
+    let before = rig.mood.commands.load(Ordering::Relaxed);
+    assert_eq!(before, 0, "the drive has heard of none");
+    assert_eq!(rig.channel.in_flight(), 0);
+}
+
+#[test]
+fn a_drive_has_no_more_channels_than_queues() {
+    let rig = Rig::new(Shape::default());
+    let open = || rig.drive.channel(8, rig.claims.claimant().unwrap());
+    let others = [open(), open(), open()].map(Result::unwrap);
+    let error = open().unwrap_err();
+    assert!(error.to_string().contains("4 queue pairs"), "{error}");
+    drop(others);
+    assert!(open().is_ok());
+}

@@ -1,0 +1,344 @@
+//! What the tests have: a drive, its keeper, which does something when it is told to, a channel and a host.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use controller::Controller;
+use controller::config::{ControllerConfig, DoorbellMode};
+use controller::namespace::Namespace;
+use controller::port::{Added, Channel as Port, ChannelId, Channels, Done, Outcome, Request};
+use controller::subsystem::{Subsystem, SubsystemConfig};
+use controller::ticket::Ticket;
+use driver::bus::in_process::InProcess;
+use driver::{Device, DriverError, Options};
+use memory::{
+    Access, Buffer, Claims, ClientMappings, DmaMap, DmaView, DoorbellPages, Hint, HostMemory, Iova,
+    Mapping, Need, Segment,
+};
+
+use crate::drive::channel::DriveChannel;
+use crate::drive::keeper::Keeper;
+use crate::drive::{Drive, options};
+use crate::{Channel, Medium, MediumKind, MediumSpec};
+
+/// Bytes of the drive's namespace.
+pub(super) const SIZE: u64 = 4 << 20;
+/// Bytes of a host's memory: a region that is worth a window.
+pub(super) const MEMORY: usize = 4 << 20;
+/// Where a host's memory is for it.
+pub(super) const BASE: u64 = 0x8_0000_0000;
+/// Turns that nothing takes.
+const MANY: u32 = 100_000;
+
+pub(super) type Bus = InProcess<Moody>;
+
+/// A drive's own medium, which does as it is told.
+pub(super) struct Moody {
+    inner: Channel,
+    mood: Arc<Mood>,
+    held: Vec<Ticket>,
+}
+
+/// What a drive is told.
+#[derive(Debug, Default)]
+pub(super) struct Mood {
+    /// It keeps what comes, and does nothing.
+    pub(super) hangs: AtomicBool,
+    /// Most bytes that one command has moved.
+    pub(super) largest: AtomicU32,
+    /// Commands so far.
+    pub(super) commands: AtomicU32,
+}
+
+impl Port for Moody {
+    fn add(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        let bytes: u32 = segments.iter().map(Segment::len).sum();
+        self.mood.largest.fetch_max(bytes, Ordering::Relaxed);
+        self.mood.commands.fetch_add(1, Ordering::Relaxed);
+        if self.mood.hangs.load(Ordering::Relaxed) {
+            self.held.push(ticket);
+            return Added::Pending;
+        }
+        self.inner.add(ticket, request, segments, view)
+    }
+
+    fn submit(&mut self) {
+        self.inner.submit();
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        self.inner.reap(done);
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.inner.in_flight() + u32::try_from(self.held.len()).unwrap()
+    }
+}
+
+impl Drop for Moody {
+    fn drop(&mut self) {
+        self.held.drain(..).for_each(Ticket::retire);
+    }
+}
+
+/// How a drive is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) lba_shift: u8,
+    pub(super) max_transfer: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape {
+            lba_shift: 9,
+            max_transfer: 16 << 10,
+        }
+    }
+}
+
+fn device(
+    medium: &Arc<Medium>,
+    mood: &Arc<Mood>,
+    shape: Shape,
+) -> Result<Device<Bus>, DriverError> {
+    let config = ControllerConfig {
+        name: "drive".into(),
+        vendor_id: 0x4e56,
+        device_id: 1,
+        serial: "S0001".into(),
+        model_number: "a drive".into(),
+        firmware_revision: "1".into(),
+        subnqn: "nqn.2014-08.org.example:drive".into(),
+        queues: 4,
+        queue_depth: 64,
+        max_transfer: shape.max_transfer,
+        doorbells: DoorbellMode::Mapped,
+        intx: false,
+    };
+    let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());
+    let moody = Moody {
+        inner: medium.channel(256).unwrap(),
+        mood: mood.clone(),
+        held: Vec::new(),
+    };
+    let mut channels = Channels::new();
+    assert_eq!(channels.insert(moody).ok(), Some(ChannelId(0)));
+    let namespace = Namespace {
+        nsid: 1,
+        channel: ChannelId(0),
+        start: 0,
+        blocks: SIZE >> shape.lba_shift,
+        lba_shift: shape.lba_shift,
+        nguid: [1; 16],
+        eui64: [1; 8],
+        traits: medium.traits(),
+        restrictions: None,
+        set: None,
+    };
+    let subsystem = SubsystemConfig::with_namespaces(4, [namespace]);
+    let mut subsystem = Subsystem::new(subsystem).unwrap();
+    let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
+    let options = Options {
+        memory_len: 32 << 20,
+        ..options()
+    };
+    let mut device = Device::in_process(controller, subsystem, pages, true, channels, &options)?;
+    // What takes seconds is over in some ten thousand turns.
+    device.bus().set_turn_ns(100_000);
+    device.enable()?;
+    Ok(device)
+}
+
+/// A drive with one channel.
+pub(super) struct Rig {
+    pub(super) mood: Arc<Mood>,
+    pub(super) drive: Drive<Bus>,
+    pub(super) keeper: Keeper<Bus>,
+    pub(super) channel: DriveChannel<Bus>,
+    pub(super) claims: Claims,
+    pub(super) now: u32,
+    next: u64,
+    done: Vec<Done>,
+    pub(super) ended: BTreeMap<u64, Outcome>,
+}
+
+impl Rig {
+    pub(super) fn new(shape: Shape) -> Rig {
+        let kind = MediumKind::Ram { size: SIZE };
+        let medium = Medium::open(&MediumSpec { kind }).unwrap();
+        let mood = Arc::<Mood>::default();
+        let first = device(&medium, &mood, shape).unwrap();
+        let its = mood.clone();
+        let reopen = Box::new(move || device(&medium, &its, shape));
+        let (drive, keeper) = Drive::of("test".into(), first, None, reopen).unwrap();
+        let claims = Claims::new();
+        let channel = drive.channel(32, claims.claimant().unwrap()).unwrap();
+        let mut rig = Rig {
+            mood,
+            drive,
+            keeper,
+            channel,
+            claims,
+            now: 0,
+            next: 1,
+            done: Vec::with_capacity(64),
+            ended: BTreeMap::new(),
+        };
+        rig.tick(1);
+        rig
+    }
+
+    /// So many ticks pass.
+    pub(super) fn tick(&mut self, ticks: u32) {
+        for _ in 0..ticks {
+            self.now += 1;
+            self.keeper.look(self.now);
+            self.channel.tend();
+            self.reap();
+        }
+    }
+
+    /// Adds a request; `None` where there is no room for it.
+    pub(super) fn try_add(
+        &mut self,
+        host: &Host,
+        request: &Request<'_>,
+        pieces: &[(u64, u32)],
+    ) -> Option<u64> {
+        let id = self.next;
+        let segments = host.segments(pieces);
+        let ticket = Ticket::from_bits(id);
+        match self.channel.add(ticket, request, &segments, &host.view) {
+            Added::Pending => {}
+            Added::Done(ticket, outcome) => {
+                self.ended.insert(ticket.into_bits(), outcome);
+            }
+            Added::Full(ticket) => {
+                ticket.retire();
+                return None;
+            }
+        }
+        self.next += 1;
+        Some(id)
+    }
+
+    pub(super) fn add(&mut self, host: &Host, request: &Request<'_>, pieces: &[(u64, u32)]) -> u64 {
+        self.try_add(host, request, pieces).expect("room")
+    }
+
+    /// A turn.
+    pub(super) fn reap(&mut self) {
+        self.channel.submit();
+        self.channel.reap(&mut self.done);
+        for Done { ticket, outcome } in self.done.drain(..) {
+            let twice = self.ended.insert(ticket.into_bits(), outcome);
+            assert!(twice.is_none(), "each ticket comes back once");
+        }
+    }
+
+    /// Turns until nothing is in flight.
+    pub(super) fn drain(&mut self) {
+        for _ in 0..MANY {
+            if self.channel.in_flight() == 0 {
+                return;
+            }
+            self.reap();
+        }
+        panic!("a command hangs");
+    }
+
+    /// Does one request.
+    pub(super) fn run(
+        &mut self,
+        host: &Host,
+        request: &Request<'_>,
+        pieces: &[(u64, u32)],
+    ) -> Outcome {
+        let id = self.add(host, request, pieces);
+        self.drain();
+        self.ended.remove(&id).expect("it has ended")
+    }
+}
+
+/// Memory of a host, mapped as a client's is.
+pub(super) struct Host {
+    pub(super) buffer: Buffer,
+    memory: HostMemory,
+    mapping: Arc<Mapping>,
+    map: DmaMap,
+    pub(super) view: Arc<DmaView>,
+}
+
+impl Host {
+    pub(super) fn new() -> Host {
+        let memory = HostMemory::new(MEMORY).unwrap();
+        let fd = memory.fd().try_clone_to_owned().unwrap();
+        let mapping = ClientMappings::new().map(fd).unwrap();
+        let buffer = memory.alloc(MEMORY, 4096).unwrap();
+        let mut host = Host {
+            buffer,
+            memory,
+            mapping,
+            map: DmaMap::new(8),
+            view: DmaView::empty(),
+        };
+        host.map();
+        host
+    }
+
+    pub(super) fn map(&mut self) {
+        let len = self.memory.len() as u64;
+        let backing = Some((self.mapping.clone(), 0));
+        self.map
+            .map(Iova(BASE), len, Access::READ_WRITE, backing)
+            .unwrap();
+        self.view = self.map.view();
+    }
+
+    pub(super) fn unmap(&mut self) {
+        self.map.unmap_all();
+        self.view = self.map.view();
+    }
+
+    /// Segments for (offset, length) in the memory; `u64::MAX` is where bytes are discarded.
+    pub(super) fn segments(&self, pieces: &[(u64, u32)]) -> Vec<Segment<'_>> {
+        let mut hint = Hint::default();
+        let translate = |&(offset, len): &(u64, u32)| {
+            if offset == u64::MAX {
+                return Segment::sink(len);
+            }
+            let at = Iova(BASE + offset);
+            let segment = self.view.translate(&mut hint, at, len, Need::DeviceWrites);
+            segment.unwrap()
+        };
+        pieces.iter().map(translate).collect()
+    }
+
+    pub(super) fn get(&self, pieces: &[(u64, u32)]) -> Vec<u8> {
+        let mut all = Vec::new();
+        for &(at, len) in pieces {
+            let mut bytes = vec![0; len as usize];
+            self.buffer
+                .read_into(usize::try_from(at).unwrap(), &mut bytes);
+            all.extend(bytes);
+        }
+        all
+    }
+
+    pub(super) fn put(&self, pieces: &[(u64, u32)], bytes: &[u8]) {
+        let mut rest = bytes;
+        for &(at, len) in pieces {
+            let (now, later) = rest.split_at(len as usize);
+            self.buffer.write_from(usize::try_from(at).unwrap(), now);
+            rest = later;
+        }
+    }
+}

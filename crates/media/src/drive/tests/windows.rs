@@ -1,0 +1,94 @@
+//! Which memory the drive reaches, and what of it is used.
+
+use std::sync::atomic::Ordering;
+
+use controller::port::{Channel as _, Outcome, Request};
+
+use super::rig::{Host, Rig, Shape};
+
+fn read(offset: u64, len: u32) -> Request<'static> {
+    Request::Read { offset, len }
+}
+
+fn write(offset: u64, len: u32) -> Request<'static> {
+    Request::Write {
+        offset,
+        len,
+        fua: false,
+    }
+}
+
+#[test]
+fn data_is_copied_until_the_drive_reaches_it_and_then_no_more() {
+    let mut rig = Rig::new(Shape::default());
+    let host = Host::new();
+    host.put(&[(0, 4096)], &[7; 4096]);
+    assert_eq!(rig.run(&host, &write(0, 4096), &[(0, 4096)]), Outcome::OK);
+    rig.tick(3);
+    // Without a buffer of ours nothing can be copied.
+    let buffers = rig.channel.take_bounces();
+    for (request, pieces) in [
+        (write(8192, 4096), vec![(0, 4096)]),
+        // From inside a page, page by page, and more than the drive takes at once.
+        (read(0, 1024), vec![(512, 1024)]),
+        (read(0, 65_536), vec![(4096, 4096), (40_960, 61_440)]),
+        (read(512, 65_536), vec![(2048, 2048), (40_960, 63_488)]),
+    ] {
+        assert_eq!(rig.run(&host, &request, &pieces), Outcome::OK);
+    }
+    assert_eq!(rig.mood.largest.load(Ordering::Relaxed), 16 << 10);
+    assert_eq!(host.get(&[(2048, 2048)]), [7; 2048]);
+    // What no entries can say.
+    for pieces in [
+        vec![(4098, 512)],
+        vec![(4096, 256), (8192, 256)],
+        vec![(8192, 4096 - 512), (4096, 1024)],
+        vec![(u64::MAX, 512)],
+    ] {
+        let len = pieces.iter().map(|(_, len)| len).sum();
+        let id = rig.add(&host, &read(0, len), &pieces);
+        (0..1000).for_each(|_| rig.reap());
+        assert_eq!(rig.channel.in_flight(), 1, "{pieces:?} needs a buffer");
+        rig.channel.put_bounces(buffers.clone());
+        rig.drain();
+        assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
+        assert_eq!(rig.channel.take_bounces().len(), buffers.len());
+    }
+}
+
+#[test]
+fn what_a_host_takes_back_is_taken_back_from_the_drive() {
+    let mut rig = Rig::new(Shape::default());
+    let mut host = Host::new();
+    rig.run(&host, &read(0, 4096), &[(0, 4096)]);
+    rig.tick(3);
+    assert_eq!(rig.keeper.shared().len(), 1);
+    let first = rig.keeper.shared()[0];
+    host.unmap();
+    rig.tick(2);
+    assert!(rig.keeper.shared().is_empty());
+    // The same memory once more is another region.
+    host.map();
+    rig.run(&host, &read(0, 4096), &[(0, 4096)]);
+    rig.tick(3);
+    assert_eq!(rig.keeper.shared().len(), 1);
+    assert_ne!(rig.keeper.shared()[0], first);
+}
+
+#[test]
+fn memory_is_kept_for_the_drive_as_long_as_it_has_a_command_there() {
+    let mut rig = Rig::new(Shape::default());
+    let mut host = Host::new();
+    rig.run(&host, &read(0, 4096), &[(0, 4096)]);
+    rig.tick(3);
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    rig.add(&host, &read(0, 4096), &[(0, 4096)]);
+    rig.reap();
+    host.unmap();
+    rig.tick(4);
+    assert_eq!(rig.keeper.shared().len(), 1, "the command is at the drive");
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    rig.tick(20);
+    assert_eq!(rig.channel.in_flight(), 0);
+    assert!(rig.keeper.shared().is_empty());
+}
