@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::port::{Added, Channel as Port, Done, Request};
 use controller::ticket::Ticket;
 use controller::time::Time;
-use driver::bus::vfio_user::VfioUser;
+use driver::bus::place::AnyBus;
 use memory::{DmaView, Segment};
 use model::Op;
 
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Told(Box<ToldChannel>),
     Ram(Box<RamChannel>),
     File(Box<FileChannel>),
-    Drive(Box<DriveChannel<VfioUser>>),
+    Drive(Box<DriveChannel<AnyBus>>),
     KeyValue(Box<KeyValueChannel>),
     Timed(Box<TimedChannel>),
     Zoned(Box<ZonedChannel<Channel>>),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use controller::port::MediumTraits;
 use controller::set::CommandSet;
-use driver::bus::vfio_user::VfioUser;
+use driver::bus::place::{AnyBus, Place};
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 
 use crate::channel::{Channel, IoCounts, Kind};
@@ -78,8 +78,8 @@ pub enum MediumKind {
     },
     /// A namespace of an NVMe drive, whose queues and memory hosts then share.
     Drive {
-        /// The socket of a vfio-user server.
-        socket: PathBuf,
+        /// Where it is.
+        place: Place,
         /// The namespace's identifier; `None`: the first one that is active.
         nsid: Option<u32>,
     },
@@ -152,7 +152,7 @@ enum Backing {
     Told(Arc<ToldSet>),
     Ram(Arc<Store>),
     File(Arc<FileMedium>),
-    Drive(Drive<VfioUser>),
+    Drive(Drive<AnyBus>),
     KeyValue(Arc<KeyValueMedium>),
 }
 
@@ -228,10 +228,10 @@ impl Medium {
                 let file = open_bytes(path, *size, *direct, *io)?;
                 (file.size(), Backing::File(Arc::new(file)))
             }
-            MediumKind::Drive { socket, nsid } => {
-                let drive = Drive::connect(socket, *nsid);
+            MediumKind::Drive { place, nsid } => {
+                let drive = Drive::at(place, *nsid);
                 let drive = drive.map_err(|source| MediumError::Drive {
-                    target: format!("vfio-user:{}", socket.display()),
+                    target: place.to_string(),
                     source,
                 })?;
                 (drive.size(), Backing::Drive(drive))

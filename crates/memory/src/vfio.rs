@@ -28,7 +28,9 @@ use vfio_bindings::bindings::vfio as abi;
 
 pub use region::RegionInfo;
 
-use crate::{address::Iova, doorbell::DoorbellPages, host::HostMemory, mapping::MapError};
+use crate::{
+    address::Iova, dma::Lent, doorbell::DoorbellPages, host::HostMemory, mapping::MapError,
+};
 
 /// The most interrupt vectors that are asked for: MSI-X has no more (PCIe 5.0, 7.7.2.2).
 const MAX_VECTORS: u32 = 2048;
@@ -300,7 +302,19 @@ impl Function {
         let (start, len) = memory.span();
         // SAFETY: the range is mapped while `memory` lives, and nobody makes references to it. Pages that the IOMMU knows
         // are held by the kernel: a function that writes to them after `memory` is gone reaches nothing else.
-        unsafe { call::map_dma(&self.container, base.0, start.addr() as u64, len) }
+        unsafe { call::map_dma(&self.container, base.0, (start.addr() as u64, len), true) }
+    }
+
+    /// Lets the function read, and write where the host allows that, memory that a host of ours lent, at `base`. Its pages are
+    /// taken from the system and locked now.
+    ///
+    /// # Errors
+    /// As [`Function::share`].
+    pub fn lend(&self, memory: &Lent, base: Iova) -> io::Result<()> {
+        let (start, len) = memory.as_raw();
+        let bytes = (start.addr() as u64, len);
+        // SAFETY: the range is mapped while `memory` lives, and only ever copied from and to. As above for afterwards.
+        unsafe { call::map_dma(&self.container, base.0, bytes, memory.is_writable()) }
     }
 
     /// Takes memory back: a range that was shared, whole. On return the function reaches it no more.

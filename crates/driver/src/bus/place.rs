@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use memory::{EventFd, HostMemory, Iova};
+use memory::{EventFd, HostMemory, Iova, Lent};
 
 use super::vfio::Vfio;
 use super::vfio_user::VfioUser;
@@ -131,6 +131,10 @@ impl Bus for AnyBus {
 
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError> {
         either!(self, bus => bus.share(memory, base))
+    }
+
+    fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
+        either!(self, bus => bus.lend(memory, base))
     }
 
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use memory::vfio::{Function, Interrupt, Space};
-use memory::{EventFd, HostMemory, Iova};
+use memory::{EventFd, HostMemory, Iova, Lent};
 use nvme_spec::registers::DOORBELLS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -281,6 +281,10 @@ impl Bus for Vfio {
 
     fn share(&self, memory: &HostMemory, base: Iova) -> Result<(), DriverError> {
         self.function.share(memory, base).map_err(shared)
+    }
+
+    fn lend(&self, memory: &Lent, base: Iova) -> Result<(), DriverError> {
+        self.function.lend(memory, base).map_err(shared)
     }
 
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError> {

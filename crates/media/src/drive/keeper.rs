@@ -289,6 +289,10 @@ impl<B: Bus> Keeper<B> {
         let Some(device) = &mut self.device else {
             return;
         };
+        // A server that stands still does not take the seconds of an admin command as well.
+        if let Err(error @ (DriverError::Timeout { .. } | DriverError::Gone)) = device.status() {
+            return self.lose(&error.to_string());
+        }
         let Err(error) = device.delete_queue_pair(pair) else {
             return;
         };

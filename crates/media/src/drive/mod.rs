@@ -29,7 +29,6 @@ mod windows;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, channel, sync_channel};
@@ -37,7 +36,7 @@ use std::time::Duration;
 
 use controller::port::MediumTraits;
 use driver::bus::Bus;
-use driver::bus::vfio_user::VfioUser;
+use driver::bus::place::{AnyBus, Place};
 use driver::{Device, DriverError, Options};
 use memory::{Claimant, EventFd};
 
@@ -48,12 +47,14 @@ use self::keeper::{Job, Keeper, Reopen};
 use crate::order::Order;
 use crate::size::Bytes;
 
-/// Bound on everything that the keeper waits for: longer than the 4 s after which a controller of ours gives up what hangs
+/// Bound on an admin command: longer than the 4 s after which a controller of ours gives up what hangs
 /// in a queue that is deleted.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of memory that is shared with a drive for queues, lists and buffers: enough for a dozen channels. What is not used
-/// is not taken.
-const MEMORY_LEN: usize = 128 << 20;
+/// Bound on a server's answers: one that takes longer to read a register stands still.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes of memory that is shared with a drive for queues, lists and buffers: enough for eight channels. A physical drive has
+/// all of it locked.
+const MEMORY_LEN: usize = 64 << 20;
 /// Bytes that one command of ours moves at most.
 const TRANSFER_LEN: u32 = 1 << 20;
 /// Commands of one channel at the drive, at most.
@@ -94,16 +95,16 @@ fn options() -> Options {
     }
 }
 
-impl Drive<VfioUser> {
-    /// Opens a namespace of the controller that a vfio-user server has at `path`; without a number its first one.
+impl Drive<AnyBus> {
+    /// Opens a namespace of the drive at a place; without a number its first one.
     ///
     /// # Errors
-    /// The server cannot be reached, or it is no drive for this.
-    pub(crate) fn connect(path: &Path, nsid: Option<u32>) -> Result<Self, DriverError> {
-        let path = path.to_owned();
-        let name = path.display().to_string();
-        let mut reopen: Reopen<VfioUser> = Box::new(move || {
-            let mut device = Device::connect(&path, &options())?;
+    /// The drive cannot be reached, or it is none for this.
+    pub(crate) fn at(place: &Place, nsid: Option<u32>) -> Result<Self, DriverError> {
+        let place = place.clone();
+        let name = place.to_string();
+        let mut reopen: Reopen<AnyBus> = Box::new(move || {
+            let mut device = Device::open(place.open(ANSWER_TIMEOUT)?, &options())?;
             device.enable()?;
             Ok(device)
         });

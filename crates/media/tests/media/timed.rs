@@ -102,13 +102,13 @@ fn a_command_is_not_done_before_its_time_has_gone_by_since_it_came() {
     runner
         .channel
         .set_clock(move || Time(told.load(Ordering::Relaxed)));
-    assert_eq!(at(&mut runner, 1_000), []);
+    assert_eq!(at(&mut runner, 1_000), [0_u64; 0]);
     let first = runner.add(&host, &READ, &[(0, 4096)]);
     // One of the same turn came at the same time.
     clock.store(6_000, Ordering::Relaxed);
     let second = runner.add(&host, &READ, &[(8192, 4096)]);
     assert_eq!(runner.channel.next_due(), Some(Time(15_000)));
-    assert_eq!(at(&mut runner, 14_999), []);
+    assert_eq!(at(&mut runner, 14_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 15_000), [first]);
     assert_eq!(at(&mut runner, 17_048), [second]);
 }
@@ -140,14 +140,14 @@ fn a_command_is_done_when_its_time_has_come_and_not_before() {
     let host = Host::new(1 << 20);
     let mut runner = Runner::new(&ram(&nvm()), 8);
     assert!(runner.channel.keeps_time());
-    assert_eq!(at(&mut runner, 1_000), []);
+    assert_eq!(at(&mut runner, 1_000), [0_u64; 0]);
     host.put(0, &pattern(1, 4096));
     let write = runner.add(&host, &WRITE, &[(0, 4096)]);
     let first = runner.add(&host, &READ, &[(8192, 4096)]);
     let second = runner.add(&host, &READ, &[(16_384, 4096)]);
     assert_eq!(runner.channel.in_flight(), 3);
     assert_eq!(runner.channel.next_due(), Some(Time(11_000)));
-    assert_eq!(at(&mut runner, 10_999), []);
+    assert_eq!(at(&mut runner, 10_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 11_000), [first]);
     assert_eq!(runner.channel.next_due(), Some(Time(13_048)));
     assert_eq!(at(&mut runner, 20_999), [second]);
@@ -212,9 +212,9 @@ fn a_key_value_command_takes_what_it_was() {
     let exist = runner.add(&host, &command(&exist), &[]);
     // Exist takes no bandwidth: its latency less the 2048 ns that 4096 bytes take. Store takes 20 us, as one page does.
     assert_eq!(runner.channel.next_due(), Some(Time(1_000 + 3_000 - 2_048)));
-    assert_eq!(at(&mut runner, 1_951), []);
+    assert_eq!(at(&mut runner, 1_951), [0_u64; 0]);
     assert_eq!(at(&mut runner, 1_952), [exist]);
-    assert_eq!(at(&mut runner, 20_999), []);
+    assert_eq!(at(&mut runner, 20_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 21_000), [store]);
 }
 
@@ -309,7 +309,7 @@ fn a_command_of_many_parts_is_done_once_with_the_last() {
         })
         .collect();
     let trim = runner.add(&host, &Request::Deallocate { ranges: &ranges }, &[]);
-    assert_eq!(at(&mut runner, 6_999), []);
+    assert_eq!(at(&mut runner, 6_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 7_000), [trim]);
     let both = Request::CompareAndWrite {
         offset: 0,
@@ -319,7 +319,7 @@ fn a_command_of_many_parts_is_done_once_with_the_last() {
     };
     let both = runner.add(&host, &both, &[(0, 8192)]);
     // The write is in the buffer after 1 us; the page is read from the die that programs it until 108 us.
-    assert_eq!(at(&mut runner, 157_999), []);
+    assert_eq!(at(&mut runner, 157_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 158_000), [both]);
 }
 
@@ -372,7 +372,7 @@ fn bytes_of_a_file_are_waited_for_too() {
         std::thread::yield_now();
     }
     runner.reap();
-    assert_eq!(at(&mut runner, 39_999), []);
+    assert_eq!(at(&mut runner, 39_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 40_000), [late]);
 }
 
@@ -421,7 +421,7 @@ fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
         }
         // The last part was told in turn 32 and takes 7 us.
         assert_eq!(runner.channel.next_due(), Some(Time(7_001)), "the first");
-        assert_eq!(at(&mut runner, 7_031), []);
+        assert_eq!(at(&mut runner, 7_031), [0_u64; 0]);
         assert_eq!(at(&mut runner, 7_032), [trim]);
     }
 }
@@ -503,7 +503,7 @@ fn an_append_waits_for_room_where_the_write_pointer_is() {
     assert!(runner.channel.is_full(&append));
     at(&mut runner, 101_000);
     let third = runner.add(&host, &append, &[(0, 4096)]);
-    assert_eq!(at(&mut runner, 101_999), []);
+    assert_eq!(at(&mut runner, 101_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 102_000), [third]);
 }
 
@@ -524,13 +524,13 @@ fn a_reset_of_all_zones_is_told_in_parts() {
     let reset = runner.add(&host, &of_zones(&reset, COUNT), &[]);
     assert_eq!(runner.channel.next_due(), Some(Time(0)), "the next turn");
     assert_eq!(runner.try_add(&host, &READ, &[(0, 4096)]), None);
-    assert_eq!(at(&mut runner, 1), []);
+    assert_eq!(at(&mut runner, 1), [0_u64; 0]);
     assert_eq!(runner.try_add(&host, &READ, &[(0, 4096)]), None);
-    assert_eq!(at(&mut runner, 2), []);
+    assert_eq!(at(&mut runner, 2), [0_u64; 0]);
     // All is told: of the last ones in the turn at 2 ns.
     let read = runner.add(&host, &READ, &[(0, 4096)]);
     assert_eq!(at(&mut runner, 2), [read], "nothing is sensed");
-    assert_eq!(at(&mut runner, 1_001), []);
+    assert_eq!(at(&mut runner, 1_001), [0_u64; 0]);
     assert_eq!(at(&mut runner, 1_002), [reset]);
 }
 

@@ -153,19 +153,23 @@ pub(super) fn reset(device: &OwnedFd) -> io::Result<()> {
     tell(device, DEVICE_RESET, 0).map(drop)
 }
 
-/// Lets the functions of a container read and write `len` bytes of this process at `start`.
+/// Lets the functions of a container read `len` bytes of this process at `start`, and write them where they may.
 ///
 /// # Safety
 /// The bytes are mapped, and may change at any moment from here on until they are unmapped.
 pub(super) unsafe fn map_dma(
     container: &OwnedFd,
     iova: u64,
-    start: u64,
-    len: u64,
+    (start, len): (u64, u64),
+    may_write: bool,
 ) -> io::Result<()> {
+    let flags = match may_write {
+        true => abi::VFIO_DMA_MAP_FLAG_READ | abi::VFIO_DMA_MAP_FLAG_WRITE,
+        false => abi::VFIO_DMA_MAP_FLAG_READ,
+    };
     let mut map = abi::vfio_iommu_type1_dma_map {
         argsz: argsz::<abi::vfio_iommu_type1_dma_map>(),
-        flags: abi::VFIO_DMA_MAP_FLAG_READ | abi::VFIO_DMA_MAP_FLAG_WRITE,
+        flags,
         vaddr: start,
         iova,
         size: len,

@@ -48,7 +48,7 @@ struct MediumArgs {
     name: String,
 
     /// What it is made of
-    #[arg(long, value_parser = parse::word::<MediumKind>(&["null", "ram", "file", "keyvalue"]))]
+    #[arg(long, value_parser = parse::word::<MediumKind>(&["null", "ram", "file", "drive", "keyvalue"]))]
     kind: MediumKind,
 
     /// The file or block device of a `file`; the file that a `keyvalue` is kept in
@@ -58,6 +58,14 @@ struct MediumArgs {
     /// Its size; a file that exists may leave it out
     #[arg(long)]
     size: Option<Size>,
+
+    /// Where a `drive` is
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    target: Option<String>,
+
+    /// The namespace of a `drive`; default: its first one
+    #[arg(long, value_name = "N")]
+    nsid: Option<u32>,
 
     /// Whether a file is opened with O_DIRECT
     #[arg(long, value_parser = parse::word::<Direct>(&["auto", "on", "off"]))]
@@ -242,6 +250,8 @@ impl MediumArgs {
             kind: self.kind,
             path: self.path.map(parse::absolute).transpose()?,
             size: self.size,
+            target: self.target,
+            nsid: self.nsid,
             direct: self.direct,
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,

@@ -10,6 +10,8 @@ pub(super) struct MediaArg {
     pub(super) kind: MediumKind,
     pub(super) size: Option<Size>,
     pub(super) path: Option<std::path::PathBuf>,
+    target: Option<String>,
+    nsid: Option<u32>,
     pub(super) direct: Option<Direct>,
     pub(super) lba_size: Option<u32>,
     poll_submissions: Option<bool>,
@@ -22,9 +24,11 @@ pub(super) struct MediaArg {
 }
 
 /// The keys of `--media`; with `preset`, `timing.` and a parameter's name is one, too.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 13] = [
     "size",
     "path",
+    "target",
+    "nsid",
     "direct",
     "lba_size",
     "poll_submissions",
@@ -45,10 +49,11 @@ impl FromStr for MediaArg {
             "null" => MediumKind::Null,
             "ram" => MediumKind::Ram,
             "file" => MediumKind::File,
+            "drive" => MediumKind::Drive,
             "keyvalue" => MediumKind::KeyValue,
             _ => {
                 return Err(format!(
-                    "`{kind}` is no kind of media: write null, ram, file or keyvalue, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
+                    "`{kind}` is no kind of media: write null, ram, file, drive or keyvalue, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
                 ));
             }
         };
@@ -56,6 +61,8 @@ impl FromStr for MediaArg {
             kind,
             size: None,
             path: None,
+            target: None,
+            nsid: None,
             direct: None,
             lba_size: None,
             poll_submissions: None,
@@ -87,6 +94,8 @@ impl MediaArg {
         config::Medium {
             path: self.path.clone(),
             size: self.size,
+            target: self.target.clone(),
+            nsid: self.nsid,
             direct: self.direct,
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,
@@ -105,6 +114,11 @@ impl MediaArg {
             "size" => self.size = Some(value.parse()?),
             "path" => self.path = Some(value.into()),
             "state" => self.state = Some(value.into()),
+            "target" => self.target = Some(value.to_owned()),
+            "nsid" => {
+                let wrong = |_| format!("nsid={value}: write a number");
+                self.nsid = Some(value.parse().map_err(wrong)?);
+            }
             "lba_size" => {
                 let wrong = || format!("lba_size={value}: write 512 or 4096");
                 self.lba_size = Some(value.parse().map_err(|_| wrong())?);
@@ -213,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(error("rma:size=1GiB").contains("write null, ram, file or keyvalue"));
+        assert!(error("rma:size=1GiB").contains("write null, ram, file, drive or keyvalue"));
         assert!(error("keyvalue:dialect=latin").contains("nvme or samsung"));
         assert!(error("keyvalue:max_keys=many").contains("a number"));
         assert!(error("ram:size=8").contains("has no unit"));

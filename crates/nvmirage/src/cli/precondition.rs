@@ -181,7 +181,7 @@ impl Precondition {
         // What a server would not serve is not prepared: a file of another size, or with something else in it.
         let found = match path.filter(|path| medium.kind == MediumKind::File && path.exists()) {
             Some(_) => {
-                let opened = Medium::open(&spec_of(&medium));
+                let opened = Medium::open(&spec_of(&medium)?);
                 Some(opened.with_context(|| format!("media {name}"))?.size())
             }
             None => None,

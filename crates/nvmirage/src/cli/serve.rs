@@ -49,8 +49,8 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
     config: Option<PathBuf>,
 
-    /// What a drive is made of: null, ram, file or keyvalue, with size=, path=, lba_size=, direct=, poll_submissions=,
-    /// poll_completions=, register_memory=, preset= and timing.NAME=
+    /// What a drive is made of: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=,
+    /// poll_submissions=, poll_completions=, register_memory=, preset= and timing.NAME=
     #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
     media: Vec<MediaArg>,
 

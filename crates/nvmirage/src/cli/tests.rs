@@ -112,7 +112,7 @@ fn serve_takes_a_file_or_the_short_form() {
     assert!(refused("serve --config a --media ram").contains("cannot be used with"));
     assert!(
         refused("serve --media rom:size=1GiB --listen vfio-user:/s")
-            .contains("null, ram, file or keyvalue")
+            .contains("null, ram, file, drive or keyvalue")
     );
     assert!(refused("serve --media ram:size=1GiB --listen /s").contains("has no scheme"));
     assert!(refused("serve --config a --control vfio-user:/s").contains("unix:PATH"));

@@ -148,6 +148,8 @@ pub(crate) enum MediumKind {
     Ram,
     /// A regular file or a block device.
     File,
+    /// A namespace of an NVMe drive, which hosts share.
+    Drive,
     /// Keys and values in memory of this process; gone when it ends.
     KeyValue,
 }
@@ -190,6 +192,12 @@ pub(crate) struct Medium {
     /// Its size; a file that exists may leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Size>,
+    /// Where a drive is: `vfio-user:PATH` or `pci:ADDRESS`; only for `kind = "drive"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) target: Option<String>,
+    /// The drive's namespace. Default: its first one; only for `kind = "drive"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nsid: Option<u32>,
     /// How a file is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) direct: Option<Direct>,
@@ -228,6 +236,8 @@ impl Medium {
             kind,
             path: None,
             size: None,
+            target: None,
+            nsid: None,
             direct: None,
             poll_submissions: None,
             poll_completions: None,

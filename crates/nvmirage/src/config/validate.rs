@@ -189,25 +189,25 @@ impl Medium {
                         .into()
                 });
             }
+            MediumKind::Drive => self.validate_drive(&mut place),
             MediumKind::Null | MediumKind::Ram | MediumKind::KeyValue => {
                 let has_path = self.kind == MediumKind::KeyValue || self.path.is_none();
                 place.require(has_path, || {
                     "only kind = \"file\" and kind = \"keyvalue\" have a path: remove it or change the kind".into()
                 });
-                for (key, is_there) in [
-                    ("direct", self.direct.is_some()),
-                    ("poll_submissions", self.poll_submissions.is_some()),
-                    ("poll_completions", self.poll_completions.is_some()),
-                    ("register_memory", self.register_memory.is_some()),
-                ] {
-                    place.require(!is_there, || {
-                        format!("only kind = \"file\" has `{key}`: remove it")
-                    });
-                }
+                self.refuse_keys_of_files(&mut place);
                 place.require(self.size.is_some(), || {
                     "it needs a size: write size = \"8GiB\"".into()
                 });
             }
+        }
+        for (key, is_there) in [
+            ("target", self.target.is_some()),
+            ("nsid", self.nsid.is_some()),
+        ] {
+            place.require(self.kind == MediumKind::Drive || !is_there, || {
+                format!("only kind = \"drive\" has `{key}`: remove it")
+            });
         }
         let in_memory = self.kind == MediumKind::KeyValue && self.path.is_none();
         let keeps = self.kind == MediumKind::Ram || in_memory;
@@ -244,6 +244,42 @@ impl Medium {
 }
 
 impl Medium {
+    /// What concerns drives alone.
+    fn validate_drive(&self, place: &mut Place<'_>) {
+        match &self.target {
+            None => place.problem(
+                "a drive needs a target: write target = \"vfio-user:/run/drive.sock\", or \"pci:0000:01:00.0\"",
+
+            ),
+            Some(target) => {
+                if let Err(error) = target.parse::<driver::bus::place::Place>() {
+                    place.problem(format!("target = \"{target}\": {error}"));
+                }
+            }
+        }
+        let fits = self.nsid.is_none_or(|nsid| (1..u32::MAX).contains(&nsid));
+        place.require(fits, || {
+            "nsid: namespaces of a drive are numbered from 1 on".into()
+        });
+        place.require(self.path.is_none() && self.size.is_none(), || {
+            "a drive has a target, and the size that it says: remove path and size".into()
+        });
+        self.refuse_keys_of_files(place);
+    }
+
+    fn refuse_keys_of_files(&self, place: &mut Place<'_>) {
+        for (key, is_there) in [
+            ("direct", self.direct.is_some()),
+            ("poll_submissions", self.poll_submissions.is_some()),
+            ("poll_completions", self.poll_completions.is_some()),
+            ("register_memory", self.register_memory.is_some()),
+        ] {
+            place.require(!is_there, || {
+                format!("only kind = \"file\" has `{key}`: remove it")
+            });
+        }
+    }
+
     /// What concerns key-value media alone.
     fn validate_keys(&self, place: &mut Place<'_>) {
         let is_key_value = self.kind == MediumKind::KeyValue;

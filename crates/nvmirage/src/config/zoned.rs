@@ -83,6 +83,9 @@ impl Zoned {
         place.require(medium.kind != MediumKind::KeyValue, || {
             "zoned: a key-value medium has no zones: write kind = \"file\" or \"ram\"".into()
         });
+        place.require(medium.kind != MediumKind::Drive, || {
+            "zoned: over a drive zones would not be kept: write kind = \"file\" or \"ram\"".into()
+        });
         for (key, is_there) in [
             ("random_granularity", self.random_granularity.is_some()),
             ("random_zones", self.random_zones.is_some()),

@@ -43,7 +43,8 @@ pub(super) struct Taken {
 impl State {
     pub(super) fn open_medium(&mut self, config: config::Medium) -> anyhow::Result<()> {
         let place = || format!("media {}", config.name);
-        let mut medium = Medium::open(&spec_of(&config)).with_context(place)?;
+        let spec = spec_of(&config).with_context(place)?;
+        let mut medium = Medium::open(&spec).with_context(place)?;
         let state = timing::give(&config, &mut medium).with_context(place)?;
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
         let mut ids = (0..=u16::MAX).map(ChannelId);
@@ -233,7 +234,7 @@ impl State {
         let least = self.medium(&namespace.media)?.min_lba_bytes();
         if namespace.lba_size < least {
             anyhow::bail!(
-                "namespace {}: lba_size = {}: media {} takes no blocks below {least} with direct = \"on\": write lba_size = {least}, or direct = \"auto\"",
+                "namespace {}: lba_size = {}: media {} takes no blocks below {least}: write lba_size = {least}; of a file direct = \"auto\" does, too",
                 namespace.name,
                 namespace.lba_size,
                 namespace.media
@@ -375,7 +376,7 @@ pub(super) fn range_of(namespace: &Allocated) -> Range {
 }
 
 /// What is opened for a medium of a configuration.
-pub(crate) fn spec_of(config: &config::Medium) -> MediumSpec {
+pub(crate) fn spec_of(config: &config::Medium) -> anyhow::Result<MediumSpec> {
     let size = config.size.map(|size| size.0);
     let kind = match config.kind {
         MediumKind::Null => Backing::Null {
@@ -384,6 +385,15 @@ pub(crate) fn spec_of(config: &config::Medium) -> MediumSpec {
         MediumKind::Ram => Backing::Ram {
             size: size.unwrap_or_default(),
         },
+        MediumKind::Drive => {
+            let target = config.target.as_deref().unwrap_or_default();
+            Backing::Drive {
+                place: target
+                    .parse()
+                    .map_err(|error| anyhow::anyhow!("target = \"{target}\": {error}"))?,
+                nsid: config.nsid,
+            }
+        }
         MediumKind::KeyValue => Backing::KeyValue {
             path: config.path.clone(),
             size: size.unwrap_or_default(),
@@ -415,5 +425,5 @@ pub(crate) fn spec_of(config: &config::Medium) -> MediumSpec {
         },
         None => kind,
     };
-    MediumSpec { kind }
+    Ok(MediumSpec { kind })
 }

@@ -11,6 +11,7 @@ mod clone;
 mod conformance;
 mod control;
 mod demo;
+mod drives;
 mod every_kind;
 mod explain;
 mod fidelity;

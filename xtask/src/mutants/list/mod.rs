@@ -1,6 +1,7 @@
 //! The mutations, by where they are in the life of a command.
 
 mod commands;
+mod drives;
 mod files;
 mod fuse;
 mod interrupts;
@@ -23,6 +24,7 @@ const ALL: &[&[Mutation]] = &[
     queues::MUTATIONS,
     memory_map::MUTATIONS,
     commands::MUTATIONS,
+    drives::MUTATIONS,
     files::MUTATIONS,
     fuse::MUTATIONS,
     interrupts::MUTATIONS,

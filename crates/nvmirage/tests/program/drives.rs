@@ -1,0 +1,265 @@
+//! Mediated pass-through: one server is the drive of another, whose tenants share it.
+
+use std::{
+    os::unix::fs::FileExt,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+
+use crate::world::{BOUND, Server, World};
+
+/// Bytes of the drive, and of each tenant's part.
+const DRIVE: usize = 48 << 20;
+const PART: usize = 16 << 20;
+
+/// A world with a drive: another server, of a file that shows what the drive holds. It is in memory, so that nothing takes
+/// seconds that is not meant to.
+struct Drive {
+    world: World,
+    its: World,
+    folder: tempfile::TempDir,
+    file: std::fs::File,
+}
+
+/// What nobody has written.
+const UNTOUCHED: u8 = 0xA5;
+
+impl Drive {
+    fn new() -> (Drive, Server) {
+        let its = World::new();
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("drive.img");
+        std::fs::write(&path, vec![UNTOUCHED; DRIVE]).unwrap();
+        let drive = Drive {
+            file: std::fs::File::open(&path).unwrap(),
+            world: World::new(),
+            its,
+            folder,
+        };
+        let server = drive.start();
+        (drive, server)
+    }
+
+    /// Starts the drive's server, which maps its doorbells.
+    fn start(&self) -> Server {
+        let media = format!(
+            "file:path={},lba_size=512",
+            self.folder.path().join("drive.img").display()
+        );
+        let listen = self.its.vfio_user("drive.sock");
+        self.its.serve(&[
+            "--media",
+            &media,
+            "--listen",
+            &listen,
+            "--doorbells",
+            "mapped",
+        ])
+    }
+
+    fn target(&self) -> String {
+        self.its.vfio_user("drive.sock")
+    }
+
+    /// A server of two tenants, with a gap before, between and behind their parts.
+    fn tenants(&self) -> Server {
+        let text = format!(
+            "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}{}",
+            self.target(),
+            self.tenant("a", "4MiB..20MiB"),
+            self.tenant("b", "24MiB..40MiB"),
+        );
+        let config = self.world.write("tenants.toml", &text);
+        self.world.serve(&["--config", config.to_str().unwrap()])
+    }
+
+    fn tenant(&self, name: &str, range: &str) -> String {
+        format!(
+            "[[namespace]]\nname = \"{name}\"\nmedia = \"drive\"\nrange = \"{range}\"\nlba_size = 512\n\
+             [[controller]]\nname = \"{name}\"\nnamespaces = [\"{name}\"]\nlisten = \"{}\"\n",
+            self.world.vfio_user(name)
+        )
+    }
+
+    fn read(&self, at: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.file.read_exact_at(&mut bytes, at as u64).unwrap();
+        bytes
+    }
+
+    /// A tenant writes all of its part and verifies it.
+    fn fill(&self, tenant: &str) {
+        let target = self.world.vfio_user(tenant);
+        self.world.ok(&[
+            "bench",
+            "--target",
+            &target,
+            "--rw",
+            "randrw",
+            "--bs",
+            "512B,4KiB,128KiB",
+            "--qd",
+            "1,16",
+            "--time",
+            "1s",
+            "--verify",
+        ]);
+    }
+}
+
+fn is_untouched(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == UNTOUCHED)
+}
+
+#[test]
+fn each_tenant_has_its_part_of_a_drive_and_nothing_else_changes() {
+    let (drive, _server) = Drive::new();
+    let tenants = drive.tenants();
+    thread::scope(|scope| {
+        let both = ["a", "b"].map(|tenant| scope.spawn(|| drive.fill(tenant)));
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+    // The bytes that each tenant reads are those at its place in the drive.
+    let parts = [("a", 4 << 20), ("b", 24 << 20)];
+    for (tenant, at) in parts {
+        let target = drive.world.vfio_user(tenant);
+        let before = drive.read(at, PART);
+        drive.world.ok(&[
+            "bench", "--target", &target, "--rw", "write", "--bs", "64KiB", "--qd", "4", "--time",
+            "500ms",
+        ]);
+        let after = drive.read(at, PART);
+        assert_ne!(before, after, "{tenant} writes there");
+    }
+    tenants.stop();
+    for (start, end) in [(0, 4), (20, 24), (40, 48)] {
+        let bytes = drive.read(start << 20, (end - start) << 20);
+        assert!(is_untouched(&bytes), "{start} to {end} MiB");
+    }
+}
+
+/// Repeats until it succeeds.
+fn until(what: &str, reached: impl Fn() -> bool) {
+    let deadline = Instant::now() + BOUND;
+    while !reached() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_drive_that_dies_and_comes_back_is_used_again() {
+    let (drive, mut server) = Drive::new();
+    let tenants = drive.tenants();
+    drive.fill("a");
+    server.child().kill().unwrap();
+    server.end();
+    until("the loss is noticed", || {
+        tenants.log().contains("a drive is lost")
+    });
+    let server = drive.start();
+    until("it comes back", || {
+        tenants.log().contains("a drive is back")
+    });
+    drive.fill("a");
+    tenants.stop();
+    server.stop();
+}
+
+#[test]
+fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
+    let (drive, server) = Drive::new();
+    let text = format!(
+        "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n\
+         [[media]]\nname = \"ram\"\nkind = \"ram\"\nsize = \"16MiB\"\n{}\
+         [[namespace]]\nname = \"r\"\nmedia = \"ram\"\nlba_size = 512\n\
+         [[controller]]\nname = \"r\"\nnamespaces = [\"r\"]\nlisten = \"{}\"\n",
+        drive.target(),
+        drive.tenant("a", "4MiB..20MiB"),
+        drive.world.vfio_user("r"),
+    );
+    let config = drive.world.write("tenants.toml", &text);
+    let tenants = drive.world.serve(&["--config", config.to_str().unwrap()]);
+    drive.fill("a");
+    server.signal(Signal::STOP);
+    let target = drive.world.vfio_user("a");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let args = [
+                "bench", "--target", &target, "--bs", "4KiB", "--qd", "4", "--time", "1s",
+            ];
+            drive.world.run(&args)
+        });
+        until("the queue is given up", || {
+            drive.fill("r");
+            tenants.log().contains("a drive is lost")
+        });
+        let ran = waits.join().unwrap();
+        assert!(!ran.status.success(), "{}", ran.out);
+        // Its reads end so, or the flush of the shutdown behind them does.
+        let says = ["Command Interrupted", "cannot be shut down"];
+        assert!(
+            says.iter().any(|says| ran.err.contains(says)),
+            "{}",
+            ran.err
+        );
+    });
+    server.signal(Signal::CONT);
+    until("it comes back", || {
+        tenants.log().contains("a drive is back")
+    });
+    drive.fill("a");
+    tenants.stop();
+}
+
+#[test]
+fn what_cannot_be_a_drive_says_why() {
+    let world = World::new();
+    let listen = world.vfio_user("s");
+    let error = world
+        .run(&["serve", "--media", "drive", "--listen", &listen])
+        .err;
+    assert!(error.contains("a drive needs a target"), "{error}");
+    let nobody = format!("drive:target={}", world.vfio_user("nobody"));
+    let error = world.fails(&[
+        "serve",
+        "--media",
+        &nobody,
+        "--listen",
+        &world.vfio_user("s"),
+    ]);
+    assert!(error.contains("is the server running"), "{error}");
+    assert!(!Path::new(&world.path("s")).exists());
+    for (keys, says) in [
+        ("target = \"nvme0\"", "vfio-user:PATH"),
+        (
+            "target = \"vfio-user:/x\"\nsize = \"1GiB\"",
+            "remove path and size",
+        ),
+        (
+            "target = \"vfio-user:/x\"\ndirect = \"on\"",
+            "only kind = \"file\" has `direct`",
+        ),
+        ("target = \"vfio-user:/x\"\nnsid = 0", "numbered from 1 on"),
+        (
+            "target = \"vfio-user:/x\"\n[media.zoned]\nzone_size = \"1MiB\"",
+            "zoned: over a drive",
+        ),
+    ] {
+        let text = format!("[[media]]\nname = \"d\"\nkind = \"drive\"\n{keys}\n");
+        let config = world.write("wrong.toml", &text);
+        let error = world.run(&["check", config.to_str().unwrap()]).err;
+        assert!(error.contains(says), "{error}");
+    }
+    let text =
+        "[[media]]\nname = \"d\"\nkind = \"ram\"\nsize = \"1MiB\"\ntarget = \"vfio-user:/x\"\n";
+    let config = world.write("wrong.toml", text);
+    let error = world.run(&["check", config.to_str().unwrap()]).err;
+    assert!(
+        error.contains("only kind = \"drive\" has `target`"),
+        "{error}"
+    );
+}
