@@ -16,25 +16,27 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Weak};
 
 use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, Outcome, Request};
 use controller::prp::MAX_SEGMENTS;
 use controller::ticket::Ticket;
 use driver::bus::Bus;
-use memory::{DmaView, EventFd, Lent, Segment, ViewPins};
+use memory::{DmaView, EventFd, Segment, ViewPins};
 use nvme_spec::Cqe;
 
 use super::Held;
 use super::data::{self, Pieces};
 use super::facts::Facts;
 use super::keeper::{BOUNCES, Job, News, Queue};
-use super::op::{Cursor, Fused, INTERRUPTED, Kind, Op, outcome_of};
-use super::windows::{LEAST_BYTES, Table};
+use super::op::{Cursor, Fused, Kind, Op, outcome_of};
+use super::windows::Table;
 use crate::order::{MAX_RANGES, Order};
 use crate::overlap::Touched;
+
+mod keep;
 
 /// Ticks of the keeper, which is 4 s, that a command may take, and that one may wait for a drive that is not there.
 pub(super) const HANG_TICKS: u32 = 16;
@@ -167,129 +169,6 @@ impl<B: Bus> DriveChannel<B> {
         self.in_flight > 0
     }
 
-    /// What is to be done now and then: hears the keeper, asks it for what commands were without, and looks for those that
-    /// hang.
-    #[inline]
-    pub fn tend(&mut self) {
-        while let Ok(news) = self.news.try_recv() {
-            self.hear(news);
-        }
-        let now = self.ticks.load(Ordering::Relaxed);
-        if now != self.seen {
-            self.seen = now;
-            self.look_for_hung();
-        }
-        if self.ask.is_some() || !self.late.is_empty() {
-            self.say();
-        }
-        self.order.tend();
-    }
-
-    #[cold]
-    fn hear(&mut self, news: News<B>) {
-        match news {
-            News::Queue(queue) => {
-                self.bounces.clear();
-                self.bounces.extend((0..BOUNCES).rev());
-                self.queue = Some(queue);
-            }
-            News::Windows(windows) => {
-                self.windows = Table::new(windows);
-            }
-            News::Ended => {
-                // What a drive that comes back does not know yet is asked for again.
-                self.asked.clear();
-                self.give_up("the drive was reset, or is lost");
-            }
-            News::Over => self.end_outstanding(),
-        }
-    }
-
-    #[cold]
-    fn say(&mut self) {
-        if let Some(view) = self.ask.take() {
-            self.asked.retain(|asked| asked.strong_count() > 0);
-            self.asked.push(Arc::downgrade(&view));
-            let large = |lent: &&Arc<Lent>| lent.as_raw().1 >= LEAST_BYTES;
-            let regions = view.lent().filter(large).map(Arc::downgrade).collect();
-            self.late.push_back(Job::Share(regions));
-        }
-        while let Some(job) = self.late.pop_front() {
-            match self.jobs.try_send(job) {
-                Ok(()) => {}
-                Err(TrySendError::Full(job)) => return self.late.push_front(job),
-                // The keeper ends after its channels; where it did not, commands end by their time.
-                Err(TrySendError::Disconnected(_)) => {}
-            }
-        }
-    }
-
-    /// Gives the queue pair back to the keeper, with what the drive has of it.
-    fn give_up(&mut self, why: &str) {
-        if let Some(queue) = self.queue.take() {
-            self.late.push_back(Job::Replace {
-                channel: self.number,
-                queue,
-                why: why.to_owned(),
-            });
-            self.say();
-        }
-    }
-
-    /// The drive does nothing more of what it was asked for before: that ends.
-    fn end_outstanding(&mut self) {
-        for slot in 0..self.ops.len() as u16 {
-            let op = &mut self.ops[usize::from(slot)];
-            if op.in_use && op.outstanding > 0 {
-                op.outstanding = 0;
-                op.bounce = None;
-                op.outcome = INTERRUPTED;
-                if !op.is_queued {
-                    self.ended.push(slot);
-                }
-            }
-        }
-        self.drop_failed();
-    }
-
-    /// Commands that the drive has had for too long, and those that have waited for it for as long.
-    #[cold]
-    fn look_for_hung(&mut self) {
-        let (now, has_queue) = (self.seen, self.queue.is_some());
-        let mut hangs = false;
-        for op in self.ops.iter_mut().filter(|op| op.in_use) {
-            if now.wrapping_sub(op.since) < HANG_TICKS {
-                continue;
-            }
-            if op.outstanding > 0 {
-                hangs = true;
-            } else if op.is_queued && !has_queue {
-                op.outcome = INTERRUPTED;
-            }
-        }
-        if !has_queue {
-            self.drop_failed();
-        } else if hangs {
-            self.give_up("a command had no answer for 4 s");
-        }
-    }
-
-    /// Takes those out of the rows that have failed and nothing at the drive.
-    fn drop_failed(&mut self) {
-        let (ops, ended) = (&mut self.ops, &mut self.ended);
-        for row in [&mut self.ready, &mut self.ready_bounced] {
-            row.retain(|slot| {
-                let op = &mut ops[usize::from(*slot)];
-                let is_over = op.has_failed() && op.outstanding == 0;
-                if is_over {
-                    op.is_queued = false;
-                    ended.push(*slot);
-                }
-                !is_over
-            });
-        }
-    }
-
     /// The outcome of a request that needs no command, or cannot have one.
     #[inline]
     fn at_once(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Option<Outcome> {
@@ -400,22 +279,6 @@ impl<B: Bus> DriveChannel<B> {
         op.cursor = Cursor::default();
         (op.outstanding, op.bounce, op.outcome) = (0, None, Outcome::OK);
         op.since = self.seen;
-    }
-
-    /// Data that goes through a buffer of ours, perhaps only because the drive does not know its memory yet.
-    #[cold]
-    fn want(&mut self, segments: &[Segment<'_>], view: &Arc<DmaView>) {
-        let unknown = |segment: &Segment<'_>| {
-            !segment.is_sink() && self.windows.find(segment.lent_id()).is_none()
-        };
-        if !segments.iter().any(unknown) {
-            return;
-        }
-        let view_at = Arc::as_ptr(view);
-        let is_asked = self.asked.iter().any(|asked| asked.as_ptr() == view_at);
-        if !is_asked && self.ask.is_none() {
-            self.ask = Some(Arc::clone(view));
-        }
     }
 
     /// The bytes that a request touches; `None` where it does not matter which.
@@ -743,45 +606,5 @@ impl<B: Bus> Channel for DriveChannel<B> {
 
     fn is_full(&self, _request: &Request<'_>) -> bool {
         self.free.is_empty()
-    }
-}
-
-impl<B: Bus> Drop for DriveChannel<B> {
-    fn drop(&mut self) {
-        // What the drive still does, it does to memory that the keeper has from here on. Where the keeper is busy, its thread is
-        // waited for: it answers in seconds, whatever the drive does.
-        let close = Job::Close {
-            channel: self.number,
-            queue: self.queue.take(),
-            pins: std::mem::take(&mut self.pins),
-        };
-        for job in self.late.drain(..).chain([close]) {
-            let _ = self.jobs.send(job);
-        }
-    }
-}
-
-#[cfg(test)]
-impl<B: Bus> DriveChannel<B> {
-    /// Takes every buffer away that no command has.
-    pub(super) fn take_bounces(&mut self) -> Vec<u16> {
-        std::mem::take(&mut self.bounces)
-    }
-
-    /// Gives them back.
-    pub(super) fn put_bounces(&mut self, bounces: Vec<u16>) {
-        self.bounces = bounces;
-    }
-
-    /// The queue pair that it has now.
-    pub(super) fn queue_id(&self) -> Option<u16> {
-        self.queue.as_ref().map(|queue| queue.pair.qid())
-    }
-
-    /// As if the drive had no Write Zeroes.
-    pub(super) fn forget_zeroes(&mut self) {
-        let mut facts = (*self.facts).clone();
-        facts.zeroes_len = 0;
-        self.facts = Arc::new(facts);
     }
 }

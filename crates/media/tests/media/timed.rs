@@ -417,7 +417,7 @@ fn a_large_deallocation_is_told_in_parts_and_keeps_nobody_waiting() {
         let next = runner.channel.next_due();
         assert_eq!(next, Some(Time(0)), "the next turn goes on with it");
         for turn in 1..=32 {
-            assert_eq!(at(&mut runner, turn), [], "turn {turn}");
+            assert_eq!(at(&mut runner, turn), [0_u64; 0], "turn {turn}");
         }
         // The last part was told in turn 32 and takes 7 us.
         assert_eq!(runner.channel.next_due(), Some(Time(7_001)), "the first");

@@ -50,7 +50,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drive-hang",
         guard: "a drive that hangs costs its tenants interrupted commands",
-        file: "crates/media/src/drive/channel.rs",
+        file: "crates/media/src/drive/channel/keep.rs",
         from: "self.give_up(\"a command had no answer for 4 s\");",
         to: "",
         test: unit(

@@ -1,0 +1,194 @@
+//! A channel and its keeper: what it is told, what it asks for, and what it does about a drive that does not answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::TrySendError;
+
+use driver::bus::Bus;
+use memory::{DmaView, Lent, Segment};
+
+use super::super::keeper::{BOUNCES, Job, News};
+use super::super::op::INTERRUPTED;
+use super::super::windows::{LEAST_BYTES, Table};
+use super::{DriveChannel, HANG_TICKS};
+
+impl<B: Bus> DriveChannel<B> {
+    /// What is to be done now and then: hears the keeper, asks it for what commands were without, and looks for those that
+    /// hang.
+    #[inline]
+    pub fn tend(&mut self) {
+        while let Ok(news) = self.news.try_recv() {
+            self.hear(news);
+        }
+        let now = self.ticks.load(Ordering::Relaxed);
+        if now != self.seen {
+            self.seen = now;
+            self.look_for_hung();
+        }
+        if self.ask.is_some() || !self.late.is_empty() {
+            self.say();
+        }
+        self.order.tend();
+    }
+
+    #[cold]
+    fn hear(&mut self, news: News<B>) {
+        match news {
+            News::Queue(queue) => {
+                self.bounces.clear();
+                self.bounces.extend((0..BOUNCES).rev());
+                self.queue = Some(queue);
+            }
+            News::Windows(windows) => {
+                self.windows = Table::new(windows);
+            }
+            News::Ended => {
+                // What a drive that comes back does not know yet is asked for again.
+                self.asked.clear();
+                self.give_up("the drive was reset, or is lost");
+            }
+            News::Over => self.end_outstanding(),
+        }
+    }
+
+    #[cold]
+    fn say(&mut self) {
+        if let Some(view) = self.ask.take() {
+            self.asked.retain(|asked| asked.strong_count() > 0);
+            self.asked.push(Arc::downgrade(&view));
+            let large = |lent: &&Arc<Lent>| lent.as_raw().1 >= LEAST_BYTES;
+            let regions = view.lent().filter(large).map(Arc::downgrade).collect();
+            self.late.push_back(Job::Share(regions));
+        }
+        while let Some(job) = self.late.pop_front() {
+            match self.jobs.try_send(job) {
+                Ok(()) => {}
+                Err(TrySendError::Full(job)) => return self.late.push_front(job),
+                // The keeper ends after its channels; where it did not, commands end by their time.
+                Err(TrySendError::Disconnected(_)) => {}
+            }
+        }
+    }
+
+    /// Gives the queue pair back to the keeper, with what the drive has of it.
+    pub(super) fn give_up(&mut self, why: &str) {
+        if let Some(queue) = self.queue.take() {
+            self.late.push_back(Job::Replace {
+                channel: self.number,
+                queue,
+                why: why.to_owned(),
+            });
+            self.say();
+        }
+    }
+
+    /// The drive does nothing more of what it was asked for before: that ends.
+    fn end_outstanding(&mut self) {
+        for slot in 0..self.ops.len() as u16 {
+            let op = &mut self.ops[usize::from(slot)];
+            if op.in_use && op.outstanding > 0 {
+                op.outstanding = 0;
+                op.bounce = None;
+                op.outcome = INTERRUPTED;
+                if !op.is_queued {
+                    self.ended.push(slot);
+                }
+            }
+        }
+        self.drop_failed();
+    }
+
+    /// Commands that the drive has had for too long, and those that have waited for it for as long.
+    #[cold]
+    fn look_for_hung(&mut self) {
+        let (now, has_queue) = (self.seen, self.queue.is_some());
+        let mut hangs = false;
+        for op in self.ops.iter_mut().filter(|op| op.in_use) {
+            if now.wrapping_sub(op.since) < HANG_TICKS {
+                continue;
+            }
+            if op.outstanding > 0 {
+                hangs = true;
+            } else if op.is_queued && !has_queue {
+                op.outcome = INTERRUPTED;
+            }
+        }
+        if !has_queue {
+            self.drop_failed();
+        } else if hangs {
+            self.give_up("a command had no answer for 4 s");
+        }
+    }
+
+    /// Takes those out of the rows that have failed and nothing at the drive.
+    fn drop_failed(&mut self) {
+        let (ops, ended) = (&mut self.ops, &mut self.ended);
+        for row in [&mut self.ready, &mut self.ready_bounced] {
+            row.retain(|slot| {
+                let op = &mut ops[usize::from(*slot)];
+                let is_over = op.has_failed() && op.outstanding == 0;
+                if is_over {
+                    op.is_queued = false;
+                    ended.push(*slot);
+                }
+                !is_over
+            });
+        }
+    }
+
+    /// Data that goes through a buffer of ours, perhaps only because the drive does not know its memory yet.
+    #[cold]
+    pub(super) fn want(&mut self, segments: &[Segment<'_>], view: &Arc<DmaView>) {
+        let unknown = |segment: &Segment<'_>| {
+            !segment.is_sink() && self.windows.find(segment.lent_id()).is_none()
+        };
+        if !segments.iter().any(unknown) {
+            return;
+        }
+        let view_at = Arc::as_ptr(view);
+        let is_asked = self.asked.iter().any(|asked| asked.as_ptr() == view_at);
+        if !is_asked && self.ask.is_none() {
+            self.ask = Some(Arc::clone(view));
+        }
+    }
+}
+
+impl<B: Bus> Drop for DriveChannel<B> {
+    fn drop(&mut self) {
+        // What the drive still does, it does to memory that the keeper has from here on. Where the keeper is busy, its thread is
+        // waited for: it answers in seconds, whatever the drive does.
+        let close = Job::Close {
+            channel: self.number,
+            queue: self.queue.take(),
+            pins: std::mem::take(&mut self.pins),
+        };
+        for job in self.late.drain(..).chain([close]) {
+            let _ = self.jobs.send(job);
+        }
+    }
+}
+
+#[cfg(test)]
+impl<B: Bus> DriveChannel<B> {
+    /// Takes every buffer away that no command has.
+    pub(in crate::drive) fn take_bounces(&mut self) -> Vec<u16> {
+        std::mem::take(&mut self.bounces)
+    }
+
+    /// Gives them back.
+    pub(in crate::drive) fn put_bounces(&mut self, bounces: Vec<u16>) {
+        self.bounces = bounces;
+    }
+
+    /// The queue pair that it has now.
+    pub(in crate::drive) fn queue_id(&self) -> Option<u16> {
+        self.queue.as_ref().map(|queue| queue.pair.qid())
+    }
+
+    /// As if the drive had no Write Zeroes.
+    pub(in crate::drive) fn forget_zeroes(&mut self) {
+        let mut facts = (*self.facts).clone();
+        facts.zeroes_len = 0;
+        self.facts = Arc::new(facts);
+    }
+}
