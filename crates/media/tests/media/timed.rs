@@ -266,7 +266,7 @@ fn a_key_that_is_not_there_takes_the_time_of_one_that_is() {
         at(&mut runner, now);
         let id = runner.add(&host, &request, &[]);
         assert_eq!(runner.channel.next_due(), Some(Time(now + takes)));
-        assert_eq!(at(&mut runner, now + takes - 1), []);
+        assert_eq!(at(&mut runner, now + takes - 1), [0_u64; 0]);
         runner.channel.set_time(Time(now + takes));
         runner.reap();
         let ended = runner.take_ended();
