@@ -66,11 +66,16 @@ pub fn svg(picture: &Picture) -> String {
         svg.words((whole / 2.0, y), Anchor::Middle, TITLE, line);
     }
     for (number, panel) in picture.panels.iter().enumerate() {
+        let column = number % columns;
         let corner = (
-            (number % columns) as f64 * width,
+            column as f64 * width,
             above + (number / columns) as f64 * height,
         );
-        draw_panel(&mut svg, corner, (width, height), panel);
+        // Axes of panels below each other end at the same place.
+        let of_column = picture.panels.iter().skip(column).step_by(columns);
+        let beside = of_column.map(width_of_names).fold(0.0, f64::max);
+        let to = (corner.0 + width - beside, corner.1 + height);
+        draw_panel(&mut svg, corner, to, panel);
     }
     let mut y = above + height * rows as f64 + SMALL;
     for note in &notes {
@@ -110,24 +115,24 @@ impl Frame<'_> {
     }
 }
 
-fn draw_panel(svg: &mut Svg, corner: At, (width, height): (f64, f64), panel: &Panel) {
-    let named = || panel.series.iter().filter(|series| !series.name.is_empty());
-    let longest = named().map(|series| width_of(&series.name, SMALL));
-    let legend = longest.fold(0.0, f64::max);
-    let beside = if legend > 0.0 {
-        legend + SIGN + 10.0
-    } else {
-        0.0
-    };
-    let caption = wrapped(&panel.title, CAPTION, width - 2.0 * MARGIN);
+/// What the names of a panel's series take beside it.
+fn width_of_names(panel: &Panel) -> f64 {
+    let names = panel.series.iter().map(|series| &series.name);
+    let longest = names.map(|name| width_of(name, SMALL)).fold(0.0, f64::max);
+    match longest > 0.0 {
+        true => longest + SIGN + 10.0,
+        false => 0.0,
+    }
+}
+
+/// Draws a panel between two corners; names of series stand right of them.
+fn draw_panel(svg: &mut Svg, corner: At, end: At, panel: &Panel) {
+    let caption = wrapped(&panel.title, CAPTION, end.0 - corner.0 - 2.0 * MARGIN);
     let from = (
         corner.0 + LEFT,
         corner.1 + MARGIN + caption.len() as f64 * CAPTION * 1.35,
     );
-    let to = (
-        corner.0 + width - MARGIN - beside,
-        corner.1 + height - BELOW - 6.0,
-    );
+    let to = (end.0 - MARGIN, end.1 - BELOW - 6.0);
     for (number, line) in caption.iter().enumerate() {
         let y = corner.1 + MARGIN + CAPTION * 0.8 + number as f64 * CAPTION * 1.35;
         svg.words((from.0, y), Anchor::Start, CAPTION, line);

@@ -157,3 +157,27 @@ fn a_name_never_lies_on_its_panel() {
     assert!(start > end, "{start} {end}");
     assert!(start + 40.0 < 600.0);
 }
+
+#[test]
+fn panels_below_each_other_end_at_the_same_place() {
+    let panel = |name: &str| Panel {
+        across: Axis::from_zero("s"),
+        series: vec![Series::new(name, Mark::Line, [(0.0, 1.0), (1.0, 1.0)])],
+        ..Panel::default()
+    };
+    let text = svg(&Picture {
+        panel: (600, 300),
+        panels: vec![panel("short"), panel("a name that is longer")],
+        ..Picture::default()
+    });
+    let lines = text
+        .lines()
+        .filter(|line| line.contains("stroke-width=\"2\""));
+    let end = |line: &str| {
+        let numbers = line.split('"').nth(1).unwrap();
+        numbers.split([',', ' ']).nth(2).unwrap().to_owned()
+    };
+    let ends: Vec<String> = lines.map(end).collect();
+    assert_eq!(ends.len(), 2);
+    assert_eq!(ends[0], ends[1]);
+}
