@@ -1,5 +1,5 @@
-//! The load generator against our own controller: it counts what it does, and
-//! finds what a drive does wrong.
+//! The load generator and fixed programs against our own controller: they count what they do, and
+//! the generator finds what a drive does wrong.
 
 #![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use controller::config::DoorbellMode;
 use controller::port::Cause;
+use driver::program::{self, Command, Pace, Ran, Rules, Target, Worker};
 use driver::workload::beside::{Cold, Stores, Storm};
 use driver::workload::{Job, JobResult, Phase, Rw, Setting, run, run_in};
 use driver::{DriverError, Options};
@@ -550,4 +551,71 @@ fn a_storm_of_stores_harms_nobody_else() {
         assert_eq!(result.unwrap().errors, 0);
         assert!(storm.count > 100, "{}", storm.count);
     }
+}
+
+/// A clock that gains a microsecond with every look.
+struct Looks(u64);
+
+impl Pace for Looks {
+    fn now_ns(&mut self) -> u64 {
+        self.0 += 1000;
+        self.0
+    }
+
+    fn pass(&mut self, _: Option<u64>) -> Result<(), DriverError> {
+        Ok(())
+    }
+}
+
+fn run_program(device: &mut RamDevice, count: usize, bound_ns: u64) -> Ran {
+    let target = Target::Blocks(device.namespace(1).unwrap());
+    let mut queue = device.create_queue_pair(8, false).unwrap();
+    let buffer = device.alloc(4096).unwrap();
+    let commands = vec![
+        Command::Write {
+            offset: 0,
+            len: 4096
+        };
+        count
+    ];
+    let mut workers = [Worker {
+        queue: &mut queue,
+        buffer: &buffer,
+        depth: 4,
+        commands: &commands,
+    }];
+    let rules = Rules {
+        bound_ns,
+        ..Rules::default()
+    };
+    // Clocks begin anywhere.
+    program::run(&mut workers, &target, rules, &mut Looks(123_456_789_000)).unwrap()
+}
+
+#[test]
+fn each_command_has_its_time_and_when_it_was_done() {
+    let mut device = device();
+    let ran = run_program(&mut device, 100, 0);
+    let (latencies, done) = (&ran.latencies_ns[0], &ran.done_ns[0]);
+    assert_eq!((latencies.len(), done.len()), (100, 100));
+    assert!(done.is_sorted() && done[0] > 0, "{done:?}");
+    for (latency, done) in latencies.iter().zip(done) {
+        assert!(latency.unwrap() <= *done);
+    }
+    assert_eq!(*done.last().unwrap(), ran.elapsed_ns);
+}
+
+#[test]
+fn nothing_is_submitted_behind_the_bound() {
+    let mut device = device();
+    let ran = run_program(&mut device, 10_000, 500_000);
+    let done = ran.done_ns[0].len();
+    assert!((10..1000).contains(&done), "{done}");
+    assert_eq!(ran.latencies_ns[0].len(), done);
+    // What was under way is waited for.
+    assert!(
+        (500_000..520_000).contains(&ran.elapsed_ns),
+        "{}",
+        ran.elapsed_ns
+    );
 }

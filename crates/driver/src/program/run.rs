@@ -33,6 +33,8 @@ pub struct Rules {
     pub delay_ns: u64,
     /// Two looks at the clock further apart mean that the machine has not let this thread run. 0: it always does.
     pub stall_ns: u64,
+    /// No command is submitted later than this after the first one. 0: the program is run to its end.
+    pub bound_ns: u64,
 }
 
 /// A queue pair and what it is to do. The queue has nothing in flight.
@@ -51,9 +53,10 @@ pub struct Worker<'a, B: Bus> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// Of each worker's commands, in their order, nanoseconds from the doorbell to the completion; `None` where a stall lay
-    /// between.
+    /// between. Those that were not submitted before the bound have none.
     pub latencies_ns: Vec<Vec<Option<u64>>>,
-    /// Of each worker's commands, in their order, when its completion was seen, since the first command.
+    /// Of each worker's commands, in their order, when its completion was seen, since the first command. As many as were
+    /// submitted.
     pub done_ns: Vec<Vec<u64>>,
     /// From the first command to the last completion, without stalls.
     pub elapsed_ns: u64,
@@ -66,6 +69,8 @@ pub struct Ran {
 /// A worker under way.
 struct Running<'w, 'a, B: Bus> {
     worker: &'w mut Worker<'a, B>,
+    /// Those of the worker that are to be submitted.
+    commands: &'a [Command],
     next: usize,
     /// From when on each further command may be submitted.
     free: VecDeque<u64>,
@@ -89,6 +94,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
         }
         let count = worker.commands.len();
         Ok(Self {
+            commands: worker.commands,
             next: 0,
             free: (0..depth).map(|_| now).collect(),
             slots: vec![(0, 0); usize::from(most)],
@@ -103,7 +109,7 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
     /// Writes the commands that may be submitted by now.
     fn fill(&mut self, target: &Target, now: u64) -> Result<(), DriverError> {
         while self.wake().is_some_and(|wake| wake <= now)
-            && let Some(command) = self.worker.commands.get(self.next)
+            && let Some(command) = self.commands.get(self.next)
         {
             let Some(cid) = self.worker.queue.next_cid() else {
                 return Ok(());
@@ -136,9 +142,17 @@ impl<'w, 'a, B: Bus> Running<'w, 'a, B> {
         self.left -= 1;
     }
 
+    /// Submits nothing more.
+    fn cut(&mut self) {
+        self.left -= self.commands.len() - self.next;
+        self.commands = &self.commands[..self.next];
+        self.latencies.truncate(self.next);
+        self.done.truncate(self.next);
+    }
+
     /// When the next command may be submitted, where there is one.
     fn wake(&self) -> Option<u64> {
-        let more = self.next < self.worker.commands.len();
+        let more = self.next < self.commands.len();
         self.free.front().copied().filter(|_| more)
     }
 }
@@ -204,6 +218,9 @@ pub fn run<B: Bus>(
             }
         }
         look.at(pace.now_ns(), rules, &mut ran);
+        if rules.bound_ns > 0 && look.last - begun > rules.bound_ns {
+            all.iter_mut().for_each(Running::cut);
+        }
         if look.last - last_taken > PATIENCE_NS.saturating_add(rules.delay_ns) {
             return Err(DriverError::Timeout {
                 what: "a command of a program",

@@ -50,7 +50,8 @@ impl Course {
         let done = || ran.done_ns.iter().flatten().copied();
         let count = done().max().unwrap_or(0) / interval_ns;
         let mut bytes = vec![0; usize::try_from(count).unwrap_or(0)];
-        for (command, at) in phase.workers.iter().flatten().zip(done()) {
+        let workers = phase.workers.iter().zip(&ran.done_ns);
+        for (command, at) in workers.flat_map(|(commands, done)| commands.iter().zip(done)) {
             let interval = usize::try_from(at / interval_ns).unwrap_or(usize::MAX);
             if let Some(bytes) = bytes.get_mut(interval) {
                 *bytes += u64::from(command.data_len());

@@ -203,3 +203,23 @@ fn writers_go_through_their_zones_in_turn() {
         assert!((600..790).contains(&(bytes >> 20)), "{course:?}");
     }
 }
+
+/// A program that was ended early has done fewer commands of each worker than it has.
+#[test]
+fn a_course_counts_what_was_done_when_it_was() {
+    let write = |len| Command::Write { offset: 0, len };
+    let phase = Phase {
+        depth: 1,
+        workers: vec![
+            vec![write(4096), write(8192)],
+            vec![write(512), write(1024)],
+        ],
+    };
+    let ran = driver::program::Ran {
+        done_ns: vec![vec![500], vec![999, 3000]],
+        ..Default::default()
+    };
+    let course = Course::of(&phase, &ran, 1000);
+    // The last one is done as the last interval ends.
+    assert_eq!(course.bytes_per_s, [4_608_000_000, 0, 0]);
+}

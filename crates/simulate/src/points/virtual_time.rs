@@ -117,7 +117,7 @@ impl Rig {
         });
         let rules = Rules {
             delay_ns,
-            stall_ns: 0,
+            ..Rules::default()
         };
         let mut workers: Vec<Worker<'_, Virtual>> = workers.collect();
         let ran = program::run(&mut workers, &self.target, rules, &mut pace)?;

@@ -1,6 +1,7 @@
 //! What is measured only to be drawn: throughput over time, when collection sets in and when zones are written in turn, and what workers get
 //! that all append to one zone.
 
+use driver::program::Ran;
 use model::preset::Preset;
 use serde::Serialize;
 use simulate::points::{self, Points};
@@ -21,7 +22,7 @@ pub(super) struct Course {
     pub(super) interval_ns: u64,
     /// What all commands take.
     pub(super) virtual_ns: u64,
-    /// The same for real.
+    /// The same for real; `None` also where the machine was too slow and it was ended before.
     pub(super) real_ns: Option<u64>,
     pub(super) virtual_bytes_per_s: Vec<u64>,
     pub(super) real_bytes_per_s: Option<Vec<u64>>,
@@ -98,14 +99,16 @@ impl Course {
         };
         let interval_ns = interval(computed.elapsed_ns);
         let course = |ran| points::Course::of(&measured.program, ran, interval_ns).bytes_per_s;
-        let last = |ran: &driver::program::Ran| ran.done_ns.iter().flatten().copied().max();
+        let last = |ran: &Ran| ran.done_ns.iter().flatten().copied().max();
+        let count = |ran: &Ran| ran.done_ns.iter().map(Vec::len).sum::<usize>();
+        let whole = seen.as_ref().filter(|ran| count(ran) == count(&computed));
         Ok(Self {
             preset: preset.full_name(),
             name,
             size_bytes: points.size_bytes,
             interval_ns,
             virtual_ns: last(&computed).unwrap_or(0),
-            real_ns: seen.as_ref().and_then(last),
+            real_ns: whole.and_then(last),
             virtual_bytes_per_s: course(&computed),
             real_bytes_per_s: seen.as_ref().map(course),
         })

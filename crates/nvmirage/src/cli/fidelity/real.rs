@@ -39,6 +39,8 @@ const BASELINE: u64 = 1000;
 const BASELINE_SHOWN: u64 = 50_000;
 /// Goes to a place far from the last one, and in the end to each.
 const STRIDE: u64 = 104_729;
+/// What is looked at over time is not looked at for longer.
+pub(super) const COURSE_NS: u64 = 30_000_000_000;
 /// Tries of a run that the machine disturbs, after which it counts as it is.
 const TRIES: u32 = 5;
 /// Bytes of the null drive.
@@ -137,6 +139,11 @@ impl Seat {
     }
 
     fn run(&mut self, phase: &Phase) -> anyhow::Result<Ran> {
+        self.run_for(phase, 0)
+    }
+
+    /// No command is submitted later than `bound_ns` after the first, unless that is 0.
+    fn run_for(&mut self, phase: &Phase, bound_ns: u64) -> anyhow::Result<Ran> {
         let buffer = &self.buffer;
         let workers = self.queues.iter_mut().zip(&phase.workers);
         let workers = workers.map(|(queue, commands)| Worker {
@@ -149,6 +156,7 @@ impl Seat {
         let rules = Rules {
             delay_ns: 0,
             stall_ns: STALL_NS,
+            bound_ns,
         };
         let mut pace = Real(self.host.clock());
         Ok(program::run(&mut workers, &self.target, rules, &mut pace)?)
@@ -216,10 +224,10 @@ impl Rig {
         }
     }
 
-    /// Runs a program once as it is, for what it does over time.
+    /// Runs a program once as it is, for what it does over time, and no longer than [`COURSE_NS`].
     pub(super) fn run_once(&mut self, measured: &Measured) -> anyhow::Result<Ran> {
         std::thread::sleep(REST);
-        self.drive.run(&measured.program)
+        self.drive.run_for(&measured.program, COURSE_NS)
     }
 
     fn try_run(&mut self, measured: &Measured, before: Placement) -> anyhow::Result<(Run, bool)> {

@@ -6,6 +6,7 @@ use plot::{Axis, Mark, Panel, Picture, Scale, Series};
 
 use super::super::courses::{Course, Zones};
 use super::super::measure::PointReport;
+use super::super::real::COURSE_NS;
 use super::{bandwidth, index, write};
 use crate::report::units;
 
@@ -42,6 +43,11 @@ fn panel(course: &Course, title: String) -> Panel {
 fn in_all(course: &Course) -> String {
     let time = |ns: u64| units::nanoseconds(ns as f64);
     match course.real_ns {
+        None if course.real_bytes_per_s.is_some() => format!(
+            "All of it takes {} in virtual time; for real it was ended after {}: the machine was too busy.",
+            time(course.virtual_ns),
+            time(COURSE_NS)
+        ),
         Some(real_ns) => format!(
             "All of it takes {} in virtual time and {} for real ({:+.1} %).",
             time(course.virtual_ns),
@@ -69,7 +75,7 @@ pub(in super::super) fn collection(folder: &Path, course: &Course) -> anyhow::Re
             units::bytes(course.size_bytes),
             interval(course),
             in_all(course),
-            match course.real_ns {
+            match course.real_bytes_per_s {
                 Some(_) => " For real the drive keeps no bytes.",
                 None => "",
             }
@@ -125,14 +131,14 @@ pub(in super::super) fn zones(
         up: Axis::from_zero("MiB/s"),
         series,
     };
-    let title = "b) over time: eight writers, each with zones of its own in turn".to_owned();
+    let title = "b) over time: eight writers, zones in turn".to_owned();
     let picture = Picture {
         title: format!("{}: zones and who knows of them", course.preset),
         columns: 2,
         panel: HALF,
         panels: vec![by_writers, panel(course, title)],
         notes: vec![format!(
-            "Writers of one zone append to it. Over time each writes four zones, 96 MiB of each, and resets the last two before it writes them. Each point is of {}. {}",
+            "Writers of one zone append to it. Over time each writes four zones, 96 MiB of each or all of a smaller one, and resets the last two before it writes them. Each point is of {}. {}",
             interval(course),
             in_all(course)
         )],
