@@ -132,6 +132,23 @@ impl Life {
         self.add(&request, data, fua);
     }
 
+    /// A compound command has ended: its parts are logged one by one, so that a crash may leave the first ones, which are stores of
+    /// `value`, without the others.
+    fn tell_parts(&mut self, commands: usize, stores: &[&[u8]], value: &[u8]) {
+        if self.history.len() == commands {
+            return;
+        }
+        let after = self.history.pop().expect("it is longer");
+        let mut part = self.history[commands - 1].clone();
+        for key in stores {
+            if after.get(*key).is_some_and(|there| there == value) {
+                part.insert(key.to_vec(), value.to_vec());
+                self.history.push(part.clone());
+            }
+        }
+        self.history.push(after);
+    }
+
     fn turn(&mut self) {
         self.channel.submit();
         let mut done = Vec::new();
@@ -197,7 +214,9 @@ fn take(life: &mut Life, step: &Step, byte: u8) {
                 (0x81, &key(number), &value, 0),
                 (0xa1, &gone, &[], 0),
             ]);
+            let commands = life.history.len();
             life.command(compound::batch(3, data.len()), &data, false);
+            life.tell_parts(commands, &[&long, &key(number)], &value);
         }
         Step::Clear => {
             let extent = ByteRange {
