@@ -18,6 +18,12 @@ impl Clock {
         Clock { counter, start }
     }
 
+    /// The clock of all reactors of this process: what one of them says, others understand.
+    pub(crate) fn of_process() -> Self {
+        static CLOCK: std::sync::OnceLock<Clock> = std::sync::OnceLock::new();
+        CLOCK.get_or_init(Clock::new).clone()
+    }
+
     /// Nanoseconds since the start.
     #[inline]
     pub(crate) fn now(&self) -> Time {

@@ -275,6 +275,8 @@ impl NamespaceArgs {
             lba_size: self.lba_size,
             nguid: self.nguid,
             eui64: self.eui64,
+            tenant: None,
+            weight: None,
         };
         control::client::create(&self.control.socket(), "namespaces", &namespace)
     }

@@ -132,6 +132,8 @@ impl Serve {
                 lba_size: arg.lba_size.unwrap_or(config::DEFAULT_LBA_SIZE),
                 nguid: None,
                 eui64: None,
+                tenant: None,
+                weight: None,
             });
         }
         config.controller.push(controller);

@@ -3,7 +3,7 @@
 use super::{UsageError, parse::Control};
 use crate::{
     config::Text,
-    control::{self, MediumChange, ZoneLoss},
+    control::{self, MediumChange, TenantChange, ZoneLoss},
 };
 
 const EXAMPLES: &str = "\
@@ -15,27 +15,31 @@ Examples:
   nvmirage set media zns zone.7=read-only zone.8=offline
       Zones 7 and 8, counted from 0, wear out: the one keeps what is in it, the other is gone; hosts
       get the event and the Changed Zone List, and there is no way back
+  nvmirage set tenant web iops=50000 bandwidth=400MiB weight=300
+      From now on this tenant has no more than that
+  nvmirage set tenant web iops=none
+      No cap of commands any more
 
 Which parameters there are, and which of them may change while hosts use the drive: nvmirage explain
 PRESET";
 
-/// Change a medium of a running server
+/// Change a medium or a tenant of a running server
 ///
 /// A change that cannot be is refused, and says whether it could be made at a reset or only where the medium is created.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Set {
     /// What kind of object is changed
-    #[arg(value_parser = ["media"])]
+    #[arg(value_parser = ["media", "tenant"])]
     kind: String,
 
     /// Its name
     name: String,
 
-    /// Parameters of its timing, as they stand in a configuration; zones that it gives up
+    /// Parameters of a medium's timing, as they stand in a configuration, and zones that it gives up; or keys of a tenant
     #[arg(
         required = true,
-        value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE"
+        value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE"
     )]
     changes: Vec<String>,
 
@@ -45,6 +49,17 @@ pub(super) struct Set {
 
 impl Set {
     pub(super) fn run(self) -> anyhow::Result<()> {
+        let socket = self.control.socket();
+        if self.kind == "tenant" {
+            let changes = self.changes.iter().map(|change| {
+                let both = change.split_once('=').ok_or_else(|| {
+                    UsageError(format!("`{change}`: write KEY=VALUE, as in iops=50000"))
+                })?;
+                Ok((both.0.to_owned(), both.1.to_owned()))
+            });
+            let changes = changes.collect::<anyhow::Result<_>>()?;
+            return control::client::change_tenant(&socket, &self.name, &TenantChange { changes });
+        }
         let mut all = MediumChange::default();
         for change in &self.changes {
             let wrong = || {
@@ -66,7 +81,6 @@ impl Set {
                 _ => return Err(wrong().into()),
             }
         }
-        let socket = self.control.socket();
         control::client::change_medium(&socket, &self.name, &all)
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod drive;
 mod read;
 pub(crate) mod size;
 mod subsystems;
+pub(crate) mod tenant;
 pub(crate) mod timing;
 mod validate;
 mod zoned;
@@ -59,6 +60,9 @@ pub(crate) struct Config {
     /// Parts of media, as hosts see them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) namespace: Vec<Namespace>,
+    /// Who shares media with whom. Default: nobody, every command goes at once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tenant: Vec<tenant::Tenant>,
     /// What hosts attach to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) controller: Vec<Controller>,
@@ -271,6 +275,12 @@ pub(crate) struct Namespace {
     /// 16 hexadecimal digits. Default: derived once and kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) eui64: Option<String>,
+    /// Whose its commands are, whichever controller they come by. Default: the controller's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
+    /// Its part of what its tenant has of the medium, beside other namespaces of that: 1 to 10000. Default: 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) weight: Option<u32>,
 }
 
 /// How doorbells reach the reactor.
@@ -343,6 +353,9 @@ pub(crate) struct Controller {
     /// complete into it, and so on in turn. Default: all of them are of the reactor that serves the controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reactors: Vec<usize>,
+    /// Whose the commands of its hosts are. Default: nobody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<String>,
     /// Serial number, up to 20 ASCII characters. Default: derived once and kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) serial: Option<String>,
@@ -380,6 +393,7 @@ impl Controller {
             intx: false,
             reactor: None,
             reactors: Vec::new(),
+            tenant: None,
             serial: None,
             model_number: default_model_number(),
             firmware_revision: default_firmware_revision(),

@@ -492,3 +492,34 @@ fn zones_are_told_what_is_wrong_with_them() {
         assert!(message.contains(expected), "{expected}: {message}");
     }
 }
+
+#[test]
+fn tenants_have_what_they_were_given_and_no_nonsense() {
+    let config = |tenant: &str, controller: &str| {
+        format!(
+            "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"1GiB\"\n\
+             [[namespace]]\nname = \"n\"\nmedia = \"m\"\n\
+             [[tenant]]\nname = \"t\"\n{tenant}\n\
+             [[controller]]\nname = \"a\"\nnamespaces = [\"n\"]\nlisten = \"vfio-user:/tmp/a\"\n{controller}\n"
+        )
+    };
+    let good = "iops = 1000\nbandwidth = \"1MiB\"\nburst = \"1s\"";
+    let parsed = from_toml(&config(good, "tenant = \"t\"")).unwrap();
+    let cap = |per_second| {
+        let burst = per_second;
+        Some(engine::tenants::Cap { per_second, burst })
+    };
+    assert_eq!(parsed.tenant[0].caps(), (cap(1000), cap(1 << 20)));
+    for (tenant, controller, expected) in [
+        ("weight = 0", "", "weight = 0: write 1 to 10000"),
+        ("iops = 0", "", "iops = 0: write 1 or more"),
+        ("bandwidth = \"0B\"", "", "bandwidth: write more than 0"),
+        ("in_flight = 0", "", "in_flight = 0"),
+        ("burst = \"2min\"", "", "at most 60s"),
+        ("goal = \"1ms\"", "", "only class = \"latency\" has a goal"),
+        ("", "tenant = \"x\"", "there is no such tenant"),
+    ] {
+        let message = format!("{:#}", from_toml(&config(tenant, controller)).unwrap_err());
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+}

@@ -137,6 +137,8 @@ impl Config {
         for (index, controller) in self.controller.iter().enumerate() {
             controller.validate(self, &self.controller[..index], &mut problems);
         }
+        names("tenant", self.tenant.iter().map(|t| &t.name), &mut problems);
+        self.validate_tenants(&mut problems);
         self.validate_subsystems(&mut problems);
         problems
     }

@@ -8,7 +8,9 @@ use hyper::{Method, Request, body::Bytes, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 
-use super::{Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPlacement, NewSize, Refusal};
+use super::{
+    Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPlacement, NewSize, Refusal, TenantChange,
+};
 use crate::config::Size;
 
 /// How long a request may take: it may wait for a reactor, more than once.
@@ -68,6 +70,17 @@ pub(crate) fn change_medium(
     change: &MediumChange,
 ) -> anyhow::Result<()> {
     let path = format!("/v1/media/{}", checked(medium)?);
+    let body = serde_json::to_vec(change)?;
+    request(socket, Method::PATCH, &path, Some(body)).map(drop)
+}
+
+/// Changes a tenant.
+pub(crate) fn change_tenant(
+    socket: &Path,
+    tenant: &str,
+    change: &TenantChange,
+) -> anyhow::Result<()> {
+    let path = format!("/v1/tenants/{}", checked(tenant)?);
     let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }

@@ -149,6 +149,14 @@ pub(crate) enum ZoneLoss {
     Offline,
 }
 
+/// What is changed of a tenant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantChange {
+    /// Its keys with their values, as they stand in a configuration; `none` takes one away.
+    pub(crate) changes: BTreeMap<String, String>,
+}
+
 /// Where queues of a controller are to live.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -13,12 +13,14 @@ use axum::{
     extract::{DefaultBodyLimit, Path as UrlPath, State},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
-    routing::{delete, get, post, put},
+    routing::{delete, get, patch, post, put},
 };
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 
-use super::{Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPlacement, NewSize, Refusal};
+use super::{
+    Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPlacement, NewSize, Refusal, TenantChange,
+};
 use crate::{config, supervisor::Supervisor};
 
 impl IntoResponse for Refusal {
@@ -129,6 +131,17 @@ async fn change_medium(
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn change_tenant(
+    State(supervisor): Shared,
+    UrlPath(tenant): UrlPath<String>,
+    bytes: Bytes,
+) -> Result<StatusCode, Refusal> {
+    let TenantChange { changes } = body(&bytes)?;
+    let changes: Vec<_> = changes.into_iter().collect();
+    blocking(supervisor, move |s| s.change_tenant(&tenant, &changes)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 async fn move_queues(
     State(supervisor): Shared,
     UrlPath(controller): UrlPath<String>,
@@ -147,7 +160,7 @@ async fn unknown() -> Refusal {
     Refusal {
         status: 404,
         title: "not found".into(),
-        detail: "there are /v1, /v1/media, /v1/namespaces and /v1/controllers".into(),
+        detail: "there are /v1, /v1/media, /v1/namespaces, /v1/controllers and /v1/tenants".into(),
     }
 }
 
@@ -166,6 +179,7 @@ fn router(supervisor: Arc<Supervisor>) -> Router {
             "/v1/namespaces/{name}",
             delete(delete_namespace).patch(resize),
         )
+        .route("/v1/tenants/{name}", patch(change_tenant))
         .route("/v1/controllers/{name}", delete(delete_controller))
         .route("/v1/controllers/{name}/namespaces", post(attach))
         .route(

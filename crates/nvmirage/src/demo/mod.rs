@@ -307,6 +307,8 @@ fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
             lba_size: config::DEFAULT_LBA_SIZE,
             nguid: None,
             eui64: None,
+            tenant: None,
+            weight: None,
         });
         let listen = Listen::VfioUser(dir.join(format!("{name}.sock")));
         let mut controller = config::Controller::new(name.into(), listen);

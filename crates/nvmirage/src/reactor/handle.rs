@@ -24,6 +24,7 @@ use crate::{
     clock::Clock,
     cpu,
     keep::timing::checkpoints::{Ask, Asked},
+    supervisor::TenantNews,
 };
 
 /// Messages that may wait for a reactor.
@@ -83,6 +84,8 @@ pub(super) enum Message {
     View(SubsystemSlot, Answer<View>),
     /// A record of a subsystem is kept, or could not be.
     Kept(SubsystemSlot, u64, bool),
+    /// What there is of tenants.
+    Tenants(Vec<TenantNews>, Answer<()>),
     /// End the thread.
     Stop,
 }
@@ -186,7 +189,7 @@ impl ReactorHandle {
             .spawn(move || {
                 // made on its own thread: what it polls with stays there
                 let made = cpu.map_or(Ok(()), cpu::pin).and_then(|()| {
-                    let clock = Clock::new();
+                    let clock = Clock::of_process();
                     let (bell, wake) = (its_bell, its_wake);
                     let id = EngineId(index as u16);
                     Reactor::new(
@@ -314,6 +317,11 @@ impl ReactorHandle {
     pub(crate) fn residences(&self, slot: ControllerSlot) -> anyhow::Result<Vec<(u16, usize)>> {
         let all = self.ask(|answer| Message::Residences(slot, answer))?;
         Ok(all.into_iter().map(|(id, at)| (id, at.0.into())).collect())
+    }
+
+    /// Tells it of tenants, and of what is theirs.
+    pub(crate) fn tell_tenants(&self, news: Vec<TenantNews>) -> anyhow::Result<()> {
+        self.ask(|answer| Message::Tenants(news, answer))
     }
 
     /// Closes a medium's channel; no controller uses it any more.

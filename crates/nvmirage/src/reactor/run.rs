@@ -396,6 +396,10 @@ impl Reactor {
                 let engine = &mut self.engine;
                 self.subsystems.ended(engine, slot, version, is_kept);
             }
+            Message::Tenants(news, answer) => {
+                news.into_iter().for_each(|one| one.tell(&mut self.engine));
+                reply(&answer, ());
+            }
             Message::Stop => self.stopped = true,
         }
     }

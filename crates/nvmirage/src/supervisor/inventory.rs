@@ -96,6 +96,8 @@ impl State {
                     lba_size: config::DEFAULT_LBA_SIZE,
                     nguid: Some(digits(&namespace.namespace.nguid)),
                     eui64: Some(digits(&namespace.namespace.eui64)),
+                    tenant: None,
+                    weight: None,
                 };
                 all.push(self.namespace_status(config, live, view, namespace));
             }

@@ -12,6 +12,7 @@ mod moves;
 mod operate;
 mod recording;
 mod subsystems;
+mod tenants;
 mod timing;
 
 use std::{
@@ -25,6 +26,7 @@ use anyhow::Context;
 use engine::{ControllerSlot, Mode};
 
 pub(crate) use self::media::spec_of;
+pub(crate) use self::tenants::TenantNews;
 use self::{media::Resting, subsystems::Live, timing::TimingState};
 use crate::{
     config::{self, Config, HugePages, Problem},
@@ -80,6 +82,8 @@ struct State {
     /// Namespaces that hosts have made in subsystems that are not served now, and that come back with them.
     resting: Vec<Resting>,
     controllers: Vec<Served>,
+    /// What reactors know of tenants.
+    tenants: tenants::Told,
 }
 
 /// Everything one process serves.
@@ -105,6 +109,7 @@ impl Supervisor {
             subsystems: Vec::new(),
             resting: Vec::new(),
             controllers: Vec::new(),
+            tenants: tenants::Told::default(),
         };
         memory_care::start(config.huge_pages == HugePages::Collapse)
             .context("cannot start a thread")?;
@@ -168,7 +173,9 @@ impl Supervisor {
         state.check_namespace(&namespace).map_err(refused)?;
         state.check_space(&namespace)?;
         let before = std::mem::replace(&mut state.config, next);
-        let made = state.give_to_pool(&namespace.name);
+        let made = state
+            .give_to_pool(&namespace.name)
+            .and_then(|()| state.tell_of_tenants());
         if made.is_err() {
             state.config = before;
         }
@@ -187,6 +194,7 @@ impl Supervisor {
         refuse_problems(&next)?;
         let before = std::mem::replace(&mut state.config, next);
         let served = state.add_controller(&controller, &before);
+        let served = served.and_then(|()| state.tell_of_tenants());
         if served.is_err() {
             state.config = before;
         }
@@ -208,7 +216,9 @@ impl Supervisor {
 
     /// Forgets a namespace that no controller has; its bytes stay in the medium.
     pub(crate) fn delete_namespace(&self, name: &str) -> Result<(), Refusal> {
-        self.lock().delete_namespace(name)
+        let mut state = self.lock();
+        state.delete_namespace(name)?;
+        state.tell_of_tenants()
     }
 
     /// Serves a controller no longer; its host loses the drive.
@@ -248,6 +258,15 @@ impl Supervisor {
             state.retune(medium, &change.timing)?;
         }
         state.lose_zones(medium, &change.zones)
+    }
+
+    /// Changes a tenant while its hosts go on.
+    pub(crate) fn change_tenant(
+        &self,
+        name: &str,
+        changes: &[(String, String)],
+    ) -> Result<(), Refusal> {
+        self.lock().change_tenant(name, changes)
     }
 
     /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts make from now on.
@@ -301,7 +320,7 @@ impl State {
         for controller in &config.controller {
             self.serve(controller)?;
         }
-        Ok(())
+        self.tell_tenants()
     }
 }
 

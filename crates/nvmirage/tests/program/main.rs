@@ -29,6 +29,7 @@ mod serve;
 mod sgl;
 mod simulate;
 mod subsystems;
+mod tenants;
 mod timed;
 mod timing_state;
 mod words;

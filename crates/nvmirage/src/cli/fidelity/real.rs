@@ -371,6 +371,8 @@ fn configuration(
         lba_size: config::DEFAULT_LBA_SIZE,
         nguid: None,
         eui64: None,
+        tenant: None,
+        weight: None,
     };
     let controller = |name: &str| {
         let listen = Listen::VfioUser(folder.path().join(name));

@@ -1,0 +1,186 @@
+//! Tenants: who shares media with whom, and how much of them each may have.
+
+use std::time::Duration;
+
+use engine::tenants::{Cap, TenantSpec};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Config, Size, Span,
+    validate::{Place, Problem},
+};
+
+/// Most tenants.
+const MAX_TENANTS: usize = 1024;
+/// The largest weight.
+const MAX_WEIGHT: u32 = 10_000;
+/// What a cap saves up at most.
+const MAX_BURST: Duration = Duration::from_secs(60);
+
+/// How a tenant stands to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Class {
+    /// By its weight.
+    #[default]
+    Fair,
+    /// It goes first, as long as it has no more than its part.
+    Latency,
+}
+
+/// Who shares media with others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tenant {
+    /// Its name, which controllers and namespaces write as `tenant`.
+    pub(crate) name: String,
+    /// Its part of a medium that others want, too, beside their weights: 1 to 10000.
+    #[serde(default = "default_weight")]
+    pub(crate) weight: u32,
+    /// Whether it goes first.
+    #[serde(default)]
+    pub(crate) class: Class,
+    /// How long its commands should take at most, for `class = "latency"`. Default: twice what they take at the least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goal: Option<Span>,
+    /// Most commands in a second. Default: no cap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) iops: Option<u64>,
+    /// Most bytes in a second. Default: no cap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bandwidth: Option<Size>,
+    /// What the caps save up: as much as they give in this time may come at once.
+    #[serde(default = "default_burst")]
+    pub(crate) burst: Span,
+    /// Most commands that media may have of it, for each reactor. Default: no limit but the load's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) in_flight: Option<u32>,
+}
+
+/// What a namespace has beside others of its tenant, unless told otherwise.
+pub(crate) fn default_weight() -> u32 {
+    TenantSpec::default().weight
+}
+
+fn default_burst() -> Span {
+    Span(Duration::from_millis(10))
+}
+
+impl Tenant {
+    /// What engines are told of it.
+    pub(crate) fn spec(&self) -> TenantSpec {
+        let goal_ns = |goal: Span| u64::try_from(goal.0.as_nanos()).unwrap_or(u64::MAX);
+        TenantSpec {
+            weight: self.weight,
+            class: match self.class {
+                Class::Fair => engine::tenants::Class::Fair,
+                Class::Latency => engine::tenants::Class::Latency {
+                    goal_ns: self.goal.map(goal_ns),
+                },
+            },
+            in_flight: self.in_flight,
+        }
+    }
+
+    /// Its caps of commands and bytes.
+    pub(crate) fn caps(&self) -> (Option<Cap>, Option<Cap>) {
+        let cap = |per_second: u64| {
+            let burst = u128::from(per_second) * self.burst.0.as_nanos() / 1_000_000_000;
+            Cap {
+                per_second,
+                burst: u64::try_from(burst).unwrap_or(u64::MAX).max(1),
+            }
+        };
+        let bandwidth = self.bandwidth.map(|bytes| cap(bytes.0));
+        (self.iops.map(cap), bandwidth)
+    }
+
+    /// The same tenant with other values of some keys, as a configuration has them; `none` takes an optional one away.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub(crate) fn changed(&self, changes: &[(String, String)]) -> Result<Tenant, String> {
+        let table = toml::Table::try_from(self);
+        let mut table = table.map_err(|error| error.to_string())?;
+        for (key, text) in changes {
+            if key == "name" {
+                return Err("a tenant keeps its name".to_owned());
+            }
+            if text == "none" {
+                table.remove(key);
+                continue;
+            }
+            let value = text
+                .parse::<i64>()
+                .map_or_else(|_| toml::Value::String(text.clone()), toml::Value::Integer);
+            table.insert(key.clone(), value);
+        }
+        let changed = table.try_into();
+        changed.map_err(|error: toml::de::Error| error.message().to_owned())
+    }
+
+    fn validate(&self, problems: &mut Vec<Problem>) {
+        let mut place = Place {
+            name: format!("tenant {}", self.name),
+            problems,
+        };
+        place.weight(self.weight);
+        place.require(self.goal.is_none() || self.class == Class::Latency, || {
+            "only class = \"latency\" has a goal: remove it, or write that".into()
+        });
+        let goal_is_zero = self.goal.is_some_and(|goal| goal.0.is_zero());
+        place.require(!goal_is_zero, || "goal: write more than 0".into());
+        place.require(self.iops != Some(0), || {
+            "iops = 0: write 1 or more, or remove it for no cap".into()
+        });
+        place.require(self.bandwidth != Some(Size(0)), || {
+            "bandwidth: write more than 0, or remove it for no cap".into()
+        });
+        place.require(self.in_flight != Some(0), || {
+            "in_flight = 0: write 1 or more, or remove it for no limit".into()
+        });
+        let burst = self.burst;
+        place.require(burst.0 <= MAX_BURST, || {
+            format!("burst = \"{burst}\": write at most 60s")
+        });
+    }
+}
+
+impl Place<'_> {
+    fn weight(&mut self, weight: u32) {
+        self.require((1..=MAX_WEIGHT).contains(&weight), || {
+            format!("weight = {weight}: write 1 to {MAX_WEIGHT}")
+        });
+    }
+}
+
+impl Config {
+    /// Appends what is wrong with tenants and with the mention of them.
+    pub(super) fn validate_tenants(&self, problems: &mut Vec<Problem>) {
+        let tenants = &self.tenant;
+        if tenants.len() > MAX_TENANTS {
+            problems.push(Problem {
+                place: "tenant".into(),
+                what: format!("there are {}: write at most {MAX_TENANTS}", tenants.len()),
+            });
+        }
+        tenants.iter().for_each(|tenant| tenant.validate(problems));
+        let controllers = self.controller.iter();
+        let controllers = controllers.map(|c| (format!("controller {}", c.name), &c.tenant, None));
+        let namespaces = self.namespace.iter();
+        let namespaces = namespaces.map(|n| (format!("namespace {}", n.name), &n.tenant, n.weight));
+        for (name, tenant, weight) in controllers.chain(namespaces) {
+            let mut place = Place { name, problems };
+            if let Some(weight) = weight {
+                place.weight(weight);
+            }
+            if let Some(tenant) = tenant
+                && !tenants.iter().any(|one| one.name == *tenant)
+            {
+                place.problem(format!(
+                    "tenant = \"{tenant}\": there is no such tenant: write a [[tenant]] with that name"
+                ));
+            }
+        }
+    }
+}
