@@ -13,6 +13,7 @@ mod images;
 mod interrupts;
 mod key_value;
 mod manage;
+mod mediated;
 mod memory;
 mod moves;
 mod polled;

@@ -1,0 +1,91 @@
+# QEMU's own drive, 64 MiB, of which two tenants have a part each: a from 8 MiB on, b from 32 MiB on, 16 MiB each.
+
+step program program
+step vfio vfio
+appears /dev/nvme0n1
+drive=$(address nvme0)
+step bind nvmirage drive bind "$drive"
+
+cat >/tmp/nvmirage.toml <<END
+state_dir = "/tmp/state"
+control = "unix:/tmp/control.sock"
+[[reactor]]
+mode = "adaptive"
+[[media]]
+name = "drive"
+kind = "drive"
+target = "pci:$drive"
+[[namespace]]
+name = "a"
+media = "drive"
+range = "8MiB..24MiB"
+[[namespace]]
+name = "b"
+media = "drive"
+range = "32MiB..48MiB"
+[[controller]]
+name = "a"
+namespaces = ["a"]
+listen = "vfio-user:/tmp/a.sock"
+[[controller]]
+name = "b"
+namespaces = ["b"]
+listen = "vfio-user:/tmp/b.sock"
+END
+
+serve() {
+    nvmirage serve --config /tmp/nvmirage.toml >/tmp/serve.log 2>&1 &
+    serve_left=200
+    until [ "$(grep -c '^ready: ' /tmp/serve.log)" = 2 ]; do
+        [ $serve_left -gt 0 ] || {
+            cat /tmp/serve.log
+            return 1
+        }
+        serve_left=$((serve_left - 1))
+        usleep 100000
+    done
+}
+step serve serve
+step held refused "nvmirage (process [0-9]*) has /dev/vfio/" nvmirage drive unbind "$drive"
+
+# each checks all that it writes, both at the same time
+tenant() {
+    nvmirage bench --target "vfio-user:/tmp/$1.sock" --rw randrw --bs "$2" --qd 8 --time 1s --span 8MiB --seed "$3" --verify
+}
+together() {
+    tenant a 4k 1 >/tmp/a.log 2>&1 &
+    tenant b 64k 2
+    wait $! || {
+        cat /tmp/a.log
+        return 1
+    }
+}
+step together together
+
+# and leaves known bytes in the last MiB of its part
+mark() {
+    mkdir -p "/tmp/files-$1"
+    nvmirage mount "/tmp/files-$1" --target "vfio-user:/tmp/$1.sock" >"/tmp/mount-$1.log" 2>&1 &
+    appears "/tmp/files-$1/ns1"
+    { echo "$1"; numbers 1000; } | dd of="/tmp/files-$1/ns1" bs=1M seek=15 conv=notrunc,fsync iflag=fullblock
+    kill $!
+    wait $!
+}
+step mark-a mark a
+step mark-b mark b
+
+stop() {
+    kill $(pidof nvmirage)
+    stop_left=300
+    while pidof nvmirage; do
+        [ $stop_left -gt 0 ] || return 1
+        stop_left=$((stop_left - 1))
+        usleep 100000
+    done
+    cat /tmp/serve.log
+}
+step stop stop
+tell served cat /tmp/serve.log
+step unbind nvmirage drive unbind "$drive"
+step back appears /dev/nvme0n1
+step quiet no_complaints
