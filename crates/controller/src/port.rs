@@ -238,9 +238,15 @@ pub trait Channel {
         false
     }
 
-    /// It is `now`: what is added from here on arrives at this time, and what is due by then has happened. Never falls.
+    /// It is `now`: what is added from here on arrives at this time, and what is due by then has happened. Never falls. Appends
+    /// what has ended by then, as [`Channel::reap`] does.
     #[inline]
-    fn set_time(&mut self, _now: Time) {}
+    fn set_time(&mut self, _now: Time, _done: &mut Vec<Done>) {}
+
+    /// A host has told of commands: where it keeps a time and has a clock, what is added from here on arrives at the time
+    /// that its clock tells now.
+    #[inline]
+    fn arrive(&mut self) {}
 
     /// When something happens by itself next, without any request: a command ends, or room comes free.
     #[inline]
@@ -268,50 +274,23 @@ pub struct ChannelId(pub u16);
 #[derive(Debug)]
 pub struct Channels<C> {
     table: Vec<Option<C>>,
+    /// Those that keep a time of their own: few, or none.
+    timed: Vec<ChannelId>,
 }
 
 impl<C> Channels<C> {
     /// An empty table.
     #[must_use]
     pub fn new() -> Self {
-        Channels { table: Vec::new() }
-    }
-
-    /// Adds a channel, or gives it back where all 65,536 ids are in use.
-    ///
-    /// # Errors
-    /// The channel itself.
-    pub fn insert(&mut self, channel: C) -> Result<ChannelId, C> {
-        let free = self.table.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.table.len());
-        let Ok(id) = u16::try_from(index) else {
-            return Err(channel);
-        };
-        if index == self.table.len() {
-            self.table.push(None);
+        Channels {
+            table: Vec::new(),
+            timed: Vec::new(),
         }
-        self.table[index] = Some(channel);
-        Ok(ChannelId(id))
-    }
-
-    /// Adds a channel with an id of the caller's choice, or gives it back where there is one with that id.
-    ///
-    /// # Errors
-    /// The channel itself.
-    pub fn insert_at(&mut self, id: ChannelId, channel: C) -> Result<(), C> {
-        let index = usize::from(id.0);
-        if self.table.len() <= index {
-            self.table.resize_with(index + 1, || None);
-        }
-        if self.table[index].is_some() {
-            return Err(channel);
-        }
-        self.table[index] = Some(channel);
-        Ok(())
     }
 
     /// Takes a channel out.
     pub fn remove(&mut self, id: ChannelId) -> Option<C> {
+        self.timed.retain(|timed| *timed != id);
         self.table.get_mut(usize::from(id.0))?.take()
     }
 
@@ -343,6 +322,73 @@ impl<C> Channels<C> {
     }
 }
 
+impl<C: Channel> Channels<C> {
+    /// Adds a channel, or gives it back where all 65,536 ids are in use.
+    ///
+    /// # Errors
+    /// The channel itself.
+    pub fn insert(&mut self, channel: C) -> Result<ChannelId, C> {
+        let free = self.table.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.table.len());
+        let Ok(id) = u16::try_from(index) else {
+            return Err(channel);
+        };
+        let id = ChannelId(id);
+        self.insert_at(id, channel).map(|()| id)
+    }
+
+    /// Adds a channel with an id of the caller's choice, or gives it back where there is one with that id.
+    ///
+    /// # Errors
+    /// The channel itself.
+    pub fn insert_at(&mut self, id: ChannelId, channel: C) -> Result<(), C> {
+        let index = usize::from(id.0);
+        if self.table.len() <= index {
+            self.table.resize_with(index + 1, || None);
+        }
+        if self.table[index].is_some() {
+            return Err(channel);
+        }
+        self.timed.extend(channel.keeps_time().then_some(id));
+        self.table[index] = Some(channel);
+        Ok(())
+    }
+
+    /// Whether any of them keeps a time.
+    #[inline]
+    #[must_use]
+    pub fn keep_time(&self) -> bool {
+        !self.timed.is_empty()
+    }
+
+    /// Tells those that keep a time what it is. See [`Channel::set_time`].
+    pub fn set_time(&mut self, now: Time, done: &mut Vec<Done>) {
+        for id in &self.timed {
+            if let Some(Some(channel)) = self.table.get_mut(usize::from(id.0)) {
+                channel.set_time(now, done);
+            }
+        }
+    }
+
+    /// Tells them that a host has told of commands. See [`Channel::arrive`].
+    #[inline(never)]
+    pub fn arrive(&mut self) {
+        for id in &self.timed {
+            if let Some(Some(channel)) = self.table.get_mut(usize::from(id.0)) {
+                channel.arrive();
+            }
+        }
+    }
+
+    /// When something happens by itself next on one of them.
+    #[inline]
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        let timed = self.timed.iter().filter_map(|id| self.get(*id));
+        timed.filter_map(Channel::next_due).min()
+    }
+}
+
 impl<C> Default for Channels<C> {
     fn default() -> Self {
         Self::new()
@@ -364,19 +410,76 @@ pub struct MediumTraits {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelId, Channels};
+    use super::*;
+
+    /// Channels that differ; odd ones keep a time.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Numbered(u32, Time);
+
+    impl Channel for Numbered {
+        fn add(
+            &mut self,
+            ticket: Ticket,
+            _: &Request<'_>,
+            _: &[Segment<'_>],
+            _: &Arc<DmaView>,
+        ) -> Added {
+            Added::Full(ticket)
+        }
+
+        fn submit(&mut self) {}
+
+        fn reap(&mut self, _: &mut Vec<Done>) {}
+
+        fn in_flight(&self) -> u32 {
+            0
+        }
+
+        fn keeps_time(&self) -> bool {
+            self.0 % 2 == 1
+        }
+
+        fn set_time(&mut self, now: Time, _: &mut Vec<Done>) {
+            self.1 = now;
+        }
+
+        fn next_due(&self) -> Option<Time> {
+            Some(Time(u64::from(self.0)))
+        }
+    }
+
+    const START: Time = Time(0);
 
     #[test]
     fn ids_are_stable_and_holes_are_filled() {
         let mut channels = Channels::new();
-        let ids: Vec<_> = (0..3).map(|n| channels.insert(n).unwrap()).collect();
-        assert_eq!(channels.remove(ids[1]), Some(1));
+        let channel = |n| Numbered(n, START);
+        let ids: Vec<_> = (0..3)
+            .map(|n| channels.insert(channel(n)).unwrap())
+            .collect();
+        assert_eq!(channels.remove(ids[1]), Some(channel(1)));
         assert_eq!(channels.remove(ids[1]), None);
         assert_eq!(channels.get_mut(ids[1]), None);
-        assert_eq!(channels.get_mut(ids[2]), Some(&mut 2));
-        assert_eq!(channels.insert(9), Ok(ids[1]));
-        let seen: Vec<_> = channels.iter_mut().map(|(id, n)| (id.0, *n)).collect();
+        assert_eq!(channels.get_mut(ids[2]), Some(&mut channel(2)));
+        assert_eq!(channels.insert(channel(9)), Ok(ids[1]));
+        let seen: Vec<_> = channels.iter_mut().map(|(id, n)| (id.0, n.0)).collect();
         assert_eq!(seen, [(0, 0), (1, 9), (2, 2)]);
         assert_eq!(channels.get_mut(ChannelId(7)), None);
+    }
+
+    #[test]
+    fn time_is_told_to_those_that_keep_one() {
+        let mut channels = Channels::new();
+        for n in [2, 7, 4, 5] {
+            channels.insert(Numbered(n, START)).unwrap();
+        }
+        assert_eq!(channels.next_due(), Some(Time(5)));
+        channels.set_time(Time(30), &mut Vec::new());
+        let told: Vec<_> = channels.iter().map(|(_, n)| n.1.0).collect();
+        assert_eq!(told, [0, 30, 0, 30]);
+        channels.remove(ChannelId(3));
+        assert_eq!(channels.next_due(), Some(Time(7)));
+        channels.remove(ChannelId(1));
+        assert_eq!(channels.next_due(), None);
     }
 }

@@ -70,8 +70,6 @@ pub struct Engine<C> {
     taken: u32,
     pub(crate) lanes: Lanes,
     channels: Channels<C>,
-    /// Those that keep a time of their own.
-    timed: Vec<ChannelId>,
     done: Vec<Done>,
     waiting: Waiting,
     /// Busy turns until controllers get theirs.
@@ -96,7 +94,6 @@ impl<C: Channel> Engine<C> {
             taken: 0,
             lanes: Lanes::default(),
             channels: Channels::new(),
-            timed: Vec::new(),
             done: Vec::new(),
             waiting: Waiting::new(mode, now),
             turns_to_look: 0,
@@ -119,16 +116,13 @@ impl<C: Channel> Engine<C> {
     /// # Errors
     /// The channel itself, where there is one with this id.
     pub fn add_channel(&mut self, id: ChannelId, channel: C, depth: usize) -> Result<(), C> {
-        let timed = channel.keeps_time();
         self.channels.insert_at(id, channel)?;
-        self.timed.extend(timed.then_some(id));
         self.done.reserve(depth);
         Ok(())
     }
 
     /// Gives a channel back; nothing may be in flight on it.
     pub fn remove_channel(&mut self, id: ChannelId) -> Option<C> {
-        self.timed.retain(|timed| *timed != id);
         self.channels.remove(id)
     }
 
@@ -206,8 +200,7 @@ impl<C: Channel> Engine<C> {
     /// completion queue that has posted.
     pub fn turn(&mut self, now: Time, mut raise: impl Interrupts) -> Turn {
         let mut turn = Turn::default();
-        let mut worked = false;
-        self.tell_time(now);
+        let mut worked = self.channels.keep_time() && self.tell_time(now);
         self.members.remember_cold(now);
         if now >= self.next_bells || self.lanes.all_cold() {
             self.look_at_bells(now);
@@ -273,8 +266,11 @@ impl<C: Channel> Engine<C> {
         let Some(tenants) = &mut self.tenants else {
             return false;
         };
-        let mut worked = false;
         tenants.begin_turn(now, &mut self.lanes.left);
+        let mut worked = self.complete_done::<true>();
+        let Some(tenants) = &mut self.tenants else {
+            return worked;
+        };
         let channels = &mut self.channels;
         self.lanes.each_hot(now, |slot| {
             let Some(lane) = &mut slot.lane else {
@@ -293,23 +289,19 @@ impl<C: Channel> Engine<C> {
         worked
     }
 
-    /// Tells the time to channels that keep one.
-    #[inline]
-    fn tell_time(&mut self, now: Time) {
-        for id in &self.timed {
-            if let Some(channel) = self.channels.get_mut(*id) {
-                channel.set_time(now);
-            }
-        }
+    /// Tells the time to channels that keep one, and completes what is due by then: before anything is fetched, for which it
+    /// would have to wait (with tenants when their turn has begun, which counts it). Whether there was something.
+    #[inline(never)]
+    fn tell_time(&mut self, now: Time) -> bool {
+        self.channels.set_time(now, &mut self.done);
+        self.tenants.is_none() && self.complete_done::<false>()
     }
 
     /// When something happens on a channel by itself next.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
-        let timed = self.timed.iter();
-        let channels = timed.filter_map(|id| self.channels.get(*id));
         let held = self.tenants.as_ref().and_then(|tenants| tenants.retry_at());
-        channels.filter_map(Channel::next_due).chain(held).min()
+        self.channels.next_due().into_iter().chain(held).min()
     }
 
     /// Looks at doorbells that are stored without a message: of the next controllers that it is time for, or, where no
@@ -436,7 +428,22 @@ impl<C: Channel> Engine<C> {
                 channel.reap(&mut self.done);
             }
         }
-        worked |= !self.done.is_empty();
+        worked | self.complete_done::<TENANTS>()
+    }
+
+    /// Completes what channels have handed out. Whether there was something.
+    #[inline]
+    fn complete_done<const TENANTS: bool>(&mut self) -> bool {
+        let worked = !self.done.is_empty();
+        if worked {
+            self.complete_each::<TENANTS>();
+        }
+        worked
+    }
+
+    // A part of the turn, as it always was: by itself it costs every command a few instructions.
+    #[inline(always)]
+    fn complete_each<const TENANTS: bool>(&mut self) {
         for Done { ticket, outcome } in self.done.drain(..) {
             let owner = ticket.owner();
             if owner.is_lane() {
@@ -468,7 +475,6 @@ impl<C: Channel> Engine<C> {
                 }
             }
         }
-        worked
     }
 
     /// Whether a turn at `now` that found nothing is to be followed by another one at once.

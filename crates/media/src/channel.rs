@@ -135,8 +135,8 @@ impl Channel {
         }
     }
 
-    /// Has commands of a medium with timing arrive at the time that `clock` tells when they are added, which is asked once a
-    /// turn. It counts from where the times of turns do. Of no meaning for other media.
+    /// Has commands of a medium with timing arrive at the time that `clock` tells when a lane has found that its host tells of some
+    /// ([`Port::arrive`]). It counts from where the times of turns do. Of no meaning for other media.
     pub fn set_clock(&mut self, clock: impl Fn() -> Time + Send + 'static) {
         if let Kind::Timed(timed) = &mut self.0 {
             timed.set_clock(clock);
@@ -293,9 +293,17 @@ impl Port for Channel {
         matches!(self.0, Kind::Timed(_))
     }
 
-    fn set_time(&mut self, now: Time) {
+    #[inline]
+    fn set_time(&mut self, now: Time, done: &mut Vec<Done>) {
         if let Kind::Timed(timed) = &mut self.0 {
-            timed.set_time(now);
+            timed.set_time(now, done);
+        }
+    }
+
+    #[inline]
+    fn arrive(&mut self) {
+        if let Kind::Timed(timed) = &mut self.0 {
+            timed.arrive();
         }
     }
 

@@ -8,7 +8,8 @@
 //! command is not fetched further.
 //!
 //! Time comes in with [`Port::set_time`], once a turn, and what is done is found at the first turn after it is due. What arrives in
-//! a turn arrives at its time, or where there is a clock ([`TimedChannel::set_clock`]) at the time of the first of them.
+//! a turn arrives at its time, or where there is a clock ([`TimedChannel::set_clock`]) at the time at which its lane found that its
+//! host has told of it ([`Port::arrive`]).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -61,6 +62,8 @@ struct Held {
     outcome: Outcome,
     /// What has still to happen: its bytes, and each part that the model was asked for.
     awaited: u32,
+    /// What it is to the model is known when its bytes have moved.
+    asks_later: bool,
 }
 
 /// The drive whose time a medium has, if any: for those who open channels and change it, not for commands.
@@ -208,8 +211,6 @@ pub(crate) struct TimedChannel {
     now: Time,
     /// What says when commands arrive; without one they arrive at the time of the turn.
     clock: Option<Clock>,
-    /// It was asked in this turn.
-    has_asked: bool,
     /// Most commands that it holds.
     depth: usize,
     /// By the number that a command has below, which is its ticket there, and its id with the model.
@@ -234,7 +235,6 @@ impl TimedChannel {
             snapshot: None,
             now: Time(0),
             clock: None,
-            has_asked: false,
             depth,
             held: Vec::with_capacity(depth),
             free: Vec::with_capacity(depth),
@@ -418,18 +418,6 @@ impl TimedChannel {
         }
     }
 
-    /// What is added arrives no earlier than its host has told of it: a turn that was interrupted after it had its time may find
-    /// commands that are younger than that, which would be done too early.
-    fn arrive(&mut self) {
-        if let Some(Clock(clock)) = &self.clock
-            && !self.has_asked
-        {
-            self.has_asked = true;
-            self.now = self.now.max(clock());
-            self.advance();
-        }
-    }
-
     /// See [`Channel::set_clock`].
     pub(crate) fn set_clock(&mut self, clock: impl Fn() -> Time + Send + 'static) {
         self.clock = Some(Clock(Box::new(clock)));
@@ -444,10 +432,26 @@ impl TimedChannel {
         self.due.clear();
     }
 
+    /// Asks the model for what the last command of keys has done, by which it is known what it is to the model. False where that is
+    /// not known, or not yet: how many keys there are to return is known when they are returned.
+    fn ask_what_was_done(&mut self, number: u32) -> bool {
+        let Some(op) = self.inner.last_op() else {
+            return false;
+        };
+        if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
+            self.held[number as usize].awaited += 1;
+        }
+        true
+    }
+
     /// The bytes of a command have moved, or have not.
     fn bytes_moved(&mut self, ticket: Ticket, outcome: Outcome) {
         let number = ticket.into_bits() as u32;
-        self.held[number as usize].outcome = outcome;
+        let held = &mut self.held[number as usize];
+        held.outcome = outcome;
+        if std::mem::take(&mut held.asks_later) {
+            self.ask_what_was_done(number);
+        }
         self.happened(number);
     }
 }
@@ -482,6 +486,7 @@ fn ops<'r>(request: &Request<'r>) -> impl Iterator<Item = Op<'static>> + use<'r>
 }
 
 impl Port for TimedChannel {
+    #[inline(never)]
     fn add(
         &mut self,
         ticket: Ticket,
@@ -489,7 +494,6 @@ impl Port for TimedChannel {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
-        self.arrive();
         if !self.has_room(request) {
             return Added::Full(ticket);
         }
@@ -497,6 +501,7 @@ impl Port for TimedChannel {
             ticket: ticket.into_bits(),
             outcome: Outcome::OK,
             awaited: 1,
+            asks_later: false,
         };
         let bits = held.ticket;
         let Some(number) = self.number(held) else {
@@ -525,11 +530,8 @@ impl Port for TimedChannel {
         }
         // What a key-value command is to the model, it is known by what it has done. That there is no such key is found in as
         // much time as another one.
-        if matches!(request, Request::Command { .. })
-            && let Some(op) = self.inner.last_op()
-            && self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted
-        {
-            self.held[number as usize].awaited += 1;
+        if matches!(request, Request::Command { .. }) && !self.ask_what_was_done(number) {
+            self.held[number as usize].asks_later = moved.is_none();
         }
         if let Some((below, outcome)) = moved {
             self.bytes_moved(below, outcome);
@@ -574,13 +576,22 @@ impl Port for TimedChannel {
         true
     }
 
-    fn set_time(&mut self, now: Time) {
+    fn set_time(&mut self, now: Time, done: &mut Vec<Done>) {
         self.now = self.now.max(now);
-        self.has_asked = false;
         self.advance();
         self.deallocate();
         self.tell_more();
         self.continue_snapshot();
+        done.append(&mut self.done);
+    }
+
+    /// Commands arrive no earlier than their host has told of them, and no later than that was seen: a turn that was interrupted after it
+    /// had its time may find some that are younger than that, which would be done too early; and to fetch an entry takes long.
+    fn arrive(&mut self) {
+        if let Some(Clock(clock)) = &self.clock {
+            self.now = self.now.max(clock());
+            self.advance();
+        }
     }
 
     fn next_due(&self) -> Option<Time> {

@@ -18,7 +18,7 @@ use std::{
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-pub use crate::order::full_fence;
+pub use crate::order::{full_fence, loads_done};
 use crate::{
     address::{Iova, PAGE},
     dma::{DmaView, Need},

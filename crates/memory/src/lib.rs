@@ -46,7 +46,7 @@ pub use dma::{
     Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Near, Need, PinId, Region,
     Scratch, Segment, TranslateError, ViewPins,
 };
-pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence};
+pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence, loads_done};
 pub use host::{Buffer, HostCq, HostMemory, HostSq};
 pub use huge::{HUGE_PAGE_LEN, HugePages, Pieces};
 pub use lost::{LostFlag, install_sigbus_handler};

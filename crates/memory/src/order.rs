@@ -104,6 +104,21 @@ pub fn full_fence() {
     crate::sync::fence(Ordering::SeqCst);
 }
 
+/// Between a load that finds what a host has told and a look at the clock.
+///
+/// The race: none of memory. The processor may read its time stamp counter while it waits for a load that stands before it, and the
+/// time would then be from before the host's store. Only a fence for all that was loaded rules that out.
+#[inline]
+pub fn loads_done() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this architecture has it.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    full_fence();
+}
+
 /// Asks for the cache line that holds `line`, where the machine can. Any address will do.
 #[inline]
 pub(crate) fn prefetch(line: *const u8) {

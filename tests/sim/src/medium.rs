@@ -514,9 +514,15 @@ impl Channel for Port {
         }
     }
 
-    fn set_time(&mut self, now: Time) {
+    fn set_time(&mut self, now: Time, done: &mut Vec<Done>) {
         if let Port::Ram(channel) = self {
-            channel.set_time(now);
+            channel.set_time(now, done);
+        }
+    }
+
+    fn arrive(&mut self) {
+        if let Port::Ram(channel) = self {
+            channel.arrive();
         }
     }
 

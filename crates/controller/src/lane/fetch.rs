@@ -107,6 +107,9 @@ impl Queues {
         if G::HOLDS && self.held.count() > 0 && issuer.namespaces.len() == 1 {
             return;
         }
+        if issuer.channels.keep_time() {
+            issuer.channels.arrive();
+        }
         if self.place.is_behind() {
             turn.pending += available;
             return;

@@ -32,6 +32,21 @@ pub(crate) struct Holding {
     pub(crate) tickets: VecDeque<Ticket>,
     pub(crate) let_go: bool,
     pub(crate) let_one_go: bool,
+    /// From then on the oldest ends by itself.
+    pub(crate) due: Option<Time>,
+    /// What has happened on it.
+    pub(crate) story: Vec<Event>,
+}
+
+/// What happens on a medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A lane has seen that its host tells of commands.
+    Told,
+    /// A command came.
+    Came,
+    /// A command's time has come.
+    Ended,
 }
 
 impl Drop for Holding {
@@ -50,6 +65,16 @@ impl Held {
         self.0.borrow_mut().let_one_go = true;
     }
 
+    /// The oldest ends by itself at that time.
+    pub(crate) fn set_due(&self, due: Time) {
+        self.0.borrow_mut().due = Some(due);
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn take_story(&self) -> Vec<Event> {
+        std::mem::take(&mut self.0.borrow_mut().story)
+    }
+
     pub(crate) fn held(&self) -> usize {
         self.0.borrow().tickets.len()
     }
@@ -63,7 +88,9 @@ impl Channel for Held {
         _: &[Segment<'_>],
         _: &Arc<DmaView>,
     ) -> Added {
-        self.0.borrow_mut().tickets.push_back(ticket);
+        let mut holding = self.0.borrow_mut();
+        holding.tickets.push_back(ticket);
+        holding.story.push(Event::Came);
         Added::Pending
     }
 
@@ -88,6 +115,29 @@ impl Channel for Held {
 
     fn in_flight(&self) -> u32 {
         u32::try_from(self.held()).unwrap()
+    }
+
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
+    fn set_time(&mut self, now: Time, done: &mut Vec<Done>) {
+        let mut holding = self.0.borrow_mut();
+        if holding.due.is_some_and(|due| due <= now) {
+            holding.due = None;
+            holding.story.push(Event::Ended);
+            let outcome = Outcome::OK;
+            let oldest = holding.tickets.pop_front();
+            done.extend(oldest.map(|ticket| Done { ticket, outcome }));
+        }
+    }
+
+    fn arrive(&mut self) {
+        self.0.borrow_mut().story.push(Event::Told);
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        self.0.borrow().due
     }
 }
 
@@ -498,12 +548,16 @@ impl Host {
 
     /// Takes all completions: their command identifiers.
     pub(crate) fn completions(&self, queue: &mut Queue) -> Vec<u16> {
-        let cids = std::iter::from_fn(|| queue.pop())
-            .map(|cqe| cqe.cid)
-            .collect();
+        let entries = self.completion_entries(queue);
+        entries.iter().map(|cqe| cqe.cid).collect()
+    }
+
+    /// Takes all completions.
+    pub(crate) fn completion_entries(&self, queue: &mut Queue) -> Vec<Cqe> {
+        let entries = std::iter::from_fn(|| queue.pop()).collect();
         self.doorbells
             .store(2 * usize::from(queue.id) + 1, queue.head);
-        cids
+        entries
     }
 }
 

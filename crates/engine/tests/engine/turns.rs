@@ -7,7 +7,7 @@ use controller::{
 };
 use engine::Idle;
 
-use crate::common::{Host, Queue, Rig};
+use crate::common::{Event::*, Host, Queue, Rig};
 
 #[test]
 fn what_a_medium_ends_later_reaches_the_queue_it_came_from() {
@@ -25,6 +25,30 @@ fn what_a_medium_ends_later_reaches_the_queue_it_came_from() {
     rig.turn();
     assert_eq!(a.completions(&mut qa), [10, 11]);
     assert_eq!(b.completions(&mut qb), [20]);
+}
+
+#[test]
+fn what_is_due_is_completed_before_anything_is_fetched() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 1);
+    host.reads(&mut queue, [10]);
+    host.ring(&queue);
+    rig.turn();
+    rig.medium.set_due(Time(rig.now.0 + 3000));
+    assert_eq!(rig.engine.next_due(), Some(Time(rig.now.0 + 3000)));
+    rig.turns(2);
+    // A lane without news has nobody ask the time.
+    assert_eq!(rig.medium.take_story(), [Told, Came]);
+    assert_eq!(host.completions(&mut queue), []);
+    host.reads(&mut queue, [11, 12]);
+    host.ring(&queue);
+    rig.turn();
+    assert_eq!(rig.medium.take_story(), [Ended, Told, Came, Came]);
+    // It says how far its queue was fetched when it was posted: no further than to itself.
+    let entries = host.completion_entries(&mut queue);
+    let entries: Vec<_> = entries.iter().map(|cqe| (cqe.cid, cqe.sq_head)).collect();
+    assert_eq!(entries, [(10, 1)]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a command of a dialect ends with, and what it costs.
 
+use controller::port::{Cause, Outcome};
 use model::{KvKind, KvOp, Op, key_hash};
 use nvme_spec::Status;
 use nvme_spec::samsung::SUB_COMMANDS_MAX;
@@ -24,6 +25,21 @@ impl Answer {
     /// A status, and nothing else.
     pub(super) const fn of(status: Status) -> Self {
         Answer { status, result: 0 }
+    }
+}
+
+impl From<Answer> for Outcome {
+    fn from(answer: Answer) -> Self {
+        let cause = if answer.status.is_success() {
+            Cause::None
+        } else {
+            Cause::Status(answer.status)
+        };
+        Outcome {
+            cause,
+            result: answer.result.into(),
+            ..Outcome::OK
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use controller::ticket::Ticket;
 use memory::{Claimant, DmaView, Segment};
 use model::Op;
 
-use super::answer::{Answer, Ops};
+use super::answer::Ops;
 use super::durable::{Admits, Durable};
 use super::log;
 use super::open::{self, OnFile};
@@ -219,6 +219,8 @@ pub(crate) struct KeyValueChannel<C = FileChannel> {
     /// There until it is dropped.
     pairs: Option<Box<KeyValue>>,
     slices: Slices,
+    /// Of the command that is done in slices, see [`KeyValueChannel::keeps`].
+    keeps: Option<bool>,
     medium: Arc<KeyValueMedium>,
     /// The file's channel, of pairs that are kept.
     durable: Option<Durable<C>>,
@@ -233,12 +235,11 @@ impl<C> KeyValueChannel<C> {
         let mut pairs = medium.take().ok_or_else(|| {
             io::Error::other("a key-value medium is served by one reactor: let no other one use it")
         })?;
-        // The log has values whole.
-        let slice = if durable.is_some() { u32::MAX } else { slice };
-        pairs.later = Later::new(slice);
+        pairs.later = Later::new(slice, durable.is_some());
         Ok(KeyValueChannel {
             pairs: Some(pairs),
             slices: Slices::new(),
+            keeps: None,
             medium: Arc::clone(medium),
             durable,
         })
@@ -260,10 +261,12 @@ impl<C> KeyValueChannel<C> {
         self.durable.as_ref().map(Durable::below)
     }
 
-    /// Copies the next slice of a large value.
+    /// Does the next slice of a command that takes several.
     fn go_on(&mut self) -> Option<Done> {
         let pairs = self.pairs.as_mut()?;
-        self.slices.go_on(&mut pairs.later, pairs.pairs.bytes())
+        let done = self.slices.go_on(pairs);
+        self.medium.told.used.store(pairs.used(), Relaxed);
+        done
     }
 
     fn run(&mut self, request: &Request<'_>, segments: &[Segment<'_>], view: &DmaView) -> Outcome {
@@ -272,7 +275,7 @@ impl<C> KeyValueChannel<C> {
         };
         match request {
             Request::Command { sqe, .. } => {
-                let outcome = outcome(pairs.command(sqe, segments, view));
+                let outcome = pairs.command(sqe, segments, view).into();
                 self.medium.told.used.store(pairs.used(), Relaxed);
                 outcome
             }
@@ -287,6 +290,25 @@ impl<C> KeyValueChannel<C> {
             }
             Request::Flush => Outcome::OK,
             _ => Outcome::of(Cause::Unsupported),
+        }
+    }
+
+    /// Does a request, or the first slice of it.
+    fn add_sliced(
+        &mut self,
+        ticket: Ticket,
+        request: &Request<'_>,
+        segments: &[Segment<'_>],
+        view: &Arc<DmaView>,
+    ) -> Added {
+        let outcome = self.run(request, segments, view);
+        match &mut self.pairs {
+            Some(pairs) if !pairs.later.is_empty() => {
+                let command = (ticket, outcome);
+                self.slices.begin(command, &mut pairs.later, segments, view);
+                Added::Pending
+            }
+            _ => Added::Done(ticket, outcome),
         }
     }
 
@@ -305,7 +327,10 @@ impl<C: Port> KeyValueChannel<C> {
     /// See [`crate::Channel::tend`].
     pub(crate) fn tend(&mut self) -> Option<&mut C> {
         let (durable, pairs) = (self.durable.as_mut()?, self.pairs.as_mut()?);
-        durable.tend(&mut pairs.pairs);
+        // A checkpoint in between could take the room in the log that the command has.
+        if !self.slices.is_going() {
+            durable.tend(&mut pairs.pairs);
+        }
         Some(durable.below_mut())
     }
 
@@ -313,7 +338,7 @@ impl<C: Port> KeyValueChannel<C> {
     pub(crate) fn is_due(&mut self) -> (bool, Option<&mut C>) {
         match (&mut self.durable, &mut self.pairs) {
             (Some(durable), Some(pairs)) => {
-                let due = durable.is_due(&mut pairs.pairs);
+                let due = self.slices.is_going() || durable.is_due(&mut pairs.pairs);
                 (due, Some(durable.below_mut()))
             }
             _ => (self.slices.is_going(), None),
@@ -326,7 +351,7 @@ impl<C: Port> KeyValueChannel<C> {
         ticket: Ticket,
         request: &Request<'_>,
         segments: &[Segment<'_>],
-        view: &DmaView,
+        view: &Arc<DmaView>,
     ) -> Added {
         let keeps = self.keeps(request);
         let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {
@@ -335,19 +360,29 @@ impl<C: Port> KeyValueChannel<C> {
         if matches!(request, Request::Flush) {
             return durable.flush(ticket, &mut pairs.pairs);
         }
-        let Some(fua) = keeps else {
-            return Added::Done(ticket, self.run(request, segments, view));
-        };
-        match durable.admits(&mut pairs.pairs, fua) {
-            Admits::Yes => {}
-            Admits::Later => return Added::Full(ticket),
-            Admits::Never(outcome) => {
-                pairs.ops = Ops::NONE;
-                return Added::Done(ticket, outcome);
+        if let Some(fua) = keeps {
+            match durable.admits(&mut pairs.pairs, fua) {
+                Admits::Yes => {}
+                Admits::Later => return Added::Full(ticket),
+                Admits::Never(outcome) => {
+                    pairs.ops = Ops::NONE;
+                    return Added::Done(ticket, outcome);
+                }
             }
         }
-        let outcome = self.run(request, segments, view);
+        self.keeps = keeps;
+        match self.add_sliced(ticket, request, segments, view) {
+            Added::Done(ticket, outcome) => self.kept(ticket, outcome),
+            added => added,
+        }
+    }
+
+    /// A command has ended so, on a medium that is kept.
+    fn kept(&mut self, ticket: Ticket, outcome: Outcome) -> Added {
         let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {
+            return Added::Done(ticket, outcome);
+        };
+        let Some(fua) = self.keeps.take() else {
             return Added::Done(ticket, outcome);
         };
         durable.changed(&mut pairs.pairs);
@@ -358,19 +393,6 @@ impl<C: Port> KeyValueChannel<C> {
             }
             false => Added::Done(ticket, outcome),
         }
-    }
-}
-
-fn outcome(answer: Answer) -> Outcome {
-    let cause = if answer.status.is_success() {
-        Cause::None
-    } else {
-        Cause::Status(answer.status)
-    };
-    Outcome {
-        cause,
-        result: answer.result.into(),
-        ..Outcome::OK
     }
 }
 
@@ -398,20 +420,12 @@ impl<C: Port> Port for KeyValueChannel<C> {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
-        if self.durable.is_some() {
-            return self.add_kept(ticket, request, segments, view);
-        }
         if self.slices.is_going() {
             return Added::Full(ticket);
         }
-        let outcome = self.run(request, segments, view);
-        match &mut self.pairs {
-            Some(pairs) if !pairs.later.is_empty() => {
-                let command = (ticket, outcome);
-                self.slices.begin(command, &mut pairs.later, segments, view);
-                Added::Pending
-            }
-            _ => Added::Done(ticket, outcome),
+        match self.durable {
+            Some(_) => self.add_kept(ticket, request, segments, view),
+            None => self.add_sliced(ticket, request, segments, view),
         }
     }
 
@@ -422,8 +436,11 @@ impl<C: Port> Port for KeyValueChannel<C> {
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
-        if self.slices.is_going() {
-            done.extend(self.go_on());
+        if self.slices.is_going()
+            && let Some(Done { ticket, outcome }) = self.go_on()
+            && let Added::Done(ticket, outcome) = self.kept(ticket, outcome)
+        {
+            done.push(Done { ticket, outcome });
         }
         if let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) {
             durable.reap(&mut pairs.pairs, done);

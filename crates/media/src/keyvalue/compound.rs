@@ -8,6 +8,9 @@
 //! codes exist was published, but not where they stand. The status is that of the first one that failed, so that a host which does
 //! not look there learns of it.
 //!
+//! The values of one that has more of them than a slice are copied later, as those of other stores are; one that a later sub-command has
+//! replaced or deleted is not copied at all.
+//!
 //! A head that names no sub-command or more than eight, or whose parts do not lie in the data, is refused, and nothing is done.
 //! Everything is copied from the host once, and only the copy is looked at.
 
@@ -24,6 +27,7 @@ use super::answer::{Answer, Ops};
 use super::data::Host;
 use super::pairs::{Pairs, Refusal};
 use super::samsung::rule;
+use super::slices::Later;
 
 /// Bits of a [`SubResult`] in Dword 0.
 const RESULT_BITS: usize = 4;
@@ -33,7 +37,7 @@ pub(super) fn execute(
     pairs: &mut Pairs,
     command: &SamsungCommand,
     segments: &[Segment<'_>],
-    ops: &mut Ops,
+    (later, ops): (&mut Later, &mut Ops),
 ) -> Result<Answer, Status> {
     let len = command.value_len().ok_or(status::INVALID_VALUE_SIZE)?;
     let has = Host::len(segments).min(len.into());
@@ -50,11 +54,14 @@ pub(super) fn execute(
     let subs = &head.sub[..count];
     let starts = starts(subs, has).ok_or(status::INVALID_VALUE_SIZE)?;
     ops.compound();
+    // All of them lie in the data, so that their sum does, too.
+    let bytes: u32 = subs.iter().map(|sub| sub.value_len).sum();
+    let mut later = Some(later).filter(|later| later.is_for_store(bytes));
     let mut answer = Answer::ok(0);
     for (index, (sub, start)) in subs.iter().zip(starts).enumerate() {
         let mut host = Host::new(segments);
         host.skip(start);
-        let result = one(pairs, sub, host, ops);
+        let result = one(pairs, sub, (start, host), (later.as_deref_mut(), ops));
         answer.result |= u32::from(result.0) << (RESULT_BITS * index);
         if answer.status.is_success() {
             answer.status = status_of(result);
@@ -84,8 +91,13 @@ fn padded(len: u64) -> u64 {
     len.next_multiple_of(BATCH_ALIGNMENT as u64)
 }
 
-/// Does a sub-command, whose key comes next from its host.
-fn one(pairs: &mut Pairs, sub: &SubCommand, mut host: Host<'_, '_>, ops: &mut Ops) -> SubResult {
+/// Does a sub-command, whose key comes next from its host, at `start` of the data; a value is copied `later` where there is one.
+fn one(
+    pairs: &mut Pairs,
+    sub: &SubCommand,
+    (start, mut host): (u32, Host<'_, '_>),
+    (later, ops): (Option<&mut Later>, &mut Ops),
+) -> SubResult {
     let key_len = usize::from(sub.key_len);
     if !(KEY_MIN..=KEY_MAX).contains(&key_len) {
         return SubResult::INVALID_KEY_SIZE;
@@ -98,14 +110,31 @@ fn one(pairs: &mut Pairs, sub: &SubCommand, mut host: Host<'_, '_>, ops: &mut Op
             let Ok(rule) = rule(sub.option) else {
                 return SubResult::INVALID_OPTION;
             };
-            host.skip((padded(key_len as u64) - key_len as u64) as u32);
-            let done = pairs.store(key, rule, sub.value_len, &mut host);
+            // 256 bytes at most.
+            let padded_len = padded(key_len as u64) as u32;
+            let done = match later {
+                Some(later) => {
+                    let noted = later.noted();
+                    let done = pairs.store(key, rule, sub.value_len, later);
+                    if done.is_ok() {
+                        later.part(key, noted, start + padded_len, sub.value_len);
+                    }
+                    done
+                }
+                None => {
+                    host.skip(padded_len - key_len as u32);
+                    pairs.store(key, rule, sub.value_len, &mut host)
+                }
+            };
             ops.push(KvKind::Store, key, done.map_or(0, |()| sub.value_len));
             done.map_or_else(refused, |()| SubResult::SUCCESS)
         }
         SamsungOpcode::DELETE | SamsungOpcode::DELETE_SUB => {
             ops.push(KvKind::Delete, key, 0);
             let done = pairs.delete(key);
+            if let Some(later) = later.filter(|_| done.is_ok()) {
+                later.forget(key);
+            }
             done.map_or(SubResult::KEY_DOES_NOT_EXIST, |()| SubResult::SUCCESS)
         }
         _ => SubResult::UNSUPPORTED_OPCODE,

@@ -14,8 +14,8 @@ pub(super) trait Target {
     fn put_from(&mut self, store: &Store, at: u64, len: u32);
 }
 
-/// Where other bytes go among them. A copy goes on from where it was made.
-pub(super) trait Sink: Target + Clone {
+/// Where other bytes go among them.
+pub(super) trait Sink: Target {
     /// The next bytes.
     fn put(&mut self, bytes: &[u8]);
 }
@@ -41,11 +41,16 @@ impl<'s, 'v> Host<'s, 'v> {
             .sum()
     }
 
+    /// Bytes that are left.
+    pub(super) fn left(&self) -> u64 {
+        Host::len(self.segments) - u64::from(self.at)
+    }
+
     /// Hands out the next `len` bytes in pieces, each with where it begins among them.
     ///
     /// # Panics
     /// If there are fewer.
-    fn advance(&mut self, len: u32, mut each: impl FnMut(u32, Segment<'v>)) {
+    pub(super) fn advance(&mut self, len: u32, mut each: impl FnMut(u32, Segment<'v>)) {
         let mut done = 0;
         while done < len {
             let segment = self

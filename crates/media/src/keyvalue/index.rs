@@ -2,20 +2,23 @@
 //!
 //! The order is a zip tree (Tarjan, Levy, Timmel 2018): a binary search tree over the keys in which each entry has a random
 //! rank that no child exceeds, which keeps paths short whatever keys a host chooses. Beside it each entry names its
-//! neighbours, so that a listing takes one step for each key.
+//! neighbours, so that a listing takes one step for each key, and a `directory` the way to a key that is there: a path of some
+//! twenty entries takes longer than all else that a small command does.
 //!
 //! The first 16 bytes of a key stand in its entry; what a longer key has behind them is the start of its chain, in front of the
 //! value. An entry is one cache line.
 //!
 //! Invariants:
-//! - Nothing is allocated after [`Index::new`], which reserves 64 bytes for each key there may be; memory is taken from the
-//!   system as entries are first used.
+//! - Nothing is allocated after [`Index::new`], which reserves 64 bytes for each key there may be, and 4 to 8 in the directory; memory
+//!   is taken from the system as it is first used.
+//! - A key is in the tree, in the order, and in its bucket, or in none of them.
 //! - No function calls itself: a path of any length costs no stack.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 
+use super::directory::Directory;
 use super::space::{Chain, Space};
 
 /// Bytes of a key that stand in its entry.
@@ -68,6 +71,8 @@ struct Entry {
     before: u32,
     /// The next key, or the next free entry.
     after: u32,
+    /// The next entry of its bucket.
+    same: u32,
     value_len: u32,
     chain: Chain,
     key_len: u8,
@@ -117,6 +122,7 @@ fn some(slot: u32) -> Option<Slot> {
 #[derive(Debug)]
 pub(super) struct Index {
     entries: Vec<Entry>,
+    directory: Directory,
     max: u32,
     count: u32,
     root: u32,
@@ -137,6 +143,7 @@ impl Index {
             .map_err(|_| io::ErrorKind::OutOfMemory)?;
         Ok(Index {
             entries,
+            directory: Directory::new(max)?,
             max,
             count: 0,
             root: NONE,
@@ -155,6 +162,7 @@ impl Index {
     /// Forgets every key.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
+        self.directory.clear();
         (self.count, self.root, self.free) = (0, NONE, NONE);
     }
 
@@ -225,8 +233,23 @@ impl Index {
         key.tail().cmp(tail)
     }
 
-    /// Looks for a key.
+    /// A key's entry.
+    pub(super) fn get(&self, key: &Key<'_>, space: &Space) -> Option<Slot> {
+        let mut next = self.directory.first(self.directory.bucket(key.bytes));
+        while let Some(slot) = next {
+            if self.compare(key, slot, space).is_eq() {
+                return Some(Slot(slot));
+            }
+            next = some(self.entry(slot).same).map(|slot| slot.0);
+        }
+        None
+    }
+
+    /// Looks for a key, and for its neighbours where it is not there.
     pub(super) fn find(&self, key: &Key<'_>, space: &Space) -> Place {
+        if let Some(slot) = self.get(key, space) {
+            return self.place(slot);
+        }
         let (mut before, mut after) = (NONE, NONE);
         let mut at = self.root;
         while at != NONE {
@@ -239,20 +262,23 @@ impl Index {
                     before = at;
                     at = self.entry(at).right;
                 }
-                Ordering::Equal => {
-                    let entry = self.entry(at);
-                    return Place {
-                        found: Some(Slot(at)),
-                        before: entry.before,
-                        after: entry.after,
-                    };
-                }
+                Ordering::Equal => return self.place(Slot(at)),
             }
         }
         Place {
             found: None,
             before,
             after,
+        }
+    }
+
+    /// Where an entry is.
+    fn place(&self, slot: Slot) -> Place {
+        let entry = self.entry(slot.0);
+        Place {
+            found: Some(slot),
+            before: entry.before,
+            after: entry.after,
         }
     }
 
@@ -270,12 +296,14 @@ impl Index {
         value_len: u32,
         space: &Space,
     ) -> Slot {
+        let bucket = self.directory.bucket(key.bytes);
         let entry = Entry {
             prefix: key.prefix,
             left: NONE,
             right: NONE,
             before: place.before,
             after: place.after,
+            same: self.directory.first(bucket).unwrap_or(NONE),
             value_len,
             chain,
             key_len: u8::try_from(key.bytes.len()).expect("a key has 255 bytes at most"),
@@ -289,6 +317,7 @@ impl Index {
             self.entry_mut(place.after).before = slot;
         }
         self.count += 1;
+        self.directory.set_first(bucket, Some(slot));
         self.hang(key, slot, space);
         Slot(slot)
     }
@@ -364,6 +393,7 @@ impl Index {
         }
         let entry = *self.entry(slot);
         self.zip(hook, entry.left, entry.right);
+        self.leave_bucket(key, slot, entry.same);
         if entry.before != NONE {
             self.entry_mut(entry.before).after = entry.after;
         }
@@ -374,6 +404,24 @@ impl Index {
         self.free = slot;
         self.count -= 1;
         entry.chain
+    }
+
+    /// Takes an entry, behind which `same` comes, out of its key's bucket.
+    fn leave_bucket(&mut self, key: &Key<'_>, slot: u32, same: u32) {
+        let bucket = self.directory.bucket(key.bytes);
+        let mut before = None;
+        let mut at = self.directory.first(bucket);
+        while let Some(here) = at.filter(|here| *here != slot) {
+            before = Some(here);
+            at = some(self.entry(here).same).map(|slot| slot.0);
+        }
+        match before {
+            Some(before) => self.entry_mut(before).same = same,
+            None => {
+                let first = some(same).map(|slot| slot.0);
+                self.directory.set_first(bucket, first);
+            }
+        }
     }
 
     /// Hangs two trees, all keys of one smaller than those of the other, to a hook as one.

@@ -12,6 +12,7 @@ use nvme_spec::samsung::ITERATORS;
 use super::data::Sink;
 use super::index::{KEY_MAX, Slot};
 use super::pairs::Pairs;
+use super::slices::{HEAD, Slice};
 
 /// Keys that one read looks at.
 const LOOKED_AT: u32 = 1 << 16;
@@ -152,57 +153,132 @@ impl Iterators {
         self.open.get_mut(index)
     }
 
-    /// Reads on: the number of keys, 4 bytes; for each its size, 4 bytes, and its bytes, padded to a multiple of 4; and the
-    /// value likewise, where those are read. Needs room for 4 bytes. `None` where there is no such iterator.
-    pub(super) fn read(
+    /// Begins to read on, for up to `room` bytes, 4 at least. `None` where there is no such iterator.
+    pub(super) fn begin(&mut self, handle: u8, pairs: &Pairs, room: u32) -> Option<Reading> {
+        let place = self.place(handle)?.as_ref()?;
+        Some(Reading {
+            handle,
+            room,
+            next: place.next(pairs),
+            looked: 0,
+            value: None,
+            done: ReadOut {
+                len: HEAD as u32,
+                keys: 0,
+                stop: Stop::Looked,
+            },
+        })
+    }
+
+    /// Reads as many keys as a slice has room for: for each its size, 4 bytes, and its bytes, padded to a multiple of 4; and the value
+    /// likewise, where those are read. Whether that was all.
+    pub(super) fn go_on(
         &mut self,
-        handle: u8,
+        reading: &mut Reading,
         pairs: &mut Pairs,
-        room: u32,
-        mut out: impl Sink,
-    ) -> Option<ReadOut> {
-        let place = self.place(handle)?.as_mut()?;
-        let mut head = out.clone();
-        out.put(&[0; 4]);
-        let mut done = ReadOut {
-            len: 4,
-            keys: 0,
-            stop: Stop::Looked,
+        slice: &mut Slice,
+        out: &mut impl Sink,
+    ) -> bool {
+        let Some(Some(place)) = self.place(reading.handle) else {
+            return true;
         };
-        let mut next = place.next(pairs);
-        for _ in 0..LOOKED_AT {
-            let mut buffer = [0; KEY_MAX];
-            let key = next.map(|slot| (slot, pairs.key(slot, &mut buffer)));
-            let Some((slot, key)) = key.filter(|(_, key)| key.starts_with(place.filter.start()))
-            else {
-                done.stop = Stop::Ended;
-                break;
-            };
-            next = pairs.after(slot);
-            if place.filter.holds(key) {
-                let value_len = (place.reads == Reads::Pairs).then(|| pairs.value_len(slot));
-                let size = entry_size(key.len(), value_len);
-                if size > u64::from(room - done.len) {
-                    done.stop = Stop::Full;
-                    break;
-                }
-                put_padded(&mut out, key.len() as u32, |out| out.put(key));
-                if let Some(value_len) = value_len {
-                    put_padded(&mut out, value_len, |out| {
-                        pairs.copy(slot, 0, value_len, out)
-                    });
-                }
-                done.len += size as u32;
-                done.keys += 1;
-                if place.reads == Reads::Deletes {
-                    pairs.delete(key).expect("it was just found");
-                }
+        loop {
+            if !reading.copy_value(pairs, slice, out) {
+                return false;
             }
-            place.last[..key.len()].copy_from_slice(key);
-            place.last_len = key.len() as u8;
+            if reading.looked == LOOKED_AT {
+                return true;
+            }
+            if slice.is_spent() {
+                return false;
+            }
+            if !reading.one(place, pairs, slice, out) {
+                return true;
+            }
         }
-        head.put(&done.keys.to_le_bytes());
-        Some(done)
+    }
+}
+
+/// A read that may go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    handle: u8,
+    room: u32,
+    next: Option<Slot>,
+    /// Keys that it has looked at.
+    looked: u32,
+    /// A value that is to be copied, from which byte on, and how many it has.
+    value: Option<(Slot, u32, u32)>,
+    pub(super) done: ReadOut,
+}
+
+impl Reading {
+    /// What it returns begins with the number of keys.
+    pub(super) fn head(&self) -> [u8; HEAD] {
+        self.done.keys.to_le_bytes()
+    }
+
+    /// Copies what a slice has room for of the value that comes next, if any. Whether that was all of it.
+    fn copy_value(&mut self, pairs: &Pairs, slice: &mut Slice, out: &mut impl Sink) -> bool {
+        let Some((slot, from, len)) = self.value else {
+            return true;
+        };
+        let part = (len - from).min(slice.left);
+        pairs.copy(slot, from, part, out);
+        slice.spend(part);
+        if from + part < len {
+            self.value = Some((slot, from + part, len));
+            return false;
+        }
+        pad(out, len);
+        self.value = None;
+        true
+    }
+
+    /// Looks at the next key. False where there is none, or no room for it.
+    fn one(
+        &mut self,
+        place: &mut Iterator,
+        pairs: &mut Pairs,
+        slice: &mut Slice,
+        out: &mut impl Sink,
+    ) -> bool {
+        let mut buffer = [0; KEY_MAX];
+        let key = self.next.map(|slot| (slot, pairs.key(slot, &mut buffer)));
+        let key = key.filter(|(_, key)| key.starts_with(place.filter.start()));
+        let Some((slot, key)) = key else {
+            self.done.stop = Stop::Ended;
+            return false;
+        };
+        slice.spend_key();
+        let next = pairs.after(slot);
+        if place.filter.holds(key) {
+            let value_len = (place.reads == Reads::Pairs).then(|| pairs.value_len(slot));
+            let size = entry_size(key.len(), value_len);
+            if size > u64::from(self.room - self.done.len) {
+                self.done.stop = Stop::Full;
+                return false;
+            }
+            let len = key.len() as u32;
+            out.put(&len.to_le_bytes());
+            out.put(key);
+            pad(out, len);
+            slice.spend(len);
+            if let Some(value_len) = value_len {
+                out.put(&value_len.to_le_bytes());
+                self.value = Some((slot, 0, value_len));
+            }
+            self.done.len += size as u32;
+            self.done.keys += 1;
+            if place.reads == Reads::Deletes {
+                pairs.delete(key).expect("it was just found");
+            }
+        }
+        place.last[..key.len()].copy_from_slice(key);
+        place.last_len = key.len() as u8;
+        self.looked += 1;
+        self.next = next;
+        true
     }
 }
 
@@ -212,9 +288,8 @@ fn entry_size(key_len: usize, value_len: Option<u32>) -> u64 {
     padded(key_len as u64) + value_len.map_or(0, |len| padded(len.into()))
 }
 
-fn put_padded<S: Sink>(out: &mut S, len: u32, put: impl FnOnce(&mut S)) {
-    out.put(&len.to_le_bytes());
-    put(out);
+/// What follows `len` bytes, up to a multiple of 4.
+fn pad(out: &mut impl Sink, len: u32) {
     let padding = len.next_multiple_of(4) - len;
     out.put(&[0; 3][..padding as usize]);
 }

@@ -1,14 +1,14 @@
 //! Keys and values: a medium that is asked for by key.
 //!
-//! `pairs` is the store: an `index` of keys in the order of their bytes, and a `space` of units in chains. `nvme` and `samsung` are
+//! `pairs` is the store: an `index` of keys in the order of their bytes with a `directory` by their hashes, and a `space` of units in chains. `nvme` and `samsung` are
 //! what hosts speak, `compound` and `iterators` parts of the latter, and `answer` what a command ends with and what it costs. `set` is
 //! what the controller is told of them, `channel` how it reaches them.
 //!
 //! Invariants:
-//! - A command is done whole when it is added, on the one reactor that has the medium, but for the bytes of a large value, which
-//!   `slices` copies while all others wait: commands do not mix.
+//! - A command is done whole when it is added, on the one reactor that has the medium; what takes longer `slices` does, while all
+//!   others wait: commands do not mix.
 //! - Nothing is allocated per command. What is reserved when the medium is opened, and taken from the system as it is first used:
-//!   the bytes, 4 more for each 512 of them, and 64 for each key there may be.
+//!   the bytes, 4 more for each 512 of them, and 68 to 72 for each key there may be.
 //! - Whatever stands in a command or in its data, what it reaches is bounded and checked.
 //!
 //! The pairs are in memory. With a file, `log` has every change in it, and makes the pairs again when it is opened (`open`); `durable` is
@@ -18,6 +18,7 @@ mod answer;
 mod channel;
 mod compound;
 mod data;
+mod directory;
 mod durable;
 mod index;
 mod iterators;
@@ -42,7 +43,7 @@ use self::answer::{Answer, Ops};
 pub(crate) use self::channel::{KeyValueChannel, KeyValueMedium};
 use self::iterators::Iterators;
 use self::pairs::Pairs;
-use self::slices::Later;
+use self::slices::{HEAD, Later, Listing, Memory};
 
 /// What hosts of a key-value medium speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +61,7 @@ struct KeyValue {
     pairs: Pairs,
     iterators: Iterators,
     dialect: Dialect,
-    /// What is left to be copied of the last command's value.
+    /// What is left to be done of the last command.
     later: Later,
     /// What the last command was for the timing model.
     ops: Ops,
@@ -80,7 +81,7 @@ impl KeyValue {
             pairs,
             iterators: Iterators::default(),
             dialect,
-            later: Later::new(u32::MAX),
+            later: Later::new(u32::MAX, false),
             ops: Ops::NONE,
         }
     }
@@ -95,6 +96,25 @@ impl KeyValue {
             Dialect::Nvme => nvme::execute(pairs, sqe, segments, aside),
             Dialect::Samsung => samsung::execute(pairs, iterators, sqe, segments, view, aside),
         }
+    }
+
+    /// Goes on with the keys that the last command returns. What they begin with, and how it ends, once it does.
+    fn go_on(&mut self, memory: &mut Memory) -> Option<([u8; HEAD], Answer)> {
+        let mut listing = self.later.take_listing()?;
+        let mut slice = self.later.slice();
+        let (pairs, iterators) = (&mut self.pairs, &mut self.iterators);
+        let ended = match &mut listing {
+            Listing::List(list) => list
+                .go_on(pairs, &mut slice, memory)
+                .then(|| (list.head(), list.ended(&mut self.ops))),
+            Listing::Read(reading) => iterators
+                .go_on(reading, pairs, &mut slice, memory)
+                .then(|| (reading.head(), samsung::ended(&reading.done, &mut self.ops))),
+        };
+        if ended.is_none() {
+            self.later.put_listing(listing);
+        }
+        ended
     }
 
     /// Whether a command may change something.

@@ -18,12 +18,13 @@ use zerocopy::IntoBytes;
 
 use super::answer::{Answer, Ops};
 use super::data::{Host, Sink};
-use super::index;
+use super::index::{self, Slot};
 use super::pairs::{Pairs, Refusal, Rule};
-use super::slices::Later;
+use super::slices::{HEAD, Later, Listing, Slice};
 
 /// Bytes of the head of a list.
 const LIST_HEAD: u32 = size_of::<ListHeader>() as u32;
+const _: () = assert!(size_of::<ListHeader>() == HEAD);
 
 /// Does a command whose data are the `segments`, as many bytes as CDW10 says.
 pub(super) fn execute(
@@ -52,7 +53,7 @@ pub(super) fn execute(
                 Ok(rule) => rule,
                 Err(status) => return Answer::of(status),
             };
-            let done = match later.is_for(sqe.cdw10) {
+            let done = match later.is_for_store(sqe.cdw10) {
                 true => pairs.store(key, rule, sqe.cdw10, later),
                 false => pairs.store(key, rule, sqe.cdw10, &mut host),
             };
@@ -71,9 +72,15 @@ pub(super) fn execute(
             return Answer::of(Status::INVALID_FIELD_IN_COMMAND);
         }
         KvOpcode::LIST => {
-            let len = list(pairs, key, sqe.cdw10, host);
-            ops.push(KvKind::List, &[], len);
-            Ok(0)
+            let mut head = host.clone();
+            host.skip(LIST_HEAD);
+            let mut list = List::new(pairs, key, sqe.cdw10);
+            if !list.go_on(pairs, &mut later.slice(), &mut host) {
+                later.go_on_with(Listing::List(list), sqe.cdw10.into(), &host);
+                return Answer::ok(0);
+            }
+            head.put(&list.head());
+            return list.ended(ops);
         }
         KvOpcode::DELETE => {
             ops.push(KvKind::Delete, key, 0);
@@ -118,32 +125,63 @@ fn status(refusal: Refusal) -> Status {
     }
 }
 
-/// Lists keys from one on, as many as fit. Says how many bytes that are. Keys that this command set cannot name, as they are
-/// too long, do not come into a medium of it.
-fn list(pairs: &Pairs, from: &[u8], room: u32, mut out: Host<'_, '_>) -> u32 {
-    let mut head = out.clone();
-    out.put(ListHeader::default().as_bytes());
-    let mut len = LIST_HEAD;
-    let mut nrk = 0;
-    let mut buffer = [0; index::KEY_MAX];
-    let mut next = pairs.at_or_after(from);
-    while let Some(slot) = next {
-        let key = pairs.key(slot, &mut buffer);
-        let size = list_entry_size(key.len());
-        let end = len + size as u32;
-        if end > room {
-            break;
+/// A list of keys from one on, as many as fit. Keys that this command set cannot name, as they are too long, do not come into a
+/// medium of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct List {
+    next: Option<Slot>,
+    keys: u32,
+    /// Bytes, with those of the head.
+    len: u32,
+    room: u32,
+}
+
+impl List {
+    fn new(pairs: &Pairs, from: &[u8], room: u32) -> Self {
+        List {
+            next: pairs.at_or_after(from),
+            keys: 0,
+            len: LIST_HEAD,
+            room,
         }
-        let mut entry = [0; list_entry_size(index::KEY_MAX)];
-        let kl = ListKeyHeader {
-            kl: key.len() as u16,
-        };
-        entry[..2].copy_from_slice(kl.as_bytes());
-        entry[2..2 + key.len()].copy_from_slice(key);
-        out.put(&entry[..size]);
-        (nrk, len) = (nrk + 1, end);
-        next = pairs.after(slot);
     }
-    head.put(ListHeader { nrk }.as_bytes());
-    len
+
+    /// Lists as many keys as a slice has room for. Whether that was all.
+    pub(super) fn go_on(&mut self, pairs: &Pairs, slice: &mut Slice, out: &mut impl Sink) -> bool {
+        let mut buffer = [0; index::KEY_MAX];
+        while let Some(slot) = self.next {
+            if slice.is_spent() {
+                return false;
+            }
+            slice.spend_key();
+            let key = pairs.key(slot, &mut buffer);
+            let size = list_entry_size(key.len());
+            let end = self.len + size as u32;
+            if end > self.room {
+                return true;
+            }
+            let mut entry = [0; list_entry_size(index::KEY_MAX)];
+            let kl = ListKeyHeader {
+                kl: key.len() as u16,
+            };
+            entry[..2].copy_from_slice(kl.as_bytes());
+            entry[2..2 + key.len()].copy_from_slice(key);
+            out.put(&entry[..size]);
+            slice.spend(size as u32);
+            (self.keys, self.len) = (self.keys + 1, end);
+            self.next = pairs.after(slot);
+        }
+        true
+    }
+
+    /// What it begins with.
+    pub(super) fn head(&self) -> [u8; HEAD] {
+        self.keys.to_le_bytes()
+    }
+
+    /// How its command ends.
+    pub(super) fn ended(&self, ops: &mut Ops) -> Answer {
+        ops.push(KvKind::List, &[], self.len);
+        Answer::ok(0)
+    }
 }

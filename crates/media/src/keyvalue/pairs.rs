@@ -114,8 +114,8 @@ impl Pairs {
     }
 
     fn find(&self, key: &[u8]) -> Result<Slot, Refusal> {
-        let place = self.index.find(&Key::new(key), &self.space);
-        place.found().ok_or(Refusal::NotFound)
+        let found = self.index.get(&Key::new(key), &self.space);
+        found.ok_or(Refusal::NotFound)
     }
 
     /// Stores the next `len` bytes of `value` under a key.
@@ -299,6 +299,9 @@ impl Pairs {
         assert_eq!(slots.len(), self.keys() as usize);
         let mut units = 0;
         for slot in &slots {
+            let mut buffer = [0; KEY_MAX];
+            let key = self.key(*slot, &mut buffer);
+            assert_eq!(self.find(key), Ok(*slot));
             let bytes =
                 tail_len(self.index.key_len(*slot)) as u64 + u64::from(self.value_len(*slot));
             assert_eq!(u64::from(self.index.chain(*slot).units()), units_of(bytes));

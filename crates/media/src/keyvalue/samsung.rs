@@ -22,10 +22,10 @@ use nvme_spec::{Sqe, Status};
 
 use super::answer::{Answer, Ops};
 use super::compound;
-use super::data::Host;
-use super::iterators::{Filter, Iterators, NotOpened, Reads, Stop};
+use super::data::{Host, Sink};
+use super::iterators::{Filter, Iterators, NotOpened, ReadOut, Reads, Stop};
 use super::pairs::{Pairs, Refusal, Rule};
-use super::slices::Later;
+use super::slices::{HEAD, Later, Listing};
 
 /// Does a command. The `segments` are those of its value, or of the host's buffer.
 pub(super) fn execute(
@@ -39,8 +39,8 @@ pub(super) fn execute(
     let command = SamsungCommand::of(sqe);
     let done = match command.opcode {
         SamsungOpcode::ITERATOR_REQUEST => request(iterators, &command, ops),
-        SamsungOpcode::ITERATOR_READ => read(pairs, iterators, &command, segments, ops),
-        SamsungOpcode::BATCH => compound::execute(pairs, &command, segments, ops),
+        SamsungOpcode::ITERATOR_READ => read(pairs, iterators, &command, segments, (later, ops)),
+        SamsungOpcode::BATCH => compound::execute(pairs, &command, segments, (later, ops)),
         _ => {
             let mut buffer = [0; KEY_MAX];
             let key = key(&command, view, &mut buffer);
@@ -93,7 +93,7 @@ fn one(
             }
             let rule = rule(command.option)?;
             let appends = command.opcode == SamsungOpcode::APPEND;
-            let done = match (appends, later.is_for(len)) {
+            let done = match (appends, later.is_for_store(len)) {
                 (true, true) => pairs.append(key, rule, len, later).map(drop),
                 (true, false) => pairs.append(key, rule, len, &mut host).map(drop),
                 (false, true) => pairs.store(key, rule, len, later),
@@ -210,21 +210,37 @@ fn read(
     iterators: &mut Iterators,
     command: &SamsungCommand,
     segments: &[Segment<'_>],
-    ops: &mut Ops,
+    (later, ops): (&mut Later, &mut Ops),
 ) -> Result<Answer, Status> {
-    let room = value_len(command, Host::len(segments))?;
-    if room < 4 {
+    let has = Host::len(segments);
+    let room = value_len(command, has)?;
+    if room < HEAD as u32 {
         return Err(status::INVALID_VALUE_SIZE);
     }
-    let done = iterators.read(command.key_len_z, pairs, room, Host::new(segments));
-    ops.push(KvKind::List, &[], done.map_or(0, |done| done.len));
-    let done = done.ok_or(status::ITERATOR_UNKNOWN)?;
+    let Some(mut reading) = iterators.begin(command.key_len_z, pairs, room) else {
+        ops.push(KvKind::List, &[], 0);
+        return Err(status::ITERATOR_UNKNOWN);
+    };
+    let mut host = Host::new(segments);
+    let mut head = host.clone();
+    host.skip(HEAD as u32);
+    if !iterators.go_on(&mut reading, pairs, &mut later.slice(), &mut host) {
+        later.go_on_with(Listing::Read(reading), has, &host);
+        return Ok(Answer::ok(0));
+    }
+    head.put(&reading.head());
+    Ok(ended(&reading.done, ops))
+}
+
+/// How an Iterator read ends that has returned this.
+pub(super) fn ended(done: &ReadOut, ops: &mut Ops) -> Answer {
+    ops.push(KvKind::List, &[], done.len);
     match done.stop {
-        Stop::Ended => Ok(Answer {
+        Stop::Ended => Answer {
             status: status::ITERATOR_END,
             result: done.len,
-        }),
-        Stop::Full if done.keys == 0 => Err(status::INVALID_VALUE_SIZE),
-        Stop::Full | Stop::Looked => Ok(Answer::ok(done.len)),
+        },
+        Stop::Full if done.keys == 0 => Answer::of(status::INVALID_VALUE_SIZE),
+        Stop::Full | Stop::Looked => Answer::ok(done.len),
     }
 }

@@ -1,42 +1,108 @@
-//! Values that are too large to be copied while everybody waits: a slice in each turn of the reactor.
+//! What takes too long to be done while everybody waits: a slice of it in each turn of the reactor.
 //!
-//! A command is done at once but for its bytes: [`Later`] notes where they lie, and [`Slices`] copies them, a slice at a time. What
-//! is noted is good as long as no other command is done, so its channel is full until the last slice: commands do not mix.
+//! A command that moves values is done at once but for their bytes: [`Later`] notes where they lie, and [`Slices`] copies them. One
+//! that returns keys ends its turn after so many of them, and goes on with the next one ([`Listing`]). What is noted is good as long as
+//! no other command is done, so its channel is full until the last slice: commands do not mix.
 //!
-//! It does NOT slice lists, iterators or the compound command.
+//! It does NOT slice what is stored on a medium that is kept in a file: the log has values whole.
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use controller::port::{Cause, Done, Outcome};
-use controller::prp::MAX_SEGMENTS;
+use controller::prp::{MAX_SEGMENTS, MAX_TRANSFER};
 use controller::ticket::Ticket;
 use memory::{DmaView, Hint, Iova, Need, Segment, Store};
+use nvme_spec::samsung::SUB_COMMANDS_MAX;
 
-use super::data::{Source, Target};
-use super::pairs::VALUE_MAX;
+use super::KeyValue;
+use super::data::{Host, Sink, Source, Target};
+use super::index::KEY_MAX;
+use super::iterators::Reading;
+use super::nvme::List;
 use super::space::units_of;
 
-/// Where the bytes of a value lie that are still to be copied.
+/// A key counts as so many bytes: to come to one takes some tens of nanoseconds.
+const BYTES_OF_A_KEY: u32 = 128;
+/// Bytes of the head of what returns keys, which is known when it ends.
+pub(super) const HEAD: usize = 4;
+
+/// What may be done in one turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slice {
+    /// Bytes.
+    pub(super) left: u32,
+}
+
+impl Slice {
+    /// A key was looked at.
+    pub(super) fn spend_key(&mut self) {
+        self.spend(BYTES_OF_A_KEY);
+    }
+
+    pub(super) fn spend(&mut self, bytes: u32) {
+        self.left = self.left.saturating_sub(bytes);
+    }
+
+    pub(super) fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// A command that returns keys, and has not come to its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Listing {
+    List(List),
+    Read(Reading),
+}
+
+/// A value of a compound command: which pieces are its own, and where it lies in the command's data.
+#[derive(Clone, Debug)]
+struct Part {
+    key: ArrayVec<u8, KEY_MAX>,
+    first: usize,
+    pieces: usize,
+    at: u32,
+    len: u32,
+}
+
+/// What of the last command is left for later.
 #[derive(Debug)]
 pub(super) struct Later {
-    /// Bytes that are copied at once.
+    /// Bytes of a slice.
     slice: u32,
-    /// Where in the store, and how many; in their order until copying begins.
+    /// What is stored is logged at once, and so copied at once.
+    stores_at_once: bool,
+    /// Where in the store bytes lie, and how many; in their order until copying begins.
     pieces: Vec<(u64, u32)>,
     /// They go to the host, and do not come from there.
     to_host: bool,
+    /// Whose they are, of a compound command.
+    parts: ArrayVec<Part, SUB_COMMANDS_MAX>,
+    listing: Option<Listing>,
+    /// Bytes of the host that the listing has filled.
+    filled: u32,
 }
 
 impl Later {
-    /// Values of more than `slice` bytes are copied later.
-    pub(super) fn new(slice: u32) -> Self {
-        // Every unit apart, and one more where the value begins inside one.
-        let most = units_of(VALUE_MAX.into()) + 1;
+    /// What is more than `slice` bytes is left for later, but for values to store where those are stored `at_once`.
+    pub(super) fn new(slice: u32, stores_at_once: bool) -> Self {
+        // Every unit apart, and one more of each value where that begins inside one.
+        let most = units_of(MAX_TRANSFER.into()) as usize + SUB_COMMANDS_MAX;
         Later {
             slice,
-            pieces: Vec::with_capacity(most as usize),
+            stores_at_once,
+            pieces: Vec::with_capacity(most),
             to_host: false,
+            parts: ArrayVec::new(),
+            listing: None,
+            filled: 0,
         }
+    }
+
+    /// What may be done in this turn.
+    pub(super) fn slice(&self) -> Slice {
+        Slice { left: self.slice }
     }
 
     /// Whether so many bytes are copied later.
@@ -44,14 +110,89 @@ impl Later {
         len > self.slice
     }
 
-    /// Whether something is to be copied.
-    pub(super) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+    /// The same of values to store.
+    pub(super) fn is_for_store(&self, len: u32) -> bool {
+        !self.stores_at_once && self.is_for(len)
     }
 
-    /// Nothing is to be copied any more.
+    /// Whether something is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.listing.is_none()
+    }
+
+    /// Nothing is left any more.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
+        self.parts.clear();
+        self.listing = None;
+    }
+
+    /// This goes on in the next turn. What is left of the host's bytes is `host`, of `len` in all.
+    pub(super) fn go_on_with(&mut self, listing: Listing, len: u64, host: &Host<'_, '_>) {
+        self.listing = Some(listing);
+        // It is 32 bits that a command says how many bytes it has.
+        self.filled = (len - host.left()) as u32;
+    }
+
+    pub(super) fn take_listing(&mut self) -> Option<Listing> {
+        self.listing.take()
+    }
+
+    pub(super) fn put_listing(&mut self, listing: Listing) {
+        self.listing = Some(listing);
+    }
+
+    /// The pieces that were noted from the one with number `first` on are the value of this key, whose bytes lie `at` in the command's
+    /// data. An earlier value of the key was overwritten by it.
+    pub(super) fn part(&mut self, key: &[u8], first: usize, at: u32, len: u32) {
+        let pieces = self.pieces.len() - first;
+        let before = self.pieces.len();
+        self.forget(key);
+        let part = Part {
+            key: key.iter().copied().collect(),
+            first: first - (before - self.pieces.len()),
+            pieces,
+            at,
+            len,
+        };
+        self.parts.push(part);
+    }
+
+    /// How many pieces were noted.
+    pub(super) fn noted(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The value of this key is gone, and others may have its place: nothing is to be copied there.
+    pub(super) fn forget(&mut self, key: &[u8]) {
+        let mut parts = self.parts.iter();
+        let Some(gone) = parts.position(|part| part.key[..] == *key) else {
+            return;
+        };
+        let Part { first, pieces, .. } = self.parts.remove(gone);
+        self.pieces.drain(first..first + pieces);
+        for part in &mut self.parts[gone..] {
+            part.first -= pieces;
+        }
+    }
+
+    /// Copies the next slice. Whether that was the last one.
+    fn copy(&mut self, store: &Store, memory: &mut Memory) -> bool {
+        let mut slice = self.slice();
+        while !slice.is_spent()
+            && let Some((at, len)) = self.pieces.pop()
+        {
+            let now = len.min(slice.left);
+            match self.to_host {
+                true => memory.put_from(store, at, now),
+                false => memory.take_into(store, at, now),
+            }
+            if now < len {
+                self.pieces.push((at + u64::from(now), len - now));
+            }
+            slice.spend(now);
+        }
+        self.pieces.is_empty()
     }
 }
 
@@ -76,27 +217,136 @@ struct Piece {
     len: u32,
 }
 
+/// A command's memory in its host from turn to turn: segments are good for one.
 #[derive(Debug)]
-struct Going {
-    ticket: Ticket,
-    outcome: Outcome,
-    view: Arc<DmaView>,
+pub(super) struct Memory {
+    /// What is left of it, the next bytes last.
+    pieces: Vec<Piece>,
+    /// Its first bytes, of a command that returns keys.
+    head: ArrayVec<Piece, HEAD>,
+    /// While a command goes on.
+    view: Option<Arc<DmaView>>,
     hint: Hint,
+    /// Some of it could not be reached any more.
+    is_lost: bool,
 }
 
-/// The command whose value is being copied, if any.
+impl Memory {
+    fn new() -> Self {
+        Memory {
+            pieces: Vec::with_capacity(MAX_SEGMENTS + SUB_COMMANDS_MAX),
+            head: ArrayVec::new(),
+            view: None,
+            hint: Hint::default(),
+            is_lost: false,
+        }
+    }
+
+    /// Takes up what `later` needs of the segments.
+    fn begin(&mut self, later: &Later, segments: &[Segment<'_>], view: &Arc<DmaView>) {
+        self.view = Some(Arc::clone(view));
+        (self.hint, self.is_lost) = (Hint::default(), false);
+        self.pieces.clear();
+        self.head.clear();
+        // As many as a command says in 32 bits.
+        let all = Host::len(segments) as u32;
+        let mut host = Host::new(segments);
+        let piece = |segment: Segment<'_>| Piece {
+            at: (!segment.is_sink()).then(|| segment.iova()),
+            len: segment.len(),
+        };
+        let pieces = &mut self.pieces;
+        let mut each = |_, segment: Segment<'_>| pieces.push(piece(segment));
+        if later.listing.is_some() {
+            host.advance(HEAD as u32, |_, segment| self.head.push(piece(segment)));
+            host.skip(later.filled - HEAD as u32);
+            host.advance(all - later.filled, each);
+        } else if later.parts.is_empty() {
+            host.advance(all, each);
+        } else {
+            let mut behind = 0;
+            for part in &later.parts {
+                host.skip(part.at - behind);
+                host.advance(part.len, &mut each);
+                behind = part.at + part.len;
+            }
+        }
+        self.pieces.reverse();
+    }
+
+    /// The next `len` bytes, in pieces.
+    fn advance(&mut self, len: u32, need: Need, mut each: impl FnMut(u32, &Segment<'_>)) {
+        let mut done = 0;
+        while done < len
+            && let Some(piece) = self.pieces.pop()
+        {
+            let most = piece.len.min(len - done);
+            // The view is the one that these addresses were found in, and does not change.
+            let segment = match (piece.at, &self.view) {
+                (Some(at), Some(view)) => view.translate(&mut self.hint, at, most, need).ok(),
+                _ => Some(Segment::sink(most)),
+            };
+            let Some(segment) = segment else {
+                self.is_lost = true;
+                return;
+            };
+            each(done, &segment);
+            let part = segment.len();
+            done += part;
+            if part < piece.len {
+                self.pieces.push(Piece {
+                    at: piece.at.map(|at| Iova(at.0 + u64::from(part))),
+                    len: piece.len - part,
+                });
+            }
+        }
+    }
+
+    /// Fills the first bytes.
+    fn put_head(&mut self, head: [u8; HEAD]) {
+        self.pieces.clear();
+        self.pieces.extend(self.head.drain(..).rev());
+        self.put(&head);
+    }
+}
+
+impl Source for Memory {
+    fn take_into(&mut self, store: &Store, at: u64, len: u32) {
+        self.advance(len, Need::DeviceReads, |done, segment| {
+            store.copy_from(at + u64::from(done), segment);
+        });
+    }
+}
+
+impl Target for Memory {
+    fn put_from(&mut self, store: &Store, at: u64, len: u32) {
+        self.advance(len, Need::DeviceWrites, |done, segment| {
+            store.copy_to(at + u64::from(done), segment);
+        });
+    }
+}
+
+impl Sink for Memory {
+    fn put(&mut self, bytes: &[u8]) {
+        self.advance(bytes.len() as u32, Need::DeviceWrites, |done, segment| {
+            let bytes = &bytes[done as usize..];
+            segment.write_from(0, &bytes[..segment.len() as usize]);
+        });
+    }
+}
+
+/// The command that is done in slices, if any.
 #[derive(Debug)]
 pub(super) struct Slices {
-    going: Option<Going>,
-    /// What is left of the host's bytes, the next ones last.
-    host: Vec<Piece>,
+    going: Option<(Ticket, Outcome)>,
+    memory: Memory,
 }
 
 impl Slices {
     pub(super) fn new() -> Self {
         Slices {
             going: None,
-            host: Vec::with_capacity(MAX_SEGMENTS),
+            memory: Memory::new(),
         }
     }
 
@@ -105,89 +355,44 @@ impl Slices {
         self.going.is_some()
     }
 
-    /// Begins to copy what is noted. The command ends as said when all is.
+    /// Begins with what is left for later. Where that is bytes of values the command ends as said when all are copied.
     #[cold]
     pub(super) fn begin(
         &mut self,
-        (ticket, outcome): (Ticket, Outcome),
+        command: (Ticket, Outcome),
         later: &mut Later,
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) {
+        self.memory.begin(later, segments, view);
         later.pieces.reverse();
-        self.host.clear();
-        self.host.extend(segments.iter().rev().map(|segment| Piece {
-            at: (!segment.is_sink()).then(|| segment.iova()),
-            len: segment.len(),
-        }));
-        self.going = Some(Going {
-            ticket,
-            outcome,
-            view: Arc::clone(view),
-            hint: Hint::default(),
-        });
+        self.going = Some(command);
     }
 
-    /// Copies a slice. The command that has ended with it.
+    /// Does a slice. The command that has ended with it.
     #[cold]
-    pub(super) fn go_on(&mut self, later: &mut Later, store: &Store) -> Option<Done> {
-        let going = self.going.as_mut()?;
-        let mut room = later.slice;
-        while room > 0
-            && let Some((at, len)) = later.pieces.pop()
-        {
-            let copied = going.copy(&mut self.host, store, (at, len.min(room)), later.to_host);
-            let Some(copied) = copied else {
-                going.outcome = Outcome::of(Cause::Aborted);
-                later.clear();
-                break;
-            };
-            if copied < len {
-                later.pieces.push((at + u64::from(copied), len - copied));
-            }
-            room -= copied;
-        }
-        if !later.is_empty() {
+    pub(super) fn go_on(&mut self, medium: &mut KeyValue) -> Option<Done> {
+        let (ticket, mut outcome) = self.going.take()?;
+        let ended = match medium.later.listing.is_some() {
+            true => match medium.go_on(&mut self.memory) {
+                Some((head, answer)) => {
+                    self.memory.put_head(head);
+                    outcome = answer.into();
+                    true
+                }
+                None => false,
+            },
+            false => medium.later.copy(medium.pairs.bytes(), &mut self.memory),
+        };
+        if self.memory.is_lost {
+            medium.later.clear();
+            outcome = Outcome::of(Cause::Aborted);
+        } else if !ended {
+            self.going = Some((ticket, outcome));
             return None;
         }
-        let Going {
-            ticket, outcome, ..
-        } = self.going.take()?;
+        // The view is let go of: an unmap waits for nothing that has ended.
+        self.memory.view = None;
         Some(Done { ticket, outcome })
-    }
-}
-
-impl Going {
-    /// Copies some of these bytes of the store; says how many. `None` where the host's cannot be reached any more.
-    fn copy(
-        &mut self,
-        host: &mut Vec<Piece>,
-        store: &Store,
-        (at, len): (u64, u32),
-        to_host: bool,
-    ) -> Option<u32> {
-        let piece = host.pop()?;
-        let len = len.min(piece.len);
-        let need = match to_host {
-            true => Need::DeviceWrites,
-            false => Need::DeviceReads,
-        };
-        let segment = match piece.at {
-            None => Segment::sink(len),
-            // The view is the one that these addresses were found in, and does not change.
-            Some(at) => self.view.translate(&mut self.hint, at, len, need).ok()?,
-        };
-        let len = segment.len();
-        match to_host {
-            true => store.copy_to(at, &segment),
-            false => store.copy_from(at, &segment),
-        }
-        if len < piece.len {
-            host.push(Piece {
-                at: piece.at.map(|at| Iova(at.0 + u64::from(len))),
-                len: piece.len - len,
-            });
-        }
-        Some(len)
     }
 }

@@ -3,6 +3,7 @@
 
 mod compound;
 mod kept;
+mod listings;
 mod nvme;
 mod samsung;
 mod slices;

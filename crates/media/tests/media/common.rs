@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use controller::port::{Added, Channel as _, Done, Outcome, Request};
 use controller::ticket::Ticket;
+use controller::time::Time;
 use media::{Channel, Direct, FileIo, Medium, MediumKind, MediumSpec};
 use memory::{
     Access, ClientMappings, DmaMap, DmaView, Hint, HostMemory, Iova, Mapping, Need, Segment,
@@ -159,10 +160,20 @@ impl Runner {
         self.try_add(host, request, pieces).expect("room")
     }
 
+    /// Tells the time, and takes what is due by then.
+    pub(crate) fn set_time(&mut self, now: u64) {
+        self.channel.set_time(Time(now), &mut self.done);
+        self.take_done();
+    }
+
     /// Reaps what is there, without waiting.
     pub(crate) fn reap(&mut self) {
         self.channel.tend();
         self.channel.reap(&mut self.done);
+        self.take_done();
+    }
+
+    fn take_done(&mut self) {
         for Done { ticket, outcome } in self.done.drain(..) {
             let id = ticket.into_bits();
             assert!(self.pending.remove(&id), "each ticket comes back once");

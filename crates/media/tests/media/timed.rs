@@ -10,6 +10,7 @@ use model::{
     CollectionPolicy, CompoundRule, Direction, FlashExtras, FlashParameters, KvParameters,
     NvmParameters, Parameters, ZonesParameters,
 };
+use nvme_spec::key_value::set_key;
 use nvme_spec::{Sqe, Status};
 
 use crate::common::{Host, Runner, file_spec, on_disk, pattern};
@@ -80,7 +81,7 @@ fn ram(timing: &Parameters) -> Arc<Medium> {
 }
 
 fn at(runner: &mut Runner, now: u64) -> Vec<u64> {
-    runner.channel.set_time(Time(now));
+    runner.set_time(now);
     runner.channel.submit();
     runner.reap();
     let ended = runner.take_ended();
@@ -103,14 +104,23 @@ fn a_command_is_not_done_before_its_time_has_gone_by_since_it_came() {
         .channel
         .set_clock(move || Time(told.load(Ordering::Relaxed)));
     assert_eq!(at(&mut runner, 1_000), [0_u64; 0]);
-    let first = runner.add(&host, &READ, &[(0, 4096)]);
-    // One of the same turn came at the same time.
+    runner.channel.arrive();
+    // It came when its lane saw that it had, and not when it was fetched.
     clock.store(6_000, Ordering::Relaxed);
+    let first = runner.add(&host, &READ, &[(0, 4096)]);
+    // One of the same look came at the same time.
     let second = runner.add(&host, &READ, &[(8192, 4096)]);
     assert_eq!(runner.channel.next_due(), Some(Time(15_000)));
     assert_eq!(at(&mut runner, 14_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 15_000), [first]);
     assert_eq!(at(&mut runner, 17_048), [second]);
+    // Of two looks in a turn each has its own time.
+    clock.store(20_000, Ordering::Relaxed);
+    runner.channel.arrive();
+    clock.store(40_000, Ordering::Relaxed);
+    runner.channel.arrive();
+    runner.add(&host, &READ, &[(0, 4096)]);
+    assert_eq!(runner.channel.next_due(), Some(Time(50_000)));
 }
 
 /// A copy is how late a command may be found done: at most 16 KiB between two looks.
@@ -172,8 +182,8 @@ fn key_value(opcode: u8, size: u32) -> Sqe {
     }
 }
 
-#[test]
-fn a_key_value_command_takes_what_it_was() {
+/// One unit: 10 us to retrieve and 20 us to store a page, 5, 3 and 7 us to delete, exist and list; 4096 bytes take 2048 ns.
+fn keys() -> Arc<Medium> {
     let direction = |latency_ns| Direction {
         latency_ns,
         bandwidth_bytes_per_s: 2_000_000_000,
@@ -197,17 +207,24 @@ fn a_key_value_command_takes_what_it_was() {
             dialect: Dialect::Nvme,
         },
     };
-    let medium = Medium::open_timed(&spec, &timing).expect("a drive that can be");
-    let host = Host::new(1 << 20);
-    let mut runner = Runner::new(&medium, 8);
-    at(&mut runner, 1_000);
-    let (store, exist) = (key_value(0x01, 4096), key_value(0x14, 0));
-    let command = |sqe| Request::Command {
+    Medium::open_timed(&spec, &timing).expect("a drive that can be")
+}
+
+fn command(sqe: &Sqe) -> Request<'_> {
+    Request::Command {
         sqe,
         extent: ByteRange { offset: 0, len: 0 },
         lba_shift: 9,
         fua: false,
-    };
+    }
+}
+
+#[test]
+fn a_key_value_command_takes_what_it_was() {
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&keys(), 8);
+    at(&mut runner, 1_000);
+    let (store, exist) = (key_value(0x01, 4096), key_value(0x14, 0));
     let store = runner.add(&host, &command(&store), &[(0, 4096)]);
     let exist = runner.add(&host, &command(&exist), &[]);
     // Exist takes no bandwidth: its latency less the 2048 ns that 4096 bytes take. Store takes 20 us, as one page does.
@@ -266,13 +283,43 @@ fn a_key_that_is_not_there_takes_the_time_of_one_that_is() {
         at(&mut runner, now);
         let id = runner.add(&host, &request, &[]);
         assert_eq!(runner.channel.next_due(), Some(Time(now + takes)));
-        assert_eq!(at(&mut runner, now + takes - 1), [0_u64; 0]);
-        runner.channel.set_time(Time(now + takes));
+        assert_eq!(at(&mut runner, now + takes - 1), []);
+        runner.set_time(now + takes);
         runner.reap();
         let ended = runner.take_ended();
         let not_there = Outcome::status(Status::KV_KEY_DOES_NOT_EXIST);
         assert_eq!(ended, [(id, not_there)], "{opcode:x}");
     }
+}
+
+/// How many keys there are to return is known when they are.
+#[test]
+fn a_long_list_is_asked_for_when_it_ends() {
+    let host = Host::new(1 << 20);
+    let mut runner = Runner::new(&keys(), 8);
+    at(&mut runner, 0);
+    for number in 0..200u32 {
+        let mut store = key_value(0x01, 0);
+        set_key(&mut store, &number.to_be_bytes());
+        runner.add(&host, &command(&store), &[]);
+        at(&mut runner, u64::from(number + 1) * 100_000);
+    }
+    let mut list = key_value(0x06, 4096);
+    set_key(&mut list, &[0; 4]);
+    let list = runner.add(&host, &command(&list), &[(0, 4096)]);
+    // Of 16 KiB in a turn a key that is looked at is 128 bytes, so that it takes two; others wait.
+    assert_eq!(runner.channel.next_due(), Some(Time(20_000_000)), "at once");
+    assert_eq!(
+        runner.try_add(&host, &command(&key_value(0x14, 0)), &[]),
+        None
+    );
+    assert_eq!(at(&mut runner, 20_001_000), []);
+    // 7 us less 2048 ns, and 4 bytes with 8 for each key at 2 GB/s.
+    let due = 20_001_000 + 7_000 - 2_048 + (4 + 200 * 8) / 2;
+    assert_eq!(runner.channel.next_due(), Some(Time(due)));
+    assert_eq!(at(&mut runner, due - 1), []);
+    assert_eq!(at(&mut runner, due), [list]);
+    assert_eq!(host.get(0, 4), 200u32.to_le_bytes());
 }
 
 #[test]
@@ -355,11 +402,11 @@ fn bytes_of_a_file_are_waited_for_too() {
     at(&mut runner, 0);
     let write = runner.add(&host, &WRITE, &[(0, 4096)]);
     // Its time comes at once; its bytes come when the disk has them.
-    runner.channel.set_time(Time(20_000));
+    runner.set_time(20_000);
     let ended = runner.drain();
     assert_eq!(ended.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [write]);
     let read = runner.add(&host, &READ, &[(8192, 4096)]);
-    runner.channel.set_time(Time(30_000));
+    runner.set_time(30_000);
     assert_eq!(
         runner.drain().iter().map(|(id, _)| *id).collect::<Vec<_>>(),
         [read]
@@ -612,7 +659,7 @@ fn the_drive_of_zones_that_were_left_knows_what_is_written_of_them() {
     let mut runner = Runner::new(&medium, 8);
     at(&mut runner, 0);
     runner.add(&host, &WRITE, &[(0, 4096)]);
-    runner.channel.set_time(Time(1_000_000));
+    runner.set_time(1_000_000);
     runner.drain();
     drop(runner);
     medium.sync().expect("durable");
@@ -626,7 +673,7 @@ fn the_drive_of_zones_that_were_left_knows_what_is_written_of_them() {
         runner.add(&host, &read, &[(0, 4096)]);
         // Of what was written a cell is looked at; of what was not, later, nothing.
         assert_eq!(runner.channel.next_due(), Some(Time(due)), "{offset}");
-        runner.channel.set_time(Time(due));
+        runner.set_time(due);
         runner.drain();
     }
 }

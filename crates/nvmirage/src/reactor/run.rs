@@ -27,6 +27,8 @@ const SOCKET_LOOK_IDLE_NS: u64 = 2_000;
 const RECENTLY_NS: u64 = 10_000;
 /// A turn takes some tens of microseconds at most: one that takes longer was interrupted by what else the machine does.
 const STALL_NS: u64 = 200_000;
+/// What is due next is waited for without looking at anything else for as long as a turn takes, and this at most.
+const DUE_WAIT_MAX_NS: u64 = 1_000;
 /// Commands that a channel holds at most.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
@@ -114,6 +116,7 @@ impl Reactor {
         let mut next_look = Time(0);
         let mut now = self.clock.now();
         let mut last_work = now;
+        let mut turn_ns = 0;
         while !self.stopped {
             let raiser = Raiser {
                 hosted: &mut self.hosted,
@@ -127,7 +130,8 @@ impl Reactor {
             if worked {
                 last_work = now;
             }
-            if now >= next_look {
+            let looks = now >= next_look;
+            if looks {
                 worked |= self.look_around(Duration::ZERO);
                 next_look = now + self.look_interval_ns(now.since(last_work));
             }
@@ -136,7 +140,7 @@ impl Reactor {
                 slept_ns = self.sleep(at_most);
                 next_look = Time(0);
             }
-            let after = self.clock.now();
+            let mut after = self.clock.now();
             self.counters.turns.add(1);
             let awake_ns = after.since(now).saturating_sub(slept_ns);
             if turn.worked {
@@ -149,11 +153,33 @@ impl Reactor {
             } else if turn.worked {
                 self.counters.busy_ns.add(awake_ns);
             } else {
-                self.counters.spun_ns.add(awake_ns);
-                std::hint::spin_loop();
+                if !looks {
+                    turn_ns = awake_ns.min(DUE_WAIT_MAX_NS);
+                }
+                let idle_at = now;
+                let slept = slept_ns;
+                after = self.wait_for_due(after, turn_ns);
+                self.counters
+                    .spun_ns
+                    .add(after.since(idle_at).saturating_sub(slept));
             }
             now = after;
         }
+    }
+
+    /// The time of the turn after one that found nothing, whose end was at `now`. What is due before that turn would be over is
+    /// waited for with the clock alone: a turn later it would be late by half of one in the mean.
+    fn wait_for_due(&self, now: Time, turn_ns: u64) -> Time {
+        let due = self.engine.next_due();
+        let Some(due) = due.filter(|due| due.since(now) <= turn_ns) else {
+            std::hint::spin_loop();
+            return now;
+        };
+        let mut now = now;
+        while now < due {
+            now = self.clock.now();
+        }
+        now
     }
 
     /// How long until the next look at the sockets.
@@ -442,7 +468,10 @@ impl Reactor {
         }
         let mut channel = medium.channel(CHANNEL_DEPTH)?;
         let clock = self.clock.clone();
-        channel.set_clock(move || clock.now());
+        channel.set_clock(move || {
+            memory::loads_done();
+            clock.now()
+        });
         if let Some(fd) = channel.wait_fd() {
             self.poller.add(fd, Source::Channel)?;
         }

@@ -70,8 +70,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "kv-list-room",
         guard: "a list ends before the end of the buffer of its host",
         file: "crates/media/src/keyvalue/nvme.rs",
-        from: "if end > room {",
-        to: "if len > room {",
+        from: "if end > self.room {",
+        to: "if self.len > self.room {",
         test: unit(
             "media",
             "keyvalue::tests::nvme::lists_are_in_order_and_end_where_the_buffer_does",
@@ -103,8 +103,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "kv-iterator",
         guard: "an iterator returns each key at most once",
         file: "crates/media/src/keyvalue/iterators.rs",
-        from: "            place.last_len = key.len() as u8;",
-        to: "            place.last_len = 0;",
+        from: "        place.last_len = key.len() as u8;",
+        to: "        place.last_len = 0;",
         test: unit(
             "media",
             "keyvalue::tests::samsung::iterators_find_what_their_prefix_and_mask_say",
@@ -125,8 +125,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "kv-bound",
         guard: "an iterator writes no more than the buffer of its host",
         file: "crates/media/src/keyvalue/iterators.rs",
-        from: "if size > u64::from(room - done.len) {",
-        to: "if size > u64::from(room) {",
+        from: "if size > u64::from(self.room - self.done.len) {",
+        to: "if size > u64::from(self.room) {",
         test: unit(
             "media",
             "keyvalue::tests::samsung::there_are_sixteen_iterators_and_one_that_deletes",
@@ -163,6 +163,61 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "media",
             "keyvalue::tests::samsung::long_keys_that_cannot_be_reached_are_refused",
+        ),
+    },
+    Mutation {
+        name: "kv-hash",
+        guard: "a key that is gone is in no bucket",
+        file: "crates/media/src/keyvalue/index.rs",
+        from: "        self.leave_bucket(key, slot, entry.same);\n",
+        to: "",
+        test: unit(
+            "media",
+            "keyvalue::pairs::tests::behaves_as_a_map_and_space_adds_up",
+        ),
+    },
+    Mutation {
+        name: "kv-list-slices",
+        guard: "a long list takes several turns",
+        file: "crates/media/src/keyvalue/nvme.rs",
+        from: "            if slice.is_spent() {",
+        to: "            if false {",
+        test: unit(
+            "media",
+            "keyvalue::tests::listings::a_list_takes_a_turn_for_each_slice",
+        ),
+    },
+    Mutation {
+        name: "kv-iterator-slices",
+        guard: "an iterator that looks at many keys takes several turns",
+        file: "crates/media/src/keyvalue/iterators.rs",
+        from: "            if slice.is_spent() {",
+        to: "            if false {",
+        test: unit(
+            "media",
+            "keyvalue::tests::listings::an_iterator_that_finds_nothing_takes_turns",
+        ),
+    },
+    Mutation {
+        name: "kv-batch-slices",
+        guard: "a compound command with large values takes several turns",
+        file: "crates/media/src/keyvalue/compound.rs",
+        from: "Some(later).filter(|later| later.is_for_store(bytes))",
+        to: "Some(later).filter(|_| false)",
+        test: unit(
+            "media",
+            "keyvalue::tests::listings::a_compound_command_takes_a_turn_for_each_slice",
+        ),
+    },
+    Mutation {
+        name: "kv-batch-gone",
+        guard: "a value that a compound command has deleted again is not copied into what took its place",
+        file: "crates/media/src/keyvalue/compound.rs",
+        from: "                later.forget(key);\n",
+        to: "",
+        test: unit(
+            "media",
+            "keyvalue::tests::listings::values_that_a_compound_command_replaces_are_not_copied_over_what_took_their_place",
         ),
     },
 ];

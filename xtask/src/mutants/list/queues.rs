@@ -327,4 +327,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "controller::tests::arbitration::weights_are_shares_whether_queues_share_a_completion_queue_or_not",
         ),
     },
+    Mutation {
+        name: "due-first",
+        guard: "what is due does not wait for what is fetched",
+        file: "crates/engine/src/turn.rs",
+        from: "self.tenants.is_none() && self.complete_done::<false>()",
+        to: "false",
+        test: integration(
+            "engine",
+            &["--test", "engine"],
+            "turns::what_is_due_is_completed_before_anything_is_fetched",
+        ),
+    },
+    Mutation {
+        name: "arrive-seen",
+        guard: "commands arrive when their doorbell is seen",
+        file: "crates/controller/src/lane/fetch.rs",
+        from: "            issuer.channels.arrive();\n",
+        to: "",
+        test: integration(
+            "engine",
+            &["--test", "engine"],
+            "turns::what_is_due_is_completed_before_anything_is_fetched",
+        ),
+    },
 ];

@@ -81,7 +81,7 @@ impl Life {
         let history = vec![map_of(&pairs)];
         let pairs = KeyValue::of(pairs, Dialect::Samsung);
         let medium = Arc::new(KeyValueMedium::of(pairs, (SIZE, KEYS), None));
-        let channel = KeyValueChannel::new(&medium, Some(Durable::new(disk, 8)), 0).unwrap();
+        let channel = KeyValueChannel::new(&medium, Some(Durable::new(disk, 8)), 16384).unwrap();
         Life {
             channel,
             history,

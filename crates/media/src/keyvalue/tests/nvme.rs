@@ -3,7 +3,7 @@
 use super::*;
 
 /// A command of the Key Value command set: opcode, key, Dword 10, options.
-fn sqe(opcode: u8, key: &[u8], size: u32, options: u8) -> [u8; 64] {
+pub(super) fn sqe(opcode: u8, key: &[u8], size: u32, options: u8) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[0] = opcode;
     bytes[4] = 1;

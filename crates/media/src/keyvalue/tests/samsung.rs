@@ -32,7 +32,7 @@ fn retrieve(rig: &mut Rig, key: &[u8], offset: u32, room: usize) -> (Completion,
 }
 
 /// An iterator request: handle, option, prefix and mask.
-fn request(handle: u8, option: u8, prefix: &[u8; 4], mask: &[u8; 4]) -> [u8; 64] {
+pub(super) fn request(handle: u8, option: u8, prefix: &[u8; 4], mask: &[u8; 4]) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[0] = 0xb1;
     bytes[44] = handle;
@@ -42,7 +42,7 @@ fn request(handle: u8, option: u8, prefix: &[u8; 4], mask: &[u8; 4]) -> [u8; 64]
     bytes
 }
 
-fn read(handle: u8, len: u32) -> [u8; 64] {
+pub(super) fn read(handle: u8, len: u32) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[0] = 0xb2;
     bytes[40..44].copy_from_slice(&(len / 4).to_le_bytes());
