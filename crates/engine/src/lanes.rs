@@ -265,6 +265,12 @@ impl Lanes {
         }
     }
 
+    /// It is `now`: a lane that gets work from here on is hot from then on.
+    #[inline]
+    pub(crate) fn begin(&mut self, now: Time) {
+        self.now = now;
+    }
+
     /// Gives every hot lane a turn at `now`; one that found nothing for long becomes cold.
     #[inline]
     pub(crate) fn each_hot(&mut self, now: Time, mut turn: impl FnMut(&mut Slot) -> bool) {

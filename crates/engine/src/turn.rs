@@ -294,6 +294,8 @@ impl<C: Channel> Engine<C> {
     #[inline(never)]
     fn tell_time(&mut self, now: Time) -> bool {
         self.channels.set_time(now, &mut self.done);
+        // Or a lane that was idle for long would grow cold in this turn, with what is posted to it.
+        self.lanes.begin(now);
         self.tenants.is_none() && self.complete_done::<false>()
     }
 

@@ -52,6 +52,23 @@ fn what_is_due_is_completed_before_anything_is_fetched() {
 }
 
 #[test]
+fn what_is_due_after_long_is_told_in_the_same_turn() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    let mut queue = rig.create_queue(&mut host, 2);
+    host.reads(&mut queue, [10]);
+    host.ring(&queue);
+    rig.turns(3);
+    rig.raised.clear();
+    // Nothing has happened for longer than a lane is hot without work.
+    rig.now = Time(rig.now.0 + 5_000_000);
+    rig.medium.set_due(rig.now);
+    let turn = rig.turn();
+    assert_eq!((turn.completions, turn.worked), (1, true));
+    assert_eq!(rig.raised, [(host.slot, Vector(2))]);
+}
+
+#[test]
 fn a_batch_raises_one_interrupt_for_its_queue() {
     let mut rig = Rig::new();
     let mut host = rig.host("a", Mapped);
