@@ -134,8 +134,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "keys-missing-time",
         guard: "that there is no such key takes time to find",
         file: "crates/media/src/timed.rs",
-        from: "        if matches!(request, Request::Command { .. })\n            && let Some(op) = self.inner.last_op()",
-        to: "        if matches!(request, Request::Command { .. })\n            && !matches!(moved, Some((_, outcome)) if is_refused(outcome))\n            && let Some(op) = self.inner.last_op()",
+        from: "        if matches!(request, Request::Command { .. }) && !self.ask_what_was_done(number) {",
+        to: "        if matches!(request, Request::Command { .. })\n            && !matches!(moved, Some((_, outcome)) if is_refused(outcome))\n            && !self.ask_what_was_done(number)\n        {",
         test: integration(
             "media",
             &["--test", "media"],
