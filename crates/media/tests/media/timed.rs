@@ -313,7 +313,7 @@ fn a_long_list_is_asked_for_when_it_ends() {
         runner.try_add(&host, &command(&key_value(0x14, 0)), &[]),
         None
     );
-    assert_eq!(at(&mut runner, 20_001_000), []);
+    assert_eq!(at(&mut runner, 20_001_000), [0_u64; 0]);
     // 7 us less 2048 ns, and 4 bytes with 8 for each key at 2 GB/s.
     let due = 20_001_000 + 7_000 - 2_048 + (4 + 200 * 8) / 2;
     assert_eq!(runner.channel.next_due(), Some(Time(due)));

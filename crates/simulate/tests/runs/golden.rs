@@ -27,7 +27,7 @@ fn zones() {
     let ran = run_on(&parameters, 512 << 20, &plan(jobs, 60_000 * MS)).unwrap();
     assert_eq!(
         hash(&json(&ran)),
-        "027efb912c280e92612a67d73dc63930c3fba506c9291a8a557a947cce763ddf"
+        "7e5b73540c54540dcf7d008d95000d7a7c5c72348c4708e16f79a4bc6696b49a"
     );
 }
 
@@ -110,7 +110,7 @@ fn a_trace_of_zones_and_one_of_keys() {
     assert_eq!(
         hashes,
         [
-            "a8f7bff9eb75f6bc2c07236573aeb6978b5a17f8b92f3c5602aa8ba7116aa76e",
+            "a79bc477e5244d640c4b626af11e6f5078923d30638bdbc39ed3e290bd2a6cb0",
             "bc97674f066f87a62056435304c7aff4cb5d8924a760b7bb2ed96b36a4e6fa34"
         ]
     );
