@@ -283,7 +283,7 @@ fn a_key_that_is_not_there_takes_the_time_of_one_that_is() {
         at(&mut runner, now);
         let id = runner.add(&host, &request, &[]);
         assert_eq!(runner.channel.next_due(), Some(Time(now + takes)));
-        assert_eq!(at(&mut runner, now + takes - 1), []);
+        assert_eq!(at(&mut runner, now + takes - 1), [0_u64; 0]);
         runner.set_time(now + takes);
         runner.reap();
         let ended = runner.take_ended();
@@ -317,7 +317,7 @@ fn a_long_list_is_asked_for_when_it_ends() {
     // 7 us less 2048 ns, and 4 bytes with 8 for each key at 2 GB/s.
     let due = 20_001_000 + 7_000 - 2_048 + (4 + 200 * 8) / 2;
     assert_eq!(runner.channel.next_due(), Some(Time(due)));
-    assert_eq!(at(&mut runner, due - 1), []);
+    assert_eq!(at(&mut runner, due - 1), [0_u64; 0]);
     assert_eq!(at(&mut runner, due), [list]);
     assert_eq!(host.get(0, 4), 200u32.to_le_bytes());
 }
