@@ -224,6 +224,8 @@ impl ToldChannel {
 }
 
 impl Channel for ToldChannel {
+    // By itself: what it needs of registers, every command to any medium would save.
+    #[inline(never)]
     fn add(
         &mut self,
         ticket: Ticket,

@@ -546,7 +546,8 @@ impl Op {
 }
 
 impl<B: Bus> Channel for DriveChannel<B> {
-    #[inline]
+    // By itself: what it needs of registers, every command to any medium would save.
+    #[inline(never)]
     fn add(
         &mut self,
         ticket: Ticket,

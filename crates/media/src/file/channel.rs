@@ -595,6 +595,8 @@ impl FileChannel {
 }
 
 impl Channel for FileChannel {
+    // By itself: what it needs of registers, every command to any medium would save.
+    #[inline(never)]
     fn add(
         &mut self,
         ticket: Ticket,

@@ -521,6 +521,8 @@ impl<C> Drop for ZonedChannel<C> {
 }
 
 impl<C: Port> Port for ZonedChannel<C> {
+    // By itself: what it needs of registers, every command to any medium would save.
+    #[inline(never)]
     fn add(
         &mut self,
         ticket: Ticket,

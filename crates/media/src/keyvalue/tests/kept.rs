@@ -24,6 +24,8 @@ const LAYOUT: Layout = Layout {
     ring_len: 48 * 16384,
     frame_len: 16384,
 };
+/// The longest value that fits in a frame.
+const LONGEST: usize = 15 << 10;
 const SHAPE: Shape = Shape {
     kind: Kind::KeyValue,
     words: [SIZE, 0, 0, 0, 0, 0],
@@ -132,6 +134,11 @@ impl Life {
         self.add(&request, data, fua);
     }
 
+    fn value_len(&self, key: &[u8]) -> usize {
+        let map = self.history.last().expect("it begins with one");
+        map.get(key).map_or(0, Vec::len)
+    }
+
     /// A compound command has ended: its parts are logged one by one, so that a crash may leave the first ones, which are stores of
     /// `value`, without the others.
     fn tell_parts(&mut self, commands: usize, stores: &[&[u8]], value: &[u8]) {
@@ -199,7 +206,10 @@ fn take(life: &mut Life, step: &Step, byte: u8) {
             life.command(samsung::sqe(0x81, &key(number), len, 0), &value, fua);
         }
         Step::Append(number, len, fua) => {
-            let value = vec![byte; len];
+            // A record does not cross frames, which are as long as the longest value but for here.
+            let there = life.value_len(&key(number));
+            let value = vec![byte; len.min(LONGEST.saturating_sub(there))];
+            let len = value.len();
             life.command(samsung::sqe(0x83, &key(number), len, 0), &value, fua);
         }
         Step::Delete(number, fua) => {
