@@ -121,11 +121,12 @@ rebinds() {
         [ ! -e /dev/nvme0 ]
         # once as it is, once after a reset of the function, once as a device that is new
         [ $rebind != 2 ] || echo 1 >"/sys/bus/pci/devices/$address/reset"
+        # the kernel binds a new device by itself, and may still be about to: a second bind would then fail
+        [ $rebind = 3 ] || echo "$address" >/sys/bus/pci/drivers/nvme/bind
         [ $rebind != 3 ] || {
             echo 1 >"/sys/bus/pci/devices/$address/remove"
             echo 1 >/sys/bus/pci/rescan
         }
-        [ -e "/sys/bus/pci/devices/$address/driver" ] || echo "$address" >/sys/bus/pci/drivers/nvme/bind
         named 1 root
         named 2 raw
         numbers 100000 >/tmp/numbers
