@@ -76,13 +76,32 @@ fn superblock(image: &Image, new: &Image) -> Option<Superblock> {
         .flatten()
         .max_by_key(|(one, _)| one.sequence);
     let (superblock, bytes) = newest?;
-    // Kind, frames, ring, and the words that there are of its shape.
-    let shape = if bytes[16] == 1 { 80..112 } else { 80..104 };
-    let words = [16..24, 48..64, shape];
+    // Kind, frames, ring, and the words that there are of its shape: of keys the size and the dialect, and how many there are
+    // is free, where nobody has asked for a number, as long as their log is as long as this one.
+    let is_zoned = bytes[16] == 1;
+    let words = if is_zoned {
+        [16..24, 48..64, 80..112, 112..112]
+    } else {
+        [16..24, 48..64, 80..88, 96..104]
+    };
     let is_its = words
         .into_iter()
-        .all(|words| bytes[words.clone()] == like[words]);
+        .all(|words| bytes[words.clone()] == like[words])
+        && (is_zoned
+            || has_room_for(
+                &superblock,
+                Image::word(&bytes, 80, 8),
+                Image::word(&bytes, 88, 8),
+            ));
     is_its.then_some(superblock)
+}
+
+/// Five times the pairs with 32 bytes for each key, and sixteen frames, in whole frames.
+fn has_room_for(superblock: &Superblock, size: u64, keys: u64) -> bool {
+    let frame = u128::from(superblock.frame_len);
+    let state = u128::from(size) + 32 * u128::from(keys);
+    let all = (5 * state + 16 * frame).next_multiple_of(frame);
+    keys <= u32::MAX.into() && all == superblock.ring_len.into()
 }
 
 fn is_possible(superblock: &Superblock, file_len: u64) -> bool {
