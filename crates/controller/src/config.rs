@@ -54,7 +54,8 @@ pub struct ControllerConfig {
     pub queues: u16,
     /// Entries of an I/O queue at most: 2 to [`MAX_QUEUE_DEPTH`].
     pub queue_depth: u16,
-    /// Bytes that one command may move (MDTS): a power of two, 4 KiB to [`MAX_TRANSFER`].
+    /// Bytes that one command may move (MDTS): a power of two, 8 KiB to [`MAX_TRANSFER`]: a
+    /// single page has no number there, as 0 means that there is no limit.
     pub max_transfer: u32,
     /// How doorbell writes are noticed.
     pub doorbells: DoorbellMode,
@@ -136,7 +137,12 @@ impl ControllerConfig {
         }
         number("queues", self.queues, 1, MAX_IO_QUEUES)?;
         number("queue_depth", self.queue_depth, 2, MAX_QUEUE_DEPTH)?;
-        number("max_transfer", self.max_transfer, PAGE as u32, MAX_TRANSFER)?;
+        number(
+            "max_transfer",
+            self.max_transfer,
+            2 * PAGE as u32,
+            MAX_TRANSFER,
+        )?;
         if !self.max_transfer.is_power_of_two() {
             return Err(ConfigError::MaxTransfer(self.max_transfer));
         }

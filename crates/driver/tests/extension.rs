@@ -70,7 +70,7 @@ fn a_vendor_command_of_one_file_is_reached_by_a_host() {
         subnqn: "nqn.2024-01.org.example:test".into(),
         queues: 1,
         queue_depth: 16,
-        max_transfer: 4096,
+        max_transfer: 8192,
         doorbells: DoorbellMode::Mapped,
         intx: false,
     };

@@ -337,7 +337,7 @@ pub(crate) struct Controller {
     /// Entries of a queue at most, 2 to 4096.
     #[serde(default = "default_queue_depth")]
     pub(crate) queue_depth: u16,
-    /// The largest transfer of one command (MDTS): a power of two, 4KiB to 4MiB.
+    /// The largest transfer of one command (MDTS): a power of two, 8KiB to 4MiB.
     #[serde(default = "default_max_transfer")]
     pub(crate) max_transfer: Size,
     /// How doorbells reach the reactor.

@@ -138,7 +138,8 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ("queues = 64", "queue_depth = 1", "write 2 to 4096"),
         ("queues = 64", "queue_depth = 5000", "write 2 to 4096"),
         ("queues = 64", "max_transfer = \"3MiB\"", "power of two"),
-        ("queues = 64", "max_transfer = \"8MiB\"", "4KiB to 4MiB"),
+        ("queues = 64", "max_transfer = \"8MiB\"", "8KiB to 4MiB"),
+        ("queues = 64", "max_transfer = \"4KiB\"", "8KiB to 4MiB"),
         ("queues = 64", "reactor = 1", "there are 1, counted from 0"),
         (
             "queues = 64",

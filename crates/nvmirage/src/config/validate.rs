@@ -485,8 +485,8 @@ impl Controller {
         });
         let transfer = self.max_transfer;
         place.require(
-            transfer.0.is_power_of_two() && (4 << 10..=4 << 20).contains(&transfer.0),
-            || format!("max_transfer = \"{transfer}\": write a power of two from 4KiB to 4MiB"),
+            transfer.0.is_power_of_two() && (8 << 10..=4 << 20).contains(&transfer.0),
+            || format!("max_transfer = \"{transfer}\": write a power of two from 8KiB to 4MiB"),
         );
         if let Some(serial) = &self.serial {
             place.ascii("serial", serial, 20);

@@ -167,7 +167,7 @@ fn bring_up(
         subnqn: "nqn.2024-01.org.nvmirage:points".into(),
         queues,
         queue_depth: config::MAX_QUEUE_DEPTH,
-        max_transfer: largest.next_power_of_two(),
+        max_transfer: largest.next_power_of_two().max(8 << 10),
         doorbells: DoorbellMode::Mapped,
         intx: false,
     };
