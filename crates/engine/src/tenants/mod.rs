@@ -47,6 +47,8 @@ const QUANTUM_LEAST: u64 = 8 << 10;
 const AHEAD: u64 = 4 << 20;
 /// Who had something on a medium within this time uses it.
 const USES_NS: u64 = 10_000_000;
+/// Namespaces of a tenant on a medium that are told apart. A host that makes them and deletes them would have new ones for ever.
+const FLOWS: usize = 64;
 /// How many times the least time its commands take, where no goal was given.
 const GOAL_TIMES: u64 = 2;
 
@@ -248,11 +250,13 @@ impl Tenants {
 
     fn assign(&mut self, namespace: NamespaceKey, tenant: Option<TenantId>, weight: u32) {
         self.assigned.retain(|other| other.namespace != namespace);
-        self.assigned.push(Assigned {
-            namespace,
-            tenant,
-            weight,
-        });
+        if tenant.is_some() || weight != TenantSpec::default().weight {
+            self.assigned.push(Assigned {
+                namespace,
+                tenant,
+                weight,
+            });
+        }
         for flow in &mut self.flows {
             let medium = self.shares[flow.share].medium;
             if flow.start == namespace.start && self.media[medium].channel == namespace.channel {
@@ -273,13 +277,19 @@ impl Tenants {
         let owner = assigned.and_then(|one| one.tenant).or(tenant);
         let owner = owner.filter(|id| self.tenant(*id).is_some());
         let weight = assigned.map_or(TenantSpec::default().weight, |one| one.weight);
-        let flow = owner.map(|owner| self.place_flow(owner, namespace, weight));
+        let flow = owner.and_then(|owner| self.place_flow(owner, namespace, weight));
         self.last = Some((tenant, namespace, flow));
         flow
     }
 
     /// The flow of a tenant's commands to a namespace, which is made where there is none.
-    fn place_flow(&mut self, tenant: TenantId, namespace: NamespaceKey, weight: u32) -> FlowId {
+    /// `None` where there are more than can be numbered.
+    fn place_flow(
+        &mut self,
+        tenant: TenantId,
+        namespace: NamespaceKey,
+        weight: u32,
+    ) -> Option<FlowId> {
         let NamespaceKey { channel, start } = namespace;
         let medium = self.media.iter().position(|one| one.channel == channel);
         let medium = medium.unwrap_or_else(|| {
@@ -294,8 +304,9 @@ impl Tenants {
             });
             self.media.len() - 1
         });
-        let is_it = |share: &Share| (share.tenant, share.medium) == (tenant, medium);
-        let share = self.shares.iter().position(is_it).unwrap_or_else(|| {
+        let shares = self.media[medium].shares.iter().copied();
+        let share = shares.clone().find(|at| self.shares[*at].tenant == tenant);
+        let share = share.unwrap_or_else(|| {
             let weight = self.tenant(tenant).map_or(1, |one| one.spec.weight);
             self.shares.push(Share {
                 tenant,
@@ -307,19 +318,32 @@ impl Tenants {
             self.media[medium].shares.push(self.shares.len() - 1);
             self.shares.len() - 1
         });
-        let is_it = |flow: &Flow| (flow.share, flow.start) == (share, start);
-        let flow = self.flows.iter().position(is_it).unwrap_or_else(|| {
-            self.flows.push(Flow {
-                share,
-                start,
-                claim: Claim::new(weight),
-                went_first: false,
-            });
-            self.shares[share].flows.push(self.flows.len() - 1);
-            self.flows.len() - 1
-        });
-        // A process has fewer controllers and namespaces than that, by their limits.
-        FlowId(u16::try_from(flow).unwrap_or(u16::MAX - 1))
+        let flows = &self.shares[share].flows;
+        if let Some(flow) = flows.iter().find(|at| self.flows[**at].start == start) {
+            return u16::try_from(*flow).ok().map(FlowId);
+        }
+        let flow = Flow {
+            share,
+            start,
+            claim: Claim::new(weight),
+            went_first: false,
+        };
+        if flows.len() < FLOWS {
+            // What has no number goes uncounted: with 64 namespaces each, a thousand tenants have one.
+            let id = u16::try_from(self.flows.len()).ok()?;
+            self.flows.push(flow);
+            self.shares[share].flows.push(id.into());
+            return Some(FlowId(id));
+        }
+        // What still waits under this number is the same tenant's on the same medium.
+        let idle = flows
+            .iter()
+            .find(|at| self.flows[**at].claim.in_flight == 0);
+        let at = *idle.unwrap_or(&flows[0]);
+        if idle.is_some() {
+            self.flows[at] = flow;
+        }
+        u16::try_from(at).ok().map(FlowId)
     }
 
     /// Whether a command of that flow may go now.
@@ -496,3 +520,6 @@ impl Tenants {
 fn retry(expected: bool, instant: Instant) -> Time {
     instant.now + if expected { GRACE_NS } else { 1 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ mod queues;
 mod resets;
 mod simulate;
 mod subsystem;
+mod tenants;
 mod travel;
 mod wear;
 mod zones;
@@ -35,6 +36,7 @@ const ALL: &[&[Mutation]] = &[
     resets::MUTATIONS,
     simulate::MUTATIONS,
     subsystem::MUTATIONS,
+    tenants::MUTATIONS,
     travel::MUTATIONS,
     wear::MUTATIONS,
     zones::MUTATIONS,
