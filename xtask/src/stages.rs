@@ -259,7 +259,7 @@ pub(crate) fn test(workspace: &Workspace, interrupt: &Interrupt, only: &[String]
 }
 
 /// How much of a log is printed after a failure.
-const TAIL: usize = 120;
+const TAIL: usize = 250;
 
 fn print_tail(log: &std::path::Path) {
     let text = fs::read_to_string(log).unwrap_or_default();
@@ -366,6 +366,10 @@ fn build(context: &mut Context<'_>) -> Result<Counts> {
 
 fn unit(context: &mut Context<'_>) -> Result<Counts> {
     let mut counts = nextest(context, "default")?;
+    if counts.failed > 0 {
+        // What failed is then what the log ends with.
+        return Ok(counts);
+    }
     let mut doc = context
         .workspace
         .cargo(&["test", "--locked", "--workspace", "--doc"])?;

@@ -32,6 +32,7 @@ mod medium;
 mod null;
 mod order;
 mod overlap;
+mod possible;
 mod ram;
 mod size;
 mod timed;

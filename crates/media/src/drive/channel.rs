@@ -20,8 +20,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Weak};
 
-use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, Outcome, Request};
-use controller::prp::MAX_SEGMENTS;
+use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use driver::bus::Bus;
 use memory::{DmaView, EventFd, Segment, ViewPins};
@@ -33,8 +32,9 @@ use super::facts::Facts;
 use super::keeper::{BOUNCES, Job, News, Queue};
 use super::op::{Cursor, Fused, Kind, Op, outcome_of};
 use super::windows::Table;
-use crate::order::{MAX_RANGES, Order};
+use crate::order::Order;
 use crate::overlap::Touched;
+use crate::possible;
 
 mod keep;
 
@@ -172,46 +172,16 @@ impl<B: Bus> DriveChannel<B> {
     /// The outcome of a request that needs no command, or cannot have one.
     #[inline]
     fn at_once(&self, request: &Request<'_>, segments: &[Segment<'_>]) -> Option<Outcome> {
-        let bytes: u64 = segments.iter().map(|s| u64::from(s.len())).sum();
-        let (offset, len, in_memory) = match *request {
-            Request::Read { offset, len }
-            | Request::Write { offset, len, .. }
-            | Request::Compare { offset, len } => (offset, u64::from(len), bytes),
-            Request::CompareAndWrite { offset, len, .. } if len <= FUSED_BYTES => {
-                (offset, u64::from(len), bytes / 2)
-            }
-            Request::WriteZeroes { offset, len, .. } => (offset, len, len),
-            Request::Deallocate { ranges } => {
-                let fits = !ranges.is_empty()
-                    && ranges.len() <= MAX_RANGES
-                    && ranges
-                        .iter()
-                        .all(|range| self.holds(range.offset, range.len));
-                return match fits {
-                    true => (!self.facts.deallocates).then_some(Outcome::OK),
-                    false => Some(Outcome::of(Cause::Unsupported)),
-                };
-            }
-            Request::Flush => return (!self.facts.volatile_cache).then_some(Outcome::OK),
-            Request::CompareAndWrite { .. } | Request::Command { .. } | Request::Renew { .. } => {
-                return Some(Outcome::of(Cause::Unsupported));
-            }
-        };
-        let unit = u64::from(self.facts.block_bytes());
-        let is_possible = self.holds(offset, len)
-            && in_memory == len
-            && (offset | len).is_multiple_of(unit)
-            && segments.len() <= MAX_SEGMENTS;
-        if !is_possible {
-            return Some(Outcome::of(Cause::Unsupported));
-        }
-        (len == 0).then_some(Outcome::OK)
-    }
-
-    fn holds(&self, offset: u64, len: u64) -> bool {
-        offset
-            .checked_add(len)
-            .is_some_and(|end| end <= self.facts.size())
+        let facts = &self.facts;
+        let unit = u64::from(facts.block_bytes());
+        possible::refuse(request, segments, (facts.size(), unit)).or_else(|| {
+            let is_nothing = match request {
+                Request::Deallocate { .. } => !facts.deallocates,
+                Request::Flush => !facts.volatile_cache,
+                _ => false,
+            };
+            is_nothing.then_some(Outcome::OK)
+        })
     }
 
     /// Fills a slot's state from a request.

@@ -16,17 +16,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use controller::port::{Added, Cause, Channel, Done, FUSED_BYTES, Outcome, Request};
+use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{Claimant, DmaView, Segment};
 
 use super::direct::{Access, Alignment};
-use super::op::{Buffer, Fused, Io, Kind, Op, bytes_of, failed, request_reads};
-use super::ring::{BOUNCE_BYTES, MAX_SEGMENTS, Ring, Way, ZEROS_BYTES};
+use super::op::{Buffer, Fused, Io, Kind, Op, failed, request_reads};
+use super::ring::{BOUNCE_BYTES, Ring, Way, ZEROS_BYTES};
 use super::{Clear, FileMedium};
 use crate::channel::IoCounts;
-use crate::order::{MAX_RANGES, Order};
+use crate::order::Order;
 use crate::overlap::Touched;
+use crate::possible;
 
 /// How often one operation is repeated when the kernel says to try again.
 const MAX_REPEATS: u8 = 100;
@@ -168,46 +169,8 @@ impl FileChannel {
             // Of a Compare and Write nothing was compared.
             return Some(failed(request_reads(request), errno));
         }
-        let (offset, len, in_memory) = match *request {
-            Request::Read { offset, len }
-            | Request::Write { offset, len, .. }
-            | Request::Compare { offset, len } => (offset, u64::from(len), bytes_of(segments)),
-            Request::CompareAndWrite { offset, len, .. } => {
-                if len > FUSED_BYTES {
-                    return Some(Outcome::of(Cause::Unsupported));
-                }
-                (offset, u64::from(len), bytes_of(segments) / 2)
-            }
-            Request::WriteZeroes { offset, len, .. } => (offset, len, len),
-            Request::Deallocate { ranges } => {
-                let fits = !ranges.is_empty()
-                    && ranges.len() <= MAX_RANGES
-                    && ranges
-                        .iter()
-                        .all(|range| self.holds(range.offset, range.len));
-                return (!fits).then_some(Outcome::of(Cause::Unsupported));
-            }
-            Request::Flush => return None,
-            Request::Command { .. } | Request::Renew { .. } => {
-                return Some(Outcome::of(Cause::Unsupported));
-            }
-        };
         let unit = self.alignment.offset as u64;
-        let possible = self.holds(offset, len)
-            && in_memory == len
-            && offset.is_multiple_of(unit)
-            && len.is_multiple_of(unit)
-            && segments.len() <= MAX_SEGMENTS;
-        if !possible {
-            return Some(Outcome::of(Cause::Unsupported));
-        }
-        (len == 0).then_some(Outcome::OK)
-    }
-
-    fn holds(&self, offset: u64, len: u64) -> bool {
-        offset
-            .checked_add(len)
-            .is_some_and(|end| end <= self.medium.opened.size)
+        possible::refuse(request, segments, (self.medium.opened.size, unit))
     }
 
     /// Fills a slot's state from a request. False where it has to wait for another one.

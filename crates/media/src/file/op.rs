@@ -1,7 +1,6 @@
 //! What a slot of a channel is doing, what it asks of the kernel, and what an error of that means.
 
 use controller::port::{Cause, Outcome, Request};
-use memory::Segment;
 use rustix::fs::FallocateFlags;
 use std::num::NonZeroI32;
 
@@ -138,12 +137,6 @@ pub(super) fn request_reads(request: &Request<'_>) -> bool {
         request,
         Request::Read { .. } | Request::Compare { .. } | Request::CompareAndWrite { .. }
     )
-}
-
-/// The bytes of all segments.
-pub(super) fn bytes_of(segments: &[Segment<'_>]) -> u64 {
-    let lengths = segments.iter().map(|segment| u64::from(segment.len()));
-    lengths.sum()
 }
 
 /// The outcome for an errno.

@@ -5,9 +5,9 @@ use super::super::{Mutation, unit};
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "drive-bounds",
-        guard: "no command of a drive's tenant goes beyond the namespace",
-        file: "crates/media/src/drive/channel.rs",
-        from: ".is_some_and(|end| end <= self.facts.size())",
+        guard: "no command of a drive's guest goes beyond the namespace",
+        file: "crates/media/src/possible.rs",
+        from: ".is_some_and(|end| end <= size)",
         to: ".is_some()",
         test: unit(
             "media",

@@ -10,6 +10,7 @@ use rustix::fs::FallocateFlags;
 
 use super::*;
 use crate::medium::{Direct, FileIo};
+use crate::order::MAX_RANGES;
 
 mod fused;
 

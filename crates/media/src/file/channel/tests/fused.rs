@@ -70,6 +70,8 @@ fn compare_and_write_takes_what_the_kernel_answers() {
     let lent = Lent::new(&bytes);
     let begin = |fixture: &mut Fixture, commit| {
         let slot = lent.add(fixture, &request(commit), 8192).unwrap();
+        // what the kernel, for whom we answer, would have read
+        fixture.channel.ring.gather(slot, 4096);
         (slot, fixture.channel.operation(slot))
     };
     let (slot, io) = begin(&mut fixture, true);
