@@ -103,10 +103,10 @@ impl<B: Bus> Client<B> {
 }
 
 /// How a drive that is lost is opened again.
-pub(super) type Reopen<B> = Box<dyn FnMut() -> Result<Device<B>, DriverError> + Send>;
+pub type Reopen<B> = Box<dyn FnMut() -> Result<Device<B>, DriverError> + Send>;
 
 /// The drive's keeper.
-pub(super) struct Keeper<B: Bus> {
+pub struct Keeper<B: Bus> {
     name: String,
     facts: Arc<Facts>,
     device: Option<Device<B>>,
@@ -151,7 +151,7 @@ impl<B: Bus> Keeper<B> {
         clippy::disallowed_methods,
         reason = "a thread of its own, which waits and serves no host"
     )]
-    pub(super) fn run(mut self) {
+    pub fn run(mut self) {
         let started = Instant::now();
         loop {
             let job = self.jobs.recv_timeout(TICK);
@@ -170,9 +170,8 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Does what there is to do, for who has no thread for it.
-    #[cfg(test)]
-    pub(super) fn look(&mut self, now: u32) {
+    /// Does what there is to do at a tick, for who has no thread for it: a quarter of a second each.
+    pub fn look(&mut self, now: u32) {
         while let Ok(job) = self.jobs.try_recv() {
             self.handle(job);
         }

@@ -43,7 +43,8 @@ use memory::{Claimant, EventFd};
 pub use self::channel::DriveChannel;
 use self::channel::Parts;
 use self::facts::Facts;
-use self::keeper::{Job, Keeper, Reopen};
+use self::keeper::Job;
+pub use self::keeper::{Keeper, Reopen};
 use crate::order::Order;
 use crate::size::Bytes;
 
@@ -85,8 +86,9 @@ impl<B: Bus> fmt::Debug for Drive<B> {
     }
 }
 
-/// How a drive is opened.
-fn options() -> Options {
+/// How a drive is to be opened.
+#[must_use]
+pub fn options() -> Options {
     Options {
         memory_len: MEMORY_LEN,
         timeout: TIMEOUT,
@@ -122,8 +124,12 @@ impl Drive<AnyBus> {
 }
 
 impl<B: Bus> Drive<B> {
-    /// A drive that is enabled, and its keeper.
-    fn of(
+    /// A drive that is enabled, and its keeper, which its owner gives its time: a thread ([`Keeper::run`]), or turns
+    /// ([`Keeper::look`]) where the drive has none either.
+    ///
+    /// # Errors
+    /// It has no such namespace, or one of a format that is not for this; those of the commands.
+    pub fn of(
         name: String,
         device: Device<B>,
         nsid: Option<u32>,
@@ -177,7 +183,7 @@ impl<B: Bus> Drive<B> {
     ///
     /// # Errors
     /// The drive has no more queue pairs, or the system no descriptor.
-    pub(crate) fn channel(&self, depth: u16, claimant: Claimant) -> io::Result<DriveChannel<B>> {
+    pub fn channel(&self, depth: u16, claimant: Claimant) -> io::Result<DriveChannel<B>> {
         let depth = depth.clamp(1, MAX_DEPTH);
         let wake = EventFd::new()?;
         let (news, told) = channel();
