@@ -57,7 +57,7 @@ pub(super) fn open(path: &Path, size: Option<u64>, direct: Direct) -> Result<Ope
     }
     let (fd, is_block_device, actual) = match (open_existing(path)?, size) {
         (Some((fd, is_block_device)), _) => {
-            lock(&fd, path)?;
+            patiently(|| lock(&fd, path))?;
             let actual = length(&fd, path, is_block_device)?;
             (fd, is_block_device, actual)
         }
@@ -117,16 +117,15 @@ fn open_existing(path: &Path) -> Result<Option<(OwnedFd, bool)>, MediumError> {
         }
     };
     let flags = OFlags::RDWR | OFlags::CLOEXEC | exclusive;
-    let fd = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(Errno::BUSY) => {
-            return Err(MediumError::Locked {
+    let fd = patiently(|| {
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+            Errno::BUSY => MediumError::Locked {
                 path: path.into(),
                 pid: None,
-            });
-        }
-        Err(errno) => return Err(failed(path, "open for reading and writing")(errno)),
-    };
+            },
+            errno => failed(path, "open for reading and writing")(errno),
+        })
+    })?;
     // The path may have been replaced between the two calls.
     let opened = FileType::from_raw_mode(fstat(&fd).map_err(failed(path, "examine"))?.st_mode);
     if opened != kind {
@@ -158,24 +157,25 @@ fn whole_file(kind: i32) -> libc::flock {
     }
 }
 
-/// Locks the file, for which its last user has a second: of one that was killed the kernel may have to end what is under way first.
+/// Gives the last user a second to let go: of one that was killed the kernel may have to end what is under way first, and
+/// a process that is being started shares the open files of its parent until it becomes another program.
 #[expect(
     clippy::disallowed_methods,
     reason = "nobody is served yet by a medium that is being opened"
 )]
-fn lock(fd: &OwnedFd, path: &Path) -> Result<(), MediumError> {
+fn patiently<T>(mut take: impl FnMut() -> Result<T, MediumError>) -> Result<T, MediumError> {
     const TRIES: u32 = 50;
     const PAUSE: Duration = Duration::from_millis(20);
     for _ in 0..TRIES {
-        match try_lock(fd, path) {
+        match take() {
             Err(MediumError::Locked { .. }) => std::thread::sleep(PAUSE),
-            locked => return locked,
+            taken => return taken,
         }
     }
-    try_lock(fd, path)
+    take()
 }
 
-fn try_lock(fd: &OwnedFd, path: &Path) -> Result<(), MediumError> {
+fn lock(fd: &OwnedFd, path: &Path) -> Result<(), MediumError> {
     match fcntl(fd, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
         Ok(_) => Ok(()),
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
