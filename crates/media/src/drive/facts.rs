@@ -58,6 +58,11 @@ impl Facts {
                 "the drive's blocks are larger than 4096 bytes, which namespaces here cannot have",
             ));
         }
+        if blocks.checked_mul(u64::from(block_len)).is_none() {
+            return Err(DriverError::Broken(format!(
+                "namespace {nsid} has {blocks} blocks of {block_len} bytes, more than can be counted"
+            )));
+        }
         let oncs = identity.oncs;
         Ok(Facts {
             serial: text(&identity.sn),

@@ -152,7 +152,8 @@ impl<B: Bus> Drive<B> {
     }
 
     /// Bytes.
-    pub(crate) fn size(&self) -> u64 {
+    #[must_use]
+    pub fn size(&self) -> u64 {
         self.facts.size()
     }
 
