@@ -12,7 +12,7 @@ use driver::bus::place::{AnyBus, Place};
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 
 use crate::channel::{Channel, IoCounts, Kind};
-use crate::drive::Drive;
+use crate::drive::{Drive, DriveIdentity};
 use crate::error::MediumError;
 use crate::file::FileMedium;
 use crate::journal::{self, StateError, Superblock};
@@ -303,6 +303,28 @@ impl Medium {
                 ..traits
             },
             None => traits,
+        }
+    }
+
+    /// What tells the drive from others; `None` of other media.
+    #[must_use]
+    pub fn drive(&self) -> Option<DriveIdentity<'_>> {
+        match &self.backing {
+            Backing::Drive(drive) => Some(drive.identity()),
+            _ => None,
+        }
+    }
+
+    /// Has a part of a file or a drive, in multiples of 4096 bytes, read as zeros, on stable storage: for who has time, where
+    /// no host has that part.
+    ///
+    /// # Errors
+    /// It could not be done, or not all of it; it is another kind of medium.
+    pub fn erase(&self, offset: u64, len: u64) -> io::Result<()> {
+        match &self.backing {
+            Backing::File(file) => file.erase(offset, len),
+            Backing::Drive(drive) => drive.erase(offset, len),
+            _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

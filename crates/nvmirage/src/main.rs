@@ -20,6 +20,7 @@ mod keep;
 mod load;
 mod memory_care;
 mod nodes;
+mod partition;
 mod physical;
 mod placement;
 mod qemu;

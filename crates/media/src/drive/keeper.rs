@@ -23,6 +23,7 @@ use driver::bus::Bus;
 use driver::{Device, DriverError, QueuePair, Shutdown};
 use memory::{Buffer, EventFd, Iova, Lent, ViewPins};
 
+use super::erase;
 use super::facts::Facts;
 use super::windows::{Window, Windows};
 
@@ -67,6 +68,12 @@ pub(super) enum Job<B: Bus> {
     },
     /// That the drive reaches this memory.
     Share(Vec<Weak<Lent>>),
+    /// That these bytes, which are whole blocks, read as zeros; the answer is whether they do.
+    Erase {
+        offset: u64,
+        len: u64,
+        answer: SyncSender<Result<(), String>>,
+    },
     /// Everything onto the media; the answer is whether that was done.
     Flush(SyncSender<Result<(), String>>),
 }
@@ -236,6 +243,17 @@ impl<B: Bus> Keeper<B> {
                 let now = self.now;
                 self.asked
                     .extend(regions.into_iter().map(|lent| (now, lent)));
+            }
+            Job::Erase {
+                offset,
+                len,
+                answer,
+            } => {
+                let erased = match &mut self.device {
+                    Some(device) => erase::erase(device, &self.facts, offset, len),
+                    None => Err("the drive is lost".to_owned()),
+                };
+                let _ = answer.try_send(erased);
             }
             Job::Flush(answer) => {
                 // Who asked may have given up waiting.

@@ -20,6 +20,7 @@
 mod channel;
 mod command;
 mod data;
+mod erase;
 mod facts;
 mod keeper;
 mod op;
@@ -62,6 +63,8 @@ const TRANSFER_LEN: u32 = 1 << 20;
 const MAX_DEPTH: u16 = 1023;
 /// Jobs that the keeper has not taken yet.
 const JOBS: usize = 256;
+/// Bytes that are erased in one go.
+const ERASED_BYTES: u64 = 16 << 20;
 /// How long a clean stop waits for the drive's last flush.
 const FLUSH_BOUND: Duration = Duration::from_secs(30);
 
@@ -226,6 +229,52 @@ impl<B: Bus> Drive<B> {
             Err(RecvTimeoutError::Disconnected) => Err(gone()),
         }
     }
+}
+
+impl<B: Bus> Drive<B> {
+    /// What tells it from other drives.
+    pub(crate) fn identity(&self) -> DriveIdentity<'_> {
+        DriveIdentity {
+            serial: &self.facts.serial,
+            model: &self.facts.model,
+            nsid: self.facts.nsid,
+        }
+    }
+
+    /// Has bytes read as zeros, and waits for that: a piece at a time, so that the keeper has time for others.
+    ///
+    /// # Errors
+    /// The drive did not do so; some of them may be zeros.
+    pub(crate) fn erase(&self, offset: u64, len: u64) -> io::Result<()> {
+        let gone = || io::Error::other("the drive's keeper has ended");
+        let end = offset + len;
+        let mut at = offset;
+        while at < end {
+            let len = ERASED_BYTES.min(end - at);
+            let (answer, answered) = sync_channel(1);
+            let erase = Job::Erase {
+                offset: at,
+                len,
+                answer,
+            };
+            self.jobs.send(erase).map_err(|_| gone())?;
+            let erased = answered.recv().map_err(|_| gone())?;
+            erased.map_err(io::Error::other)?;
+            at += len;
+        }
+        self.sync()
+    }
+}
+
+/// What tells a drive from others, wherever it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveIdentity<'a> {
+    /// Serial number, without the spaces around it; empty where the drive says none.
+    pub serial: &'a str,
+    /// Model number.
+    pub model: &'a str,
+    /// The namespace of the drive that is used.
+    pub nsid: u32,
 }
 
 /// A channel's right to a queue pair of the drive.

@@ -48,6 +48,7 @@ pub(crate) use self::storage::FileStorage;
 use self::uring::Looks;
 use crate::channel::IoCounts;
 use crate::error::MediumError;
+use crate::journal::Storage as _;
 use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
 
@@ -129,6 +130,13 @@ impl FileMedium {
             health: Health::default(),
             opened,
         })
+    }
+
+    /// See [`crate::Medium::erase`].
+    pub(crate) fn erase(&self, offset: u64, len: u64) -> io::Result<()> {
+        let storage = FileStorage::of(&self.opened.fd)?;
+        storage.clear(offset, len)?;
+        storage.sync()
     }
 
     pub(crate) fn size(&self) -> u64 {

@@ -121,6 +121,10 @@ struct NamespaceArgs {
     #[arg(long)]
     range: Option<Range>,
 
+    /// The partition of the drive or file that it is, in place of a range
+    #[arg(long, value_name = "NAME", conflicts_with = "range")]
+    partition: Option<String>,
+
     /// Bytes of a logical block: 512 or 4096
     #[arg(long, default_value_t = config::DEFAULT_LBA_SIZE)]
     lba_size: u32,
@@ -272,6 +276,7 @@ impl NamespaceArgs {
             name: self.name,
             media: self.media,
             range: self.range,
+            partition: self.partition,
             lba_size: self.lba_size,
             nguid: self.nguid,
             eui64: self.eui64,

@@ -28,6 +28,7 @@ mod media_arg;
 mod mount;
 mod move_queues;
 mod parse;
+mod partition;
 mod precondition;
 mod qemu_args;
 mod resize;
@@ -91,6 +92,7 @@ enum Command {
     QemuArgs(qemu_args::QemuArgs),
     Doctor(doctor::Doctor),
     Drive(drive::DriveCommand),
+    Partition(partition::PartitionCommand),
     Check(check::Check),
     Explain(explain::Explain),
     Precondition(precondition::Precondition),
@@ -143,6 +145,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::QemuArgs(qemu_args) => qemu_args.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Drive(drive) => drive.run(),
+        Command::Partition(partition) => partition.run(),
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
         Command::Precondition(precondition) => precondition.run(),

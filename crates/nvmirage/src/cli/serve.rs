@@ -129,6 +129,7 @@ impl Serve {
                 name: namespace,
                 media: medium,
                 range: None,
+                partition: None,
                 lba_size: arg.lba_size.unwrap_or(config::DEFAULT_LBA_SIZE),
                 nguid: None,
                 eui64: None,

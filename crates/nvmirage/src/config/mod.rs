@@ -266,6 +266,9 @@ pub(crate) struct Namespace {
     /// The part of the medium. Default: all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<Range>,
+    /// The partition of the drive or file that it is, in place of a range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) partition: Option<String>,
     /// Bytes of a logical block: 512 or 4096.
     #[serde(default = "default_lba_size")]
     pub(crate) lba_size: u32,

@@ -117,6 +117,11 @@ impl Config {
             place.require(!self.media.iter().any(|m| key_value(&m)), || {
                 format!("pool: media \"{name}\" holds keys and values, of which hosts cannot make namespaces: take it out")
             });
+            let mut namespaces = self.namespace.iter();
+            let partitioned = namespaces.any(|n| n.media == *name && n.partition.is_some());
+            place.require(!partitioned, || {
+                format!("pool: media \"{name}\" has partitions, between which hosts cannot make namespaces: take it out")
+            });
             place.require(!controller.pool[..index].contains(name), || {
                 format!("pool: \"{name}\" is listed twice")
             });

@@ -318,6 +318,11 @@ impl Medium {
 }
 
 impl Namespace {
+    /// It is not all of its medium.
+    fn is_part(&self) -> bool {
+        self.range.is_some() || self.partition.is_some()
+    }
+
     /// Appends what is wrong with it, given the ones declared before it.
     pub(crate) fn validate(
         &self,
@@ -344,6 +349,9 @@ impl Namespace {
                 || format!("range = \"{range}\": it starts at a multiple of 4KiB and holds at least one block"),
             );
         }
+        place.require(self.range.is_none() || self.partition.is_none(), || {
+            "range: a partition says itself where it is: remove range, or partition".into()
+        });
         let Some(medium) = config.media.iter().find(|m| m.name == self.media) else {
             place.problem(format!(
                 "media = \"{}\": there is no such medium{}",
@@ -362,6 +370,16 @@ impl Namespace {
             self.range.is_none() || medium.kind != MediumKind::KeyValue,
             || "a key-value medium has one namespace, which is all of it: remove range".into(),
         );
+        if let Some(partition) = &self.partition {
+            place.name("partition", partition);
+            let has_some = matches!(medium.kind, MediumKind::Drive | MediumKind::File);
+            place.require(has_some && medium.zoned.is_none(), || {
+                format!(
+                    "partition: drives and files without zones have partitions, and media {} is neither: remove it",
+                    self.media
+                )
+            });
+        }
         if let (Some(range), Some(size)) = (self.range, medium.size) {
             place.require(range.end <= size, || {
                 format!("range = \"{range}\" ends behind the medium, which has {size}")
@@ -370,7 +388,12 @@ impl Namespace {
         for other in earlier.iter().filter(|n| n.media == self.media) {
             let apart = match (self.range, other.range) {
                 (Some(mine), Some(theirs)) => !mine.overlaps(theirs),
-                _ => false,
+                // Where partitions are is known when the medium is open.
+                _ => {
+                    self.is_part() && other.is_part() && {
+                        self.partition.is_none() || self.partition != other.partition
+                    }
+                }
             };
             place.require(apart, || {
                 format!(

@@ -9,18 +9,22 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 
 use super::{
-    Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPlacement, NewSize, Refusal, TenantChange,
+    Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPartition, NewPlacement, NewSize,
+    PartitionEnd, PartitionPlace, PartitionSize, Refusal, TenantChange,
 };
 use crate::config::Size;
 
 /// How long a request may take: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the slowest drive may take to erase the largest partition.
+const ERASE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// A reply is something else than this program would have sent.
+const NOT_UNDERSTOOD: &str = "the server's reply is not understood: is it of another version?";
 
 /// Asks for everything that is served.
 pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
     let body = request(socket, Method::GET, "/v1", None)?;
-    serde_json::from_slice(&body)
-        .context("the server's reply is not understood: is it of another version?")
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// Creates an object of a `kind`: `media`, `namespaces` or `controllers`.
@@ -74,6 +78,55 @@ pub(crate) fn change_medium(
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 
+/// Makes a partition; where it is.
+pub(crate) fn create_partition(
+    socket: &Path,
+    medium: &str,
+    partition: &NewPartition,
+) -> anyhow::Result<PartitionPlace> {
+    let path = format!("/v1/media/{}/partitions", checked(medium)?);
+    let body = serde_json::to_vec(partition)?;
+    let reply = request(socket, Method::POST, &path, Some(body))?;
+    serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
+}
+
+/// Gives a partition another size; where it is then.
+pub(crate) fn grow_partition(
+    socket: &Path,
+    medium: &str,
+    name: &str,
+    size: Size,
+) -> anyhow::Result<PartitionPlace> {
+    let path = format!(
+        "/v1/media/{}/partitions/{}",
+        checked(medium)?,
+        checked(name)?
+    );
+    let body = serde_json::to_vec(&PartitionSize { size })?;
+    let reply = request(socket, Method::PATCH, &path, Some(body))?;
+    serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
+}
+
+/// Deletes a partition; with `erase` that takes as long as the drive needs.
+pub(crate) fn delete_partition(
+    socket: &Path,
+    medium: &str,
+    name: &str,
+    erase: bool,
+) -> anyhow::Result<()> {
+    let path = format!(
+        "/v1/media/{}/partitions/{}",
+        checked(medium)?,
+        checked(name)?
+    );
+    let body = serde_json::to_vec(&PartitionEnd { erase })?;
+    let timeout = match erase {
+        true => ERASE_TIMEOUT,
+        false => REQUEST_TIMEOUT,
+    };
+    request_within(timeout, socket, Method::DELETE, &path, Some(body)).map(drop)
+}
+
 /// Changes a tenant.
 pub(crate) fn change_tenant(
     socket: &Path,
@@ -113,13 +166,26 @@ fn request(
     path: &str,
     body: Option<Vec<u8>>,
 ) -> anyhow::Result<Bytes> {
+    request_within(REQUEST_TIMEOUT, socket, method, path, body)
+}
+
+fn request_within(
+    bound: Duration,
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> anyhow::Result<Bytes> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        tokio::time::timeout(REQUEST_TIMEOUT, exchange(socket, method, path, body))
+        tokio::time::timeout(bound, exchange(socket, method, path, body))
             .await
-            .map_err(|_| anyhow!("no reply from {} within 30 s", socket.display()))?
+            .map_err(|_| {
+                let (shown, bound) = (socket.display(), bound.as_secs());
+                anyhow!("no reply from {shown} within {bound} s")
+            })?
     })
 }
 

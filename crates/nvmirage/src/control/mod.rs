@@ -10,7 +10,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{self, Text};
+use crate::{
+    config::{self, Text},
+    partition::Partition,
+};
 
 /// Largest body of a request or a reply, in bytes.
 pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
@@ -74,6 +77,9 @@ pub(crate) struct MediumStatus {
     pub(crate) bytes: u64,
     /// How it is opened, in words.
     pub(crate) description: String,
+    /// Its partitions, where it has some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) partitions: Vec<Partition>,
     /// Of a file where hosts' memory is registered as far as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) io: Option<IoStatus>,
@@ -185,6 +191,44 @@ pub(crate) struct NewSize {
     /// It may be less than before: what lies behind is lost.
     #[serde(default)]
     pub(crate) shrink: bool,
+}
+
+/// A partition that a medium is to have.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewPartition {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its size.
+    pub(crate) size: config::Size,
+    /// Where it begins. Default: in the first gap that is large enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at: Option<config::Size>,
+}
+
+/// What is to become of a partition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PartitionSize {
+    /// Its size from now on.
+    pub(crate) size: config::Size,
+}
+
+/// How a partition is deleted.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PartitionEnd {
+    /// Its bytes are zeros before its place is anybody's.
+    #[serde(default)]
+    pub(crate) erase: bool,
+}
+
+/// Where a partition is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PartitionPlace {
+    /// Its part of the medium.
+    pub(crate) range: config::Range,
 }
 
 /// Why a request was refused (RFC 9457, problem+json).

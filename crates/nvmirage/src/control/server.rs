@@ -19,7 +19,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
 
 use super::{
-    Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPlacement, NewSize, Refusal, TenantChange,
+    Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPartition, NewPlacement, NewSize,
+    PartitionEnd, PartitionPlace, PartitionSize, Refusal, TenantChange,
 };
 use crate::{config, supervisor::Supervisor};
 
@@ -131,6 +132,45 @@ async fn change_medium(
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn create_partition(
+    State(supervisor): Shared,
+    UrlPath(medium): UrlPath<String>,
+    bytes: Bytes,
+) -> Result<(StatusCode, Json<PartitionPlace>), Refusal> {
+    let NewPartition { name, size, at } = body(&bytes)?;
+    let made = blocking(supervisor, move |s| {
+        s.create_partition(&medium, &name, size, at)
+    });
+    let range = made.await?;
+    Ok((StatusCode::CREATED, Json(PartitionPlace { range })))
+}
+
+async fn grow_partition(
+    State(supervisor): Shared,
+    UrlPath((medium, name)): UrlPath<(String, String)>,
+    bytes: Bytes,
+) -> Result<Json<PartitionPlace>, Refusal> {
+    let PartitionSize { size } = body(&bytes)?;
+    let range = blocking(supervisor, move |s| s.grow_partition(&medium, &name, size)).await?;
+    Ok(Json(PartitionPlace { range }))
+}
+
+async fn delete_partition(
+    State(supervisor): Shared,
+    UrlPath((medium, name)): UrlPath<(String, String)>,
+    bytes: Bytes,
+) -> Result<StatusCode, Refusal> {
+    let PartitionEnd { erase } = match bytes.is_empty() {
+        true => PartitionEnd::default(),
+        false => body(&bytes)?,
+    };
+    blocking(supervisor, move |s| {
+        s.delete_partition(&medium, &name, erase)
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 async fn change_tenant(
     State(supervisor): Shared,
     UrlPath(tenant): UrlPath<String>,
@@ -174,6 +214,11 @@ fn router(supervisor: Arc<Supervisor>) -> Router {
         .route(
             "/v1/media/{name}",
             delete(delete_medium).patch(change_medium),
+        )
+        .route("/v1/media/{name}/partitions", post(create_partition))
+        .route(
+            "/v1/media/{name}/partitions/{partition}",
+            patch(grow_partition).delete(delete_partition),
         )
         .route(
             "/v1/namespaces/{name}",

@@ -304,6 +304,7 @@ fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
             name: name.into(),
             media: name.into(),
             range: None,
+            partition: None,
             lba_size: config::DEFAULT_LBA_SIZE,
             nguid: None,
             eui64: None,

@@ -33,8 +33,10 @@ pub(crate) struct Wanted {
 pub(crate) struct WantedNamespace {
     /// What it would be, attached to nobody; its `nsid` is not looked at.
     pub(crate) namespace: NamespaceRecord,
-    /// Its part of the medium, as written.
+    /// Its part of the medium, as written; that of its partition, where it has one.
     pub(crate) range: Option<Range>,
+    /// It is a partition, whose table alone says how large it is.
+    pub(crate) is_partition: bool,
     /// The controllers that it is given to.
     pub(crate) controllers: Vec<String>,
 }
@@ -172,6 +174,7 @@ impl Merging<'_> {
                 ));
                 return Ok(());
             };
+            self.follow_partition(&mut record, wanted);
             self.check_extent(&record, wanted)
                 .with_context(|| place.clone())?;
             let configured = wanted.namespace.lba_size;
@@ -244,6 +247,16 @@ impl Merging<'_> {
             );
         }
         Ok(medium)
+    }
+
+    /// A partition that has grown while it was not served has all of its blocks.
+    fn follow_partition(&mut self, record: &mut NamespaceRecord, wanted: &WantedNamespace) {
+        let now = &wanted.namespace;
+        let is_same = record.medium == now.medium && record.start == now.start;
+        if wanted.is_partition && is_same && record.len != now.len {
+            record.len = now.len;
+            record.blocks = now.len / u64::from(record.lba_size.max(1));
+        }
     }
 
     /// The configuration says where it is as it did, or where it is now.

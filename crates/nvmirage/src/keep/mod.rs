@@ -7,9 +7,10 @@
 //! What the timing of media has come to be is kept apart from that, in [`timing`]; and media in memory, over a clean stop, in
 //! [`memory`]. Both are files that one process [owns](owned) at a time.
 
+pub(crate) mod claim;
 pub(crate) mod keeper;
 pub(crate) mod memory;
 pub(crate) mod merge;
-mod owned;
+pub(crate) mod owned;
 pub(crate) mod sidecar;
 pub(crate) mod timing;

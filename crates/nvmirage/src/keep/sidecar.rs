@@ -12,9 +12,9 @@ use std::{
 
 use anyhow::{Context, bail};
 use controller::subsystem::Record;
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::claim::Claim;
 use crate::config::{MediumKind, Range};
 
 /// The version of the format that is written, and the only one that is read.
@@ -117,12 +117,6 @@ pub(crate) struct Place {
     stem: String,
 }
 
-/// Nobody else serves the subsystem while this exists.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    _lock: File,
-}
-
 impl Place {
     /// The place of a subsystem's sidecar in a state folder, by its [lasting name](crate::config::Config::lasting_name).
     ///
@@ -151,26 +145,16 @@ impl Place {
         })
     }
 
-    /// Takes the lock, in a folder that is there.
+    /// Takes the lock, in a folder that is there: nobody else serves the subsystem while it is held.
     pub(crate) fn claim(&self) -> anyhow::Result<Claim> {
         let path = self.folder.join(format!("{}.lock", self.stem));
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Claim { _lock: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => bail!(
+        Claim::take(&path, || {
+            format!(
                 "subsystem {} is served by another process that has the lock {}: stop that, give this one another name in a configuration, or set another state_dir",
                 self.subsystem,
                 path.display()
-            ),
-            Err(errno) => Err(io::Error::from(errno))
-                .with_context(|| format!("cannot lock {}", path.display())),
-        }
+            )
+        })
     }
 
     /// What is kept; nothing where nothing was ever changed.

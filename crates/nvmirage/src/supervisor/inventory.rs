@@ -48,6 +48,10 @@ impl State {
                     config: config.clone(),
                     bytes: open.medium.size(),
                     description: open.medium.describe(),
+                    partitions: open
+                        .partitions
+                        .as_ref()
+                        .map_or(Vec::new(), |store| store.table().partitions().to_vec()),
                     io: open.medium.io_counts().map(|counts| IoStatus {
                         registered: counts.registered,
                         plain: counts.plain,
@@ -93,6 +97,7 @@ impl State {
                     name: label(&live.name, namespace),
                     media: namespace.medium.clone(),
                     range: Some(range_of(namespace)),
+                    partition: None,
                     lba_size: config::DEFAULT_LBA_SIZE,
                     nguid: Some(digits(&namespace.namespace.nguid)),
                     eui64: Some(digits(&namespace.namespace.eui64)),

@@ -50,6 +50,7 @@ impl State {
         let mut ids = (0..=u16::MAX).map(ChannelId);
         let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
         let channel = free.context("there are 65,536 media, and there is room for no more")?;
+        let partitions = self.open_partitions(&config, &medium).with_context(place)?;
         // The last thing that may fail: what is taken from there is nowhere else.
         let image = take_image(&config, &medium).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
@@ -63,6 +64,7 @@ impl State {
             home: Cell::new(None),
             state,
             image,
+            partitions,
             recording,
         });
         self.config.media.push(config);
@@ -122,7 +124,7 @@ impl State {
         Ok(&self.open(name)?.medium)
     }
 
-    fn open(&self, name: &str) -> anyhow::Result<&OpenMedium> {
+    pub(super) fn open(&self, name: &str) -> anyhow::Result<&OpenMedium> {
         let open = self.media.iter().find(|m| m.name == name);
         open.with_context(|| format!("media {name} is not open"))
     }
@@ -215,6 +217,11 @@ impl State {
     /// The part of its medium that the configuration gives to a namespace.
     pub(super) fn extent(&self, namespace: &config::Namespace) -> anyhow::Result<Range> {
         let place = || format!("namespace {}", namespace.name);
+        if let Some(partition) = &namespace.partition {
+            return self
+                .partition(&namespace.media, partition)
+                .with_context(place);
+        }
         let size = Size(self.medium(&namespace.media).with_context(place)?.size());
         match namespace.range {
             Some(range) if range.end > size => Err(anyhow::anyhow!(
@@ -230,7 +237,12 @@ impl State {
     }
 
     pub(super) fn check_namespace(&self, namespace: &config::Namespace) -> anyhow::Result<()> {
-        let len = self.extent(namespace)?.len();
+        let extent = self.extent(namespace)?;
+        let len = extent.len();
+        if namespace.partition.is_none() {
+            let refused = self.refuse_partition(&namespace.media, extent, &namespace.name);
+            refused.map_err(|refusal| anyhow::Error::msg(refusal.detail))?;
+        }
         let least = self.medium(&namespace.media)?.min_lba_bytes();
         if namespace.lba_size < least {
             anyhow::bail!(
@@ -328,7 +340,11 @@ impl State {
         let range = self
             .extent(namespace)
             .map_err(|error| Refusal::failed(&error))?;
-        self.check_free(&namespace.media, range, &namespace.name)
+        self.check_free(&namespace.media, range, &namespace.name)?;
+        match namespace.partition {
+            Some(_) => Ok(()),
+            None => self.refuse_partition(&namespace.media, range, &namespace.name),
+        }
     }
 
     /// Refuses a part of a medium where a namespace other than `but` lies.

@@ -10,6 +10,7 @@ mod media;
 mod mounts;
 mod moves;
 mod operate;
+mod partitions;
 mod recording;
 mod subsystems;
 mod tenants;
@@ -35,6 +36,7 @@ use crate::{
     identity::Identities,
     keep::{keeper::Keeper, memory::Image, timing::checkpoints::Checkpoints},
     memory_care,
+    partition::Store,
     reactor::handle::ReactorHandle,
 };
 
@@ -51,6 +53,8 @@ struct OpenMedium {
     state: Option<TimingState>,
     /// Where its bytes are kept over a clean stop, where they are in memory.
     image: Option<Image>,
+    /// Its partitions, where it can have some.
+    partitions: Option<Store>,
     /// Where what its timing was told is written when it is closed.
     recording: Option<recording::RecordingFile>,
 }

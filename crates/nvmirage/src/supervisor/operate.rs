@@ -26,12 +26,12 @@ pub(super) fn label(subsystem: &str, namespace: &Allocated) -> String {
 }
 
 /// A namespace of a subsystem that is served.
-struct Found {
+pub(super) struct Found {
     subsystem: String,
-    reactor: usize,
-    slot: SubsystemSlot,
+    pub(super) reactor: usize,
+    pub(super) slot: SubsystemSlot,
     view: View,
-    namespace: Allocated,
+    pub(super) namespace: Allocated,
 }
 
 impl Found {
@@ -48,7 +48,7 @@ fn failed(error: anyhow::Error) -> Refusal {
 
 impl State {
     /// The namespace that is called so, in whichever subsystem it is.
-    fn find(&self, name: &str) -> Result<Option<Found>, Refusal> {
+    pub(super) fn find(&self, name: &str) -> Result<Option<Found>, Refusal> {
         for live in &self.subsystems {
             let view = self.view(live).map_err(failed)?;
             let mut namespaces = view.namespaces.iter();
@@ -69,7 +69,7 @@ impl State {
         self.config.namespace.iter().any(|n| n.name == namespace)
     }
 
-    fn ask(
+    pub(super) fn ask(
         &self,
         reactor: usize,
         slot: SubsystemSlot,
@@ -272,6 +272,7 @@ impl State {
                 false => Refusal::not_found("namespace", name),
             });
         };
+        self.refuse_size_of_partition(name)?;
         let namespace = &found.namespace;
         let range = self.check_size(name, namespace, size, shrink)?;
         let mut next = self.config.clone();
@@ -280,6 +281,7 @@ impl State {
         }
         refuse_problems(&next)?;
         self.check_free(&namespace.medium, range, name)?;
+        self.refuse_partition(&namespace.medium, range, name)?;
         let request = OperatorRequest::Resize {
             nsid: namespace.nsid(),
             len: size.0,

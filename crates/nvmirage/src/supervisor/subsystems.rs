@@ -19,9 +19,10 @@ use crate::{
     config::{self, Controller},
     identity::{self, Identities},
     keep::{
+        claim::Claim,
         keeper::Kept,
         merge::{Merged, OpenMedium, Wanted, WantedNamespace, merge},
-        sidecar::{Basis, Claim, MediumBasis, NamespaceBasis, Place, Sidecar},
+        sidecar::{Basis, MediumBasis, NamespaceBasis, Place, Sidecar},
     },
     reactor::subsystems::{NewSubsystem, View},
 };
@@ -88,7 +89,7 @@ impl State {
         })
     }
 
-    fn state_dir(&self) -> anyhow::Result<PathBuf> {
+    pub(super) fn state_dir(&self) -> anyhow::Result<PathBuf> {
         match &self.config.state_dir {
             Some(dir) => Ok(dir.clone()),
             None => identity::default_state_dir(),
@@ -176,6 +177,9 @@ impl State {
     /// Hosts of one subsystem do not get what hosts of another have made, which is not served now.
     fn check_pool(&self, name: &str) -> anyhow::Result<()> {
         let pool = self.config.pool_of(name);
+        for medium in &pool {
+            self.refuse_partitions_in_pool(medium)?;
+        }
         let of_others = |r: &&Resting| r.subsystem != name && pool.contains(&r.medium.as_str());
         match self.resting.iter().find(of_others) {
             Some(other) => anyhow::bail!(
@@ -298,7 +302,11 @@ impl State {
                 shared,
                 ..NamespaceRecord::default()
             },
-            range: config.range,
+            range: match config.partition {
+                Some(_) => Some(range),
+                None => config.range,
+            },
+            is_partition: config.partition.is_some(),
             controllers: its.map(|c| c.name.clone()).collect(),
         })
     }

@@ -17,8 +17,8 @@ const PART: usize = 16 << 20;
 
 /// A world with a drive: another server, of a file that shows what the drive holds. It is in memory, so that nothing takes
 /// seconds that is not meant to.
-struct Drive {
-    world: World,
+pub(crate) struct Drive {
+    pub(crate) world: World,
     its: World,
     folder: tempfile::TempDir,
     file: std::fs::File,
@@ -28,7 +28,7 @@ struct Drive {
 const UNTOUCHED: u8 = 0xA5;
 
 impl Drive {
-    fn new() -> (Drive, Server) {
+    pub(crate) fn new() -> (Drive, Server) {
         let its = World::new();
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("drive.img");
@@ -60,7 +60,7 @@ impl Drive {
         ])
     }
 
-    fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         self.its.vfio_user("drive.sock")
     }
 
@@ -84,7 +84,7 @@ impl Drive {
         )
     }
 
-    fn read(&self, at: usize, len: usize) -> Vec<u8> {
+    pub(crate) fn read(&self, at: usize, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.file.read_exact_at(&mut bytes, at as u64).unwrap();
         bytes
@@ -110,7 +110,7 @@ impl Drive {
     }
 }
 
-fn is_untouched(bytes: &[u8]) -> bool {
+pub(crate) fn is_untouched(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == UNTOUCHED)
 }
 

@@ -22,6 +22,7 @@ mod kept;
 mod keys_kept;
 mod kv;
 mod moves;
+mod partitions;
 mod pool;
 mod qemu;
 mod recorded;

@@ -2,7 +2,7 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "serve",
     "demo",
     "bench",
@@ -14,6 +14,7 @@ const COMMANDS: [&str; 18] = [
     "qemu-args",
     "check",
     "drive",
+    "partition",
     "explain",
     "ls",
     "create",

@@ -368,6 +368,7 @@ fn configuration(
         name: name.into(),
         media: name.into(),
         range: None,
+        partition: None,
         lba_size: config::DEFAULT_LBA_SIZE,
         nguid: None,
         eui64: None,

@@ -44,6 +44,7 @@ fn namespace(name: &str, start: u64, end: u64, controllers: &[&str]) -> WantedNa
             shared: true,
             ..NamespaceRecord::default()
         },
+        is_partition: false,
         range: Some(Range {
             start: Size(start * MIB),
             end: Size(end * MIB),
@@ -405,4 +406,36 @@ fn there_is_a_last_identifier() {
         message.contains("no identifier left for controller c63"),
         "{message}"
     );
+}
+
+/// A partition has grown while nobody served it, and a host had formatted it before.
+#[test]
+fn a_partition_that_has_grown_has_its_size_whatever_is_kept() {
+    let mut wanted = wanted();
+    wanted.namespaces[1].is_partition = true;
+    let kept = kept(&wanted, |record| {
+        record.namespaces[1].lba_size = 512;
+        record.namespaces[1].blocks = 4 * MIB / 512;
+    });
+    let grown = WantedNamespace {
+        is_partition: true,
+        ..namespace("home", 4, 12, &["a", "b"])
+    };
+    wanted.namespaces[1] = grown.clone();
+    let merged = merge(&wanted, &media(), Some(&kept)).unwrap();
+    let home = (2, Some("home"), 4, 8, 512, vec![1, 2]);
+    assert_eq!(rows(&merged)[1], home);
+    assert_eq!(merged.namespaces[1].namespace.blocks, 8 * MIB / 512);
+    // Somewhere else is another partition, which is not what is kept.
+    wanted.namespaces[1] = WantedNamespace {
+        is_partition: true,
+        ..namespace("home", 8, 12, &["a", "b"])
+    };
+    assert!(error(&wanted, &media(), &kept).contains("home"));
+    // A range that has changed is an error as ever.
+    wanted.namespaces[1] = WantedNamespace {
+        is_partition: false,
+        ..grown
+    };
+    assert!(error(&wanted, &media(), &kept).contains("nvmirage resize"));
 }

@@ -1,0 +1,60 @@
+//! Zeros over a part of a drive that no host has any more, on the keeper's thread.
+
+use driver::bus::Bus;
+use driver::io::Namespace;
+use driver::{Device, DriverError, QueuePair};
+
+use super::facts::Facts;
+
+/// Bytes of one command: what any drive clears in a moment.
+const STEP_BYTES: u64 = 4 << 20;
+
+/// Has whole blocks read as zeros: by Write Zeroes where the drive has that, by writing them otherwise.
+pub(super) fn erase<B: Bus>(
+    device: &mut Device<B>,
+    facts: &Facts,
+    offset: u64,
+    len: u64,
+) -> Result<(), String> {
+    let erased = device.create_queue_pair(1, false).and_then(|mut pair| {
+        let erased = erase_with(device, &mut pair, facts, offset, len);
+        device.delete_queue_pair(pair)?;
+        erased
+    });
+    erased.map_err(|error| error.to_string())
+}
+
+fn erase_with<B: Bus>(
+    device: &Device<B>,
+    pair: &mut QueuePair<B>,
+    facts: &Facts,
+    offset: u64,
+    len: u64,
+) -> Result<(), DriverError> {
+    let namespace = Namespace {
+        nsid: facts.nsid,
+        blocks: facts.blocks,
+        block_len: facts.block_bytes(),
+    };
+    let zeros = match facts.zeroes_len {
+        0 => Some(device.alloc(facts.transfer_len as usize)?),
+        _ => None,
+    };
+    let most = match &zeros {
+        Some(zeros) => zeros.len() as u64,
+        None => facts.zeroes_len.min(STEP_BYTES),
+    };
+    let (mut at, end) = (offset, offset + len);
+    while at < end {
+        let bytes = most.min(end - at);
+        let lba = at >> facts.block_shift;
+        let blocks = u32::try_from(bytes >> facts.block_shift).unwrap_or(u32::MAX);
+        match &zeros {
+            Some(zeros) => pair.write(&namespace, lba, blocks, zeros, false)?,
+            // The space may be given back: what is deallocated so reads as zeros (NVM 1.1, 3.2.8).
+            None => pair.write_zeroes(&namespace, lba, blocks, true)?,
+        };
+        at += bytes;
+    }
+    Ok(())
+}

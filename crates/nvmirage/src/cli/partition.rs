@@ -1,0 +1,328 @@
+//! `nvmirage partition`: named parts of a drive, made and changed while a server has the drive or while nobody has it.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use media::{Direct, FileIo, Medium, MediumKind, MediumSpec};
+use serde::Serialize;
+
+use super::parse::Control;
+use crate::{
+    config::{Range, Size},
+    control::{self, NewPartition},
+    identity,
+    partition::{Owner, Partition, Store, Table, stored},
+    report::{
+        self,
+        table::{Align, Table as Shown},
+        units,
+    },
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage partition create pci:0000:01:00.0 vm1 100GiB
+      A part of a drive that no server has
+  nvmirage partition list
+      What partitions there are, of which drives, and what is free
+  nvmirage partition create nvme vm2 100GiB
+      The same of a running server's drive, by the name of its media
+  nvmirage partition grow nvme vm1 150GiB
+      Its guest learns of it; then grow partitions and file systems there
+  nvmirage partition delete nvme vm2 --erase";
+
+/// Divide a drive into partitions, which namespaces name
+///
+/// A partition is a named part of a drive, or of a file, that lasts: `partition = \"vm1\"` of a namespace in place of a range. It
+/// belongs to the drive's serial number, wherever the drive is found. Nothing is written to the drive: the table lies in the
+/// state folder.
+///
+/// DRIVE is the name of a running server's media; or, where no server has the drive, where it is: `pci:ADDRESS`,
+/// `vfio-user:PATH`, or the path of a file with a `/` in it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct PartitionCommand {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Create(Create),
+    List(List),
+    Grow(Grow),
+    Delete(Delete),
+}
+
+/// Make a partition, in the first gap that is large enough
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage partition create pci:0000:01:00.0 vm1 100GiB
+  nvmirage partition create nvme vm2 100GiB --at 200GiB
+      With room for vm1 to grow")]
+struct Create {
+    #[command(flatten)]
+    drive: Drive,
+
+    /// Its name: letters, digits, `.`, `_` and `-`
+    name: String,
+
+    /// Its size: a multiple of 4KiB
+    size: Size,
+
+    /// Where it begins: a multiple of 1MiB; default: in the first gap that is large enough
+    #[arg(long, value_name = "OFFSET")]
+    at: Option<Size>,
+}
+
+/// Show the partitions of all drives that have had some, and what is free between them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage partition list
+  nvmirage partition list --json | jq -r '.[].partitions[].name'")]
+struct List {
+    /// Where partitions are kept: `state_dir` of the server's configuration
+    ///
+    /// Default: $XDG_STATE_HOME/nvmirage, or ~/.local/state/nvmirage.
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Give a partition more space, which must be free behind it; its start stays
+///
+/// Where a server has the drive, the host of the partition's namespace learns of it by an asynchronous event. A partition does not
+/// shrink.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage partition grow nvme vm1 150GiB")]
+struct Grow {
+    #[command(flatten)]
+    drive: Drive,
+
+    /// The partition
+    name: String,
+
+    /// Its size from now on: a multiple of 4KiB
+    size: Size,
+}
+
+/// Delete a partition that no namespace of a running server is
+///
+/// Without --erase its bytes stay on the drive, and whoever gets its place reads them.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage partition delete nvme vm2 --erase")]
+struct Delete {
+    #[command(flatten)]
+    drive: Drive,
+
+    /// The partition
+    name: String,
+
+    /// Have its bytes read as zeros first; that takes as long as the drive needs
+    #[arg(long)]
+    erase: bool,
+}
+
+/// Which drive.
+#[derive(Debug, clap::Args)]
+struct Drive {
+    /// A running server's media; or `pci:ADDRESS`, `vfio-user:PATH` or a file's path
+    drive: String,
+
+    /// The drive's namespace; default: its first one
+    #[arg(long, value_name = "N")]
+    nsid: Option<u32>,
+
+    /// Where partitions are kept: `state_dir` of the server's configuration
+    ///
+    /// Default: $XDG_STATE_HOME/nvmirage, or ~/.local/state/nvmirage. A running server knows it.
+    #[arg(long, value_name = "FOLDER")]
+    state_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+/// A drive that no server has.
+struct Opened {
+    medium: std::sync::Arc<Medium>,
+    store: Store,
+}
+
+impl Drive {
+    /// `None`: a running server has it.
+    fn open(&self) -> anyhow::Result<Option<Opened>> {
+        let path = PathBuf::from(&self.drive);
+        let (kind, path) = if self.drive.contains(':') {
+            let place = self.drive.parse();
+            let place = place.map_err(|error| anyhow::anyhow!("`{}`: {error}", self.drive))?;
+            let nsid = self.nsid;
+            (MediumKind::Drive { place, nsid }, None)
+        } else if self.drive.contains('/') {
+            let file = MediumKind::File {
+                path: path.clone(),
+                size: None,
+                direct: Direct::Off,
+                io: FileIo::default(),
+            };
+            (file, Some(path))
+        } else {
+            return Ok(None);
+        };
+        let medium = Medium::open(&MediumSpec { kind }).with_context(
+            || "where a server has it, give the name of its media in place of where it is",
+        )?;
+        let owner = Owner::of(&medium, path.as_deref())?;
+        let owner = owner.context("a drive without a serial number has no partitions")?;
+        let store = Store::open(&state_dir(self.state_dir.clone())?, owner, medium.size())?;
+        Ok(Some(Opened { medium, store }))
+    }
+}
+
+fn state_dir(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    given.map_or_else(identity::default_state_dir, Ok)
+}
+
+impl PartitionCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        match self.what {
+            What::Create(create) => create.run(),
+            What::List(list) => list.run(),
+            What::Grow(grow) => grow.run(),
+            What::Delete(delete) => delete.run(),
+        }
+    }
+}
+
+fn refused(refusal: control::Refusal) -> anyhow::Error {
+    anyhow::Error::msg(refusal.detail)
+}
+
+impl Create {
+    fn run(self) -> anyhow::Result<()> {
+        let Create {
+            drive,
+            name,
+            size,
+            at,
+        } = self;
+        let range = match drive.open()? {
+            Some(mut opened) => opened
+                .store
+                .change(|table| table.create(&name, size, at, &[]))
+                .map_err(refused)?,
+            None => {
+                let new = NewPartition {
+                    name: name.clone(),
+                    size,
+                    at,
+                };
+                let socket = drive.control.socket();
+                control::client::create_partition(&socket, &drive.drive, &new)?.range
+            }
+        };
+        report::print(&format!("partition {name} has {range}\n"))
+    }
+}
+
+impl Grow {
+    fn run(self) -> anyhow::Result<()> {
+        let Grow { drive, name, size } = self;
+        let range = match drive.open()? {
+            Some(mut opened) => opened
+                .store
+                .change(|table| table.grow(&name, size, &[]))
+                .map_err(refused)?,
+            None => {
+                let socket = drive.control.socket();
+                control::client::grow_partition(&socket, &drive.drive, &name, size)?.range
+            }
+        };
+        report::print(&format!("partition {name} has {range}\n"))
+    }
+}
+
+impl Delete {
+    fn run(self) -> anyhow::Result<()> {
+        let Delete { drive, name, erase } = self;
+        let Some(Opened { medium, mut store }) = drive.open()? else {
+            let socket = drive.control.socket();
+            return control::client::delete_partition(&socket, &drive.drive, &name, erase);
+        };
+        if erase {
+            let range = store
+                .change(|table| table.begin_delete(&name))
+                .map_err(refused)?;
+            medium.erase(range.start.0, range.len()).with_context(|| {
+                format!("partition {name} is not erased, and cannot be used: delete it again")
+            })?;
+        }
+        store.change(|table| table.delete(&name)).map_err(refused)
+    }
+}
+
+/// What is printed of a drive.
+#[derive(Debug, Serialize)]
+struct Listed {
+    /// What it is.
+    #[serde(flatten)]
+    owner: Owner,
+    /// Bytes of it.
+    bytes: u64,
+    partitions: Vec<Partition>,
+    /// What no partition has. Namespaces with a range may have some of it.
+    free: Vec<Range>,
+}
+
+impl List {
+    fn run(self) -> anyhow::Result<()> {
+        let tables = stored(&state_dir(self.state_dir)?)?;
+        if self.json {
+            let listed = tables.into_iter().map(|(owner, table)| Listed {
+                owner,
+                bytes: table.bytes(),
+                partitions: table.partitions().to_vec(),
+                free: table.gaps(&[]),
+            });
+            return report::print_json(&listed.collect::<Vec<_>>());
+        }
+        report::print(&shown(&tables))
+    }
+}
+
+fn shown(tables: &[(Owner, Table)]) -> String {
+    if tables.is_empty() {
+        return "no drive has partitions\n".to_owned();
+    }
+    let parts = tables.iter().map(|(owner, table)| {
+        let mut shown = Shown::new(&[
+            ("partition", Align::Left),
+            ("size", Align::Right),
+            ("range", Align::Left),
+        ]);
+        let partitions = table.partitions().iter().map(|p| {
+            let name = match p.deleting {
+                true => format!("{} (being deleted)", p.name),
+                false => p.name.clone(),
+            };
+            (name, p.range)
+        });
+        let free = table.gaps(&[]).into_iter().map(|gap| ("-".to_owned(), gap));
+        let mut rows: Vec<(String, Range)> = partitions.chain(free).collect();
+        rows.sort_by_key(|(_, range)| range.start);
+        for (name, range) in rows {
+            shown.row(vec![name, units::bytes(range.len()), range.to_string()]);
+        }
+        format!("{owner}, {}\n{shown}", units::bytes(table.bytes()))
+    });
+    parts.collect::<Vec<_>>().join("\n")
+}

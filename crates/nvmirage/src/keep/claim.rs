@@ -1,0 +1,39 @@
+//! A lock file: who holds it may write what lies beside it.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
+
+/// Nobody else has the lock while this exists.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    _lock: File,
+}
+
+impl Claim {
+    /// Takes the lock, in a folder that is there; `taken` says what it means that another process has it.
+    ///
+    /// # Errors
+    /// That, and the system's.
+    pub(crate) fn take(path: &Path, taken: impl FnOnce() -> String) -> anyhow::Result<Self> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Claim { _lock: file }),
+            Err(rustix::io::Errno::WOULDBLOCK) => bail!(taken()),
+            Err(errno) => Err(io::Error::from(errno))
+                .with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Where tables of partitions lie between runs: one file for each drive, in a folder of the state folder.
+//!
+//! The file is named after the drive's serial number and read by anyone; it is written whole, and by who holds the lock beside
+//! it. A server takes that when it opens a drive with partitions, and has it as long as the drive.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use super::{Owner, Partition, Table};
+use crate::{
+    config::Size,
+    control::Refusal,
+    identity,
+    keep::{claim::Claim, owned},
+};
+
+/// The version of the format that is written, and the only one that is read.
+const FORMAT: u64 = 1;
+/// Largest file that is read.
+const MAX_LEN: u64 = 1 << 20;
+/// The folder inside of the state folder.
+const FOLDER: &str = "partitions";
+/// What a table is called where it is in somebody else's hands.
+const KEY: &str = "state_dir";
+
+/// The part of the content that is there in every version.
+#[derive(Deserialize)]
+struct Head {
+    format: u64,
+}
+
+/// A file's content.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    format: u64,
+    owner: Owner,
+    /// Bytes of the drive when it was written.
+    size: Size,
+    partitions: Vec<Partition>,
+}
+
+/// A drive's table, and where it is kept.
+#[derive(Debug)]
+pub(crate) struct Store {
+    owner: Owner,
+    folder: PathBuf,
+    /// The file's name without its extension.
+    stem: String,
+    table: Table,
+    /// `None` while there is nothing to guard.
+    claim: Option<Claim>,
+}
+
+impl Store {
+    /// The table of a drive of so many bytes. Where there is one, it is this process's from now on.
+    ///
+    /// # Errors
+    /// Another process has it; it is damaged, of another version, or does not fit the drive; the system's.
+    pub(crate) fn open(state_dir: &Path, owner: Owner, bytes: u64) -> anyhow::Result<Self> {
+        let folder = std::path::absolute(state_dir)?.join(FOLDER);
+        let stem = stem_of(&owner);
+        let mut store = Store {
+            owner,
+            folder,
+            stem,
+            table: Table::new(bytes, Vec::new()).expect("nothing is wrong with no partitions"),
+            claim: None,
+        };
+        if store.path().exists() {
+            store.claim()?;
+        }
+        Ok(store)
+    }
+
+    /// What there is.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(format!("{}.json", self.stem))
+    }
+
+    /// Makes it this process's, and reads what there is.
+    fn claim(&mut self) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.folder).with_context(|| {
+            format!(
+                "cannot keep partitions in {}: set state_dir to a folder that can be written",
+                self.folder.display()
+            )
+        })?;
+        let lock = self.folder.join(format!("{}.lock", self.stem));
+        let claim = Claim::take(&lock, || {
+            format!(
+                "the partitions of {} are another process's, which has the lock {}: ask that one, or stop it",
+                self.owner,
+                lock.display()
+            )
+        })?;
+        let path = self.path();
+        if let Some(content) = read(&path)? {
+            let fits = || -> anyhow::Result<Table> {
+                if content.owner != self.owner {
+                    bail!("it is that of {}", content.owner);
+                }
+                Table::new(self.table.bytes(), content.partitions).map_err(anyhow::Error::msg)
+            };
+            self.table = fits().with_context(|| unusable(&path))?;
+        }
+        self.claim = Some(claim);
+        Ok(())
+    }
+
+    /// Changes the table. It is on stable storage when this returns, or as it was.
+    ///
+    /// # Errors
+    /// What `change` says; another process has it; the system's.
+    pub(crate) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&mut Table) -> Result<T, String>,
+    ) -> Result<T, Refusal> {
+        if self.claim.is_none() {
+            self.claim().map_err(|error| Refusal::failed(&error))?;
+        }
+        let mut table = self.table.clone();
+        let changed = change(&mut table).map_err(Refusal::conflict)?;
+        if table != self.table {
+            self.write(&table)
+                .map_err(|error| Refusal::failed(&error))?;
+            self.table = table;
+        }
+        Ok(changed)
+    }
+
+    fn write(&self, table: &Table) -> anyhow::Result<()> {
+        let content = Content {
+            format: FORMAT,
+            owner: self.owner.clone(),
+            size: Size(table.bytes()),
+            partitions: table.partitions().to_vec(),
+        };
+        let mut bytes = serde_json::to_vec_pretty(&content)?;
+        bytes.push(b'\n');
+        owned::replace(&self.path(), KEY, |file| file.write_all(&bytes)).map(drop)
+    }
+}
+
+/// Every table in a state folder, with whose it is; nobody is asked for drives.
+///
+/// # Errors
+/// One cannot be read.
+pub(crate) fn stored(state_dir: &Path) -> anyhow::Result<Vec<(Owner, Table)>> {
+    let folder = std::path::absolute(state_dir)?.join(FOLDER);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", folder.display()));
+        }
+    };
+    let mut tables = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let Some(content) = read(&path)? else {
+            continue;
+        };
+        let table = Table::new(content.size.0, content.partitions).map_err(anyhow::Error::msg);
+        tables.push((content.owner, table.with_context(|| unusable(&path))?));
+    }
+    tables.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(tables)
+}
+
+fn unusable(path: &Path) -> String {
+    format!(
+        "{} cannot be used, which says what partitions there are: restore it, or remove it, and there are none",
+        path.display()
+    )
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<Content>> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_LEN + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+    let parse = || -> anyhow::Result<Content> {
+        if bytes.len() as u64 > MAX_LEN {
+            bail!("it has more than {MAX_LEN} bytes");
+        }
+        let Head { format } = serde_json::from_slice(&bytes)?;
+        if format != FORMAT {
+            bail!(
+                "its format is {format}, and this version reads {FORMAT}: use the version that wrote it"
+            );
+        }
+        Ok(serde_json::from_slice(&bytes)?)
+    };
+    parse().map(Some).with_context(|| unusable(path))
+}
+
+/// What the file of a drive is called: its serial number, as far as names of files go, and a digest of all that it is told by.
+fn stem_of(owner: &Owner) -> String {
+    let (name, all) = match owner {
+        Owner::Drive {
+            serial,
+            model,
+            nsid,
+        } => (serial.as_str(), format!("{model}\0{serial}\0{nsid}").into()),
+        Owner::File { path } => {
+            let name = path.file_name().and_then(|name| name.to_str());
+            (name.unwrap_or("file"), path.clone())
+        }
+    };
+    let clean: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .take(40)
+        .collect();
+    identity::name_apart(&clean, &all)
+}
+
+#[cfg(test)]
+mod tests;

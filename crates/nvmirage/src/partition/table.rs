@@ -1,0 +1,386 @@
+//! The partitions of one drive: what there may be, and where.
+
+use std::{fmt, path::Path};
+
+use anyhow::Context;
+use media::Medium;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Range, Size};
+
+/// Where partitions begin: a multiple of what drives and file systems like, and of every block size.
+const ALIGN: u64 = 1 << 20;
+/// Their sizes are multiples of the largest block.
+const UNIT: u64 = 4096;
+/// Most partitions of a drive.
+const MAX_PARTITIONS: usize = 1024;
+/// Longest name.
+const MAX_NAME_LEN: usize = 64;
+
+/// What has partitions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Owner {
+    /// A namespace of an NVMe drive, wherever that is.
+    Drive {
+        /// The drive's serial number.
+        serial: String,
+        /// Its model number.
+        model: String,
+        /// The namespace.
+        nsid: u32,
+    },
+    /// A file or block device.
+    File {
+        /// Its path from the root, without links.
+        path: std::path::PathBuf,
+    },
+}
+
+impl Owner {
+    /// What an open medium is, which is the file at `path` or a drive. `None` where nothing tells it from others: a drive
+    /// without a serial number.
+    ///
+    /// # Errors
+    /// The file's path cannot be resolved.
+    pub(crate) fn of(medium: &Medium, path: Option<&Path>) -> anyhow::Result<Option<Self>> {
+        if let Some(path) = path {
+            let shown = path.display();
+            let path = path.canonicalize();
+            let path = path.with_context(|| format!("cannot find {shown}"))?;
+            return Ok(Some(Owner::File { path }));
+        }
+        let identity = medium.drive().filter(|drive| !drive.serial.is_empty());
+        Ok(identity.map(|drive| Owner::Drive {
+            serial: drive.serial.to_owned(),
+            model: drive.model.to_owned(),
+            nsid: drive.nsid,
+        }))
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Drive {
+                serial,
+                model,
+                nsid,
+            } => {
+                write!(f, "namespace {nsid} of drive {serial} ({model})")
+            }
+            Owner::File { path } => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A part of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Partition {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where it is.
+    pub(crate) range: Range,
+    /// It is being deleted: its bytes may be half erased.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) deleting: bool,
+}
+
+/// A part of a drive that something other than a partition has.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    /// What.
+    pub(crate) by: String,
+    /// Which part.
+    pub(crate) range: Range,
+}
+
+/// The partitions of a drive, the first of its bytes first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    bytes: u64,
+    partitions: Vec<Partition>,
+}
+
+impl Table {
+    /// The table of a drive of so many bytes.
+    ///
+    /// # Errors
+    /// What is wrong with the partitions.
+    pub(crate) fn new(bytes: u64, mut partitions: Vec<Partition>) -> Result<Self, String> {
+        partitions.sort_by_key(|p| p.range.start);
+        for (index, partition) in partitions.iter().enumerate() {
+            let Partition { name, range, .. } = partition;
+            check_name(name)?;
+            let aligned = range.start.0.is_multiple_of(ALIGN) && range.len().is_multiple_of(UNIT);
+            if !aligned {
+                return Err(format!(
+                    "partition `{name}` has {range}, which is not aligned"
+                ));
+            }
+            if range.end.0 > bytes {
+                return Err(format!(
+                    "partition `{name}` has {range}, and there are {}",
+                    Size(bytes)
+                ));
+            }
+            let mut before = partitions[..index].iter();
+            if before.any(|other| other.name == *name || other.range.overlaps(*range)) {
+                return Err(format!(
+                    "partition `{name}` is there twice, or has bytes of another one"
+                ));
+            }
+        }
+        if partitions.len() > MAX_PARTITIONS {
+            return Err(format!("it has more than {MAX_PARTITIONS} partitions"));
+        }
+        Ok(Table { bytes, partitions })
+    }
+
+    /// Bytes of the drive.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// All of them, by where they are.
+    pub(crate) fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// There is none of that name; the message names those that there are.
+    pub(crate) fn find(&self, name: &str) -> Result<&Partition, String> {
+        let found = self.partitions.iter().find(|p| p.name == name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.partitions.iter().map(|p| p.name.as_str()).collect();
+            match names.as_slice() {
+                [] => format!(
+                    "there is no partition `{name}`, and no other one: `nvmirage partition create` makes one"
+                ),
+                names => format!("there is no partition `{name}`; there are {}", names.join(", ")),
+            }
+        })
+    }
+
+    /// One that can be used.
+    ///
+    /// # Errors
+    /// There is none of that name, or it is being deleted.
+    pub(crate) fn usable(&self, name: &str) -> Result<&Partition, String> {
+        match self.find(name)? {
+            Partition { deleting: true, .. } => Err(format!(
+                "partition `{name}` is being deleted: if that was interrupted, delete it again"
+            )),
+            partition => Ok(partition),
+        }
+    }
+
+    /// The first partition that has bytes of `range`.
+    pub(crate) fn overlapping(&self, range: Range) -> Option<&Partition> {
+        self.partitions.iter().find(|p| p.range.overlaps(range))
+    }
+
+    /// A new one: at `at`, or in the first gap that is large enough.
+    ///
+    /// # Errors
+    /// It cannot be; the message says why, and where there is room.
+    pub(crate) fn create(
+        &mut self,
+        name: &str,
+        size: Size,
+        at: Option<Size>,
+        taken: &[Taken],
+    ) -> Result<Range, String> {
+        check_name(name)?;
+        check_size(size)?;
+        if self.partitions.iter().any(|p| p.name == name) {
+            return Err(format!(
+                "there is a partition `{name}` already; choose another name"
+            ));
+        }
+        if self.partitions.len() == MAX_PARTITIONS {
+            return Err(format!("a drive has at most {MAX_PARTITIONS} partitions"));
+        }
+        let range = match at {
+            Some(start) => self.place_at(start, size, taken)?,
+            None => self.first_gap(size, taken)?,
+        };
+        let index = self
+            .partitions
+            .partition_point(|p| p.range.start < range.start);
+        let partition = Partition {
+            name: name.to_owned(),
+            range,
+            deleting: false,
+        };
+        self.partitions.insert(index, partition);
+        Ok(range)
+    }
+
+    fn place_at(&self, start: Size, size: Size, taken: &[Taken]) -> Result<Range, String> {
+        if !start.0.is_multiple_of(ALIGN) {
+            return Err(format!(
+                "it cannot begin at {start}: partitions begin at multiples of {}",
+                Size(ALIGN)
+            ));
+        }
+        let end = start.0.checked_add(size.0).filter(|end| *end <= self.bytes);
+        let Some(end) = end.map(Size) else {
+            return Err(format!(
+                "{size} from {start} on end behind the drive, which has {}",
+                Size(self.bytes)
+            ));
+        };
+        let range = Range { start, end };
+        match self.taken(taken).find(|t| t.range.overlaps(range)) {
+            Some(other) => Err(format!(
+                "{range} overlaps {}, which has {}: choose another place, or leave it out",
+                other.by, other.range
+            )),
+            None => Ok(range),
+        }
+    }
+
+    fn first_gap(&self, size: Size, taken: &[Taken]) -> Result<Range, String> {
+        let gaps = self.gaps(taken);
+        let fits = gaps.iter().find(|gap| gap.len() >= size.0);
+        if let Some(gap) = fits {
+            return Ok(Range {
+                start: gap.start,
+                end: Size(gap.start.0 + size.0),
+            });
+        }
+        Err(match gaps.iter().map(|gap| gap.len()).max() {
+            Some(most) => format!(
+                "there is no gap of {size}: the largest one has {}",
+                Size(most / UNIT * UNIT)
+            ),
+            None => format!("there is no room for {size}: all of the drive is taken"),
+        })
+    }
+
+    /// What nobody has, from where partitions may begin on.
+    pub(crate) fn gaps(&self, taken: &[Taken]) -> Vec<Range> {
+        let mut all: Vec<Range> = self.taken(taken).map(|t| t.range).collect();
+        all.sort_by_key(|range| range.start);
+        let whole = Size(self.bytes / UNIT * UNIT);
+        let mut gaps = Vec::new();
+        let mut start = 0_u64;
+        for end in all.iter().map(|r| (r.start, r.end)).chain([(whole, whole)]) {
+            let (next, behind) = end;
+            let aligned = start.checked_next_multiple_of(ALIGN);
+            if let Some(from) = aligned.filter(|from| *from < next.0) {
+                gaps.push(Range {
+                    start: Size(from),
+                    end: next,
+                });
+            }
+            start = start.max(behind.0);
+        }
+        gaps
+    }
+
+    fn taken(&self, others: &[Taken]) -> impl Iterator<Item = Taken> {
+        let partitions = self.partitions.iter().map(|p| Taken {
+            by: format!("partition `{}`", p.name),
+            range: p.range,
+        });
+        partitions.chain(others.to_vec())
+    }
+
+    /// Gives one another size, where the space behind it is free. Its start stays. Whether anything changes.
+    ///
+    /// # Errors
+    /// It cannot be; the message says how large it can become.
+    pub(crate) fn grow(
+        &mut self,
+        name: &str,
+        size: Size,
+        taken: &[Taken],
+    ) -> Result<Range, String> {
+        let range = self.usable(name)?.range;
+        check_size(size)?;
+        if size.0 < range.len() {
+            return Err(format!(
+                "partition `{name}` has {}, and {size} is less: a partition grows, and does not shrink",
+                Size(range.len())
+            ));
+        }
+        let next = self
+            .taken(taken)
+            .filter(|t| t.range.start >= range.end)
+            .min_by_key(|t| t.range.start);
+        let (end, what) = match &next {
+            Some(next) => (
+                next.range.start.0,
+                format!("{} begins at {}", next.by, next.range.start),
+            ),
+            None => (
+                self.bytes,
+                format!("the drive ends at {}", Size(self.bytes)),
+            ),
+        };
+        let most = (end - range.start.0) / UNIT * UNIT;
+        if size.0 > most {
+            return Err(format!(
+                "partition `{name}` begins at {} and can have at most {}: {what}",
+                range.start,
+                Size(most)
+            ));
+        }
+        let grown = Range {
+            start: range.start,
+            end: Size(range.start.0 + size.0),
+        };
+        self.partition_mut(name).range = grown;
+        Ok(grown)
+    }
+
+    /// One is not to be used any more.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(crate) fn begin_delete(&mut self, name: &str) -> Result<Range, String> {
+        let range = self.find(name)?.range;
+        self.partition_mut(name).deleting = true;
+        Ok(range)
+    }
+
+    /// Forgets one.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(crate) fn delete(&mut self, name: &str) -> Result<(), String> {
+        self.find(name)?;
+        self.partitions.retain(|p| p.name != name);
+        Ok(())
+    }
+
+    fn partition_mut(&mut self, name: &str) -> &mut Partition {
+        let found = self.partitions.iter_mut().find(|p| p.name == name);
+        found.expect("it was found before")
+    }
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if (1..=MAX_NAME_LEN).contains(&name.len()) && name.bytes().all(fits) {
+        return Ok(());
+    }
+    Err(format!(
+        "`{name}` is no name for a partition: write 1 to {MAX_NAME_LEN} letters, digits, `.`, `_` or `-`"
+    ))
+}
+
+fn check_size(size: Size) -> Result<(), String> {
+    if size.0 > 0 && size.0.is_multiple_of(UNIT) {
+        return Ok(());
+    }
+    Err(format!("{size} cannot be: write a multiple of 4KiB"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Partitions of drives and files: what namespaces find there, and what an operator changes while they are served.
+//!
+//! A change is in the table, on stable storage, before a host learns of it.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use controller::subsystem::OperatorRequest;
+use media::Medium;
+
+use super::{State, Supervisor};
+use crate::{
+    config::{self, MediumKind, Range, Size},
+    control::Refusal,
+    partition::{Owner, Store, Taken},
+};
+
+impl Supervisor {
+    /// Makes a partition; where it is.
+    pub(crate) fn create_partition(
+        &self,
+        medium: &str,
+        name: &str,
+        size: Size,
+        at: Option<Size>,
+    ) -> Result<Range, Refusal> {
+        let mut state = self.lock();
+        if let Some(owner) = state.config.pool_owner(medium) {
+            return Err(Refusal::conflict(format!(
+                "media `{medium}` is in the pool of subsystem `{owner}`, whose hosts make namespaces there: it has no partitions"
+            )));
+        }
+        let taken = state.taken_beside_partitions(medium)?;
+        let store = state.store_mut(medium)?;
+        store.change(|table| table.create(name, size, at, &taken))
+    }
+
+    /// Gives a partition another size, and the namespace that it is.
+    pub(crate) fn grow_partition(
+        &self,
+        medium: &str,
+        name: &str,
+        size: Size,
+    ) -> Result<Range, Refusal> {
+        let mut state = self.lock();
+        let taken = state.taken_beside_partitions(medium)?;
+        let store = state.store_mut(medium)?;
+        let range = store.change(|table| table.grow(name, size, &taken))?;
+        let namespace = state.namespace_of_partition(medium, name).cloned();
+        let Some(namespace) = namespace else {
+            return Ok(range);
+        };
+        if let Some(found) = state.find(&namespace.name)? {
+            let request = OperatorRequest::Resize {
+                nsid: found.namespace.nsid(),
+                len: size.0,
+            };
+            state.ask(found.reactor, found.slot, request)?;
+        }
+        Ok(range)
+    }
+
+    /// Deletes a partition that no namespace is. With `erase` its bytes are zeros before its place is anybody's.
+    pub(crate) fn delete_partition(
+        &self,
+        medium: &str,
+        name: &str,
+        erase: bool,
+    ) -> Result<(), Refusal> {
+        let (bytes, range) = {
+            let mut state = self.lock();
+            if let Some(user) = state.namespace_of_partition(medium, name) {
+                return Err(Refusal::conflict(format!(
+                    "partition `{name}` is namespace `{}`: delete that first",
+                    user.name
+                )));
+            }
+            let store = state.store_mut(medium)?;
+            if !erase {
+                return store.change(|table| table.delete(name));
+            }
+            let range = store.change(|table| table.begin_delete(name))?;
+            let bytes: Arc<Medium> = state.medium(medium).map_err(failed)?.clone();
+            (bytes, range)
+        };
+        // Nobody uses it, and nobody comes to: others are steered meanwhile.
+        let erased = bytes.erase(range.start.0, range.len());
+        erased
+            .with_context(|| {
+                format!("partition `{name}` is not erased, and cannot be used: delete it again")
+            })
+            .map_err(failed)?;
+        let mut state = self.lock();
+        state.store_mut(medium)?.change(|table| table.delete(name))
+    }
+}
+
+fn failed(error: anyhow::Error) -> Refusal {
+    Refusal::failed(&error)
+}
+
+impl State {
+    /// The partitions of a medium that is about to be served.
+    pub(super) fn open_partitions(
+        &self,
+        config: &config::Medium,
+        medium: &Medium,
+    ) -> anyhow::Result<Option<Store>> {
+        let of_bytes = matches!(config.kind, MediumKind::Drive | MediumKind::File);
+        if !of_bytes || config.zoned.is_some() {
+            return Ok(None);
+        }
+        let owner = Owner::of(medium, config.path.as_deref())?;
+        // Without a place for state there are none, which whoever needs one is told.
+        match (owner, self.state_dir()) {
+            (Some(owner), Ok(dir)) => Store::open(&dir, owner, medium.size()).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn store(&self, medium: &str) -> anyhow::Result<&Store> {
+        let store = self.open(medium)?.partitions.as_ref();
+        store.with_context(|| no_partitions(medium))
+    }
+
+    fn store_mut(&mut self, medium: &str) -> Result<&mut Store, Refusal> {
+        let mut media = self.media.iter_mut();
+        let open = media.find(|m| m.name == medium);
+        let open = open.ok_or_else(|| Refusal::not_found("media", medium))?;
+        let store = open.partitions.as_mut();
+        store.ok_or_else(|| Refusal::conflict(no_partitions(medium)))
+    }
+
+    /// Where a partition is that a namespace names.
+    pub(super) fn partition(&self, medium: &str, name: &str) -> anyhow::Result<Range> {
+        let store = self.store(medium)?;
+        let found = store.table().usable(name).map_err(anyhow::Error::msg);
+        let found = found.with_context(|| format!("partition = \"{name}\" of media {medium}"));
+        Ok(found?.range)
+    }
+
+    fn namespace_of_partition(&self, medium: &str, name: &str) -> Option<&config::Namespace> {
+        let mut namespaces = self.config.namespace.iter();
+        namespaces.find(|n| n.media == medium && n.partition.as_deref() == Some(name))
+    }
+
+    /// What namespaces have of a medium that are no partitions.
+    fn taken_beside_partitions(&self, medium: &str) -> Result<Vec<Taken>, Refusal> {
+        if !self.media.iter().any(|m| m.name == medium) {
+            return Err(Refusal::not_found("media", medium));
+        }
+        let is_partition = |name: &str| {
+            let mut namespaces = self.config.namespace.iter();
+            namespaces.any(|n| n.name == name && n.partition.is_some())
+        };
+        let taken = self.taken(medium).map_err(failed)?.into_iter();
+        let others = taken.filter(|t| !is_partition(&t.name)).map(|t| Taken {
+            by: format!("namespace `{}`", t.name),
+            range: t.range,
+        });
+        Ok(others.collect())
+    }
+
+    /// Refuses a part of a medium where a partition is, for a namespace that names none.
+    pub(super) fn refuse_partition(
+        &self,
+        medium: &str,
+        range: Range,
+        namespace: &str,
+    ) -> Result<(), Refusal> {
+        let store = self.open(medium).map_err(failed)?.partitions.as_ref();
+        match store.and_then(|store| store.table().overlapping(range)) {
+            Some(partition) => Err(Refusal::conflict(format!(
+                "namespace {namespace}: it has {range} of media {medium}, and partition `{}` has {} there: write partition = \"{}\", or another range, or delete the partition",
+                partition.name, partition.range, partition.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// A namespace that is a partition has that one's size.
+    pub(super) fn refuse_size_of_partition(&self, namespace: &str) -> Result<(), Refusal> {
+        let mut namespaces = self.config.namespace.iter();
+        let found = namespaces.find(|n| n.name == namespace);
+        match found.and_then(|n| n.partition.as_ref().map(|partition| (n, partition))) {
+            Some((found, partition)) => Err(Refusal::conflict(format!(
+                "namespace `{namespace}` has the size of partition `{partition}`: `nvmirage partition grow {} {partition} SIZE`",
+                found.media
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Hosts cannot make namespaces where there are partitions.
+    pub(super) fn refuse_partitions_in_pool(&self, medium: &str) -> anyhow::Result<()> {
+        let store = self.open(medium)?.partitions.as_ref();
+        match store.and_then(|store| store.table().partitions().first()) {
+            Some(partition) => anyhow::bail!(
+                "pool: media {medium} has partition `{}`, beside which hosts cannot make namespaces: delete it, or take the medium out of the pool",
+                partition.name
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+fn no_partitions(medium: &str) -> String {
+    format!(
+        "media {medium} has no partitions: drives with a serial number have some, and files without zones, where there is a state_dir to keep them in"
+    )
+}
