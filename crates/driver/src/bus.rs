@@ -93,6 +93,15 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError>;
 
+    /// As [`Self::ring`], and false where that would have to wait, for another
+    /// user of the bus or for the drive: nothing is written then.
+    ///
+    /// # Errors
+    /// As [`Self::read32`].
+    fn try_ring(&self, offset: u64, value: u32) -> Result<bool, DriverError> {
+        self.ring(offset, value).map(|()| true)
+    }
+
     /// Reads the PCI configuration space.
     ///
     /// # Errors

@@ -251,7 +251,7 @@ impl<B: Bus> Device<B> {
         depth: u16,
         ringing: &Ringing,
         transfer_len: u32,
-        interrupt: Option<EventFd>,
+        (vector, interrupt): (Option<u16>, Option<EventFd>),
         current: &Arc<AtomicBool>,
     ) -> Result<QueuePair<B>, DriverError> {
         let entries = usize::from(depth) + 1;
@@ -286,6 +286,7 @@ impl<B: Bus> Device<B> {
             )),
             sq_tail: doorbell(at),
             cq_head: doorbell(at + stride),
+            vector,
             interrupt,
             timeout: self.options.timeout,
             transfer_len,
@@ -306,6 +307,40 @@ impl<B: Bus> Device<B> {
         depth: u16,
         interrupt: bool,
     ) -> Result<QueuePair<B>, DriverError> {
+        self.create_pair(depth, |device, qid| {
+            let interrupt = interrupt.then(|| device.make_interrupt(qid)).transpose()?;
+            Ok((interrupt.is_some().then_some(qid), interrupt))
+        })
+    }
+
+    /// As [`Self::create_queue_pair`], with an interrupt that signals nobody
+    /// until [`Self::signal_interrupts`] says whom; with none where the drive has
+    /// no vector for it, or none was asked for in [`Options::interrupts`].
+    ///
+    /// # Errors
+    /// As [`Self::create_queue_pair`].
+    pub fn create_quiet_queue_pair(&mut self, depth: u16) -> Result<QueuePair<B>, DriverError> {
+        self.create_pair(depth, |device, qid| {
+            let has_one = device.options.interrupts && qid < device.bus.vectors();
+            Ok((has_one.then_some(qid), None))
+        })
+    }
+
+    /// Has the interrupts of a vector signal `eventfd` from now on.
+    ///
+    /// # Errors
+    /// Those of the bus.
+    pub fn signal_interrupts(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError> {
+        self.bus.set_interrupt(vector, eventfd)
+    }
+
+    /// Makes a queue pair of the first identifier that is free, which `interrupt`
+    /// gives a vector, and an eventfd that it signals.
+    fn create_pair(
+        &mut self,
+        depth: u16,
+        interrupt: impl FnOnce(&Self, u16) -> Result<(Option<u16>, Option<EventFd>), DriverError>,
+    ) -> Result<QueuePair<B>, DriverError> {
         let depth_max = self.depth_max();
         if depth == 0 || depth > depth_max {
             return Err(DriverError::Unsupported(format!(
@@ -322,7 +357,7 @@ impl<B: Bus> Device<B> {
         };
         let (ringing, transfer_len) = (enabled.ringing.clone(), enabled.transfer_len);
         let current = enabled.current.clone();
-        let interrupt = interrupt.then(|| self.make_interrupt(qid)).transpose()?;
+        let interrupt = interrupt(self, qid)?;
         let queue =
             self.make_queue_pair(qid, depth, &ringing, transfer_len, interrupt, &current)?;
         // Known from here on: a command that times out may still be done.
@@ -370,11 +405,15 @@ impl<B: Bus> Device<B> {
                 self.bus.vectors()
             )));
         }
-        let eventfd = EventFd::new().map_err(|source| DriverError::System {
-            what: "make an eventfd",
-            source,
-        })?;
+        let eventfd = make_eventfd()?;
         self.bus.set_interrupt(vector, &eventfd)?;
         Ok(eventfd)
     }
+}
+
+fn make_eventfd() -> Result<EventFd, DriverError> {
+    EventFd::new().map_err(|source| DriverError::System {
+        what: "make an eventfd",
+        source,
+    })
 }

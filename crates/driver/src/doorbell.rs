@@ -69,6 +69,17 @@ enum Way {
     Trapped,
 }
 
+/// What it took to ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rang {
+    /// No register write.
+    Stored,
+    /// One.
+    Written,
+    /// One, which cannot be had now: the controller may not know yet.
+    NotYet,
+}
+
 /// One doorbell.
 pub(crate) struct Doorbell {
     way: Way,
@@ -112,18 +123,24 @@ impl Doorbell {
         self.offset
     }
 
-    /// Tells the controller the new value; whether that took a register write.
+    /// Tells the controller the new value. `write` is [`Bus::ring`] or
+    /// [`Bus::try_ring`].
     ///
     /// # Errors
     /// Those of a register write, where one is needed.
     #[inline]
-    pub(crate) fn ring<B: Bus>(&mut self, bus: &B, value: u32) -> Result<bool, DriverError> {
+    pub(crate) fn ring<B: Bus>(
+        &mut self,
+        bus: &B,
+        value: u32,
+        write: impl Fn(&B, u64, u32) -> Result<bool, DriverError>,
+    ) -> Result<Rang, DriverError> {
         let old = std::mem::replace(&mut self.last, value);
-        match &self.way {
+        let is_wanted = match &self.way {
             Way::Mapped { pages, slot } => {
                 // Release: the entries are seen before the tail that covers them.
                 pages.store(*slot, value);
-                Ok(false)
+                false
             }
             Way::Shadow { buffers, at } => {
                 buffers.shadow.store_u32(*at, value);
@@ -131,14 +148,19 @@ impl Doorbell {
                 // sides may read the old value, and the controller sleeps on.
                 full_fence();
                 let event_idx = buffers.event_idx.load_u32(*at);
-                let wanted = passes(event_idx, old, value);
-                if wanted {
-                    bus.ring(self.offset, value)?;
-                }
-                Ok(wanted)
+                passes(event_idx, old, value)
             }
-            Way::Trapped => bus.ring(self.offset, value).map(|()| true),
+            Way::Trapped => true,
+        };
+        if !is_wanted {
+            return Ok(Rang::Stored);
         }
+        if write(bus, self.offset, value)? {
+            return Ok(Rang::Written);
+        }
+        // What it passes next time begins where this one did.
+        self.last = old;
+        Ok(Rang::NotYet)
     }
 }
 

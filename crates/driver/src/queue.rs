@@ -21,7 +21,7 @@ use nvme_spec::{Cqe, Sqe};
 
 use crate::DriverError;
 use crate::bus::Bus;
-use crate::doorbell::Doorbell;
+use crate::doorbell::{Doorbell, Rang};
 use crate::prp::{self, PrpError, Prps};
 
 /// Empty looks between two questions whether the server is still there: about
@@ -104,6 +104,7 @@ pub(crate) struct Parts<B> {
     pub(crate) memory: Arc<QueueMemory>,
     pub(crate) sq_tail: Doorbell,
     pub(crate) cq_head: Doorbell,
+    pub(crate) vector: Option<u16>,
     pub(crate) interrupt: Option<EventFd>,
     pub(crate) timeout: Duration,
     pub(crate) transfer_len: u32,
@@ -119,6 +120,9 @@ pub struct QueuePair<B: Bus> {
     memory: Arc<QueueMemory>,
     sq_tail: Doorbell,
     cq_head: Doorbell,
+    /// Of its interrupt: queues have one each, by number.
+    vector: Option<u16>,
+    /// Signalled by that, for who waits with the queue pair itself.
     interrupt: Option<EventFd>,
     timeout: Duration,
     transfer_len: u32,
@@ -153,6 +157,7 @@ impl<B: Bus> QueuePair<B> {
             memory,
             sq_tail,
             cq_head,
+            vector,
             interrupt,
             timeout,
             transfer_len,
@@ -166,6 +171,7 @@ impl<B: Bus> QueuePair<B> {
             memory,
             sq_tail,
             cq_head,
+            vector,
             interrupt,
             timeout,
             transfer_len,
@@ -262,9 +268,10 @@ impl<B: Bus> QueuePair<B> {
         self.memory.cq.buffer().iova(self.base)
     }
 
-    /// The vector of the queue's interrupt: queues have one each, by number.
-    pub(crate) fn interrupt_vector(&self) -> Option<u16> {
-        self.interrupt.as_ref().map(|_| self.qid)
+    /// The vector of the queue's interrupt, where it has one.
+    #[must_use]
+    pub fn interrupt_vector(&self) -> Option<u16> {
+        self.vector
     }
 
     /// Has the next commands use the slots from 0 on: as many as are in flight
@@ -417,26 +424,48 @@ impl<B: Bus> QueuePair<B> {
     /// doorbell needs one.
     #[inline]
     pub fn ring(&mut self) -> Result<(), DriverError> {
-        self.ring_head()?;
-        if self.tail_moved {
-            self.check_current()?;
-            self.tail_moved = false;
-            self.rung.submissions += 1;
-            let message = self.sq_tail.ring(&*self.bus, self.tail)?;
-            self.rung.messages += u64::from(message);
-        }
-        Ok(())
+        self.ring_by(|bus, offset, value| bus.ring(offset, value).map(|()| true))
+            .map(drop)
+    }
+
+    /// As [`Self::ring`], and never waits: false where a register write would
+    /// have to. It is to be called again then.
+    ///
+    /// # Errors
+    /// As [`Self::ring`].
+    #[inline]
+    pub fn try_ring(&mut self) -> Result<bool, DriverError> {
+        self.ring_by(B::try_ring)
     }
 
     #[inline]
-    fn ring_head(&mut self) -> Result<(), DriverError> {
+    fn ring_by(
+        &mut self,
+        write: impl Fn(&B, u64, u32) -> Result<bool, DriverError>,
+    ) -> Result<bool, DriverError> {
+        let is_told = self.ring_head(&write)?;
+        if self.tail_moved {
+            self.check_current()?;
+            let rang = self.sq_tail.ring(&*self.bus, self.tail, &write)?;
+            self.tail_moved = rang == Rang::NotYet;
+            self.rung.submissions += u64::from(!self.tail_moved);
+            self.rung.messages += u64::from(rang == Rang::Written);
+        }
+        Ok(is_told && !self.tail_moved)
+    }
+
+    #[inline]
+    fn ring_head(
+        &mut self,
+        write: impl Fn(&B, u64, u32) -> Result<bool, DriverError>,
+    ) -> Result<bool, DriverError> {
         if self.head_moved {
             self.check_current()?;
-            self.head_moved = false;
-            let message = self.cq_head.ring(&*self.bus, self.head)?;
-            self.rung.messages += u64::from(message);
+            let rang = self.cq_head.ring(&*self.bus, self.head, write)?;
+            self.head_moved = rang == Rang::NotYet;
+            self.rung.messages += u64::from(rang == Rang::Written);
         }
-        Ok(())
+        Ok(!self.head_moved)
     }
 
     #[inline]
@@ -476,7 +505,7 @@ impl<B: Bus> QueuePair<B> {
     /// [`DriverError::Broken`] for a completion that fits no command.
     #[inline]
     pub fn poll(&mut self, out: &mut [Cqe]) -> Result<usize, DriverError> {
-        self.ring_head()?;
+        self.ring_head(B::try_ring)?;
         self.bus.turn();
         let mut taken = 0;
         while taken < out.len() {
@@ -528,6 +557,13 @@ impl<B: Bus> QueuePair<B> {
     fn after(&self, index: u32) -> u32 {
         let next = index + 1;
         if next == self.entries { 0 } else { next }
+    }
+
+    /// Whether a poll would find a completion.
+    #[must_use]
+    pub fn is_posted(&self) -> bool {
+        let words = self.memory.cq.load(self.head);
+        (words[1] >> 48 & 1 == 1) == self.phase
     }
 
     /// Looks in vain since the last completion.
@@ -595,7 +631,7 @@ impl<B: Bus> QueuePair<B> {
             }
             self.relax()?;
         }
-        self.ring_head()?;
+        self.ring()?;
         DriverError::check(command, cqe[0].status.status())?;
         Ok(cqe[0])
     }

@@ -7,6 +7,7 @@
 mod server;
 
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use driver::bus::Bus;
@@ -167,6 +168,81 @@ fn an_interrupt_wakes_who_waits_and_nobody_else() {
     assert!(!bus.wait(&other, Duration::ZERO).unwrap());
     drop(bus);
     server.join().unwrap();
+}
+
+#[test]
+fn a_doorbell_that_would_have_to_wait_for_a_server_is_left_for_later() {
+    let (asked, was_asked) = channel();
+    let (go_on, told) = channel();
+    let (socket, server) = serve(None, Vec::<Written>::new(), move |written, event| {
+        match event {
+            // It stands still with somebody's question.
+            Event::Read { .. } => {
+                asked.send(()).unwrap();
+                told.recv().unwrap();
+            }
+            Event::Write {
+                offset,
+                bytes,
+                posted,
+                ..
+            } => written.push((offset, bytes.to_vec(), posted)),
+            _ => return Answer::Leave,
+        }
+        Answer::Done
+    });
+    let bus = VfioUser::from_stream(socket, LONG).unwrap();
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| bus.read32(0).unwrap());
+        was_asked.recv().unwrap();
+        assert!(!bus.try_ring(0x1008, 5).unwrap());
+        go_on.send(()).unwrap();
+        asks.join().unwrap();
+    });
+    assert!(bus.try_ring(0x1008, 6).unwrap());
+    drop(bus);
+    assert_eq!(
+        server.join().unwrap(),
+        [(0x1008, vec![6, 0, 0, 0], true)],
+        "what was left for later was not written"
+    );
+}
+
+#[test]
+fn doorbells_for_a_server_that_does_not_read_fill_its_socket_and_are_not_waited_for() {
+    let (go_on, told) = channel();
+    let (socket, server) = serve(None, Vec::new(), move |written, event| {
+        match event {
+            Event::Write { bytes, .. } => {
+                if written.is_empty() {
+                    told.recv().unwrap();
+                }
+                written.push(u32::from_le_bytes(bytes.try_into().unwrap()));
+            }
+            Event::Read { .. } => {}
+            _ => return Answer::Leave,
+        }
+        Answer::Done
+    });
+    let bus = VfioUser::from_stream(socket, LONG).unwrap();
+    let mut taken = 0;
+    while bus.try_ring(0x1008, taken).unwrap() {
+        taken += 1;
+        assert!(taken < 1_000_000, "no socket takes so many");
+    }
+    assert!(!bus.try_ring(0x1008, taken).unwrap());
+    go_on.send(()).unwrap();
+    let deadline = Instant::now() + LONG;
+    while !bus.try_ring(0x1008, taken).unwrap() {
+        assert!(Instant::now() < deadline, "it reads again");
+        std::thread::yield_now();
+    }
+    bus.read32(0).unwrap();
+    drop(bus);
+    assert!(
+        server.join().unwrap().into_iter().eq(0..=taken),
+        "each once"
+    );
 }
 
 #[test]

@@ -449,6 +449,31 @@ impl Client {
         Ok(())
     }
 
+    /// As [`Self::region_write_posted`], for few bytes, and never waits: false, with nothing written, while the socket has
+    /// not taken what was sent before.
+    ///
+    /// # Errors
+    /// The errors of the connection.
+    ///
+    /// # Panics
+    /// For more bytes than one access may have.
+    pub fn try_region_write_posted(
+        &mut self,
+        region: u32,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<bool, ClientError> {
+        assert!(data.len() <= self.xfer_len(), "{} bytes", data.len());
+        if !self.connection.flush()? {
+            return Ok(false);
+        }
+        let (_, bytes) = access(region, offset, data.len());
+        let header = Header::posted(self.take_id(), Command::REGION_WRITE);
+        // Where the socket is full, the backlog has it.
+        self.connection.send(&header, &[&bytes, data], &[])?;
+        Ok(true)
+    }
+
     /// Data that one access may have, in bytes.
     fn xfer_len(&self) -> usize {
         self.capabilities().data_xfer_len().max(1)

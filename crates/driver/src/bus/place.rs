@@ -101,6 +101,10 @@ impl Bus for AnyBus {
         either!(self, bus => bus.ring(offset, value))
     }
 
+    fn try_ring(&self, offset: u64, value: u32) -> Result<bool, DriverError> {
+        either!(self, bus => bus.try_ring(offset, value))
+    }
+
     fn config_read(&self, offset: u64, out: &mut [u8]) -> Result<(), DriverError> {
         either!(self, bus => bus.config_read(offset, out))
     }

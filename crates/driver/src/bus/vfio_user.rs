@@ -95,6 +95,15 @@ impl VfioUser {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `None` while somebody else uses it.
+    fn try_client(&self) -> Option<MutexGuard<'_, Client>> {
+        match self.client.try_lock() {
+            Ok(client) => Some(client),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     fn request<T>(
         &self,
         what: &'static str,
@@ -174,6 +183,15 @@ impl Bus for VfioUser {
         self.request("a doorbell write", |client| {
             client.region_write_posted(region_index::BAR0, offset, &value.to_le_bytes())
         })
+    }
+
+    fn try_ring(&self, offset: u64, value: u32) -> Result<bool, DriverError> {
+        let Some(mut client) = self.try_client() else {
+            return Ok(false);
+        };
+        client
+            .try_region_write_posted(region_index::BAR0, offset, &value.to_le_bytes())
+            .map_err(|error| DriverError::from_client("a doorbell write", error, self.timeout))
     }
 
     fn config_read(&self, offset: u64, out: &mut [u8]) -> Result<(), DriverError> {
@@ -312,10 +330,8 @@ impl Bus for VfioUser {
             ));
         }
         // Whoever has the client finds out, and may have to wait for a server that is stopped; who polls must not.
-        let mut client = match self.client.try_lock() {
-            Ok(client) => client,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(()),
+        let Some(mut client) = self.try_client() else {
+            return Ok(());
         };
         client
             .service()

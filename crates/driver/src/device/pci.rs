@@ -6,7 +6,7 @@ use nvme_spec::pci::{
     msix,
 };
 
-use super::Device;
+use super::{Device, make_eventfd};
 use crate::DriverError;
 use crate::bus::Bus;
 
@@ -24,6 +24,11 @@ impl<B: Bus> Device<B> {
         self.set_config_u16(config::COMMAND, command.into())?;
         if self.options.interrupts {
             self.enable_msix()?;
+            if self.bus.hides_msix() {
+                // The system enables MSI-X with the first eventfd, and until then a
+                // drive has only its pin to raise. The admin queue's is polled.
+                self.bus.set_interrupt(0, &make_eventfd()?)?;
+            }
         }
         Ok(())
     }

@@ -8,19 +8,28 @@ use nvme_spec::cqe::StatusField;
 
 use super::*;
 use crate::bus::MappedDoorbells;
-use crate::doorbell::Ringing;
+use crate::doorbell::{Ringing, ShadowBuffers};
 
 /// A bus that notes doorbells, and has nothing else behind it.
 #[derive(Default)]
 struct Notes {
     rung: Mutex<Vec<(u64, u32)>>,
     gone: AtomicBool,
+    /// Somebody else uses it.
+    busy: AtomicBool,
 }
 
 impl Bus for Notes {
     fn ring(&self, offset: u64, value: u32) -> Result<(), DriverError> {
         self.rung.lock().unwrap().push((offset, value));
         Ok(())
+    }
+
+    fn try_ring(&self, offset: u64, value: u32) -> Result<bool, DriverError> {
+        match self.busy.load(Ordering::Relaxed) {
+            true => Ok(false),
+            false => self.ring(offset, value).map(|()| true),
+        }
     }
 
     fn check_alive(&self) -> Result<(), DriverError> {
@@ -123,6 +132,7 @@ fn queue() -> QueuePair<Notes> {
         )),
         sq_tail: Doorbell::new(&Ringing::Trapped, SQ_TAIL, 8),
         cq_head: Doorbell::new(&Ringing::Trapped, CQ_HEAD, 12),
+        vector: None,
         interrupt: None,
         timeout: Duration::from_secs(1),
         transfer_len: 4096,
@@ -178,6 +188,51 @@ fn each_batch_rings_each_doorbell_once_head_before_tail() {
     assert_eq!(queue.poll(&mut cqes).unwrap(), 1);
     assert_eq!(queue.poll(&mut cqes).unwrap(), 0);
     assert_eq!(rung(&queue), [(CQ_HEAD, 3)]);
+}
+
+#[test]
+fn what_a_busy_bus_did_not_take_is_rung_once_when_it_does() {
+    let mut queue = queue();
+    let busy = |queue: &QueuePair<Notes>, busy| queue.bus.busy.store(busy, Ordering::Relaxed);
+    busy(&queue, true);
+    queue.submit(Sqe::default()).unwrap();
+    assert!(!queue.try_ring().unwrap());
+    queue.submit(Sqe::default()).unwrap();
+    assert!(!queue.try_ring().unwrap());
+    assert_eq!(rung(&queue), []);
+    busy(&queue, false);
+    assert!(queue.try_ring().unwrap());
+    assert!(queue.try_ring().unwrap());
+    assert_eq!(rung(&queue), [(SQ_TAIL, 2)]);
+    // A poll does not wait either, and the head is not forgotten.
+    busy(&queue, true);
+    assert!(!queue.is_posted());
+    post(&queue, 0, 1, 0, true);
+    assert!(queue.is_posted());
+    assert_eq!(queue.poll(&mut [Cqe::default()]).unwrap(), 1);
+    assert_eq!(queue.poll(&mut [Cqe::default()]).unwrap(), 0);
+    assert_eq!(rung(&queue), []);
+    busy(&queue, false);
+    assert!(queue.try_ring().unwrap());
+    assert_eq!(rung(&queue), [(CQ_HEAD, 1)]);
+}
+
+#[test]
+fn a_shadow_doorbell_that_could_not_wake_its_controller_does_so_later() {
+    let memory = HostMemory::new(8192).unwrap();
+    let page = || memory.alloc(4096, 4096).unwrap();
+    let buffers = Arc::new(ShadowBuffers::new(page(), page()));
+    let mut doorbell = Doorbell::new(&Ringing::Shadow(buffers), SQ_TAIL, 8);
+    let bus = Notes::default();
+    let mut ring = |value, takes| {
+        let write = |bus: &Notes, _, _| bus.check_alive().map(|()| takes);
+        doorbell.ring(&bus, value, write).unwrap()
+    };
+    // It sleeps with nothing fetched (EventIdx 0): the first entry wakes it, and no later one.
+    assert_eq!(ring(1, false), Rang::NotYet);
+    assert_eq!(ring(3, false), Rang::NotYet);
+    assert_eq!(ring(3, true), Rang::Written);
+    assert_eq!(ring(4, true), Rang::Stored);
 }
 
 #[test]

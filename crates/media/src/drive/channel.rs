@@ -11,11 +11,14 @@
 //! - A command that the drive does not answer for 4 s costs its queue pair: the keeper deletes that, and what was in flight
 //!   ends as interrupted, which hosts try again. What waits for longer than that ends so, too.
 //!
+//! - While its reactor is awake it polls, and the drive signals nobody. The first time that the reactor wants to sleep with
+//!   commands at the drive, the keeper is asked for the queue pair's interrupt; from then on that signals what the keeper
+//!   signals, too.
+//!
 //! Nothing here waits, allocates for a command, or calls the system but to ring a doorbell that is not mapped.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Weak};
@@ -97,6 +100,10 @@ pub struct DriveChannel<B: Bus> {
     ready_bounced: VecDeque<u16>,
     /// Slots that ended without the drive.
     ended: Vec<u16>,
+    /// The drive is still to be told of commands.
+    untold: bool,
+    /// The keeper was asked for interrupts.
+    sleeps: bool,
     in_flight: u32,
     /// The tick that was looked at last.
     seen: u32,
@@ -139,34 +146,14 @@ impl<B: Bus> DriveChannel<B> {
             ready: VecDeque::with_capacity(slots),
             ready_bounced: VecDeque::with_capacity(slots),
             ended: Vec::with_capacity(slots),
+            untold: false,
+            sleeps: false,
             in_flight: 0,
             seen: 0,
             ask: None,
             asked: Vec::new(),
             _held: parts.held,
         }
-    }
-
-    /// Readable when the keeper has told something.
-    pub fn wait_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
-
-    /// The second look of a reactor that is about to sleep: what shows only in a reap.
-    pub fn is_due(&mut self) -> bool {
-        // Before the look: what is told after that signals again.
-        self.wake.drain();
-        self.tend();
-        if self.in_flight == 0 {
-            self.order.rest();
-        }
-        self.in_flight > 0
-    }
-
-    /// Completions of the drive show only to who looks.
-    #[must_use]
-    pub fn is_polled(&self) -> bool {
-        self.in_flight > 0
     }
 
     /// The outcome of a request that needs no command, or cannot have one.
@@ -544,14 +531,16 @@ impl<B: Bus> Channel for DriveChannel<B> {
     }
 
     fn submit(&mut self) {
-        if self.ready.is_empty() && self.ready_bounced.is_empty() {
+        if self.ready.is_empty() && self.ready_bounced.is_empty() && !self.untold {
             return;
         }
         self.place_ready();
-        if let Some(queue) = &mut self.queue
-            && let Err(error) = queue.pair.ring()
-        {
-            self.give_up(&error.to_string());
+        self.untold = false;
+        if let Some(queue) = &mut self.queue {
+            match queue.pair.try_ring() {
+                Ok(is_told) => self.untold = !is_told,
+                Err(error) => self.give_up(&error.to_string()),
+            }
         }
     }
 

@@ -43,6 +43,18 @@ pub(super) struct Queue<B: Bus> {
     pub(super) bounce: Vec<Buffer>,
     /// A page that stays zero.
     pub(super) zeros: Buffer,
+    pub(super) wakes: Wakes,
+}
+
+/// Whether completions of a queue pair wake its channel's reactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wakes {
+    /// Its interrupt does that, where it is asked for.
+    Can,
+    /// It does.
+    Does,
+    /// The drive has no interrupt for it.
+    Cannot,
 }
 
 /// What a channel asks for.
@@ -66,6 +78,8 @@ pub(super) enum Job<B: Bus> {
         queue: Option<Box<Queue<B>>>,
         pins: ViewPins,
     },
+    /// Interrupts of its queue pairs, from now on: its reactor wants to sleep.
+    Wake { channel: u32 },
     /// That the drive reaches this memory.
     Share(Vec<Weak<Lent>>),
     /// That these bytes, which are whole blocks, read as zeros; the answer is whether they do.
@@ -86,6 +100,8 @@ pub(super) enum News<B: Bus> {
     Ended,
     /// The commands of the one that it gave back are over.
     Over,
+    /// Whether its queue pair wakes it now.
+    Wakes(Wakes),
     /// Where the drive finds hosts' memory now.
     Windows(Arc<[Window]>),
 }
@@ -98,6 +114,10 @@ struct Client<B: Bus> {
     wake: EventFd,
     /// It has a queue pair of the device as it is now.
     is_served: bool,
+    /// The interrupt's vector of that.
+    vector: Option<u16>,
+    /// It has asked for interrupts.
+    sleeps: bool,
 }
 
 impl<B: Bus> Client<B> {
@@ -185,6 +205,13 @@ impl<B: Bus> Keeper<B> {
         self.set_time(now);
     }
 
+    /// Gives the drive turns of its own, where it runs on this thread.
+    #[cfg(test)]
+    pub(super) fn turn_drive(&self) {
+        let device = self.device.as_ref().expect("it is not lost");
+        (0..4).for_each(|_| device.bus().turn());
+    }
+
     /// The windows that channels are told of.
     #[cfg(test)]
     pub(super) fn shared(&self) -> Arc<[Window]> {
@@ -198,8 +225,15 @@ impl<B: Bus> Keeper<B> {
         }
         self.now = now;
         self.ticks.store(now, Ordering::Relaxed);
-        if self.device.is_none() && now >= self.retry_at {
-            self.open_again();
+        match &self.device {
+            // Channels find that out while they poll, and those that sleep do not.
+            Some(device) => {
+                if let Err(error) = device.bus().check_alive() {
+                    self.lose(&error.to_string());
+                }
+            }
+            None if now >= self.retry_at => self.open_again(),
+            None => {}
         }
         self.close_windows();
         self.open_windows();
@@ -219,6 +253,8 @@ impl<B: Bus> Keeper<B> {
                     news,
                     wake,
                     is_served: false,
+                    vector: None,
+                    sleeps: false,
                 });
                 self.tell_windows();
                 self.serve();
@@ -239,6 +275,7 @@ impl<B: Bus> Keeper<B> {
                 }
                 drop(pins);
             }
+            Job::Wake { channel } => self.wake(channel),
             Job::Share(regions) => {
                 let now = self.now;
                 self.asked
@@ -271,12 +308,30 @@ impl<B: Bus> Keeper<B> {
             let Some(device) = &mut self.device else {
                 return;
             };
-            match make_queue(device, self.clients[at].depth) {
-                Ok(queue) => {
-                    self.clients[at].is_served = true;
-                    self.clients[at].tell(News::Queue(Box::new(queue)));
+            let client = &mut self.clients[at];
+            match make_queue(device, client.depth) {
+                Ok(mut queue) => {
+                    client.is_served = true;
+                    client.vector = queue.pair.interrupt_vector();
+                    if client.sleeps {
+                        queue.wakes = connect(device, client);
+                    }
+                    client.tell(News::Queue(Box::new(queue)));
                 }
                 Err(error) => return self.lose(&format!("it makes no queue: {error}")),
+            }
+        }
+    }
+
+    /// A channel's reactor wants to sleep.
+    fn wake(&mut self, channel: u32) {
+        let mut clients = self.clients.iter_mut();
+        if let Some(client) = clients.find(|client| client.channel == channel) {
+            client.sleeps = true;
+            if let Some(device) = &self.device
+                && client.is_served
+            {
+                client.tell(News::Wakes(connect(device, client)));
             }
         }
     }
@@ -302,6 +357,7 @@ impl<B: Bus> Keeper<B> {
             pair,
             bounce,
             zeros,
+            wakes: _,
         } = queue;
         let Some(device) = &mut self.device else {
             return;
@@ -438,9 +494,32 @@ fn make_queue<B: Bus>(device: &mut Device<B>, depth: u16) -> Result<Queue<B>, Dr
     let bounce = bounce.collect::<Result<Vec<_>, _>>()?;
     let zeros = device.alloc(4096)?;
     let depth = depth.min(device.depth_max());
+    let pair = device.create_quiet_queue_pair(depth)?;
+    let wakes = match pair.interrupt_vector() {
+        Some(_) => Wakes::Can,
+        None => Wakes::Cannot,
+    };
     Ok(Queue {
-        pair: device.create_queue_pair(depth, false)?,
+        pair,
         bounce,
         zeros,
+        wakes,
     })
+}
+
+/// Has the interrupt of a channel's queue pair wake its reactor.
+fn connect<B: Bus>(device: &Device<B>, client: &Client<B>) -> Wakes {
+    let Some(vector) = client.vector else {
+        return Wakes::Cannot;
+    };
+    match device.signal_interrupts(vector, &client.wake) {
+        Ok(()) => Wakes::Does,
+        Err(error) => {
+            tracing::info!(
+                vector,
+                "a drive's interrupt cannot be had, and it is polled: {error}"
+            );
+            Wakes::Cannot
+        }
+    }
 }

@@ -12,7 +12,7 @@
 //! - A drive that hangs, lies or dies costs its tenants interrupted commands, and never a reactor's time.
 //!
 //! What it does NOT do: keep partitions apart (the controller has checked each request against its namespace), schedule, use
-//! SGLs, metadata or a drive's own Compare and Copy, or wake a reactor that sleeps: one with commands at a drive does not.
+//! SGLs, metadata or a drive's own Compare and Copy.
 //!
 //! [`keeper`] has the device and a thread, [`channel`] is what a reactor has, [`windows`] says where the drive finds hosts'
 //! memory, [`data`] where a command's is.
@@ -96,6 +96,7 @@ pub fn options() -> Options {
         memory_len: MEMORY_LEN,
         timeout: TIMEOUT,
         transfer_len_max: TRANSFER_LEN,
+        interrupts: true,
         ..Options::default()
     }
 }
@@ -109,7 +110,12 @@ impl Drive<AnyBus> {
         let place = place.clone();
         let name = place.to_string();
         let mut reopen: Reopen<AnyBus> = Box::new(move || {
-            let mut device = Device::open(place.open(ANSWER_TIMEOUT)?, &options())?;
+            let bus = place.open(ANSWER_TIMEOUT)?;
+            let options = Options {
+                interrupts: bus.vectors() > 0,
+                ..options()
+            };
+            let mut device = Device::open(bus, &options)?;
             device.enable()?;
             Ok(device)
         });

@@ -3,4 +3,5 @@
 mod faults;
 mod model;
 mod rig;
+mod sleep;
 mod windows;

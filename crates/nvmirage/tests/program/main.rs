@@ -28,6 +28,7 @@ mod qemu;
 mod recorded;
 mod serve;
 mod sgl;
+mod shared_drives;
 mod simulate;
 mod subsystems;
 mod tenants;

@@ -1,6 +1,6 @@
 //! Drives that guests share.
 
-use super::super::{Mutation, unit};
+use super::super::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -56,6 +56,62 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: unit(
             "media",
             "drive::tests::faults::a_command_that_hangs_ends_after_4_s_and_the_next_one_is_done",
+        ),
+    },
+    Mutation {
+        name: "drive-looks-again",
+        guard: "a reactor does not sleep over what a drive has completed",
+        file: "crates/media/src/drive/channel/keep.rs",
+        from: "self.untold || queue.pair.is_posted()",
+        to: "self.untold",
+        test: unit(
+            "media",
+            "drive::tests::sleep::a_completion_of_the_drive_wakes_who_sleeps",
+        ),
+    },
+    Mutation {
+        name: "drive-asks-to-be-woken",
+        guard: "a reactor sleeps with commands at a drive only where the drive wakes it",
+        file: "crates/media/src/drive/channel/keep.rs",
+        from: ".is_none_or(|queue| queue.wakes != Wakes::Does)",
+        to: ".is_none_or(|queue| queue.wakes == Wakes::Cannot)",
+        test: unit(
+            "media",
+            "drive::tests::sleep::a_completion_of_the_drive_wakes_who_sleeps",
+        ),
+    },
+    Mutation {
+        name: "drive-next-queue-wakes",
+        guard: "a queue that takes the place of one that hung wakes its reactor, too",
+        file: "crates/media/src/drive/keeper.rs",
+        from: "queue.wakes = connect(device, client);",
+        to: "queue.wakes = Wakes::Does;",
+        test: unit(
+            "media",
+            "drive::tests::sleep::another_queue_wakes_as_the_one_before",
+        ),
+    },
+    Mutation {
+        name: "drive-rings-later",
+        guard: "a doorbell that could not be rung at once is rung later",
+        file: "crates/driver/src/queue.rs",
+        from: "self.tail_moved = rang == Rang::NotYet;",
+        to: "self.tail_moved = false;",
+        test: unit(
+            "driver",
+            "queue::tests::what_a_busy_bus_did_not_take_is_rung_once_when_it_does",
+        ),
+    },
+    Mutation {
+        name: "drive-waits-for-nobody",
+        guard: "a doorbell of a server that does not read is not waited for",
+        file: "crates/vfio-user/src/client.rs",
+        from: "        if !self.connection.flush()? {\n            return Ok(false);",
+        to: "        if !self.connection.flush()? {\n            return Ok(true);",
+        test: integration(
+            "driver",
+            &["--test", "vfio_user_bus"],
+            "doorbells_for_a_server_that_does_not_read_fill_its_socket_and_are_not_waited_for",
         ),
     },
 ];

@@ -1,5 +1,6 @@
 //! A channel and its keeper: what it is told, what it asks for, and what it does about a drive that does not answer.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::TrySendError;
@@ -7,7 +8,7 @@ use std::sync::mpsc::TrySendError;
 use driver::bus::Bus;
 use memory::{DmaView, Lent, Segment};
 
-use super::super::keeper::{BOUNCES, Job, News};
+use super::super::keeper::{BOUNCES, Job, News, Wakes};
 use super::super::op::INTERRUPTED;
 use super::super::windows::{LEAST_BYTES, Table};
 use super::{DriveChannel, HANG_TICKS};
@@ -31,6 +32,60 @@ impl<B: Bus> DriveChannel<B> {
         self.order.tend();
     }
 
+    /// Readable when the keeper has told something, and where the drive interrupts, when it has completed something.
+    pub fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// The second look of a reactor that is about to sleep: whether there is something to do for a reap that nobody will tell
+    /// of. What is posted behind the look signals.
+    pub fn is_due(&mut self) -> bool {
+        // Before the look: what is told after that signals again.
+        self.wake.drain();
+        self.tend();
+        if self.in_flight == 0 {
+            self.order.rest();
+            return false;
+        }
+        if !self.ended.is_empty() || self.order.is_waiting() {
+            return true;
+        }
+        // Without a queue the keeper's news are waited for.
+        let Some(queue) = &mut self.queue else {
+            return false;
+        };
+        let can_place = queue.pair.next_cid().is_some()
+            && (!self.ready.is_empty()
+                || !self.ready_bounced.is_empty() && !self.bounces.is_empty());
+        // It interrupts for what it was told of.
+        match queue.pair.try_ring() {
+            Ok(is_told) => self.untold = !is_told,
+            Err(error) => {
+                self.give_up(&error.to_string());
+                return true;
+            }
+        }
+        if can_place || self.untold || queue.pair.is_posted() {
+            return true;
+        }
+        if queue.wakes == Wakes::Can && !self.sleeps {
+            self.sleeps = true;
+            let channel = self.number;
+            self.late.push_back(Job::Wake { channel });
+            self.say();
+        }
+        self.queue
+            .as_ref()
+            .is_none_or(|queue| queue.wakes != Wakes::Does)
+    }
+
+    /// Completions of the drive show only to who looks: it has no interrupt for them.
+    #[must_use]
+    pub fn is_polled(&self) -> bool {
+        let queue = self.queue.as_ref();
+        self.in_flight > 0 && queue.is_some_and(|queue| queue.wakes == Wakes::Cannot)
+    }
+
     #[cold]
     fn hear(&mut self, news: News<B>) {
         match news {
@@ -38,6 +93,12 @@ impl<B: Bus> DriveChannel<B> {
                 self.bounces.clear();
                 self.bounces.extend((0..BOUNCES).rev());
                 self.queue = Some(queue);
+            }
+            News::Wakes(wakes) => {
+                // It may be of a queue pair that was given back.
+                if let Some(queue) = &mut self.queue {
+                    queue.wakes = wakes;
+                }
             }
             News::Windows(windows) => {
                 self.windows = Table::new(windows);

@@ -1,0 +1,202 @@
+//! Our own controller as the drive of tenants: of every kind of medium, and beside a reactor that sleeps.
+
+use std::{
+    fmt::Write as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+use driver::{Device, Options, bus::vfio_user::VfioUser, io::Namespace};
+
+use crate::{
+    host::Host,
+    world::{Server, World},
+};
+
+const MIB: u64 = 1 << 20;
+/// The parts of the tenants, in MiB, and all of the drive that is looked at.
+const PARTS: [(&str, u64, u64); 2] = [("a", 4, 8), ("b", 12, 16)];
+const LOOKED_AT: u64 = 20;
+
+/// A drive of a medium, and a server of two tenants on it whose reactor waits so.
+fn serve(drive: &World, world: &World, medium: &str, mode: &str) -> (Server, Server) {
+    let listen = drive.vfio_user("drive.sock");
+    let text = format!(
+        "[[media]]\nname = \"medium\"\n{medium}\n\
+         [[namespace]]\nname = \"all\"\nmedia = \"medium\"\nlba_size = 512\n\
+         [[controller]]\nname = \"drive\"\nnamespaces = [\"all\"]\nlisten = \"{listen}\"\n\
+         doorbells = \"mapped\"\n"
+    );
+    let config = drive.write("drive.toml", &text);
+    let server = drive.serve(&["--config", config.to_str().unwrap()]);
+    let mut text = format!(
+        "[[reactor]]\nmode = \"{mode}\"\n\
+         [[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{listen}\"\n"
+    );
+    for (name, from, to) in PARTS {
+        write!(
+            text,
+            "[[namespace]]\nname = \"{name}\"\nmedia = \"drive\"\nrange = \"{from}MiB..{to}MiB\"\nlba_size = 512\n\
+             [[controller]]\nname = \"{name}\"\nnamespaces = [\"{name}\"]\nlisten = \"{}\"\n",
+            world.vfio_user(name)
+        )
+        .unwrap();
+    }
+    let config = world.write("tenants.toml", &text);
+    let tenants = world.serve(&["--config", config.to_str().unwrap()]);
+    (server, tenants)
+}
+
+/// What stands in a block: whose it is, and which.
+fn block(owner: u8, lba: u64, len: usize) -> Vec<u8> {
+    let word = lba.to_le_bytes().map(|byte| byte ^ owner);
+    word.iter().copied().cycle().take(len).collect()
+}
+
+/// Bytes of one command.
+const STEP: u64 = 64 << 10;
+
+fn attach(world: &World, socket: &str) -> (Device<VfioUser>, Namespace) {
+    let options = Options {
+        memory_len: 16 << 20,
+        ..Options::default()
+    };
+    let mut device = Device::connect(world.path(socket), &options).unwrap();
+    device.enable().unwrap();
+    let namespace = device.namespace(1).unwrap();
+    (device, namespace)
+}
+
+/// Reads bytes `from..to` of a controller's namespace.
+fn read(world: &World, socket: &str, from: u64, to: u64) -> Vec<u8> {
+    let (mut device, namespace) = attach(world, socket);
+    let block = u64::from(namespace.block_len);
+    let mut queue = device.create_queue_pair(4, false).unwrap();
+    let buffer = device.alloc(STEP as usize).unwrap();
+    let mut all = Vec::new();
+    for at in (from..to).step_by(STEP as usize) {
+        let blocks = (STEP / block) as u32;
+        queue.read(&namespace, at / block, blocks, &buffer).unwrap();
+        let mut bytes = vec![0; STEP as usize];
+        buffer.read_into(0, &mut bytes);
+        all.extend(bytes);
+    }
+    all
+}
+
+/// A tenant writes all of its namespace.
+fn fill(world: &World, socket: &str, owner: u8) {
+    let (mut device, namespace) = attach(world, socket);
+    let len = namespace.block_len as usize;
+    let mut queue = device.create_queue_pair(4, false).unwrap();
+    let buffer = device.alloc(STEP as usize).unwrap();
+    let blocks = STEP / u64::from(namespace.block_len);
+    for lba in (0..namespace.blocks).step_by(blocks as usize) {
+        let bytes: Vec<u8> = (lba..lba + blocks)
+            .flat_map(|lba| block(owner, lba, len))
+            .collect();
+        buffer.write_from(0, &bytes);
+        queue
+            .write(&namespace, lba, blocks as u32, &buffer, false)
+            .unwrap();
+    }
+    queue.flush(1).unwrap();
+}
+
+fn expected(owner: u8, bytes: u64) -> Vec<u8> {
+    (0..bytes / 512)
+        .flat_map(|lba| block(owner, lba, 512))
+        .collect()
+}
+
+/// The models of drives with blocks, each on memory, and media without time.
+#[test]
+fn tenants_fill_and_verify_their_parts_of_every_drive_of_ours() {
+    let timed = |preset, size| {
+        format!("kind = \"ram\"\nsize = \"{size}\"\n[media.timing]\npreset = \"{preset}\"")
+    };
+    for (medium, keeps) in [
+        ("kind = \"null\"\nsize = \"64MiB\"".to_owned(), false),
+        ("kind = \"ram\"\nsize = \"64MiB\"".to_owned(), true),
+        (timed("optane-p4800x", "64MiB"), true),
+        (timed("intel-p3600", "64MiB"), true),
+        (timed("samsung-970-pro", "5GiB"), true),
+    ] {
+        let (drive, world) = (World::new(), World::new());
+        let (server, tenants) = serve(&drive, &world, &medium, "adaptive");
+        thread::scope(|scope| {
+            for (owner, (name, _, _)) in (1..).zip(PARTS) {
+                let world = &world;
+                scope.spawn(move || fill(world, name, owner));
+            }
+        });
+        let mut whole = vec![0; (LOOKED_AT * MIB) as usize];
+        for (owner, (name, from, to)) in (1..).zip(PARTS) {
+            let expected = expected(owner, (to - from) * MIB);
+            let read = read(&world, name, 0, (to - from) * MIB);
+            assert!(!keeps || read == expected, "{name} of {medium}");
+            whole[(from * MIB) as usize..(to * MIB) as usize].copy_from_slice(&expected);
+        }
+        tenants.stop();
+        // The drive holds each tenant's bytes at its place, and nothing anywhere else.
+        let raw = read(&drive, "drive.sock", 0, LOOKED_AT * MIB);
+        assert!(!keeps || raw == whole, "{medium}");
+        server.stop();
+    }
+}
+
+/// The first reactor of a server, as `ls` shows it.
+fn reactor(world: &World) -> serde_json::Value {
+    world.json(&world.steer(&["ls", "--json"]))["reactors"][0].clone()
+}
+
+/// Ticks of a CPU that a process has used: user and system (proc_pid_stat(5)).
+fn cpu_ticks(server: &mut Server) -> u64 {
+    let stat = format!("/proc/{}/stat", server.child().id());
+    let stat = std::fs::read_to_string(stat).unwrap();
+    let behind_name = stat.rsplit_once(") ").unwrap().1;
+    let field = |at: usize| {
+        behind_name
+            .split(' ')
+            .nth(at)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    field(11) + field(12)
+}
+
+/// A drive whose reads take 5 ms: the reactor in front of it is asleep by then, and wakes when one is done. One that polls
+/// would not sleep at all, and one that nobody wakes would sleep for a second.
+#[test]
+fn a_reactor_sleeps_while_its_drive_works_and_is_woken_by_it() {
+    const READS: u64 = 100;
+    let (drive, world) = (World::new(), World::new());
+    let medium = "kind = \"ram\"\nsize = \"64MiB\"\n[media.timing]\npreset = \"optane-p4800x\"\n\
+                  read_latency = \"5ms\"";
+    let (server, mut tenants) = serve(&drive, &world, medium, "interrupt");
+    let mut host = Host::attach(&world, "a");
+    // The first one asks for the interrupt.
+    host.time_of_read(1);
+    let before = reactor(&world);
+    let start = Instant::now();
+    let times: Vec<Duration> = (0..READS).map(|_| host.time_of_read(1)).collect();
+    let took = start.elapsed();
+    let after = reactor(&world);
+    let grew = |key: &str| after[key].as_u64().unwrap() - before[key].as_u64().unwrap();
+    assert!(grew("sleeps") >= READS, "{} sleeps", grew("sleeps"));
+    let slept = Duration::from_nanos(grew("slept_ns"));
+    assert!(slept >= took / 2, "it slept for {slept:?} of {took:?}");
+    let mut times = times;
+    times.sort_unstable();
+    let median = times[times.len() / 2];
+    assert!(median < Duration::from_millis(300), "{median:?}");
+    // With nothing to do a drive costs nothing either: less than a tenth of a CPU.
+    let before = cpu_ticks(&mut tenants);
+    thread::sleep(Duration::from_secs(2));
+    let used = cpu_ticks(&mut tenants) - before;
+    assert!(used <= 20, "{used} ticks of 10 ms in 2 s");
+    drop(host);
+    tenants.stop();
+    server.stop();
+}
