@@ -1,286 +1,288 @@
-//! Draws pictures.
+//! Draws pictures with the library `plotters`: what goes where, and how it looks.
+
+use plotters::coord::{Shift, cartesian::Cartesian2d, ranged1d::Ranged as _};
+use plotters::prelude::{
+    BLACK, ChartBuilder, ChartContext, Circle, Color as _, DrawingArea, DrawingAreaErrorKind,
+    EmptyElement, ErrorBar, IntoDrawingArea as _, LineSeries, PathElement, RGBColor, Rectangle,
+    SVGBackend, ShapeStyle, Text, WHITE,
+};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::scale::Ruler;
-use crate::svg::{Anchor, At, BLACK, Color, GREY, GRID, Svg, color};
+use crate::text::{self, CAPTION, NAME, SMALL, TITLE};
 use crate::{Mark, Panel, Picture, Point, Series};
 
-/// Sizes of letters: of the picture's title, of a panel's, of names at axes and of all else.
-const TITLE: f64 = 19.0;
-const CAPTION: f64 = 15.0;
-const NAME: f64 = 13.0;
-const SMALL: f64 = 12.0;
-/// What a letter of size 1 is wide, at most on average.
-const LETTER: f64 = 0.56;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Outcome<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
+type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Ruler, Ruler>>;
+
+/// Colours that people who see few of them can tell apart (Okabe and Ito, 2008), on white; the yellow is left out.
+const COLORS: [RGBColor; 7] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x00, 0x00, 0x00),
+];
+const GREY: RGBColor = RGBColor(0x66, 0x66, 0x66);
+const GRID: RGBColor = RGBColor(0xe4, 0xe4, 0xe4);
+/// A panel's least width and height: what its axes and their names take.
+const LEAST: (u32, u32) = (240, 160);
 /// From the edge.
-const MARGIN: f64 = 14.0;
-/// What stands left of and below a panel.
-const LEFT: f64 = 72.0;
-const BELOW: f64 = 46.0;
+const MARGIN: i32 = 14;
+/// What stands left of and below a panel's axes.
+const LEFT: i32 = 64;
+const BELOW: i32 = 46;
+const TICK: i32 = 4;
 /// The sign before a name beside a panel, and a line of names.
-const SIGN: f64 = 26.0;
-const LINE: f64 = 19.0;
-/// Part of a place that bars take.
+const SIGN: i32 = 26;
+const LINE: i32 = 19;
+/// Part of a place that bars take, and the air at each side of one.
 const BARS: f64 = 0.76;
+const AIR: f64 = 0.012;
 /// Points of a series from which on their dots are small.
 const MANY: usize = 60;
-
-fn width_of(words: &str, size: f64) -> f64 {
-    words.chars().count() as f64 * size * LETTER
-}
-
-/// Breaks words into lines.
-fn wrapped(words: &str, size: f64, width: f64) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in words.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if width_of(line, size) + width_of(word, size) + size <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
 
 /// The picture as the text of an SVG file.
 #[must_use]
 pub fn svg(picture: &Picture) -> String {
+    let mut text = String::new();
+    draw(picture, &mut text).expect("a text takes all that is written");
+    text
+}
+
+fn draw(picture: &Picture, text: &mut String) -> Outcome<()> {
     let columns = picture.columns.max(1);
     let rows = picture.panels.len().div_ceil(columns);
-    let (width, height) = (f64::from(picture.panel.0), f64::from(picture.panel.1));
-    let whole = width * columns as f64;
-    let titles = wrapped(&picture.title, TITLE, whole - 2.0 * MARGIN);
-    let notes: Vec<Vec<String>> = picture
-        .notes
-        .iter()
-        .map(|note| wrapped(note, SMALL, whole - 2.0 * MARGIN))
+    let panel = (
+        picture.panel.0.max(LEAST.0) as i32,
+        picture.panel.1.max(LEAST.1) as i32,
+    );
+    let (width, height) = (panel.0 * columns as i32, panel.1 * rows as i32);
+    let inner = width - 2 * MARGIN;
+    let title = text::wrapped(&picture.title, TITLE, inner);
+    let notes = picture.notes.iter();
+    let notes: Vec<_> = notes
+        .map(|note| text::wrapped(note, SMALL, inner))
         .collect();
-    let above = titles.len() as f64 * TITLE * 1.3 + if titles.is_empty() { 0.0 } else { MARGIN };
-    let of_note = |lines: &Vec<String>| lines.len() as f64 * SMALL * 1.35 + 5.0;
-    let below =
-        notes.iter().map(of_note).sum::<f64>() + if notes.is_empty() { 0.0 } else { MARGIN };
-    let mut svg = Svg::new(whole, above + height * rows as f64 + below);
-    for (number, line) in titles.iter().enumerate() {
-        let y = MARGIN + TITLE + number as f64 * TITLE * 1.3;
-        svg.words((whole / 2.0, y), Anchor::Middle, TITLE, line);
-    }
-    for (number, panel) in picture.panels.iter().enumerate() {
-        let column = number % columns;
-        let corner = (
-            column as f64 * width,
-            above + (number / columns) as f64 * height,
-        );
+    let taken = |lines: &Vec<String>, size: i32, air: i32| match lines.len() {
+        0 => 0,
+        count => count as i32 * text::line(size) + air,
+    };
+    let above = taken(&title, TITLE, MARGIN);
+    let below: i32 = notes.iter().map(|note| taken(note, SMALL, 5)).sum();
+    let size = (width, above + height + MARGIN + below);
+    let root = SVGBackend::with_string(text, (size.0 as u32, size.1 as u32)).into_drawing_area();
+    root.fill(&WHITE)?;
+    text::write(&root, (width / 2, MARGIN), TITLE, HPos::Center, &title)?;
+    let (_, rest) = root.split_vertically(above);
+    let (panels, of_notes) = rest.split_vertically(height);
+    let areas = panels.split_evenly((rows, columns));
+    for (number, (panel, area)) in picture.panels.iter().zip(&areas).enumerate() {
         // Axes of panels below each other end at the same place.
-        let of_column = picture.panels.iter().skip(column).step_by(columns);
-        let beside = of_column.map(width_of_names).fold(0.0, f64::max);
-        let to = (corner.0 + width - beside, corner.1 + height);
-        draw_panel(&mut svg, corner, to, panel);
+        let of_column = picture
+            .panels
+            .iter()
+            .skip(number % columns)
+            .step_by(columns);
+        let beside = of_column.map(width_of_names).max().unwrap_or(0);
+        draw_panel(area, panel, beside)?;
     }
-    let mut y = above + height * rows as f64 + SMALL;
+    let mut y = MARGIN;
     for note in &notes {
-        for line in note {
-            svg.words((MARGIN, y), Anchor::Start, SMALL, line);
-            y += SMALL * 1.35;
-        }
-        y += 5.0;
+        text::write(&of_notes, (MARGIN, y), SMALL, HPos::Left, note)?;
+        y += taken(note, SMALL, 5);
     }
-    svg.end()
-}
-
-/// Where a panel's values go.
-struct Frame<'a> {
-    /// The upper left and the lower right corner.
-    from: At,
-    to: At,
-    across: Ruler<'a>,
-    up: Ruler<'a>,
-    /// Series of bars.
-    bars: usize,
-}
-
-impl Frame<'_> {
-    fn x(&self, value: f64) -> Option<f64> {
-        let part = self.across.part(value)?;
-        Some(self.from.0 + part * (self.to.0 - self.from.0))
-    }
-
-    fn y(&self, value: f64) -> Option<f64> {
-        let part = self.up.part(value)?;
-        Some(self.to.1 - part * (self.to.1 - self.from.1))
-    }
-
-    fn at(&self, point: &Point) -> Option<At> {
-        Some((self.x(point.at)?, self.y(point.value)?))
-    }
+    root.present()
 }
 
 /// What the names of a panel's series take beside it.
-fn width_of_names(panel: &Panel) -> f64 {
+fn width_of_names(panel: &Panel) -> i32 {
     let names = panel.series.iter().map(|series| &series.name);
-    let longest = names.map(|name| width_of(name, SMALL)).fold(0.0, f64::max);
-    match longest > 0.0 {
-        true => longest + SIGN + 10.0,
-        false => 0.0,
+    match names.map(|name| text::width(name, SMALL)).max() {
+        Some(longest @ 1..) => longest + SIGN + 10,
+        _ => 0,
     }
 }
 
-/// Draws a panel between two corners; names of series stand right of them.
-fn draw_panel(svg: &mut Svg, corner: At, end: At, panel: &Panel) {
-    let caption = wrapped(&panel.title, CAPTION, end.0 - corner.0 - 2.0 * MARGIN);
-    let from = (
-        corner.0 + LEFT,
-        corner.1 + MARGIN + caption.len() as f64 * CAPTION * 1.35,
-    );
-    let to = (end.0 - MARGIN, end.1 - BELOW - 6.0);
-    for (number, line) in caption.iter().enumerate() {
-        let y = corner.1 + MARGIN + CAPTION * 0.8 + number as f64 * CAPTION * 1.35;
-        svg.words((from.0, y), Anchor::Start, CAPTION, line);
-    }
+/// Draws a panel; names of its series stand right of it and take so much.
+fn draw_panel<'a>(area: &Area<'a>, panel: &Panel, beside: i32) -> Outcome<()> {
+    let width = area.dim_in_pixel().0 as i32;
+    let beside = beside.min(width - LEAST.0 as i32).max(0);
+    let caption = text::wrapped(&panel.title, CAPTION, width - 2 * MARGIN);
+    text::write(
+        area,
+        (MARGIN + LEFT, MARGIN / 2),
+        CAPTION,
+        HPos::Left,
+        &caption,
+    )?;
+    let above = MARGIN + caption.len() as i32 * text::line(CAPTION);
+    let (_, area) = area.split_vertically(above);
+    let (area, names) = area.split_horizontally(width - beside);
     let points = || panel.series.iter().flat_map(|series| &series.points);
     let ups = points().flat_map(|point| {
         let (least, most) = point.range.unwrap_or((point.value, point.value));
         [least, point.value, most]
     });
     let labelled = points().any(|point| point.label.is_some());
-    let frame = Frame {
-        from,
-        to,
-        across: Ruler::new(&panel.across, points().map(|point| point.at), 0.0),
-        up: Ruler::new(&panel.up, ups, if labelled { 0.12 } else { 0.06 }),
-        bars: panel.series.iter().filter(|s| s.mark == Mark::Bars).count(),
-    };
-    draw_axes(svg, &frame, panel);
-    let mut bars = 0;
+    let across = Ruler::new(&panel.across, points().map(|point| point.at), 0.0);
+    let across = across.along(&panel.across, width - beside - LEFT - 2 * MARGIN);
+    let more_lines = across.ticks.iter().map(|tick| tick.lines.len()).max();
+    let more_lines = more_lines.unwrap_or(1).saturating_sub(1) as i32;
+    let chart: Chart<'a> = ChartBuilder::on(&area)
+        .margin_left(MARGIN)
+        .margin_right(MARGIN)
+        .x_label_area_size(BELOW + more_lines * text::line(SMALL))
+        .y_label_area_size(LEFT)
+        .build_cartesian_2d(
+            across,
+            Ruler::new(&panel.up, ups, if labelled { 0.12 } else { 0.06 }),
+        )?;
+    draw_chart(chart, panel)?;
+    draw_names(&names, panel)
+}
+
+fn draw_chart(mut chart: Chart<'_>, panel: &Panel) -> Outcome<()> {
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .bold_line_style(GRID)
+        .axis_style(GREY)
+        .label_style(text::style(SMALL, HPos::Left))
+        .axis_desc_style(text::style(NAME, HPos::Left))
+        .x_desc(&panel.across.name)
+        .y_desc(&panel.up.name)
+        .set_all_tick_mark_size(TICK)
+        .draw()?;
+    draw_more_lines(&chart)?;
+    let bars = panel.series.iter().filter(|s| s.mark == Mark::Bars).count();
+    let mut bar = 0;
     for (number, series) in panel.series.iter().enumerate() {
-        let color = color(series.color.unwrap_or(number));
+        let axes = chart.as_coord_spec();
+        let shown =
+            |point: &Point| axes.x_spec().shows(point.at) && axes.y_spec().shows(point.value);
+        let parts = series.points.split(|point| !shown(point));
+        let parts: Vec<&[Point]> = parts.collect();
+        let color = color(series, number);
         if series.mark == Mark::Bars {
-            draw_bars(svg, &frame, bars, series, color);
-            bars += 1;
+            let each = BARS / bars as f64;
+            let left = each * (bar as f64 - bars as f64 / 2.0);
+            bar += 1;
+            draw_bars(&mut chart, &parts.concat(), (left, left + each), color)?;
         } else {
-            draw_series(svg, &frame, series, color);
-        }
-    }
-    draw_legend(svg, (to.0 + 12.0, from.1), to.1, panel);
-}
-
-fn draw_axes(svg: &mut Svg, frame: &Frame<'_>, panel: &Panel) {
-    let (from, to) = (frame.from, frame.to);
-    for (value, name) in frame.up.ticks() {
-        let Some(y) = frame.y(value) else { continue };
-        svg.path(&[(from.0, y), (to.0, y)], GRID, 1.0);
-        svg.words((from.0 - 7.0, y + SMALL * 0.36), Anchor::End, SMALL, &name);
-    }
-    let mut free = f64::NEG_INFINITY;
-    for (value, name) in frame.across.ticks() {
-        let Some(x) = frame.x(value) else { continue };
-        svg.path(&[(x, to.1), (x, to.1 + 4.0)], GREY, 1.0);
-        let half = width_of(&name, SMALL) / 2.0;
-        // One that would lie on the last one is left out.
-        if x - half >= free {
-            svg.words((x, to.1 + 5.0 + SMALL), Anchor::Middle, SMALL, &name);
-            free = x + half + 3.0;
-        }
-    }
-    let corners = [(from.0, from.1), (from.0, to.1), (to.0, to.1)];
-    svg.path(&corners, GREY, 1.0);
-    let middle = (from.0 + to.0) / 2.0;
-    svg.words(
-        (middle, to.1 + 38.0),
-        Anchor::Middle,
-        NAME,
-        &panel.across.name,
-    );
-    let left = (from.0 - LEFT + 18.0, (from.1 + to.1) / 2.0);
-    svg.words_up(left, NAME, &panel.up.name);
-}
-
-fn draw_series(svg: &mut Svg, frame: &Frame<'_>, series: &Series, color: Color) {
-    if series.mark != Mark::Dots {
-        let places: Vec<Option<At>> = series.points.iter().map(|point| frame.at(point)).collect();
-        // A line ends where a point cannot be shown.
-        for part in places.split(Option::is_none) {
-            let part: Vec<At> = part.iter().flatten().copied().collect();
-            if part.len() > 1 {
-                svg.path(&part, color, 2.0);
+            for part in parts {
+                draw_joined(&mut chart, part, series, color)?;
             }
         }
     }
-    let radius = if series.points.len() > MANY { 2.2 } else { 4.0 };
-    for point in &series.points {
-        let Some(at) = frame.at(point) else { continue };
-        draw_range(svg, frame, at.0, point, color);
-        if series.mark != Mark::Line {
-            svg.dot(at, radius, color);
-        }
-        draw_label(svg, at, point);
-    }
+    Ok(())
 }
 
-fn draw_bars(svg: &mut Svg, frame: &Frame<'_>, number: usize, series: &Series, color: Color) {
-    let place = |at: f64| frame.x(at);
-    let width = match (place(0.0), place(1.0)) {
-        (Some(first), Some(second)) => second - first,
-        _ => frame.to.0 - frame.from.0,
-    };
-    let each = width * BARS / frame.bars as f64;
-    let ground = frame.to.1 - frame.up.ground() * (frame.to.1 - frame.from.1);
-    for point in &series.points {
-        let Some((x, y)) = frame.at(point) else {
-            continue;
-        };
-        let left = x + each * (number as f64 - frame.bars as f64 / 2.0);
-        svg.rect((left + 1.0, ground), (left + each - 1.0, y), color);
-        let middle = left + each / 2.0;
-        draw_range(svg, frame, middle, point, BLACK);
-        draw_label(svg, (middle, y), point);
+/// The library writes names of one line.
+fn draw_more_lines(chart: &Chart<'_>) -> Outcome<()> {
+    let area = chart.plotting_area().strip_coord_spec();
+    let (width, height) = area.dim_in_pixel();
+    let across = chart.plotting_area().as_coord_spec().x_spec();
+    for tick in &across.ticks {
+        let x = across.map(&tick.value, (0, width as i32));
+        let below = (x, height as i32 + 2 * TICK + text::line(SMALL));
+        let more = tick.lines.get(1..).unwrap_or_default();
+        text::write(&area, below, SMALL, HPos::Center, more)?;
     }
+    Ok(())
 }
 
-fn draw_range(svg: &mut Svg, frame: &Frame<'_>, x: f64, point: &Point, color: Color) {
-    let Some((least, most)) = point.range else {
-        return;
-    };
-    let (Some(low), Some(high)) = (frame.y(least), frame.y(most)) else {
-        return;
-    };
-    svg.path(&[(x, low), (x, high)], color, 1.5);
-    for y in [low, high] {
-        svg.path(&[(x - 4.0, y), (x + 4.0, y)], color, 1.5);
+/// Points that have no hole between them.
+fn draw_joined(
+    chart: &mut Chart<'_>,
+    points: &[Point],
+    series: &Series,
+    color: RGBColor,
+) -> Outcome<()> {
+    if series.mark != Mark::Dots && points.len() > 1 {
+        let points = points.iter().map(|point| (point.at, point.value));
+        chart.draw_series(LineSeries::new(points, color.stroke_width(2)))?;
     }
+    let radius = if series.points.len() > MANY { 2 } else { 4 };
+    if series.mark != Mark::Line {
+        let dot = |point: &Point| Circle::new((point.at, point.value), radius, color.filled());
+        chart.draw_series(points.iter().map(dot))?;
+    }
+    for point in points {
+        draw_beside(chart, point, point.at, radius, color.filled())?;
+    }
+    Ok(())
 }
 
-fn draw_label(svg: &mut Svg, (x, y): At, point: &Point) {
+/// Bars between two places beside those of their points.
+fn draw_bars(
+    chart: &mut Chart<'_>,
+    points: &[Point],
+    (left, right): (f64, f64),
+    color: RGBColor,
+) -> Outcome<()> {
+    for point in points {
+        let corners = [
+            (point.at + left + AIR, point.value.max(0.0)),
+            (point.at + right - AIR, point.value.min(0.0)),
+        ];
+        chart.draw_series([Rectangle::new(corners, color.filled())])?;
+        let middle = point.at + (left + right) / 2.0;
+        draw_beside(chart, point, middle, 4, BLACK.into())?;
+    }
+    Ok(())
+}
+
+/// A point's least and most, and its label.
+fn draw_beside(
+    chart: &mut Chart<'_>,
+    point: &Point,
+    at: f64,
+    radius: u32,
+    style: ShapeStyle,
+) -> Outcome<()> {
+    let up = chart.as_coord_spec().y_spec();
+    if let Some((least, most)) = point.range
+        && up.shows(least)
+        && up.shows(most)
+    {
+        let bar = ErrorBar::new_vertical(at, least, point.value, most, style, 2 * radius);
+        chart.draw_series([bar])?;
+    }
     if let Some(label) = &point.label {
-        svg.words((x, y - 6.0), Anchor::Middle, SMALL, label);
+        let style = text::style(SMALL, HPos::Center).pos(Pos::new(HPos::Center, VPos::Bottom));
+        let label = Text::new(label.clone(), (0, -4), style);
+        chart.draw_series([EmptyElement::at((at, point.value)) + label])?;
     }
+    Ok(())
 }
 
 /// The names of the series, one below the other, as far as there is room.
-fn draw_legend(svg: &mut Svg, (x, top): At, bottom: f64, panel: &Panel) {
-    let mut y = top + LINE / 2.0;
-    for (number, series) in panel.series.iter().enumerate() {
-        if series.name.is_empty() {
-            continue;
-        }
-        if y > bottom {
-            return;
-        }
-        let color = color(series.color.unwrap_or(number));
+fn draw_names(area: &Area<'_>, panel: &Panel) -> Outcome<()> {
+    let bottom = area.dim_in_pixel().1 as i32 - BELOW;
+    let named = panel.series.iter().enumerate();
+    let named = named.filter(|(_, series)| !series.name.is_empty());
+    for ((number, series), y) in named.zip((LINE / 2..bottom).step_by(LINE as usize)) {
+        let color = color(series, number);
         match series.mark {
-            Mark::Bars => svg.rect((x + 3.0, y - 5.0), (x + 15.0, y + 5.0), color),
-            Mark::Dots => svg.dot((x + 9.0, y), 4.0, color),
-            Mark::Line | Mark::LineAndDots => svg.path(&[(x, y), (x + 18.0, y)], color, 2.5),
+            Mark::Bars => area.draw(&Rectangle::new([(3, y - 5), (15, y + 5)], color.filled()))?,
+            Mark::Dots => area.draw(&Circle::new((9, y), 4, color.filled()))?,
+            Mark::Line | Mark::LineAndDots => {
+                area.draw(&PathElement::new([(0, y), (18, y)], color.stroke_width(2)))?;
+            }
         }
         if series.mark == Mark::LineAndDots {
-            svg.dot((x + 9.0, y), 4.0, color);
+            area.draw(&Circle::new((9, y), 4, color.filled()))?;
         }
-        svg.words(
-            (x + SIGN, y + SMALL * 0.36),
-            Anchor::Start,
-            SMALL,
-            &series.name,
-        );
-        y += LINE;
+        let style = text::style(SMALL, HPos::Left).pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw_text(&series.name, &style, (SIGN, y))?;
     }
+    Ok(())
+}
+
+fn color(series: &Series, number: usize) -> RGBColor {
+    COLORS[series.color.unwrap_or(number) % COLORS.len()]
 }

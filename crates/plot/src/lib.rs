@@ -4,16 +4,18 @@
 //! a series is called stands beside its panel and never on it, colours are such as people who see few of them can tell
 //! apart, the ground is white.
 //!
-//! Invariants: the same picture gives the same text; numbers that are not finite, or not above zero where a scale is of powers, are not
-//! drawn; nothing fails.
+//! The library `plotters` draws (ADR 27).
 //!
-//! What it does NOT do: know what is measured, compute anything of it, read or write files, or measure text: widths are guessed, on
-//! the wide side.
+//! Invariants: the same picture gives the same text; numbers that are not finite, beyond 10^15, or not above 10^-15 where a scale is of
+//! powers, are not drawn; nothing fails.
+//!
+//! What it does NOT do: know what is measured, compute anything of it, read or write files or fonts, or measure text: widths are
+//! guessed, on the wide side.
 #![forbid(unsafe_code)]
 
 mod draw;
 mod scale;
-mod svg;
+mod text;
 
 #[cfg(test)]
 mod tests;

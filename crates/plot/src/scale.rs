@@ -1,115 +1,179 @@
-//! Where values lie on an axis, which of them are written there, and how.
+//! Where values lie on an axis, which of them are written there, and how: a coordinate of the library for each [`Scale`].
 
+use plotters::coord::combinators::{IntoLogRange as _, LogCoord};
+use plotters::coord::ranged1d::{
+    BoldPoints, KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter,
+};
+use plotters::coord::types::RangedCoordf64;
+
+use crate::text::{self, SMALL};
 use crate::{Axis, Scale};
 
 /// Numbers at an axis, at most.
 const TICKS_MAX: usize = 9;
 
 /// An axis with the range of what it shows.
-#[derive(Debug)]
-pub(crate) struct Ruler<'a> {
-    axis: &'a Axis,
-    from: f64,
-    to: f64,
-    ticks: Vec<f64>,
+pub(crate) struct Ruler {
+    line: Line,
+    pub(crate) ticks: Vec<Tick>,
 }
 
-impl<'a> Ruler<'a> {
+/// A value that is written at an axis.
+#[derive(Clone, Debug)]
+pub(crate) struct Tick {
+    pub(crate) value: f64,
+    /// Its name: one line, or several.
+    pub(crate) lines: Vec<String>,
+}
+
+/// How the library lays values.
+enum Line {
+    Even(RangedCoordf64),
+    Powers(LogCoord<f64>),
+}
+
+/// What is drawn is no larger, and no smaller where the scale is of powers: the library counts in steps from one end of an axis to the
+/// other, and numbers that cannot be told apart are no steps.
+const LARGEST: f64 = 1e15;
+
+/// Whether an axis of that scale can show a value.
+fn fits(scale: &Scale, value: f64) -> bool {
+    value.abs() <= LARGEST && (value >= 1.0 / LARGEST || !is_of_powers(scale))
+}
+
+const fn is_of_powers(scale: &Scale) -> bool {
+    matches!(scale, Scale::Doublings | Scale::Decades)
+}
+
+impl Ruler {
     /// Of an axis and all values that it has to show. `air`: the part of it that stays free behind the last value.
-    pub(crate) fn new(axis: &'a Axis, values: impl Iterator<Item = f64>, air: f64) -> Self {
-        let of_powers = matches!(axis.scale, Scale::Doublings | Scale::Decades);
-        let fit = values.filter(|value| value.is_finite() && (!of_powers || *value > 0.0));
-        let (least, most) = fit.fold(
+    pub(crate) fn new(axis: &Axis, values: impl Iterator<Item = f64>, air: f64) -> Self {
+        let (least, most) = values.filter(|value| fits(&axis.scale, *value)).fold(
             (f64::INFINITY, f64::NEG_INFINITY),
             |(least, most), value| (least.min(value), most.max(value)),
         );
-        let (least, most) = if least > most {
-            (1.0, 1.0)
-        } else {
-            (least, most)
-        };
-        let wide = |from: f64, to: f64| {
-            if to > from {
-                (from, to)
-            } else {
-                (from, from + 1.0)
-            }
+        let (least, most) = match least > most {
+            true => (1.0, 1.0),
+            false => (least, most),
         };
         let (from, to) = match &axis.scale {
-            Scale::FromZero(at_least) => {
-                let top = (most * (1.0 + air)).max(*at_least);
-                wide(least.min(0.0), if top > 0.0 { top } else { 1.0 })
-            }
+            Scale::FromZero(at_least) => (least.min(0.0), (most * (1.0 + air)).max(*at_least)),
             Scale::Fitted => {
                 let margin = (most - least).max(most.abs() * 1e-3) * 0.05;
-                wide(least - margin, most + margin)
+                (least - margin, most + margin)
             }
             Scale::Doublings => (least / 1.2, most * 1.25),
             Scale::Decades => (least / 1.5, most * 1.8),
             Scale::Places(names) => (-0.5, names.len().max(1) as f64 - 0.5),
         };
-        let ticks = match &axis.scale {
-            Scale::FromZero(_) | Scale::Fitted => even(from, to),
+        let to = match to - from > from.abs().max(1.0) / LARGEST.sqrt() {
+            false if !is_of_powers(&axis.scale) => from + 1.0,
+            _ => to,
+        };
+        let even = RangedCoordf64::from(from..to);
+        let values = match &axis.scale {
+            Scale::FromZero(_) | Scale::Fitted => even.key_points(BoldPoints(TICKS_MAX)),
             Scale::Doublings => powers(from, to, 2.0, &[1.0]),
             Scale::Decades => powers(from, to, 10.0, &[1.0, 2.0, 5.0]),
             Scale::Places(names) => (0..names.len()).map(|at| at as f64).collect(),
         };
-        Self {
-            axis,
-            from,
-            to,
-            ticks,
+        let line = match is_of_powers(&axis.scale) {
+            true => Line::Powers((from..to).log_scale().into()),
+            false => Line::Even(even),
+        };
+        let ticks = named(axis, &values);
+        Self { line, ticks }
+    }
+
+    /// Whether a value has a place on it.
+    pub(crate) fn shows(&self, value: f64) -> bool {
+        let range = self.range();
+        (range.start..=range.end).contains(&value)
+    }
+
+    /// Breaks names of places, and leaves out numbers, that would lie on each other along so many pixels.
+    pub(crate) fn along(mut self, axis: &Axis, pixels: i32) -> Self {
+        if let Scale::Places(names) = &axis.scale {
+            let each = pixels / i32::try_from(names.len().max(1)).unwrap_or(i32::MAX);
+            for (tick, name) in self.ticks.iter_mut().zip(names) {
+                tick.lines = text::wrapped(name, SMALL, each);
+            }
+        }
+        let mut free = i32::MIN;
+        let places: Vec<i32> = self
+            .ticks
+            .iter()
+            .map(|t| self.map(&t.value, (0, pixels)))
+            .collect();
+        let mut places = places.into_iter();
+        self.ticks.retain(|tick| {
+            let widths = tick.lines.iter().map(|line| text::width(line, SMALL));
+            let (half, at) = (widths.max().unwrap_or(0) / 2, places.next().unwrap_or(0));
+            let is_free = at - half >= free;
+            if is_free {
+                free = at + half + 3;
+            }
+            is_free
+        });
+        self
+    }
+}
+
+impl Ranged for Ruler {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, pixels: (i32, i32)) -> i32 {
+        match &self.line {
+            Line::Even(line) => line.map(value, pixels),
+            Line::Powers(line) => line.map(value, pixels),
         }
     }
 
-    /// Which part of the axis lies before this value; `None`: it is not on it.
-    pub(crate) fn part(&self, value: f64) -> Option<f64> {
-        let part = match self.axis.scale {
-            Scale::Doublings | Scale::Decades => {
-                (value / self.from).log2() / (self.to / self.from).log2()
-            }
-            _ => (value - self.from) / (self.to - self.from),
-        };
-        (-1e-9..=1.0 + 1e-9).contains(&part).then_some(part)
+    /// The values that are written. The library asks for lines between them, too: there are none.
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        match hint.weight().allow_light_points() {
+            true => Vec::new(),
+            false => self.ticks.iter().map(|tick| tick.value).collect(),
+        }
     }
 
-    /// Where bars begin.
-    pub(crate) fn ground(&self) -> f64 {
-        self.part(0.0).unwrap_or(0.0)
-    }
-
-    /// The values that are written, and how.
-    pub(crate) fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
-        let step = match self.ticks[..] {
-            [first, second, ..] => second - first,
-            _ => 1.0,
-        };
-        self.ticks.iter().enumerate().map(move |(at, value)| {
-            let name = match (&self.axis.scale, self.axis.format) {
-                (Scale::Places(names), _) => names[at].clone(),
-                (_, Some(format)) => format(*value),
-                (Scale::FromZero(_) | Scale::Fitted, None) => digits(*value, step),
-                (Scale::Doublings | Scale::Decades, None) => short(*value),
-            };
-            (*value, name)
-        })
+    fn range(&self) -> std::ops::Range<f64> {
+        match &self.line {
+            Line::Even(line) => line.range(),
+            Line::Powers(line) => line.range(),
+        }
     }
 }
 
-/// Multiples of one, two or five times a power of ten.
-fn even(from: f64, to: f64) -> Vec<f64> {
-    let raw = (to - from) / (TICKS_MAX - 1) as f64;
-    let power = 10_f64.powf(raw.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
-    let step = steps.into_iter().find(|step| *step >= raw * (1.0 - 1e-9));
-    let step = step.unwrap_or(raw);
-    let (first, last) = ((from / step - 1e-9).ceil(), (to / step + 1e-9).floor());
-    (0..=(last - first).max(0.0) as usize)
-        .map(|at| (first + at as f64) * step)
-        .collect()
+impl ValueFormatter<f64> for Ruler {
+    /// The first line of a value's name.
+    fn format_ext(&self, value: &f64) -> String {
+        let tick = self.ticks.iter().find(|tick| tick.value == *value);
+        tick.and_then(|tick| tick.lines.first().cloned())
+            .unwrap_or_default()
+    }
 }
 
-/// Powers of a base, each times all of `between` where there is room for that.
+fn named(axis: &Axis, values: &[f64]) -> Vec<Tick> {
+    let step = match values {
+        [first, second, ..] => second - first,
+        _ => 1.0,
+    };
+    let name = |at: usize, value: f64| match (&axis.scale, axis.format) {
+        (Scale::Places(names), _) => names[at].clone(),
+        (_, Some(format)) => format(value),
+        (Scale::FromZero(_) | Scale::Fitted, None) => digits(value, step),
+        (Scale::Doublings | Scale::Decades, None) => short(value),
+    };
+    let tick = |(at, value): (usize, &f64)| Tick {
+        value: *value,
+        lines: vec![name(at, *value)],
+    };
+    values.iter().enumerate().map(tick).collect()
+}
+
+/// Powers of a base, each times all of `between` where there is room for that: the library has no axis with 1, 2, 5, 10.
 fn powers(from: f64, to: f64, base: f64, between: &[f64]) -> Vec<f64> {
     let first = from.log(base).floor() as i32;
     let last = to.log(base).ceil() as i32;

@@ -69,7 +69,7 @@ fn picture(compound: &Compound, points: &[PointReport]) -> Picture {
         panels: vec![Panel {
             title: format!("{}: eight stores of 4 KiB", compound.preset),
             across: Axis::places("", places),
-            up: Axis::from_zero("us"),
+            up: Axis::from_zero("time of eight stores, us"),
             series: vec![series("one by one", 0), series("in one command", 1)],
         }],
         notes: vec![

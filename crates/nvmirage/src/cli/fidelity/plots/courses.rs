@@ -32,7 +32,7 @@ fn panel(course: &Course, title: String) -> Panel {
     }
     Panel {
         title,
-        across: Axis::from_zero("s"),
+        across: Axis::from_zero("time, s"),
         up: Axis::from_zero("MiB/s"),
         series,
     }

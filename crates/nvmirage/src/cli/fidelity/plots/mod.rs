@@ -182,7 +182,7 @@ fn spread(preset: &str, drive: &Drive<'_>) -> anyhow::Result<Option<Panel>> {
     }
     Ok((!all.is_empty()).then(|| Panel {
         title: format!("{preset}: commands of 16 KiB that are done by a time"),
-        across: Axis::of("us", Scale::Fitted),
+        across: Axis::of("time, us", Scale::Fitted),
         up: Axis::from_zero("share of the commands, %"),
         series: all,
     }))
@@ -219,7 +219,7 @@ fn null(runs: &[&[u64]]) -> Option<Panel> {
             runs[0].len()
         ),
         across: Axis::places("commands that are done by then", places),
-        up: Axis::from_zero("us"),
+        up: Axis::from_zero("time, us"),
         series: vec![Series {
             name: "mean and standard deviation of the runs".to_owned(),
             mark: Mark::Dots,
