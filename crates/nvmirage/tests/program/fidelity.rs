@@ -185,6 +185,6 @@ fn figures_are_drawn() {
     let bars = picture("samsung-kvssd@paper-compound");
     // The rules with the authors' host, and what they published.
     for time in ["448.0", "76.5", "79.5", "469.0", "86.0"] {
-        assert!(bars.contains(&format!(">{time}</text>")), "{time}");
+        assert!(bars.contains(&format!("\n{time}\n</text>")), "{time}");
     }
 }
