@@ -20,6 +20,7 @@
 
 mod bucket;
 mod claim;
+mod figures;
 mod gate;
 mod spec;
 mod window;
@@ -35,6 +36,7 @@ use controller::{
 pub use self::bucket::Cap;
 use self::bucket::Purse;
 use self::claim::{Claim, GRACE_NS, Instant, stand};
+use self::figures::Counted;
 pub(crate) use self::gate::{Left, TenantGate};
 pub use self::spec::{Budget, Class, NamespaceKey, TenantFigures, TenantId, TenantSpec};
 use self::window::{Window, cost};
@@ -59,7 +61,7 @@ struct Tenant {
     budget: Arc<Budget>,
     commands: Purse,
     bytes: Purse,
-    figures: TenantFigures,
+    counted: Counted,
 }
 
 impl Tenant {
@@ -209,6 +211,7 @@ impl Tenants {
         for tenant in self.tenants.iter_mut().flatten() {
             tenant.commands.tell(&tenant.budget.commands);
             tenant.bytes.tell(&tenant.budget.bytes);
+            tenant.counted.tell(&tenant.budget.had);
         }
     }
 
@@ -238,12 +241,19 @@ impl Tenants {
                     budget,
                     commands: Purse::default(),
                     bytes: Purse::default(),
-                    figures: TenantFigures::default(),
+                    counted: Counted::default(),
                 });
             }
         }
         for share in self.shares.iter_mut().filter(|share| share.tenant == id) {
             share.claim.set_weight(spec.weight);
+        }
+        self.last = None;
+    }
+
+    fn remove(&mut self, id: TenantId) {
+        if let Some(tenant) = self.tenants.get_mut(usize::from(id.0)) {
+            *tenant = None;
         }
         self.last = None;
     }
@@ -381,10 +391,7 @@ impl Tenants {
         };
         let tenant = self.shares[flow.share].tenant;
         if let Some(tenant) = self.tenant_mut(tenant) {
-            match by_cap {
-                true => tenant.figures.capped += 1,
-                false => tenant.figures.held += 1,
-            }
+            tenant.counted.waits(by_cap);
         }
     }
 
@@ -395,7 +402,7 @@ impl Tenants {
             return Some(Wait::Capped(at.max(instant.now + 1)));
         }
         let (most, goes_first) = (tenant.spec.in_flight, tenant.goes_first());
-        if most.is_some_and(|most| tenant.figures.in_flight >= most.max(1)) {
+        if most.is_some_and(|most| tenant.counted.in_flight() >= u64::from(most.max(1))) {
             return Some(Wait::Full);
         }
         let medium = self.shares[share].medium;
@@ -479,9 +486,7 @@ impl Tenants {
         if let Some(tenant) = self.tenant_mut(id) {
             tenant.commands.spend(1);
             tenant.bytes.spend(work.bytes.into());
-            tenant.figures.commands += 1;
-            tenant.figures.bytes += u64::from(work.bytes);
-            tenant.figures.in_flight += u32::from(pending);
+            tenant.counted.went(work.bytes, pending);
         }
         now
     }
@@ -499,7 +504,7 @@ impl Tenants {
         let went_first = flow.went_first;
         let (id, medium) = (share.tenant, share.medium);
         let class = self.tenant_mut(id).map(|tenant| {
-            tenant.figures.in_flight = tenant.figures.in_flight.saturating_sub(1);
+            tenant.counted.ended();
             tenant.spec.class
         });
         let medium = &mut self.media[medium];

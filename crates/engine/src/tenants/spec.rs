@@ -8,6 +8,8 @@ use controller::{
 };
 
 use super::bucket::{Bucket, Cap};
+use super::figures::Had;
+pub use super::figures::TenantFigures;
 use crate::{Engine, mail::EngineId, turn::ControllerSlot};
 
 /// Which tenant, on every engine of a process.
@@ -49,11 +51,12 @@ impl Default for TenantSpec {
     }
 }
 
-/// What a tenant may spend, on all reactors together.
+/// What a tenant may spend and what it has had, on all reactors together.
 #[derive(Debug, Default)]
 pub struct Budget {
     pub(super) commands: Bucket,
     pub(super) bytes: Bucket,
+    pub(super) had: Had,
 }
 
 impl Budget {
@@ -62,21 +65,12 @@ impl Budget {
         self.commands.set(commands, now);
         self.bytes.set(bytes, now);
     }
-}
 
-/// What a tenant has had on one engine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TenantFigures {
-    /// Commands that went to media.
-    pub commands: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Commands that media have.
-    pub in_flight: u32,
-    /// Commands that had to wait: for the caps, and for their turn.
-    pub capped: u64,
-    /// See there.
-    pub held: u64,
+    /// What the tenant has had. Reactors tell it once a turn.
+    #[must_use]
+    pub fn figures(&self) -> TenantFigures {
+        self.had.get()
+    }
 }
 
 /// A namespace, by where it is.
@@ -116,9 +110,10 @@ impl<C: Channel> Engine<C> {
         self.lanes.assign(home, controller.0, tenant);
     }
 
-    /// What a tenant has had here.
-    pub fn tenant_figures(&self, id: TenantId) -> Option<TenantFigures> {
-        let tenant = self.tenants.as_ref()?.tenant(id)?;
-        Some(tenant.figures)
+    /// Forgets a tenant, which nothing names any more. What media have of it ends as if it were nobody's.
+    pub fn remove_tenant(&mut self, id: TenantId) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.remove(id);
+        }
     }
 }

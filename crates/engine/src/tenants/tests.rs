@@ -58,3 +58,61 @@ fn what_is_nobodys_any_more_is_forgotten() {
     }
     assert!(tenants.assigned.is_empty());
 }
+
+/// Two engines that tell one budget, as they do at the end of each turn.
+#[test]
+fn what_a_tenant_had_is_the_sum_of_all_engines() {
+    let budget = Arc::<Budget>::default();
+    let mut engines = [Tenants::default(), Tenants::default()];
+    let mut flows = Vec::new();
+    for tenants in &mut engines {
+        tenants.set(TenantId(3), TenantSpec::default(), budget.clone());
+        tenants.begin_turn(Time(1), &mut Left::default());
+        let flow = tenants.flow_of(Some(TenantId(3)), namespace(0)).unwrap();
+        tenants.issued(flow, WORK, true);
+        tenants.issued(flow, WORK, false);
+        flows.push(flow);
+    }
+    assert_eq!(budget.figures(), TenantFigures::default());
+    engines.iter_mut().for_each(Tenants::end_turn);
+    engines.iter_mut().for_each(Tenants::end_turn);
+    let both = TenantFigures {
+        commands: 4,
+        bytes: 4 * 4096,
+        in_flight: 2,
+        ..TenantFigures::default()
+    };
+    assert_eq!(budget.figures(), both);
+    engines[1].ended(flows[1], WORK, Time(1));
+    engines[1].held(flows[1]);
+    engines[1].end_turn();
+    let one = TenantFigures {
+        in_flight: 1,
+        held: 1,
+        ..both
+    };
+    assert_eq!(budget.figures(), one);
+}
+
+#[test]
+fn a_tenant_that_is_gone_holds_nobody_back() {
+    let mut tenants = Tenants::default();
+    let budget = Arc::<Budget>::default();
+    let cap = Cap {
+        per_second: 1,
+        burst: 1,
+    };
+    budget.set(Some(cap), None, Time(0));
+    tenants.set(TenantId(0), TenantSpec::default(), budget);
+    let now = Time(2_000_000_000);
+    tenants.begin_turn(now, &mut Left::default());
+    let flow = tenants.flow_of(Some(TenantId(0)), namespace(0)).unwrap();
+    assert!(tenants.admit(flow));
+    tenants.issued(flow, WORK, true);
+    assert!(!tenants.admit(flow), "its cap has nothing left");
+    tenants.remove(TenantId(0));
+    assert!(tenants.admit(flow));
+    assert_eq!(tenants.flow_of(Some(TenantId(0)), namespace(0)), None);
+    tenants.ended(flow, WORK, now);
+    assert_eq!(tenants.media[0].cost, 0);
+}

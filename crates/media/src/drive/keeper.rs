@@ -383,7 +383,7 @@ impl<B: Bus> Keeper<B> {
     }
 
     /// The drive is of no use any more.
-    fn lose(&mut self, why: &str) {
+    pub(super) fn lose(&mut self, why: &str) {
         tracing::error!(
             drive = self.name,
             "a drive is lost: {why}; it is tried again every second"

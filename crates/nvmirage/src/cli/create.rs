@@ -1,4 +1,4 @@
-//! `nvmirage create`: makes a medium, a namespace or a controller in a running server.
+//! `nvmirage create`: makes a medium, a namespace, a tenant or a controller in a running server.
 //!
 //! Keys, units and defaults are those of the configuration file.
 
@@ -6,7 +6,10 @@ use std::path::PathBuf;
 
 use super::parse::{self, Control};
 use crate::{
-    config::{self, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, Timing},
+    config::{
+        self, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, Span, Timing,
+        tenant::{Class, Tenant},
+    },
     control,
 };
 
@@ -19,7 +22,7 @@ Examples:
   nvmirage create namespace data --media disk --range 16GiB..32GiB && nvmirage attach data vm1
       One more namespace for a guest that runs";
 
-/// Create a medium, a namespace or a controller in a running server
+/// Create a medium, a namespace, a tenant or a controller in a running server
 ///
 /// It lasts as long as the server: to have it again, write it into the configuration.
 #[derive(Debug, clap::Args)]
@@ -33,6 +36,7 @@ pub(super) struct Create {
 enum What {
     Media(MediumArgs),
     Namespace(NamespaceArgs),
+    Tenant(TenantArgs),
     Controller(Box<ControllerArgs>),
 }
 
@@ -137,6 +141,57 @@ struct NamespaceArgs {
     #[arg(long)]
     eui64: Option<String>,
 
+    /// Whose its commands are; default: the controller's tenant's
+    #[arg(long)]
+    tenant: Option<String>,
+
+    /// Its part of what its tenant has, beside other namespaces of that: 1 to 10000
+    #[arg(long)]
+    weight: Option<u32>,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+/// Who shares media with others
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nvmirage create tenant web --weight 300
+  nvmirage create tenant backup --iops 20000 --bandwidth 200MiB
+  nvmirage create controller vm3 --namespaces logs --listen vfio-user:/tmp/vm3.sock --tenant backup")]
+struct TenantArgs {
+    /// Its name
+    name: String,
+
+    /// Its part of a medium that others want, too, beside their weights: 1 to 10000
+    #[arg(long, default_value_t = config::tenant::default_weight())]
+    weight: u32,
+
+    /// Whether it goes first
+    #[arg(long, value_parser = parse::word::<Class>(&["fair", "latency"]))]
+    class: Option<Class>,
+
+    /// How long its commands should take at most; only with `--class latency`
+    #[arg(long, value_name = "TIME")]
+    goal: Option<Span>,
+
+    /// Most commands in a second
+    #[arg(long, value_name = "N")]
+    iops: Option<u64>,
+
+    /// Most bytes in a second
+    #[arg(long, value_name = "SIZE")]
+    bandwidth: Option<Size>,
+
+    /// What the caps save up: as much as they give in this time
+    #[arg(long, value_name = "TIME", default_value_t = config::tenant::default_burst())]
+    burst: Span,
+
+    /// Most commands that media may have of it, for each reactor
+    #[arg(long, value_name = "N")]
+    in_flight: Option<u32>,
+
     #[command(flatten)]
     control: Control,
 }
@@ -201,6 +256,10 @@ struct ControllerArgs {
     #[arg(long)]
     reactor: Option<usize>,
 
+    /// Whose the commands of its hosts are
+    #[arg(long)]
+    tenant: Option<String>,
+
     /// Serial number; default: derived from the name
     #[arg(long)]
     serial: Option<String>,
@@ -242,6 +301,7 @@ impl Create {
         match self.what {
             What::Media(args) => args.run(),
             What::Namespace(args) => args.run(),
+            What::Tenant(args) => args.run(),
             What::Controller(args) => args.run(),
         }
     }
@@ -280,10 +340,26 @@ impl NamespaceArgs {
             lba_size: self.lba_size,
             nguid: self.nguid,
             eui64: self.eui64,
-            tenant: None,
-            weight: None,
+            tenant: self.tenant,
+            weight: self.weight,
         };
         control::client::create(&self.control.socket(), "namespaces", &namespace)
+    }
+}
+
+impl TenantArgs {
+    fn run(self) -> anyhow::Result<()> {
+        let tenant = Tenant {
+            name: self.name,
+            weight: self.weight,
+            class: self.class.unwrap_or_default(),
+            goal: self.goal,
+            iops: self.iops,
+            bandwidth: self.bandwidth,
+            burst: self.burst,
+            in_flight: self.in_flight,
+        };
+        control::client::create(&self.control.socket(), "tenants", &tenant)
     }
 }
 
@@ -306,6 +382,7 @@ impl ControllerArgs {
             doorbells: self.doorbells.unwrap_or_default(),
             intx: self.intx,
             reactor: self.reactor,
+            tenant: self.tenant,
             serial: self.serial,
             model_number: self
                 .model_number

@@ -12,7 +12,7 @@ Examples:
   nvmirage delete namespace vm1:3
       A namespace that a host has made";
 
-/// Delete a medium, a namespace or a controller of a running server
+/// Delete a medium, a namespace, a tenant or a controller of a running server
 ///
 /// What something else uses is not deleted: first controllers, then namespaces, then media; or `nvmirage detach` takes a
 /// namespace from its controllers. Files are kept.
@@ -29,6 +29,8 @@ enum What {
     Media(Named),
     /// Forget a namespace; its bytes stay in the medium
     Namespace(Named),
+    /// Forget a tenant that no controller and no namespace names
+    Tenant(Named),
     /// Serve a controller no longer; its host loses the drive
     Controller(Named),
 }
@@ -47,6 +49,7 @@ impl Delete {
         let (kind, named) = match self.what {
             What::Media(named) => ("media", named),
             What::Namespace(named) => ("namespaces", named),
+            What::Tenant(named) => ("tenants", named),
             What::Controller(named) => ("controllers", named),
         };
         control::client::delete(&named.control.socket(), kind, &named.name)

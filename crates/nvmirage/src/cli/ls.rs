@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::parse::Control;
 use crate::{
     config::Listen,
-    control::{self, ControllerStatus, Inventory, IoStatus},
+    control::{self, ControllerStatus, Inventory, IoStatus, TenantStatus},
     report::{
         self,
         table::{Align, Table},
@@ -57,7 +57,13 @@ fn tables(inventory: &Inventory) -> String {
             table.to_string()
         }
     });
-    shown.join("\n")
+    let mut shown = shown.join("\n");
+    // Most servers have none, and need not hear of it.
+    if !inventory.tenants.is_empty() {
+        shown.push('\n');
+        shown.push_str(&tenants(inventory).to_string());
+    }
+    shown
 }
 
 fn media(inventory: &Inventory) -> Table {
@@ -136,6 +142,41 @@ fn controllers(inventory: &Inventory) -> Table {
     table
 }
 
+/// What each has had since it is there. The share is of the cost of all tenants' commands, as weights divide it.
+fn tenants(inventory: &Inventory) -> Table {
+    let mut table = Table::new(&[
+        ("tenant", Align::Left),
+        ("weight", Align::Right),
+        ("cap", Align::Left),
+        ("share", Align::Right),
+        ("commands", Align::Right),
+        ("moved", Align::Right),
+        ("waited for cap", Align::Right),
+        ("waited for turn", Align::Right),
+        ("at media", Align::Right),
+    ]);
+    let cost = |one: &TenantStatus| one.bytes as f64 + one.commands as f64 * 4096.0;
+    let all: f64 = inventory.tenants.iter().map(cost).sum();
+    for tenant in &inventory.tenants {
+        let config = &tenant.config;
+        let iops = config.iops.map(|iops| format!("{iops}/s"));
+        let bandwidth = config.bandwidth.map(|bytes| format!("{bytes}/s"));
+        let caps: Vec<String> = iops.into_iter().chain(bandwidth).collect();
+        table.row(vec![
+            config.name.clone(),
+            config.weight.to_string(),
+            listed(&caps),
+            format!("{:.1} %", cost(tenant) * 100.0 / all.max(1.0)),
+            tenant.commands.to_string(),
+            units::bytes(tenant.bytes),
+            tenant.capped.to_string(),
+            tenant.held.to_string(),
+            tenant.at_media.to_string(),
+        ]);
+    }
+    table
+}
+
 /// The reactors that queues of a controller live on.
 fn reactors_of(controller: &ControllerStatus) -> Vec<String> {
     let placement = controller.placement.iter();
@@ -204,6 +245,8 @@ mod tests {
                               {"name":"spare","media":"disk","lba_size":4096,"blocks":1,"controllers":[],"made_by_host":false}],
                 "controllers":[{"name":"vm1","namespaces":["root"],"listen":"vfio-user:/a/b","attached":true,
                                 "placement":[{"queue":1,"reactor":2},{"queue":2,"reactor":0},{"queue":3,"reactor":2}]}],
+                "tenants":[{"name":"web","weight":300,"iops":5000,"bandwidth":"1MiB","commands":2,"bytes":0,"capped":5,"held":6,"at_media":7},
+                           {"name":"backup","commands":3,"bytes":12288,"capped":0,"held":0,"at_media":0}],
                 "reactors":[{"cpu":3,"mode":"adaptive","spin":"50us","budget":30,"commands":7,"turns":9,"turns_with_work":4,
                              "busy_ns":250,"spun_ns":250,"slept_ns":1500,"sleeps":2,"stalls":0,"stalled_ns":0}]}"#,
         )
@@ -231,6 +274,24 @@ mod tests {
             row("vm1"),
             ["vm1", "vm1", "root", "attached", "0,2", "vfio-user:/a/b"]
         );
+        // 2 commands of 4 KiB against 3 of 8 KiB.
+        assert_eq!(
+            row("web"),
+            [
+                "web",
+                "300",
+                "5000/s,1MiB/s",
+                "25.0",
+                "%",
+                "2",
+                "0",
+                "B",
+                "5",
+                "6",
+                "7"
+            ]
+        );
+        assert_eq!(row("backup")[..5], ["backup", "100", "-", "75.0", "%"]);
         assert_eq!(
             row("0 "),
             [

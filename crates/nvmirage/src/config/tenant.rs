@@ -62,7 +62,8 @@ pub(crate) fn default_weight() -> u32 {
     TenantSpec::default().weight
 }
 
-fn default_burst() -> Span {
+/// What caps save up unless told otherwise.
+pub(crate) fn default_burst() -> Span {
     Span(Duration::from_millis(10))
 }
 

@@ -27,13 +27,13 @@ pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
-/// Creates an object of a `kind`: `media`, `namespaces` or `controllers`.
+/// Creates an object of a `kind`: `media`, `namespaces`, `tenants` or `controllers`.
 pub(crate) fn create(socket: &Path, kind: &str, object: &impl Serialize) -> anyhow::Result<()> {
     let body = serde_json::to_vec(object)?;
     request(socket, Method::POST, &format!("/v1/{kind}"), Some(body)).map(drop)
 }
 
-/// Deletes an object of a `kind`: `media`, `namespaces` or `controllers`.
+/// Deletes an object of a `kind`: `media`, `namespaces`, `tenants` or `controllers`.
 pub(crate) fn delete(socket: &Path, kind: &str, name: &str) -> anyhow::Result<()> {
     let name = checked(name)?;
     request(socket, Method::DELETE, &format!("/v1/{kind}/{name}"), None).map(drop)

@@ -1,6 +1,6 @@
 //! The control socket: HTTP/JSON on a UNIX socket, its server and its client.
 //!
-//! Resources are `media`, `namespaces` and `controllers`, with the names and units of the configuration file. The
+//! Resources are `media`, `namespaces`, `tenants` and `controllers`, with the names and units of the configuration file. The
 //! socket has mode 0600: who can open it is who may steer. It grows with the tool; it does not carry metrics yet.
 
 pub(crate) mod client;
@@ -28,6 +28,9 @@ pub(crate) struct Inventory {
     pub(crate) media: Vec<MediumStatus>,
     /// Namespaces, in order of creation.
     pub(crate) namespaces: Vec<NamespaceStatus>,
+    /// Tenants, in order of creation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tenants: Vec<TenantStatus>,
     /// Controllers, in order of creation.
     pub(crate) controllers: Vec<ControllerStatus>,
 }
@@ -103,6 +106,24 @@ pub(crate) struct NamespaceStatus {
     pub(crate) controllers: Vec<String>,
     /// It is in no configuration: a host has made it.
     pub(crate) made_by_host: bool,
+}
+
+/// A tenant, and what it has had since it is there, on all reactors together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TenantStatus {
+    /// As configured, but for what was changed since.
+    #[serde(flatten)]
+    pub(crate) config: config::tenant::Tenant,
+    /// Commands that went to media.
+    pub(crate) commands: u64,
+    /// Bytes that they moved.
+    pub(crate) bytes: u64,
+    /// Commands that waited for its caps first.
+    pub(crate) capped: u64,
+    /// Commands that waited for their turn first, or for its limit of commands in flight.
+    pub(crate) held: u64,
+    /// Commands that media have of it.
+    pub(crate) at_media: u64,
 }
 
 /// A controller and what is known of it.

@@ -171,6 +171,20 @@ async fn delete_partition(
     Ok(StatusCode::NO_CONTENT)
 }
 
+async fn create_tenant(State(supervisor): Shared, bytes: Bytes) -> Result<StatusCode, Refusal> {
+    let tenant = body(&bytes)?;
+    blocking(supervisor, move |s| s.create_tenant(tenant)).await?;
+    Ok(StatusCode::CREATED)
+}
+
+async fn delete_tenant(
+    State(supervisor): Shared,
+    UrlPath(name): UrlPath<String>,
+) -> Result<StatusCode, Refusal> {
+    blocking(supervisor, move |s| s.delete_tenant(&name)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 async fn change_tenant(
     State(supervisor): Shared,
     UrlPath(tenant): UrlPath<String>,
@@ -224,7 +238,11 @@ fn router(supervisor: Arc<Supervisor>) -> Router {
             "/v1/namespaces/{name}",
             delete(delete_namespace).patch(resize),
         )
-        .route("/v1/tenants/{name}", patch(change_tenant))
+        .route("/v1/tenants", post(create_tenant))
+        .route(
+            "/v1/tenants/{name}",
+            delete(delete_tenant).patch(change_tenant),
+        )
         .route("/v1/controllers/{name}", delete(delete_controller))
         .route("/v1/controllers/{name}/namespaces", post(attach))
         .route(

@@ -59,6 +59,7 @@ impl State {
                 })
                 .collect(),
             namespaces: self.namespaces(&views)?,
+            tenants: self.tenant_statuses(),
             controllers: self
                 .config
                 .controller

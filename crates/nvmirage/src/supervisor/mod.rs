@@ -264,6 +264,16 @@ impl Supervisor {
         state.lose_zones(medium, &change.zones)
     }
 
+    /// Takes a tenant, which controllers and namespaces that are made later may name.
+    pub(crate) fn create_tenant(&self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
+        self.lock().create_tenant(tenant)
+    }
+
+    /// Forgets a tenant that no controller and no namespace names.
+    pub(crate) fn delete_tenant(&self, name: &str) -> Result<(), Refusal> {
+        self.lock().delete_tenant(name)
+    }
+
     /// Changes a tenant while its hosts go on.
     pub(crate) fn change_tenant(
         &self,

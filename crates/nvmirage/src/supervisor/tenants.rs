@@ -5,19 +5,48 @@ use std::sync::Arc;
 use controller::port::ChannelId;
 use engine::{
     ControllerSlot, Engine, EngineId,
-    tenants::{Budget, NamespaceKey, TenantId},
+    tenants::{Budget, NamespaceKey, TenantFigures, TenantId},
 };
 
-use super::{State, refuse_problems};
-use crate::{clock::Clock, config::tenant::default_weight, control::Refusal};
+use super::{State, exists, refuse_problems};
+use crate::{
+    clock::Clock,
+    config::{self, tenant::default_weight},
+    control::{Refusal, TenantStatus},
+};
 
 /// What reactors were told.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// By the place of the tenant in the configuration.
-    budgets: Vec<Arc<Budget>>,
+    /// By number: a tenant keeps its own as long as it is there.
+    tenants: Vec<Option<(String, Arc<Budget>)>>,
     namespaces: Vec<NamespaceKey>,
     controllers: Vec<(EngineId, ControllerSlot)>,
+}
+
+impl Told {
+    fn number_of(&self, name: &str) -> Option<usize> {
+        let is_its = |one: &Option<(String, _)>| one.as_ref().is_some_and(|(its, _)| its == name);
+        self.tenants.iter().position(is_its)
+    }
+
+    fn id_of(&self, name: Option<&String>) -> Option<TenantId> {
+        let number = self.number_of(name?)?;
+        u16::try_from(number).ok().map(TenantId)
+    }
+
+    /// A tenant's number and budget; a new one has the first number that is free.
+    fn place(&mut self, name: &str) -> (usize, Arc<Budget>) {
+        let free = || self.tenants.iter().position(Option::is_none);
+        let number = self.number_of(name).or_else(free);
+        let number = number.unwrap_or_else(|| {
+            self.tenants.push(None);
+            self.tenants.len() - 1
+        });
+        let place = &mut self.tenants[number];
+        let (_, budget) = place.get_or_insert_with(|| (name.to_owned(), Arc::default()));
+        (number, budget.clone())
+    }
 }
 
 /// What a reactor is told.
@@ -29,6 +58,8 @@ pub(crate) enum TenantNews {
     Namespace(NamespaceKey, Option<TenantId>, u32),
     /// Whose a controller is.
     Controller(EngineId, ControllerSlot, Option<TenantId>),
+    /// There is a tenant no more.
+    Gone(TenantId),
 }
 
 impl TenantNews {
@@ -42,6 +73,7 @@ impl TenantNews {
             TenantNews::Controller(home, slot, tenant) => {
                 engine.assign_controller(home, slot, tenant);
             }
+            TenantNews::Gone(id) => engine.remove_tenant(id),
         }
     }
 }
@@ -49,28 +81,10 @@ impl TenantNews {
 impl State {
     /// Tells every reactor of all tenants, and of what is theirs. Nothing where there are none.
     pub(super) fn tell_tenants(&mut self) -> anyhow::Result<()> {
-        let tenants = &self.config.tenant;
-        if tenants.is_empty() {
+        if self.config.tenant.is_empty() && self.tenants.tenants.is_empty() {
             return Ok(());
         }
-        let id_of = |name: &Option<String>| {
-            let at = tenants
-                .iter()
-                .position(|tenant| Some(&tenant.name) == name.as_ref())?;
-            u16::try_from(at).ok().map(TenantId)
-        };
-        let mut news = Vec::new();
-        let now = Clock::of_process().now();
-        for (at, tenant) in (0..).zip(tenants) {
-            if self.tenants.budgets.len() <= usize::from(at) {
-                self.tenants.budgets.push(Arc::default());
-            }
-            let budget = &self.tenants.budgets[usize::from(at)];
-            let (commands, bytes) = tenant.caps();
-            budget.set(commands, bytes, now);
-            let spec = tenant.spec();
-            news.push(TenantNews::Tenant(TenantId(at), spec, budget.clone()));
-        }
+        let mut news = self.news_of_tenants();
         // What is somebody's no longer is told first: others may have its place by now.
         let gone = self.tenants.namespaces.drain(..);
         news.extend(gone.map(|key| TenantNews::Namespace(key, None, default_weight())));
@@ -85,13 +99,14 @@ impl State {
                 start: self.extent(namespace)?.start.0,
             };
             let weight = namespace.weight.unwrap_or_else(default_weight);
-            news.push(TenantNews::Namespace(key, id_of(&namespace.tenant), weight));
+            let tenant = self.tenants.id_of(namespace.tenant.as_ref());
+            news.push(TenantNews::Namespace(key, tenant, weight));
             self.tenants.namespaces.push(key);
         }
         for served in &self.controllers {
             let mut configs = self.config.controller.iter();
             let config = configs.find(|config| config.name == served.name);
-            let tenant = config.and_then(|config| id_of(&config.tenant));
+            let tenant = config.and_then(|config| self.tenants.id_of(config.tenant.as_ref()));
             if tenant.is_some() {
                 let home = EngineId(served.reactor as u16);
                 news.push(TenantNews::Controller(home, served.slot, tenant));
@@ -104,6 +119,27 @@ impl State {
         Ok(())
     }
 
+    /// Those that are gone, and those that there are.
+    fn news_of_tenants(&mut self) -> Vec<TenantNews> {
+        let mut news = Vec::new();
+        let (told, tenants) = (&mut self.tenants, &self.config.tenant);
+        let id = |number: usize| TenantId(u16::try_from(number).expect("1024 at most"));
+        for (number, place) in told.tenants.iter_mut().enumerate() {
+            let is_there = |(name, _): &mut (String, _)| tenants.iter().any(|t| t.name == *name);
+            if place.is_some() && place.take_if(|one| !is_there(one)).is_some() {
+                news.push(TenantNews::Gone(id(number)));
+            }
+        }
+        let now = Clock::of_process().now();
+        for tenant in tenants {
+            let (number, budget) = told.place(&tenant.name);
+            let (commands, bytes) = tenant.caps();
+            budget.set(commands, bytes, now);
+            news.push(TenantNews::Tenant(id(number), tenant.spec(), budget));
+        }
+        news
+    }
+
     /// The same, for who asked for a change.
     pub(super) fn tell_of_tenants(&mut self) -> Result<(), Refusal> {
         self.tell_tenants().map_err(|error| Refusal::failed(&error))
@@ -114,6 +150,66 @@ impl State {
         let mut media = self.media.iter();
         let open = media.find(|open| open.name == medium);
         open.map_or(ChannelId(u16::MAX), |open| open.channel)
+    }
+
+    /// What there is of tenants, and what they have had.
+    pub(super) fn tenant_statuses(&self) -> Vec<TenantStatus> {
+        let status = |config: &config::tenant::Tenant| {
+            let number = self.tenants.number_of(&config.name)?;
+            let (_, budget) = self.tenants.tenants[number].as_ref()?;
+            let TenantFigures {
+                commands,
+                bytes,
+                capped,
+                held,
+                in_flight,
+            } = budget.figures();
+            Some(TenantStatus {
+                config: config.clone(),
+                commands,
+                bytes,
+                capped,
+                held,
+                at_media: in_flight,
+            })
+        };
+        self.config.tenant.iter().filter_map(status).collect()
+    }
+
+    /// Takes one more.
+    pub(super) fn create_tenant(&mut self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
+        if self.config.tenant.iter().any(|t| t.name == tenant.name) {
+            return Err(exists("tenant", &tenant.name));
+        }
+        let mut next = self.config.clone();
+        next.tenant.push(tenant);
+        refuse_problems(&next)?;
+        self.config = next;
+        self.tell_of_tenants()
+    }
+
+    /// Forgets one that nothing names any more.
+    pub(super) fn delete_tenant(&mut self, name: &str) -> Result<(), Refusal> {
+        let mut tenants = self.config.tenant.iter();
+        let at = tenants.position(|tenant| tenant.name == name);
+        let at = at.ok_or_else(|| Refusal::not_found("tenant", name))?;
+        let is_its = |tenant: &Option<String>| tenant.as_deref() == Some(name);
+        let mut controllers = self.config.controller.iter();
+        if let Some(user) = controllers.find(|c| is_its(&c.tenant)) {
+            let user = &user.name;
+            return Err(Refusal::conflict(format!(
+                "tenant `{name}` has controller `{user}`; delete that first"
+            )));
+        }
+        let mut namespaces = self.config.namespace.iter();
+        if let Some(user) = namespaces.find(|n| is_its(&n.tenant)) {
+            let user = &user.name;
+            return Err(Refusal::conflict(format!(
+                "tenant `{name}` has namespace `{user}`; delete that first"
+            )));
+        }
+        self.config.tenant.remove(at);
+        self.tell_of_tenants()
     }
 
     /// Changes a tenant while it is served.

@@ -1,6 +1,12 @@
 //! Tenants, as a configuration has them and as they are changed.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use driver::{Device, Options};
+use serde_json::Value;
 
 use crate::{
     host::Host,
@@ -86,6 +92,139 @@ fn caps_hold_and_change_while_hosts_go_on() {
     let mut host = Host::attach(&world, "b.sock");
     let capped = reads(&mut host, 205);
     assert!(capped >= ms(95), "{capped:?}");
+    server.stop();
+}
+
+/// What `ls` says of a tenant.
+fn figures(world: &World, name: &str) -> Value {
+    let inventory = world.json(&world.steer(&["ls", "--json"]));
+    let mut tenants = inventory["tenants"].as_array().unwrap().iter();
+    let found = tenants.find(|tenant| tenant["name"] == name);
+    found.unwrap().clone()
+}
+
+#[test]
+fn what_each_had_is_shown() {
+    let world = World::new();
+    let server = serve(&world);
+    world.ok(&world.steer(&["set", "tenant", "commands", "iops=50"]));
+    let mut host = Host::attach(&world, "a.sock");
+    reads(&mut host, 20);
+    let commands = figures(&world, "commands");
+    assert_eq!(commands["iops"], 50);
+    assert_eq!(commands["commands"], 20);
+    assert_eq!(commands["bytes"], 20 * 4096);
+    // One in 20 ms, of which one is saved up: some of them came sooner.
+    assert!(commands["capped"].as_u64().unwrap() > 0, "{commands}");
+    assert_eq!(commands["held"], 0);
+    assert_eq!(commands["at_media"], 0);
+    assert_eq!(figures(&world, "bytes")["commands"], 0);
+    let text = world.ok(&world.steer(&["ls"]));
+    let row = text.lines().find(|line| line.starts_with("commands "));
+    assert!(row.is_some_and(|row| row.contains("100.0 %")), "{text}");
+    server.stop();
+}
+
+/// Four queues of a controller on two reactors, each with a thread that reads one block after the other.
+#[test]
+fn a_cap_holds_for_two_reactors_together() {
+    let world = World::new();
+    let server = serve(&world);
+    let mut device = Device::connect(world.path("a.sock"), &Options::default()).unwrap();
+    device.enable().unwrap();
+    let namespace = device.namespace(1).unwrap();
+    let queues: Vec<_> = (0..4)
+        .map(|_| {
+            let queue = device.create_queue_pair(4, false).unwrap();
+            (queue, device.alloc(4096).unwrap())
+        })
+        .collect();
+    let start = Instant::now();
+    let counts = thread::scope(|scope| {
+        let readers = queues.into_iter().map(|(mut queue, buffer)| {
+            scope.spawn(move || {
+                let mut count = 0;
+                while start.elapsed() < ms(1000) {
+                    queue.read(&namespace, 0, 1, &buffer).unwrap();
+                    count += 1;
+                }
+                (count, start.elapsed())
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        let joined = readers.into_iter().map(|reader| reader.join().unwrap());
+        joined.collect::<Vec<(u64, Duration)>>()
+    });
+    let total: u64 = counts.iter().map(|(count, _)| count).sum();
+    let took = counts.iter().map(|(_, took)| *took).max().unwrap();
+    // Earned until the last one ended, 20 saved up, and what each reactor lets go in the turn that empties the bucket.
+    let most = 2000.0 * took.as_secs_f64() + 20.0 + 8.0;
+    assert!(total as f64 <= most, "{total} in {took:?}");
+    assert!(
+        total >= 500,
+        "{total} in {took:?}: nobody else holds it back"
+    );
+    let inventory = world.json(&world.steer(&["ls", "--json"]));
+    for reactor in inventory["reactors"].as_array().unwrap() {
+        assert!(reactor["commands"].as_u64().unwrap() > 100, "{reactor}");
+    }
+    assert_eq!(figures(&world, "commands")["commands"], total);
+    server.stop();
+}
+
+#[test]
+fn tenants_come_and_go_while_others_are_served() {
+    let world = World::new();
+    let server = world.serve_media("null:size=1GiB");
+    let run = |args: &[&str]| world.ok(&world.steer(args));
+    let mut without = Host::attach(&world, "nvme.sock");
+    reads(&mut without, 10);
+    run(&[
+        "create", "tenant", "slow", "--iops", "100", "--burst", "10ms",
+    ]);
+    let refused = |args: &[&str], why: &str| {
+        let error = world.fails(&world.steer(args));
+        assert!(error.contains(why), "{error}");
+    };
+    refused(&["create", "tenant", "slow"], "`slow` already");
+    refused(&["create", "tenant", "w", "--weight", "0"], "1 to 10000");
+    run(&["create", "media", "m", "--kind", "null", "--size", "64MiB"]);
+    run(&["create", "namespace", "n", "--media", "m"]);
+    let listen = world.vfio_user("c.sock");
+    let controller = [
+        "create",
+        "controller",
+        "c",
+        "--namespaces",
+        "n",
+        "--listen",
+        &listen,
+    ];
+    refused(
+        &[&controller[..], &["--tenant", "slw"]].concat(),
+        "no such tenant",
+    );
+    run(&[&controller[..], &["--tenant", "slow"]].concat());
+    let mut host = Host::attach(&world, "c.sock");
+    let slow = reads(&mut host, 21);
+    assert!(slow >= ms(190), "{slow:?}");
+    assert_eq!(figures(&world, "slow")["commands"], 21);
+    // Who has no tenant is not held back.
+    let free = reads(&mut without, 21);
+    assert!(free < slow, "{free:?} and {slow:?}");
+    refused(&["delete", "tenant", "slow"], "has controller `c`");
+    drop(host);
+    run(&["delete", "controller", "c"]);
+    run(&["delete", "tenant", "slow"]);
+    refused(&["delete", "tenant", "slow"], "there is no tenant");
+    // Another one in its place has nothing of it.
+    run(&["create", "tenant", "next"]);
+    run(&[&controller[..], &["--tenant", "next"]].concat());
+    let mut host = Host::attach(&world, "c.sock");
+    let quick = reads(&mut host, 21);
+    assert!(quick < slow, "{quick:?} and {slow:?}");
+    assert_eq!(figures(&world, "next")["commands"], 21);
+    assert_eq!(figures(&world, "next")["capped"], 0);
     server.stop();
 }
 

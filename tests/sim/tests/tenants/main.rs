@@ -278,7 +278,7 @@ fn a_capped_namespace_holds_up_none_in_the_same_queue() {
     assert!((98..=102).contains(&capped), "{capped}");
     assert!(free >= OPTANE_RATE * 98 / 100, "{free}");
     let figures = world.figures(0);
-    assert!(figures.capped > 0 && figures.commands == capped + u64::from(figures.in_flight));
+    assert!(figures.capped > 0 && figures.commands == capped + figures.in_flight);
 }
 
 #[test]

@@ -82,13 +82,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "drive-next-queue-wakes",
-        guard: "a queue that takes the place of one that hung wakes its reactor, too",
+        guard: "the queues of a drive that comes back wake their reactors, too",
         file: "crates/media/src/drive/keeper.rs",
         from: "queue.wakes = connect(device, client);",
         to: "queue.wakes = Wakes::Does;",
         test: unit(
             "media",
-            "drive::tests::sleep::another_queue_wakes_as_the_one_before",
+            "drive::tests::sleep::a_drive_that_was_lost_and_comes_back_wakes_as_before",
         ),
     },
     Mutation {

@@ -26,6 +26,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "tenants-told",
+        guard: "what a tenant had is told once, by each engine",
+        file: "crates/engine/src/tenants/figures.rs",
+        from: "        self.told = now;\n",
+        to: "",
+        test: unit(
+            "engine",
+            "tenants::tests::what_a_tenant_had_is_the_sum_of_all_engines",
+        ),
+    },
+    Mutation {
+        name: "tenants-gone",
+        guard: "a tenant that is deleted holds nobody back",
+        file: "crates/engine/src/tenants/mod.rs",
+        from: "            *tenant = None;\n",
+        to: "",
+        test: unit(
+            "engine",
+            "tenants::tests::a_tenant_that_is_gone_holds_nobody_back",
+        ),
+    },
+    Mutation {
         name: "tenants-deleted-queue",
         guard: "a command that waits for its tenant's turn ends with its queue",
         file: "crates/controller/src/lane/control.rs",

@@ -30,6 +30,8 @@ enum Layout {
     Pages,
     /// In pieces of this many bytes, apart.
     Pieces(u32),
+    /// In such pieces that begin at a page each.
+    Starts(u32),
 }
 
 impl Layout {
@@ -38,12 +40,12 @@ impl Layout {
             Layout::Whole => return vec![(8192, len as u32)],
             Layout::Inside(at) => return vec![(8192 + at, len as u32)],
             Layout::Pages => 4096,
-            Layout::Pieces(step) => u64::from(step),
+            Layout::Pieces(step) | Layout::Starts(step) => u64::from(step),
         };
         let count = len.div_ceil(step);
         let piece = |index: u64| {
             let at = match self {
-                Layout::Pages => (count - index) * 8192,
+                Layout::Pages | Layout::Starts(_) => (count - index) * 8192,
                 _ => 4096 + index * (step + 60),
             };
             (at, step.min(len - index * step) as u32)
@@ -59,6 +61,7 @@ fn layout() -> impl Strategy<Value = Layout> {
         (0u64..4096).prop_map(Layout::Inside),
         Just(Layout::Pages),
         (400u32..3000).prop_map(Layout::Pieces),
+        (400u32..3000).prop_map(Layout::Starts),
     ]
 }
 

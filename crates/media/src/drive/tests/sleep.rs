@@ -87,6 +87,26 @@ fn another_queue_wakes_as_the_one_before() {
 }
 
 #[test]
+fn a_drive_that_was_lost_and_comes_back_wakes_as_before() {
+    let host = Host::new();
+    let (mut rig, first) = asleep(&host);
+    rig.keeper.lose("the test takes it away");
+    assert!(is_woken(&rig), "by the keeper");
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    rig.tick(8);
+    assert_eq!(rig.ended.remove(&first), Some(INTERRUPTED));
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let second = rig.add(&host, &READ, &[(0, 4096)]);
+    rig.reap();
+    assert!(!rig.channel.is_due());
+    rig.mood.releases.store(true, Ordering::Relaxed);
+    rig.keeper.turn_drive();
+    assert!(is_woken(&rig));
+    rig.drain();
+    assert_eq!(rig.ended.remove(&second), Some(Outcome::OK));
+}
+
+#[test]
 fn what_the_drive_was_not_asked_for_is_not_slept_over() {
     let host = Host::new();
     let (mut rig, _) = asleep(&host);

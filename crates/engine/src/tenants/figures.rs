@@ -1,0 +1,101 @@
+//! What tenants have had, for who looks on.
+//!
+//! An engine counts for itself, and tells all of it once a turn with a few atomic additions, however many commands that was.
+//! The numbers guard nothing: one may be seen before another.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a tenant has had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantFigures {
+    /// Commands that went to media.
+    pub commands: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Commands that had to wait for the tenant's caps.
+    pub capped: u64,
+    /// Commands that had to wait for others, or for the limit of what media have of it.
+    pub held: u64,
+    /// Commands that media have.
+    pub in_flight: u64,
+}
+
+/// The same of all engines together.
+#[derive(Debug, Default)]
+pub(super) struct Had {
+    commands: AtomicU64,
+    bytes: AtomicU64,
+    capped: AtomicU64,
+    held: AtomicU64,
+    in_flight: AtomicU64,
+}
+
+impl Had {
+    pub(super) fn get(&self) -> TenantFigures {
+        TenantFigures {
+            commands: self.commands.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            capped: self.capped.load(Relaxed),
+            held: self.held.load(Relaxed),
+            in_flight: self.in_flight.load(Relaxed),
+        }
+    }
+}
+
+/// What one engine counts of a tenant.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    now: TenantFigures,
+    told: TenantFigures,
+}
+
+impl Counted {
+    /// Commands that media have.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.now.in_flight
+    }
+
+    /// A command goes to a medium, which has it from now on where it is `pending`.
+    #[inline]
+    pub(super) fn went(&mut self, bytes: u32, pending: bool) {
+        self.now.commands += 1;
+        self.now.bytes += u64::from(bytes);
+        self.now.in_flight += u64::from(pending);
+    }
+
+    /// A medium has ended one.
+    #[inline]
+    pub(super) fn ended(&mut self) {
+        self.now.in_flight = self.now.in_flight.saturating_sub(1);
+    }
+
+    /// One has to wait.
+    pub(super) fn waits(&mut self, by_cap: bool) {
+        match by_cap {
+            true => self.now.capped += 1,
+            false => self.now.held += 1,
+        }
+    }
+
+    /// Tells what is new.
+    #[inline]
+    pub(super) fn tell(&mut self, had: &Had) {
+        if self.now == self.told {
+            return;
+        }
+        let (now, told) = (self.now, self.told);
+        for (sum, now, told) in [
+            (&had.commands, now.commands, told.commands),
+            (&had.bytes, now.bytes, told.bytes),
+            (&had.capped, now.capped, told.capped),
+            (&had.held, now.held, told.held),
+            (&had.in_flight, now.in_flight, told.in_flight),
+        ] {
+            if now != told {
+                // In flight may have become fewer: all of it is modulo 2^64.
+                sum.fetch_add(now.wrapping_sub(told), Relaxed);
+            }
+        }
+        self.told = now;
+    }
+}
