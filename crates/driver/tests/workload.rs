@@ -554,16 +554,23 @@ fn a_storm_of_stores_harms_nobody_else() {
 }
 
 /// A clock that gains a microsecond with every look.
-struct Looks(u64);
+struct Looks {
+    now_ns: u64,
+    bound_ns: u64,
+}
 
 impl Pace for Looks {
     fn now_ns(&mut self) -> u64 {
-        self.0 += 1000;
-        self.0
+        self.now_ns += 1000;
+        self.now_ns
     }
 
     fn pass(&mut self, _: Option<u64>) -> Result<(), DriverError> {
         Ok(())
+    }
+
+    fn is_over(&mut self, since_ns: u64) -> bool {
+        since_ns > self.bound_ns
     }
 }
 
@@ -584,18 +591,18 @@ fn run_program(device: &mut RamDevice, count: usize, bound_ns: u64) -> Ran {
         depth: 4,
         commands: &commands,
     }];
-    let rules = Rules {
+    let mut pace = Looks {
+        // Clocks begin anywhere.
+        now_ns: 123_456_789_000,
         bound_ns,
-        ..Rules::default()
     };
-    // Clocks begin anywhere.
-    program::run(&mut workers, &target, rules, &mut Looks(123_456_789_000)).unwrap()
+    program::run(&mut workers, &target, Rules::default(), &mut pace).unwrap()
 }
 
 #[test]
 fn each_command_has_its_time_and_when_it_was_done() {
     let mut device = device();
-    let ran = run_program(&mut device, 100, 0);
+    let ran = run_program(&mut device, 100, u64::MAX);
     let (latencies, done) = (&ran.latencies_ns[0], &ran.done_ns[0]);
     assert_eq!((latencies.len(), done.len()), (100, 100));
     assert!(done.is_sorted() && done[0] > 0, "{done:?}");
@@ -606,7 +613,7 @@ fn each_command_has_its_time_and_when_it_was_done() {
 }
 
 #[test]
-fn nothing_is_submitted_behind_the_bound() {
+fn nothing_is_submitted_once_it_is_over() {
     let mut device = device();
     let ran = run_program(&mut device, 10_000, 500_000);
     let done = ran.done_ns[0].len();

@@ -43,6 +43,12 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
+    /// One that has come.
+    #[cfg(test)]
+    pub(crate) fn already_set() -> Self {
+        Interrupt(Arc::new(AtomicBool::new(true)))
+    }
+
     /// Whether a signal has come.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)

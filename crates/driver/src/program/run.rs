@@ -24,6 +24,11 @@ pub trait Pace {
     /// # Errors
     /// Nothing can happen any more.
     fn pass(&mut self, next: Option<u64>) -> Result<(), DriverError>;
+
+    /// Whether nothing more is to be submitted, so long after the first command. What is under way is waited for.
+    fn is_over(&mut self, _since_ns: u64) -> bool {
+        false
+    }
 }
 
 /// How a program is run.
@@ -33,8 +38,6 @@ pub struct Rules {
     pub delay_ns: u64,
     /// Two looks at the clock further apart mean that the machine has not let this thread run. 0: it always does.
     pub stall_ns: u64,
-    /// No command is submitted later than this after the first one. 0: the program is run to its end.
-    pub bound_ns: u64,
 }
 
 /// A queue pair and what it is to do. The queue has nothing in flight.
@@ -53,7 +56,7 @@ pub struct Worker<'a, B: Bus> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
     /// Of each worker's commands, in their order, nanoseconds from the doorbell to the completion; `None` where a stall lay
-    /// between. Those that were not submitted before the bound have none.
+    /// between. Those that were not submitted before it was over have none.
     pub latencies_ns: Vec<Vec<Option<u64>>>,
     /// Of each worker's commands, in their order, when its completion was seen, since the first command. As many as were
     /// submitted.
@@ -176,7 +179,7 @@ impl Look {
     }
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end, or until its pace says that it is over.
 ///
 /// # Errors
 /// A command that fails, or that does not fit its target; a drive that does nothing any more.
@@ -218,7 +221,7 @@ pub fn run<B: Bus>(
             }
         }
         look.at(pace.now_ns(), rules, &mut ran);
-        if rules.bound_ns > 0 && look.last - begun > rules.bound_ns {
+        if pace.is_over(look.last - begun) {
             all.iter_mut().for_each(Running::cut);
         }
         if look.last - last_taken > PATIENCE_NS.saturating_add(rules.delay_ns) {

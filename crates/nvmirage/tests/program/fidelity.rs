@@ -179,12 +179,25 @@ fn figures_are_drawn() {
     let report = draw("zns-prototype@paper", "zones");
     assert_eq!(report["one_zone"].as_array().unwrap().len(), 5);
     assert_eq!(report["courses"][0]["name"], "zones");
-    assert!(picture("zns-prototype@paper-zones").contains("one zone, virtual time"));
+    let zones = picture("zns-prototype@paper-zones");
+    for line in ["a zone each, virtual time", "one zone, virtual time"] {
+        assert!(zones.contains(line), "{line}");
+    }
 
-    draw("samsung-kvssd@paper", "store-eight");
+    let report = draw("samsung-kvssd@paper", "store-eight");
     let bars = picture("samsung-kvssd@paper-compound");
     // The rules with the authors' host, and what they published.
     for time in ["448.0", "76.5", "79.5", "469.0", "86.0"] {
         assert!(bars.contains(&format!("\n{time}\n</text>")), "{time}");
+    }
+    // The means of its points, which have single stores as well.
+    let point = |op: &str| {
+        let mut points = report["points"].as_array().unwrap().iter();
+        points.find(|point| point["op"] == op).unwrap()["virtual_ns"]
+            .as_f64()
+            .unwrap()
+    };
+    for us in [8.0 * point("store") / 1e3, point("store-eight") / 1e3] {
+        assert!(bars.contains(&format!("\n{us:.1}\n</text>")), "{us}");
     }
 }

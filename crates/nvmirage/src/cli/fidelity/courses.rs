@@ -8,9 +8,13 @@ use simulate::points::{self, Points};
 
 use super::measure::{Drive, PointReport};
 use super::real::{Bytes, Cpus, Rig};
+use crate::interrupt::Interrupt;
 
 /// Intervals of a course, at least; half as long ones are more than twice as many.
 const INTERVALS: u64 = 50;
+
+/// What the course of writers of zones is called.
+pub(super) const ZONES: &str = "zones";
 
 /// Throughput over time, of the same commands in virtual time and for real.
 #[derive(Debug, Serialize)]
@@ -39,13 +43,13 @@ pub(super) struct Zones {
 /// A drive that is filled and overwritten at random, where the preset collects and `only` is part of this course's name.
 pub(super) fn collection(
     preset: &Preset,
-    cpus: Option<Cpus>,
+    real: Option<(Cpus, &Interrupt)>,
     only: &str,
 ) -> anyhow::Result<Option<Course>> {
     let name = "collection";
     let shape = preset.parameters(preset.size_bytes, None)?;
     match points::collection(&shape).filter(|_| name.contains(only)) {
-        Some(points) => Course::run(preset, name, &points, cpus, Bytes::Forgotten).map(Some),
+        Some(points) => Course::run(preset, name, &points, real, Bytes::Forgotten).map(Some),
         None => Ok(None),
     }
 }
@@ -53,20 +57,21 @@ pub(super) fn collection(
 /// Writers of zones, where the preset has some and `only` is part of this course's name.
 pub(super) fn zones(
     preset: &Preset,
-    cpus: Option<Cpus>,
+    real: Option<(Cpus, &Interrupt)>,
     runs: u32,
     only: &str,
 ) -> anyhow::Result<Option<Zones>> {
-    let name = "zones";
     let shape = preset.parameters(preset.size_bytes, None)?;
-    let in_turn = points::zones_in_turn(&shape).filter(|_| name.contains(only));
+    let in_turn = points::zones_in_turn(&shape).filter(|_| ZONES.contains(only));
     let (Some(in_turn), Some(one_zone)) = (in_turn, points::one_zone(&shape)) else {
         return Ok(None);
     };
-    let course = Course::run(preset, name, &in_turn, cpus, Bytes::Kept)?;
+    let course = Course::run(preset, ZONES, &in_turn, real, Bytes::Kept)?;
     let mut drive = Drive::at(preset, one_zone)?;
-    if let Some(cpus) = cpus {
-        drive.run_for_real(cpus, runs, |_, _| true)?;
+    if let Some((cpus, interrupt)) = real
+        && !interrupt.is_set()
+    {
+        drive.run_for_real(cpus, runs, |_, _| !interrupt.is_set())?;
     }
     Ok(Some(Zones {
         course,
@@ -80,7 +85,7 @@ impl Course {
         preset: &Preset,
         name: &'static str,
         points: &Points,
-        cpus: Option<Cpus>,
+        real: Option<(Cpus, &Interrupt)>,
         bytes: Bytes,
     ) -> anyhow::Result<Self> {
         let parameters = preset.parameters(points.size_bytes, None)?;
@@ -88,12 +93,13 @@ impl Course {
             anyhow::bail!("a course has one point");
         };
         let (computed, _) = points::measure(&parameters, points, measured, 0)?;
-        let seen = match cpus {
-            Some(cpus) => {
+        let seen = match real {
+            Some((cpus, interrupt)) => {
                 let mut rig = Rig::new(preset, &parameters, points, cpus, bytes)?;
-                let ran = rig.run_once(measured)?;
+                let ran = rig.run_once(measured, interrupt)?;
                 rig.end()?;
-                Some(ran)
+                // What somebody has ended says nothing of the drive.
+                (!interrupt.is_set()).then_some(ran)
             }
             None => None,
         };
@@ -126,6 +132,24 @@ fn interval(whole_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who is told to end submits nothing more, and waits for what is under way.
+    #[test]
+    fn a_course_ends_when_it_is_told_to() {
+        let (host, server) = crate::cpu::pair().unwrap().expect("two CPUs");
+        let preset = model::preset::preset("samsung-970-pro").unwrap();
+        let shape = preset.parameters(preset.size_bytes, None).unwrap();
+        let points = points::collection(&shape).unwrap();
+        let parameters = preset.parameters(points.size_bytes, None).unwrap();
+        let cpus = Cpus { host, server };
+        let mut rig = Rig::new(preset, &parameters, &points, cpus, Bytes::Forgotten).unwrap();
+        let measured = &points.measured[0];
+        let ran = rig.run_once(measured, &Interrupt::already_set()).unwrap();
+        rig.end().unwrap();
+        let all = measured.program.workers[0].len();
+        let done = ran.done_ns[0].len();
+        assert!((1..all / 100).contains(&done), "{done} of {all}");
+    }
 
     #[test]
     fn intervals_are_round() {

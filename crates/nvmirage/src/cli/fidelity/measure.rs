@@ -2,10 +2,11 @@
 
 use model::{Parameters, preset::Preset};
 use serde::Serialize;
-use simulate::points::{self, Latencies, Measured, PointOp, Points};
+use simulate::points::{self, Latencies, Measured, Point, PointOp, Points};
 
 use super::Emulation;
 use super::compound::Compound;
+use super::courses::ZONES;
 use super::published::{self, Comparison};
 use super::real::{Bytes, Cpus, Excluded, Rig, Run};
 use crate::placement::Placement;
@@ -78,10 +79,14 @@ pub(super) struct Drive<'p> {
 }
 
 impl<'p> Drive<'p> {
-    /// With the points whose names have `only` in them.
-    pub(super) fn new(preset: &'p Preset, only: &str) -> anyhow::Result<Self> {
-        let mut points = points::of(&preset.parameters(preset.size_bytes, None)?);
-        points.measured.retain(|m| m.point.name().contains(only));
+    /// With the points whose names have `only` in them, and where those are `drawn`, with what stands beside them in a picture.
+    pub(super) fn new(preset: &'p Preset, only: &str, drawn: bool) -> anyhow::Result<Self> {
+        let parameters = preset.parameters(preset.size_bytes, None)?;
+        let mut points = points::of(&parameters);
+        let is_meant = |point: Point| {
+            point.name().contains(only) || drawn && is_drawn_with(&parameters, only, point)
+        };
+        points.measured.retain(|m| is_meant(m.point));
         Self::at(preset, points)
     }
 
@@ -271,6 +276,18 @@ impl Real {
             runs_ns_net: nets,
             placements: runs.iter().map(|run| run.placement).collect(),
         }
+    }
+}
+
+/// Whether a picture of what is called `only` shows this point, too: writers that have a zone each beside those that share one, and
+/// single stores beside those of eight.
+fn is_drawn_with(parameters: &Parameters, only: &str, point: Point) -> bool {
+    match parameters {
+        Parameters::Zones(_) => ZONES.contains(only) && point.op == PointOp::Write,
+        Parameters::Kv(_) => {
+            "store-eight 4096 qd1 x1".contains(only) && point.name() == "store 4096 qd1 x1"
+        }
+        Parameters::Nvm(_) | Parameters::Flash(_) => false,
     }
 }
 

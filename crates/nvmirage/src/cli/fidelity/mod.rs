@@ -194,7 +194,7 @@ impl Fidelity {
         interrupt: &Interrupt,
         report: &mut Report,
     ) -> anyhow::Result<()> {
-        let mut drive = measure::Drive::new(preset, &self.only)?;
+        let mut drive = measure::Drive::new(preset, &self.only, self.plots.is_some())?;
         if let Some(cpus) = cpus {
             let whole = std::time::Duration::from_secs(self.runs.into());
             let line = progress::Line::new(&preset.full_name(), whole);
@@ -217,7 +217,8 @@ impl Fidelity {
             plots::draw(folder, &drive, &points)?;
             plots::compound(folder, compound.as_ref(), &points)?;
             if !interrupt.is_set() {
-                self.look_further(preset, cpus, folder, &points, report)?;
+                let real = cpus.map(|cpus| (cpus, interrupt));
+                self.look_further(preset, real, folder, &points, report)?;
             }
         }
         report.points.extend(points);
@@ -229,16 +230,16 @@ impl Fidelity {
     fn look_further(
         &self,
         preset: &Preset,
-        cpus: Option<Cpus>,
+        real: Option<(Cpus, &Interrupt)>,
         folder: &Path,
         points: &[PointReport],
         report: &mut Report,
     ) -> anyhow::Result<()> {
-        if let Some(course) = courses::collection(preset, cpus, &self.only)? {
+        if let Some(course) = courses::collection(preset, real, &self.only)? {
             plots::collection(folder, &course)?;
             report.courses.push(course);
         }
-        if let Some(zones) = courses::zones(preset, cpus, self.runs, &self.only)? {
+        if let Some(zones) = courses::zones(preset, real, self.runs, &self.only)? {
             plots::zones(folder, points, &zones)?;
             report.courses.push(zones.course);
             report.one_zone.extend(zones.one_zone);

@@ -25,6 +25,7 @@ use crate::{
     clock::Clock,
     config::{self, Config, Listen, MediumKind, Size, Timing, Zoned},
     cpu,
+    interrupt::Interrupt,
     load::{Host, Needs, Queue},
     placement::{Pair, Placement},
     supervisor::Supervisor,
@@ -95,17 +96,28 @@ struct Seat {
     target: Target,
 }
 
-struct Real(Clock);
+/// The machine's clock.
+struct Real<'i> {
+    clock: Clock,
+    /// Ends the program, as does [`COURSE_NS`]; `None`: nothing does.
+    interrupt: Option<&'i Interrupt>,
+}
 
-impl Pace for Real {
+impl Pace for Real<'_> {
     #[inline]
     fn now_ns(&mut self) -> u64 {
-        self.0.now().0
+        self.clock.now().0
     }
 
     #[inline]
     fn pass(&mut self, _: Option<u64>) -> Result<(), DriverError> {
         Ok(())
+    }
+
+    #[inline]
+    fn is_over(&mut self, since_ns: u64) -> bool {
+        let interrupt = self.interrupt;
+        interrupt.is_some_and(|interrupt| since_ns > COURSE_NS || interrupt.is_set())
     }
 }
 
@@ -139,11 +151,11 @@ impl Seat {
     }
 
     fn run(&mut self, phase: &Phase) -> anyhow::Result<Ran> {
-        self.run_for(phase, 0)
+        self.run_until(phase, None)
     }
 
-    /// No command is submitted later than `bound_ns` after the first, unless that is 0.
-    fn run_for(&mut self, phase: &Phase, bound_ns: u64) -> anyhow::Result<Ran> {
+    /// Until `interrupt`, and no longer than [`COURSE_NS`], where there is one.
+    fn run_until(&mut self, phase: &Phase, interrupt: Option<&Interrupt>) -> anyhow::Result<Ran> {
         let buffer = &self.buffer;
         let workers = self.queues.iter_mut().zip(&phase.workers);
         let workers = workers.map(|(queue, commands)| Worker {
@@ -156,9 +168,11 @@ impl Seat {
         let rules = Rules {
             delay_ns: 0,
             stall_ns: STALL_NS,
-            bound_ns,
         };
-        let mut pace = Real(self.host.clock());
+        let mut pace = Real {
+            clock: self.host.clock(),
+            interrupt,
+        };
         Ok(program::run(&mut workers, &self.target, rules, &mut pace)?)
     }
 }
@@ -224,10 +238,14 @@ impl Rig {
         }
     }
 
-    /// Runs a program once as it is, for what it does over time, and no longer than [`COURSE_NS`].
-    pub(super) fn run_once(&mut self, measured: &Measured) -> anyhow::Result<Ran> {
+    /// Runs a program once as it is, for what it does over time, until `interrupt` and no longer than [`COURSE_NS`].
+    pub(super) fn run_once(
+        &mut self,
+        measured: &Measured,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Ran> {
         std::thread::sleep(REST);
-        self.drive.run_for(&measured.program, COURSE_NS)
+        self.drive.run_until(&measured.program, Some(interrupt))
     }
 
     fn try_run(&mut self, measured: &Measured, before: Placement) -> anyhow::Result<(Run, bool)> {

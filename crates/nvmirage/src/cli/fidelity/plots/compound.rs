@@ -25,24 +25,28 @@ pub(in super::super) fn compound(
     }
 }
 
-/// What was seen for real of eight stores and of one compound command, in nanoseconds.
-fn seen(points: &[PointReport]) -> Option<[f64; 2]> {
-    let net = |op: &str| {
+/// Of eight stores and of one compound command at the points, in nanoseconds, each as `time` has it.
+fn at_points(
+    points: &[PointReport],
+    time: impl Fn(&PointReport) -> Option<f64>,
+) -> Option<[f64; 2]> {
+    let of = |op: &str| {
         let is_it =
             |p: &&PointReport| (p.op, p.block_size, p.queue_depth, p.workers) == (op, 4096, 1, 1);
-        points.iter().find(is_it)?.real.real_ns_net
+        points.iter().find(is_it).and_then(&time)
     };
-    Some([8.0 * net("store")?, net("store-eight")?])
+    Some([8.0 * of("store")?, of("store-eight")?])
 }
 
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn picture(compound: &Compound, points: &[PointReport]) -> Picture {
     let whole = |[single, together]: [u64; 2]| [single as f64, together as f64];
     let with_head = [compound.code_with_host_ns[0], compound.code_with_head_ns];
-    let mut all = vec![("this drive: virtual time", whole(compound.exact_ns))];
-    if let Some(seen) = seen(points) {
-        all.push(("this drive: for real, net", seen));
-    }
+    let mut all = vec![("this drive: a unit for each", whole(compound.exact_ns))];
+    let computed = at_points(points, |point| Some(point.virtual_ns as f64));
+    let seen = at_points(points, |point| point.real.real_ns_net);
+    all.extend(computed.map(|times| ("any keys: virtual time", times)));
+    all.extend(seen.map(|times| ("any keys: for real, net", times)));
     all.extend([
         ("published rules", whole(compound.code_ns)),
         ("+ its authors' host", whole(compound.code_with_host_ns)),
@@ -79,7 +83,7 @@ fn picture(compound: &Compound, points: &[PointReport]) -> Picture {
                 super::super::compound::HEAD_BYTES
             ),
             format!("Published: {}. What is missing: {}.", compound.published_source, compound.difference),
-            "This drive: arithmetic = \"exact\", where the parts of a compound command start together on their units, and each single command has the drive's latency.".to_owned(),
+            "This drive: arithmetic = \"exact\", where the parts of a compound command start together on their units, and each single command has the drive's latency. Of any keys, some parts share a unit and wait for each other: the mean of many commands.".to_owned(),
         ],
         ..Picture::default()
     }
