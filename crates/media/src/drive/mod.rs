@@ -96,7 +96,6 @@ pub fn options() -> Options {
         memory_len: MEMORY_LEN,
         timeout: TIMEOUT,
         transfer_len_max: TRANSFER_LEN,
-        interrupts: true,
         ..Options::default()
     }
 }

@@ -155,6 +155,7 @@ fn device(
     let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
     let options = Options {
         memory_len: 32 << 20,
+        interrupts: true,
         ..options()
     };
     let mut device = Device::in_process(controller, subsystem, pages, true, channels, &options)?;
