@@ -19,6 +19,7 @@ use std::num::NonZeroI32;
 use std::sync::Arc;
 
 use memory::{DmaView, Segment};
+use nvme_spec::log::{LogPageId, SmartLog};
 use nvme_spec::{Sqe, Status};
 
 use crate::ticket::Ticket;
@@ -406,6 +407,28 @@ pub struct MediumTraits {
     pub volatile_cache: bool,
     /// The size and alignment it likes best, in bytes; 0 where it has none.
     pub optimal_bytes: u32,
+}
+
+/// What the drive behind a medium says of itself: read now and then by whoever has the drive, and never for a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriveReport {
+    /// SMART / Health Information (Base 2.1, 5.1.12.1.3); `None` where it has told none.
+    pub health: Option<SmartLog>,
+    /// WCTEMP and CCTEMP of Identify Controller, in kelvins; 0 where it does not say.
+    pub warning_temperature: u16,
+    /// See there.
+    pub critical_temperature: u16,
+    /// Log pages of its own that hosts may read.
+    pub pages: Vec<ReportedPage>,
+}
+
+/// A log page of a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedPage {
+    /// Which: none that controllers here have themselves.
+    pub lid: LogPageId,
+    /// Its first bytes.
+    pub bytes: Vec<u8>,
 }
 
 #[cfg(test)]

@@ -636,6 +636,11 @@ impl<B: Bus> QueuePair<B> {
         Ok(cqe[0])
     }
 
+    /// Bounds what [`Self::run`] waits for, in place of what the device was opened with.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
     /// The point in the bus's time that is `timeout` from now.
     pub(crate) fn deadline(&self, timeout: Duration) -> u64 {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use controller::port::{Added, Channel as Port, Done, Request};
+use controller::port::{Added, Channel as Port, Done, DriveReport, Request};
 use controller::ticket::Ticket;
 use controller::time::Time;
 use driver::bus::place::AnyBus;
@@ -100,6 +100,16 @@ impl Channel {
             Kind::Zoned(zoned) => zoned.lose(zone, to),
             Kind::Timed(timed) => timed.inner_mut().lose_zone(zone, to),
             _ => Err(ZoneLossError::NoZones),
+        }
+    }
+
+    /// What the drive says of itself; `None` where it is no drive's channel.
+    #[must_use]
+    pub fn report(&self) -> Option<&Arc<DriveReport>> {
+        match &self.0 {
+            Kind::Drive(drive) => Some(drive.report()),
+            Kind::Timed(timed) => timed.inner().report(),
+            _ => None,
         }
     }
 

@@ -12,7 +12,7 @@ use driver::bus::place::{AnyBus, Place};
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 
 use crate::channel::{Channel, IoCounts, Kind};
-use crate::drive::{Drive, DriveIdentity};
+use crate::drive::{Drive, DriveIdentity, ShownPage};
 use crate::error::MediumError;
 use crate::file::FileMedium;
 use crate::journal::{self, StateError, Superblock};
@@ -82,6 +82,8 @@ pub enum MediumKind {
         place: Place,
         /// The namespace's identifier; `None`: the first one that is active.
         nsid: Option<u32>,
+        /// Log pages of its own that hosts may read: of those that controllers here do not have.
+        shown: Vec<ShownPage>,
     },
     /// Keys and values in memory, taken as they are stored.
     KeyValue {
@@ -228,8 +230,8 @@ impl Medium {
                 let file = open_bytes(path, *size, *direct, *io)?;
                 (file.size(), Backing::File(Arc::new(file)))
             }
-            MediumKind::Drive { place, nsid } => {
-                let drive = Drive::at(place, *nsid);
+            MediumKind::Drive { place, nsid, shown } => {
+                let drive = Drive::at(place, *nsid, shown);
                 let drive = drive.map_err(|source| MediumError::Drive {
                     target: place.to_string(),
                     source,

@@ -74,13 +74,19 @@ impl Controller {
         sqe: &Sqe,
         subsystem: &Subsystem,
     ) -> Result<Reply, Status> {
-        let request = LogRequest::parse(sqe, self.config.max_transfer, &self.namespaces)?;
+        let request = LogRequest::parse(
+            sqe,
+            self.config.max_transfer,
+            &self.namespaces,
+            &self.drives,
+        )?;
         let sources = LogSources {
             errors: &self.errors,
             changed: &self.changed,
             changed_zones: &self.changed_zones,
             health: self.health(),
             namespaces: &self.namespaces,
+            drives: &self.drives,
             firmware_revision: &self.config.firmware_revision,
             served: self.served(subsystem).collect(),
             sets: sets(subsystem).cloned().collect(),

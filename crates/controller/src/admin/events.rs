@@ -27,8 +27,12 @@ pub(crate) enum Event {
     InvalidDoorbellRegister,
     /// A doorbell was written with a value that no host may write.
     InvalidDoorbellValue,
+    /// A drive says that its reliability is degraded.
+    Reliability,
     /// The composite temperature crossed a threshold.
     TemperatureThreshold,
+    /// A drive has less spare than it should.
+    SpareBelowThreshold,
     /// A namespace was attached, detached or changed.
     NamespaceChanged,
     /// Somebody did something to a reservation or a registration of the host's.
@@ -41,10 +45,12 @@ pub(crate) enum Event {
 
 impl Event {
     /// In the order in which they are told where several wait.
-    const ALL: [Event; 7] = [
+    const ALL: [Event; 9] = [
         Event::InvalidDoorbellRegister,
         Event::InvalidDoorbellValue,
+        Event::Reliability,
         Event::TemperatureThreshold,
+        Event::SpareBelowThreshold,
         Event::NamespaceChanged,
         Event::ReservationNotification,
         Event::SanitizeCompleted,
@@ -54,7 +60,9 @@ impl Event {
     fn event_type(self) -> EventType {
         match self {
             Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => EventType::ERROR,
-            Event::TemperatureThreshold => EventType::SMART_HEALTH,
+            Event::Reliability | Event::TemperatureThreshold | Event::SpareBelowThreshold => {
+                EventType::SMART_HEALTH
+            }
             Event::NamespaceChanged | Event::ZoneChanged => EventType::NOTICE,
             Event::ReservationNotification => EventType::IO_COMMAND_SPECIFIC,
             Event::SanitizeCompleted => EventType::IO_COMMAND_SPECIFIC,
@@ -67,7 +75,9 @@ impl Event {
                 ErrorInformation::WRITE_TO_INVALID_DOORBELL_REGISTER.0
             }
             Event::InvalidDoorbellValue => ErrorInformation::INVALID_DOORBELL_WRITE_VALUE.0,
+            Event::Reliability => SmartHealthInformation::NVM_SUBSYSTEM_RELIABILITY.0,
             Event::TemperatureThreshold => SmartHealthInformation::TEMPERATURE_THRESHOLD.0,
+            Event::SpareBelowThreshold => SmartHealthInformation::SPARE_BELOW_THRESHOLD.0,
             Event::ReservationNotification => {
                 IoCommandSpecificInformation::RESERVATION_LOG_PAGE_AVAILABLE.0
             }
@@ -85,7 +95,9 @@ impl Event {
             Event::InvalidDoorbellRegister | Event::InvalidDoorbellValue => {
                 LogPageId::ERROR_INFORMATION
             }
-            Event::TemperatureThreshold => LogPageId::SMART_HEALTH_INFORMATION,
+            Event::Reliability | Event::TemperatureThreshold | Event::SpareBelowThreshold => {
+                LogPageId::SMART_HEALTH_INFORMATION
+            }
             Event::NamespaceChanged => LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST,
             Event::ReservationNotification => LogPageId::RESERVATION_NOTIFICATION,
             Event::SanitizeCompleted => LogPageId::SANITIZE_STATUS,
@@ -102,7 +114,9 @@ impl Event {
             | Event::InvalidDoorbellValue
             | Event::ReservationNotification
             | Event::SanitizeCompleted => true,
+            Event::Reliability => warnings.ndr() || warnings.amro() || warnings.vmbf(),
             Event::TemperatureThreshold => warnings.ttc(),
+            Event::SpareBelowThreshold => warnings.ascbt(),
             Event::NamespaceChanged => configuration.nan(),
             Event::ZoneChanged => configuration.zdcn(),
         }

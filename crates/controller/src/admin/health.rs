@@ -7,6 +7,7 @@ use nvme_spec::log::{CriticalWarning, SmartLog};
 use serde::{Deserialize, Serialize};
 use zerocopy::FromZeros;
 
+use crate::admin::drives::DriveHealth;
 use crate::admin::temperature;
 use crate::controller::Controller;
 use crate::counters::LaneCounters;
@@ -81,23 +82,42 @@ pub(crate) struct Health {
     pub(crate) counted: HealthRecord,
     /// Over and under temperature thresholds, in kelvins.
     pub(crate) thresholds: (u16, u16),
+    /// What the drives that it lies on say of themselves.
+    pub(crate) drives: Option<DriveHealth>,
 }
 
 impl Health {
     /// The first byte of the page; also what Asynchronous Event Configuration masks.
     pub(crate) fn critical_warning(&self) -> CriticalWarning {
         let (over, under) = self.thresholds;
-        CriticalWarning::new().with_ttc(temperature::beyond(over, under))
+        let warning = self
+            .drives
+            .map_or(CriticalWarning::new(), |drives| drives.warning);
+        warning.with_ttc(temperature::beyond(self.temperature(), over, under))
     }
 
-    /// The page. The temperature never reaches WCTEMP: the times above it and CCTEMP are zero.
+    /// The composite temperature, in kelvins.
+    fn temperature(&self) -> u16 {
+        let told = self.drives.and_then(|drives| drives.temperature);
+        told.unwrap_or(temperature::COMPOSITE)
+    }
+
+    /// The page: what the drives say of themselves, and what hosts of this controller did. Without a drive nothing wears, and
+    /// the temperature never reaches WCTEMP: the times above it and CCTEMP are zero.
     pub(crate) fn page(&self) -> SmartLog {
         let counted = &self.counted;
         let mut log = SmartLog::new_zeroed();
         log.critical_warning = self.critical_warning();
-        log.composite_temperature.set(temperature::COMPOSITE);
-        // Nothing here wears: all of the spare is left.
+        log.composite_temperature.set(self.temperature());
         (log.available_spare, log.available_spare_threshold) = (100, 10);
+        let mut media_errors = u128::from(counted.media_errors);
+        if let Some(drives) = &self.drives {
+            (log.available_spare, log.available_spare_threshold) = drives.spare;
+            log.percentage_used = drives.used;
+            (log.warning_temperature_time, log.critical_temperature_time) = drives.warm;
+            // Errors that hosts here met are among the drive's, but for those of other media.
+            media_errors = media_errors.max(drives.media_errors);
+        }
         let units = |bytes: u64| u128::from(bytes.div_ceil(DATA_UNIT));
         log.data_units_read.set(units(counted.bytes_read));
         log.data_units_written.set(units(counted.bytes_written));
@@ -109,7 +129,7 @@ impl Health {
         log.power_on_hours
             .set((counted.powered_ns / NS_PER_HOUR).into());
         log.unsafe_shutdowns.set(counted.unsafe_shutdowns.into());
-        log.media_errors.set(counted.media_errors.into());
+        log.media_errors.set(media_errors);
         log.error_log_entries.set(counted.error_log_entries.into());
         log
     }
@@ -127,6 +147,7 @@ impl Controller {
         Health {
             counted,
             thresholds: self.features.temperature_thresholds(),
+            drives: self.drives.health(&self.namespaces),
         }
     }
 

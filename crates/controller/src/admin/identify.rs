@@ -27,7 +27,7 @@ use crate::admin::events::AERL_Z;
 use crate::admin::keep_alive::KAS;
 use crate::admin::logs::{ERROR_ENTRIES, has_zones};
 use crate::admin::sanitize::SANICAP;
-use crate::admin::{ABORT_LIMIT, firmware, temperature};
+use crate::admin::{ABORT_LIMIT, firmware};
 use crate::arbitration::RECOMMENDED_BURST;
 use crate::config::DoorbellMode;
 use crate::controller::Controller;
@@ -242,7 +242,7 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
     c.frmw = Frmw::new().with_ffsro(true).with_nofs(firmware::SLOTS);
     c.lpa = Lpa::new().with_cses(true).with_lpeds(true).with_mlps(true);
     c.elpe_z = ERROR_ENTRIES as u8 - 1;
-    (c.wctemp, c.cctemp) = (temperature::WARNING, temperature::CRITICAL);
+    (c.wctemp, c.cctemp) = asked.drives.limits(namespaces);
     if subsystem.has_namespace_management() {
         let (total, unallocated) = subsystem.directory().capacity();
         c.tnvmcap.set(total);

@@ -25,6 +25,7 @@ use nvme_spec::zoned::{CHANGED_ZONES_MAX, CHANGED_ZONES_MORE, ChangedZoneList};
 use nvme_spec::{NSID_ALL, Sqe, Status};
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
+use crate::admin::drives::Drives;
 use crate::admin::effects;
 use crate::admin::health::Health;
 use crate::admin::reservations::Notifications;
@@ -248,13 +249,15 @@ impl LogRequest {
         sqe: &Sqe,
         max_transfer: u32,
         namespaces: &NamespaceTable,
+        drives: &Drives,
     ) -> Result<Self, Status> {
         let cdw10 = GetLogPageCdw10::from(sqe.cdw10);
         let cdw14 = GetLogPageCdw14::from(sqe.cdw14);
         let lid = cdw10.lid();
         let size =
             page_size(lid).filter(|_| lid != LogPageId::CHANGED_ZONE_LIST || has_zones(namespaces));
-        let size = size.ok_or(Status::INVALID_LOG_PAGE)?;
+        let of_drive = || drives.page(namespaces, lid).map(<[u8]>::len);
+        let size = size.or_else(of_drive).ok_or(Status::INVALID_LOG_PAGE)?;
         let len = (u64::from(get_log_page_numd_z(sqe)) + 1) * 4;
         let offset = get_log_page_offset(sqe);
         // Every other page is the controller's: SMART / Health Information per namespace is not offered (LPA.SMARTS is 0).
@@ -319,6 +322,7 @@ pub(crate) struct LogSources<'a> {
     pub(crate) changed_zones: &'a ChangedZones,
     pub(crate) health: Health,
     pub(crate) namespaces: &'a NamespaceTable,
+    pub(crate) drives: &'a Drives,
     pub(crate) firmware_revision: &'a str,
     pub(crate) reservations: &'a Notifications,
     /// The admin commands that are served.
@@ -333,7 +337,9 @@ impl LogSources<'_> {
     /// A whole page.
     pub(crate) fn page(&self, request: &LogRequest) -> Result<Vec<u8>, Status> {
         let page = match request.lid {
-            LogPageId::SUPPORTED_LOG_PAGES => supported(self.namespaces).as_bytes().to_vec(),
+            LogPageId::SUPPORTED_LOG_PAGES => {
+                supported(self.namespaces, self.drives).as_bytes().to_vec()
+            }
             LogPageId::ERROR_INFORMATION => self.errors.page(self.is_sanitizing()),
             LogPageId::SANITIZE_STATUS => self.sanitize.as_bytes().to_vec(),
             LogPageId::SMART_HEALTH_INFORMATION => self.health.page().as_bytes().to_vec(),
@@ -353,7 +359,10 @@ impl LogSources<'_> {
                 self.changed_zones.page(request.nsid).as_bytes().to_vec()
             }
             REACTOR_LOG => self.reactor().as_bytes().to_vec(),
-            _ => return Err(Status::INVALID_LOG_PAGE),
+            lid => {
+                let page = self.drives.page(self.namespaces, lid);
+                page.ok_or(Status::INVALID_LOG_PAGE)?.to_vec()
+            }
         };
         Ok(page)
     }
@@ -411,11 +420,12 @@ pub(crate) fn has_zones(namespaces: &NamespaceTable) -> bool {
     namespaces.iter().any(|n| n.csi() == Csi::ZONED_NAMESPACE)
 }
 
-fn supported(namespaces: &NamespaceTable) -> SupportedLogPages {
+fn supported(namespaces: &NamespaceTable, drives: &Drives) -> SupportedLogPages {
     let mut log = SupportedLogPages::new_zeroed();
     for (lid, entry) in (0..=u8::MAX).zip(&mut log.lids) {
         let there = LogPageId(lid) != LogPageId::CHANGED_ZONE_LIST || has_zones(namespaces);
-        let supported = there && page_size(LogPageId(lid)).is_some();
+        let of_drive = drives.page(namespaces, LogPageId(lid)).is_some();
+        let supported = of_drive || there && page_size(LogPageId(lid)).is_some();
         *entry = LidSupportedAndEffects::new().with_lsupp(supported);
     }
     log

@@ -6,6 +6,7 @@
 //! a reset. Nothing here waits: a lane's answer arrives in a later turn.
 
 pub(crate) mod data;
+pub(crate) mod drives;
 pub(crate) mod effects;
 pub(crate) mod events;
 pub mod features;

@@ -2,6 +2,7 @@
 
 use nvme_spec::Status;
 use nvme_spec::features::FeatureId;
+use nvme_spec::log::CriticalWarning;
 use nvme_spec::registers::CommandSetSelected;
 
 use super::lifecycle::Phase;
@@ -337,7 +338,10 @@ impl Controller {
                 self.told.add();
                 self.tell_lanes(lanes, || LaneCommand::Copying(self.copying()));
             }
-            FeatureId::TEMPERATURE_THRESHOLD => self.check_health(),
+            FeatureId::TEMPERATURE_THRESHOLD => {
+                let beyond = self.health().critical_warning().ttc();
+                self.raise_warnings(CriticalWarning::new().with_ttc(beyond));
+            }
             FeatureId::ASYNCHRONOUS_EVENT_CONFIGURATION => {
                 // What is not asked for any more is not told either.
                 self.events.configure(self.features.event_configuration());
@@ -348,11 +352,9 @@ impl Controller {
         }
     }
 
-    /// Raises an event where the critical warning has a bit set (Base 2.1, 5.1.2.1).
+    /// Raises an event for every bit that the critical warning has set (Base 2.1, 5.1.2.1).
     pub(super) fn check_health(&mut self) {
-        if self.health().critical_warning().ttc() {
-            self.raise(Event::TemperatureThreshold);
-        }
+        self.raise_warnings(self.health().critical_warning());
     }
 
     /// A lane has a failure for the error log.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use memory::{Counter, DmaView, DoorbellPages, LostFlag, StateFile, Told};
 use nvme_spec::registers::DOORBELLS;
 
+use crate::admin::drives::Drives;
 use crate::admin::events::{Event, Events};
 use crate::admin::features::{FeatureContext, Features};
 use crate::admin::health::HealthRecord;
@@ -110,6 +111,8 @@ pub struct Controller {
     pub(crate) errors: ErrorLog,
     pub(crate) changed: ChangedNamespaces,
     pub(crate) changed_zones: ChangedZones,
+    /// What the drives behind its namespaces say of themselves.
+    pub(crate) drives: Drives,
     pub(crate) notifications: Notifications,
     pub(crate) shadow: Option<ShadowSpec>,
     pub(crate) reactor: Option<Arc<ReactorCounters>>,
@@ -221,6 +224,7 @@ impl Controller {
             errors: ErrorLog::after(kept.health.error_log_entries),
             changed: ChangedNamespaces::default(),
             changed_zones: ChangedZones::default(),
+            drives: Drives::default(),
             notifications: Notifications::default(),
             shadow: None,
             reactor: None,

@@ -7,6 +7,7 @@ mod arbitration;
 mod coalescing;
 mod copy;
 mod doorbell_buffers;
+mod drives;
 mod events;
 mod features;
 mod firmware;

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Weak};
 
-use controller::port::{Added, Cause, Channel, Done, Outcome, Request};
+use controller::port::{Added, Cause, Channel, Done, DriveReport, Outcome, Request};
 use controller::ticket::Ticket;
 use driver::bus::Bus;
 use memory::{DmaView, EventFd, Segment, ViewPins};
@@ -41,8 +41,6 @@ use crate::possible;
 
 mod keep;
 
-/// Ticks of the keeper, which is 4 s, that a command may take, and that one may wait for a drive that is not there.
-pub(super) const HANG_TICKS: u32 = 16;
 /// Completions taken at a time.
 const BATCH: usize = 32;
 
@@ -110,6 +108,8 @@ pub struct DriveChannel<B: Bus> {
     /// A view with memory that the drive does not reach yet, and those that were asked for.
     ask: Option<Arc<DmaView>>,
     asked: Vec<Weak<DmaView>>,
+    /// What the drive said of itself last.
+    pub(super) report: Arc<DriveReport>,
     _held: Held,
 }
 
@@ -152,6 +152,7 @@ impl<B: Bus> DriveChannel<B> {
             seen: 0,
             ask: None,
             asked: Vec::new(),
+            report: Arc::default(),
             _held: parts.held,
         }
     }

@@ -5,6 +5,7 @@ use driver::io::Namespace;
 use driver::{Device, DriverError, QueuePair};
 
 use super::facts::Facts;
+use super::keeper::SLOW_TIMEOUT;
 
 /// Bytes of one command: what any drive clears in a moment.
 const STEP_BYTES: u64 = 4 << 20;
@@ -17,6 +18,7 @@ pub(super) fn erase<B: Bus>(
     len: u64,
 ) -> Result<(), String> {
     let erased = device.create_queue_pair(1, false).and_then(|mut pair| {
+        pair.set_timeout(SLOW_TIMEOUT);
         let erased = erase_with(device, &mut pair, facts, offset, len);
         device.delete_queue_pair(pair)?;
         erased

@@ -19,12 +19,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use controller::port::DriveReport;
 use driver::bus::Bus;
 use driver::{Device, DriverError, QueuePair, Shutdown};
 use memory::{Buffer, EventFd, Iova, Lent, ViewPins};
 
 use super::erase;
 use super::facts::Facts;
+use super::report::{self, ShownPage};
 use super::windows::{Window, Windows};
 
 /// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for a moment alone, as a
@@ -32,6 +34,10 @@ use super::windows::{Window, Windows};
 pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Ticks between two tries to open a drive that is lost.
 const RETRY_TICKS: u32 = 4;
+/// Ticks between two looks at the drive's health: 10 s.
+const REPORT_TICKS: u32 = 40;
+/// Bound on a command of the keeper's own that takes drives seconds.
+pub(super) const SLOW_TIMEOUT: Duration = Duration::from_secs(20);
 /// Buffers of a queue pair for data that the drive cannot reach, and bytes of each.
 pub(super) const BOUNCES: u16 = 32;
 pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
@@ -104,6 +110,8 @@ pub(super) enum News<B: Bus> {
     Wakes(Wakes),
     /// Where the drive finds hosts' memory now.
     Windows(Arc<[Window]>),
+    /// What the drive says of itself now.
+    Report(Arc<DriveReport>),
 }
 
 /// A channel, as the keeper knows it.
@@ -147,6 +155,11 @@ pub struct Keeper<B: Bus> {
     now: u32,
     /// When a lost drive is opened next.
     retry_at: u32,
+    /// Log pages of the drive that hosts may read.
+    shown: Vec<ShownPage>,
+    /// What it said last, and when it is asked next; `None`: it did not answer, and is not asked again before it is opened anew.
+    report: Arc<DriveReport>,
+    report_at: Option<u32>,
 }
 
 impl<B: Bus> Keeper<B> {
@@ -170,7 +183,17 @@ impl<B: Bus> Keeper<B> {
             asked: VecDeque::new(),
             now: 0,
             retry_at: 0,
+            shown: Vec::new(),
+            report: Arc::default(),
+            report_at: Some(0),
         }
+    }
+
+    /// Has it show hosts these log pages of the drive.
+    #[must_use]
+    pub fn showing(mut self, pages: Vec<ShownPage>) -> Self {
+        self.shown = pages;
+        self
     }
 
     /// Keeps the drive until nobody has it any more, and shuts it down.
@@ -237,6 +260,7 @@ impl<B: Bus> Keeper<B> {
         }
         self.close_windows();
         self.open_windows();
+        self.look_at_health();
     }
 
     fn handle(&mut self, job: Job<B>) {
@@ -257,6 +281,7 @@ impl<B: Bus> Keeper<B> {
                     sleeps: false,
                 });
                 self.tell_windows();
+                self.tell_all(|| News::Report(self.report.clone()));
                 self.serve();
             }
             Job::Replace {
@@ -413,6 +438,7 @@ impl<B: Bus> Keeper<B> {
                 self.windows
                     .open_again(|lent, at| bus.lend(lent, Iova(at)).is_ok());
                 self.device = Some(device);
+                self.report_at = Some(self.now);
                 self.tell_windows();
                 self.serve();
             }
@@ -464,6 +490,36 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
+    /// Asks the drive how it is, where that is due.
+    fn look_at_health(&mut self) {
+        if self.report_at.is_none_or(|at| self.now < at) {
+            return;
+        }
+        let Some(device) = &mut self.device else {
+            return;
+        };
+        self.report_at = Some(self.now + REPORT_TICKS);
+        // A server that stands still does not take the seconds of an admin command as well.
+        if let Err(error @ (DriverError::Timeout { .. } | DriverError::Gone)) = device.status() {
+            return self.lose(&error.to_string());
+        }
+        match report::ask(device, &self.shown) {
+            Ok(report) if report == *self.report => {}
+            Ok(report) => {
+                self.report = Arc::new(report);
+                self.tell_all(|| News::Report(self.report.clone()));
+            }
+            Err(DriverError::Gone) => self.lose("its server is gone"),
+            Err(error) => {
+                self.report_at = None;
+                tracing::warn!(
+                    drive = self.name,
+                    "a drive does not tell its health, and is not asked again: {error}"
+                );
+            }
+        }
+    }
+
     fn tell_windows(&self) {
         let windows = self.windows.table();
         self.tell_all(|| News::Windows(windows.clone()));
@@ -481,6 +537,7 @@ impl<B: Bus> Keeper<B> {
             return Ok(());
         }
         let flushed = device.create_queue_pair(1, false).and_then(|mut pair| {
+            pair.set_timeout(SLOW_TIMEOUT);
             let flushed = pair.flush(self.facts.nsid);
             device.delete_queue_pair(pair)?;
             flushed

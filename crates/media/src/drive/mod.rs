@@ -24,6 +24,7 @@ mod erase;
 mod facts;
 mod keeper;
 mod op;
+mod report;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -46,6 +47,7 @@ use self::channel::Parts;
 use self::facts::Facts;
 use self::keeper::Job;
 pub use self::keeper::{Keeper, Reopen};
+pub use self::report::ShownPage;
 use crate::order::Order;
 use crate::size::Bytes;
 
@@ -101,11 +103,15 @@ pub fn options() -> Options {
 }
 
 impl Drive<AnyBus> {
-    /// Opens a namespace of the drive at a place; without a number its first one.
+    /// Opens a namespace of the drive at a place; without a number its first one. Hosts are shown these log pages of it.
     ///
     /// # Errors
     /// The drive cannot be reached, or it is none for this.
-    pub(crate) fn at(place: &Place, nsid: Option<u32>) -> Result<Self, DriverError> {
+    pub(crate) fn at(
+        place: &Place,
+        nsid: Option<u32>,
+        shown: &[ShownPage],
+    ) -> Result<Self, DriverError> {
         let place = place.clone();
         let name = place.to_string();
         let mut reopen: Reopen<AnyBus> = Box::new(move || {
@@ -120,6 +126,7 @@ impl Drive<AnyBus> {
         });
         let device = reopen()?;
         let (drive, keeper) = Drive::of(name, device, nsid, reopen)?;
+        let keeper = keeper.showing(shown.to_vec());
         std::thread::Builder::new()
             .name("drive".to_owned())
             .spawn(move || keeper.run())

@@ -37,7 +37,26 @@ pub(super) enum Fused {
     Write,
 }
 
+/// Ticks of the keeper, which is 4 s, that the drive may take for a command with data of a host's, and that one may wait for a
+/// drive that is not there.
+pub(super) const HANG_TICKS: u32 = 16;
+/// Ticks, which is 20 s, that it may take for one without: flushing a large cache, or deallocating much, takes drives seconds; and
+/// hosts wait for 30 s as a rule. No unmap waits for these.
+pub(super) const SLOW_HANG_TICKS: u32 = 80;
+
 impl Kind {
+    /// How long the drive may take for a command of this, in ticks of the keeper.
+    pub(super) fn hang_ticks(self) -> u32 {
+        match self {
+            Kind::Read | Kind::Write | Kind::Compare | Kind::ZeroWrites => HANG_TICKS,
+            Kind::Fused { stage, .. } => match stage {
+                Fused::Commit => SLOW_HANG_TICKS,
+                Fused::Compare | Fused::Write => HANG_TICKS,
+            },
+            Kind::Zeroes { .. } | Kind::Deallocate { .. } | Kind::Flush => SLOW_HANG_TICKS,
+        }
+    }
+
     /// Bytes of the drive are read, and none is changed yet.
     pub(super) fn reads(self) -> bool {
         match self {

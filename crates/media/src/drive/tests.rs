@@ -2,6 +2,7 @@
 
 mod faults;
 mod model;
+mod report;
 mod rig;
 mod sleep;
 mod windows;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use super::parse::{self, Control};
 use crate::{
     config::{
-        self, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, Span, Timing,
+        self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, Span,
+        Timing,
         tenant::{Class, Tenant},
     },
     control,
@@ -70,6 +71,10 @@ struct MediumArgs {
     /// The namespace of a `drive`; default: its first one
     #[arg(long, value_name = "N")]
     nsid: Option<u32>,
+
+    /// Log pages of a `drive` that hosts may read, as in get-log-page:0xc0
+    #[arg(long, value_delimiter = ',', value_name = "get-log-page:LID[:BYTES]")]
+    admin_allow: Vec<AdminAllow>,
 
     /// Whether a file is opened with O_DIRECT
     #[arg(long, value_parser = parse::word::<Direct>(&["auto", "on", "off"]))]
@@ -316,6 +321,7 @@ impl MediumArgs {
             size: self.size,
             target: self.target,
             nsid: self.nsid,
+            admin_allow: self.admin_allow,
             direct: self.direct,
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,

@@ -166,7 +166,8 @@ impl Drive {
             let place = self.drive.parse();
             let place = place.map_err(|error| anyhow::anyhow!("`{}`: {error}", self.drive))?;
             let nsid = self.nsid;
-            (MediumKind::Drive { place, nsid }, None)
+            let shown = Vec::new();
+            (MediumKind::Drive { place, nsid, shown }, None)
         } else if self.drive.contains('/') {
             let file = MediumKind::File {
                 path: path.clone(),

@@ -4,6 +4,7 @@
 //! default everywhere. Nothing is opened here: a configuration that passes [`Config::validate`] can still name a file
 //! that does not exist.
 
+mod allow;
 pub(crate) mod drive;
 mod read;
 pub(crate) mod size;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity;
 
+pub(crate) use allow::AdminAllow;
 #[cfg(test)]
 pub(crate) use read::from_toml;
 pub(crate) use read::{from_file, from_json};
@@ -202,6 +204,9 @@ pub(crate) struct Medium {
     /// The drive's namespace. Default: its first one; only for `kind = "drive"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nsid: Option<u32>,
+    /// What of a drive's own hosts may ask for, as `get-log-page:0xc0`; only for `kind = "drive"`. Default: nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) admin_allow: Vec<AdminAllow>,
     /// How a file is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) direct: Option<Direct>,
@@ -242,6 +247,7 @@ impl Medium {
             size: None,
             target: None,
             nsid: None,
+            admin_allow: Vec::new(),
             direct: None,
             poll_submissions: None,
             poll_completions: None,

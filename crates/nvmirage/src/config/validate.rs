@@ -206,6 +206,7 @@ impl Medium {
         for (key, is_there) in [
             ("target", self.target.is_some()),
             ("nsid", self.nsid.is_some()),
+            ("admin_allow", !self.admin_allow.is_empty()),
         ] {
             place.require(self.kind == MediumKind::Drive || !is_there, || {
                 format!("only kind = \"drive\" has `{key}`: remove it")
@@ -266,6 +267,7 @@ impl Medium {
         place.require(self.path.is_none() && self.size.is_none(), || {
             "a drive has a target, and the size that it says: remove path and size".into()
         });
+        super::allow::validate(&self.admin_allow, place);
         self.refuse_keys_of_files(place);
     }
 

@@ -14,6 +14,7 @@ use super::{
     hosted::Hosted,
     lines::{Lines, Raiser},
     poller::{Poller, Source, source_of},
+    reports::Reports,
     snapshots::Snapshots,
     subsystems::Subsystems,
 };
@@ -66,6 +67,8 @@ pub(super) struct Reactor {
     moves: Vec<AskedMove>,
     /// States of timings that are being taken.
     snapshots: Snapshots,
+    /// What controllers know of drives.
+    reports: Reports,
     stopped: bool,
 }
 
@@ -107,6 +110,7 @@ impl Reactor {
             lines: Lines::default(),
             moves: Vec::new(),
             snapshots: Snapshots::default(),
+            reports: Reports::default(),
             stopped: false,
         })
     }
@@ -270,6 +274,7 @@ impl Reactor {
         for (_, channel) in self.engine.channels_mut().iter_mut() {
             channel.tend();
         }
+        self.reports.carry(&mut self.engine, &self.hosted);
         self.snapshots.look(self.engine.channels_mut());
         for at in 0..self.ready.len() {
             if let Source::Controller(index) = self.ready[at] {
@@ -529,6 +534,7 @@ impl Reactor {
             self.hosted.resize_with(slot.0 + 1, || None);
         }
         self.hosted[slot.0] = Some(hosted);
+        self.reports.repeat();
         Ok(slot)
     }
 

@@ -408,6 +408,7 @@ pub(crate) fn spec_of(config: &config::Medium) -> anyhow::Result<MediumSpec> {
                     .parse()
                     .map_err(|error| anyhow::anyhow!("target = \"{target}\": {error}"))?,
                 nsid: config.nsid,
+                shown: config.admin_allow.iter().map(|allow| allow.0).collect(),
             }
         }
         MediumKind::KeyValue => Backing::KeyValue {

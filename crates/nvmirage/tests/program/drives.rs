@@ -7,9 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use driver::{Device, DriverError, Options};
+use nvme_spec::{Sqe, Status, log::LogPageId, opcode::NvmOpcode};
 use rustix::process::Signal;
 
-use crate::world::{BOUND, Server, World};
+use crate::{
+    host::Host,
+    world::{BOUND, Server, World},
+};
 
 /// Bytes of the drive, and of each tenant's part.
 const DRIVE: usize = 48 << 20;
@@ -245,6 +250,14 @@ fn what_cannot_be_a_drive_says_why() {
         ),
         ("target = \"vfio-user:/x\"\nnsid = 0", "numbered from 1 on"),
         (
+            "target = \"vfio-user:/x\"\nadmin_allow = [\"get-log-page:0x02\"]",
+            "pages below 0xc0",
+        ),
+        (
+            "target = \"vfio-user:/x\"\nadmin_allow = [\"get-log-page:0xc0\", \"get-log-page:0xc0:64\"]",
+            "is listed twice",
+        ),
+        (
             "target = \"vfio-user:/x\"\n[media.zoned]\nzone_size = \"1MiB\"",
             "zoned: over a drive",
         ),
@@ -262,4 +275,68 @@ fn what_cannot_be_a_drive_says_why() {
         error.contains("only kind = \"drive\" has `target`"),
         "{error}"
     );
+}
+
+/// Media errors, host reads and power cycles of SMART / Health Information (Base 2.1, 5.1.12.1.3).
+fn smart(host: &mut Host) -> [u64; 3] {
+    let mut log = [0; 512];
+    let lid = LogPageId::SMART_HEALTH_INFORMATION;
+    host.device()
+        .get_log_page(lid, u32::MAX, 0, &mut log)
+        .unwrap();
+    [160, 64, 112].map(|at| u64::from_le_bytes(log[at..at + 8].try_into().unwrap()))
+}
+
+#[test]
+fn tenants_see_the_drive_s_health_and_their_own_counters() {
+    let (drive, _server) = Drive::new();
+    // A block that cannot be read, of which the drive's first host learns.
+    let device = Device::connect(drive.its.path("drive.sock"), &Options::default());
+    let mut device = device.unwrap();
+    device.enable().unwrap();
+    let mut queue = device.create_queue_pair(4, false).unwrap();
+    let namespace = device.namespace(1).unwrap();
+    let buffer = device.alloc(512).unwrap();
+    let write_uncorrectable = Sqe {
+        opcode: NvmOpcode::WRITE_UNCORRECTABLE.0,
+        nsid: 1,
+        ..Sqe::default()
+    };
+    queue
+        .run("Write Uncorrectable", write_uncorrectable)
+        .unwrap();
+    for _ in 0..3 {
+        queue.read(&namespace, 0, 1, &buffer).unwrap_err();
+    }
+    queue.read(&namespace, 1, 1, &buffer).unwrap();
+    drop((queue, device));
+    let text = format!(
+        "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\nadmin_allow = [\"get-log-page:0xc0\"]\n{}",
+        drive.target(),
+        drive.tenant("a", "4MiB..20MiB"),
+    );
+    let config = drive.world.write("tenants.toml", &text);
+    let tenants = drive.world.serve(&["--config", config.to_str().unwrap()]);
+    let mut host = Host::attach(&drive.world, "a");
+    let deadline = Instant::now() + BOUND;
+    while smart(&mut host)[0] == 0 {
+        assert!(Instant::now() < deadline, "the drive's errors do not come");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(smart(&mut host), [3, 0, 1]);
+    host.block(1, 5);
+    assert_eq!(smart(&mut host), [3, 1, 1]);
+    // The drive has no such page, and none of the others is shown.
+    for lid in [0xc0, 0xc2, 0x07] {
+        let read = host
+            .device()
+            .get_log_page(LogPageId(lid), u32::MAX, 0, &mut [0; 64]);
+        let status = Status::INVALID_LOG_PAGE;
+        assert!(
+            matches!(read, Err(DriverError::Status { status: s, .. }) if s == status),
+            "{lid:#x}: {read:?}"
+        );
+    }
+    drop(host);
+    tenants.stop();
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::TrySendError;
 
+use controller::port::DriveReport;
 use driver::bus::Bus;
 use memory::{DmaView, Lent, Segment};
 
 use super::super::keeper::{BOUNCES, Job, News, Wakes};
-use super::super::op::INTERRUPTED;
+use super::super::op::{HANG_TICKS, INTERRUPTED};
 use super::super::windows::{LEAST_BYTES, Table};
-use super::{DriveChannel, HANG_TICKS};
+use super::DriveChannel;
 
 impl<B: Bus> DriveChannel<B> {
     /// What is to be done now and then: hears the keeper, asks it for what commands were without, and looks for those that
@@ -30,6 +31,12 @@ impl<B: Bus> DriveChannel<B> {
             self.say();
         }
         self.order.tend();
+    }
+
+    /// What the drive says of itself, as far as the keeper has told.
+    #[must_use]
+    pub fn report(&self) -> &Arc<DriveReport> {
+        &self.report
     }
 
     /// Readable when the keeper has told something, and where the drive interrupts, when it has completed something.
@@ -103,6 +110,7 @@ impl<B: Bus> DriveChannel<B> {
             News::Windows(windows) => {
                 self.windows = Table::new(windows);
             }
+            News::Report(report) => self.report = report,
             News::Ended => {
                 // What a drive that comes back does not know yet is asked for again.
                 self.asked.clear();
@@ -165,19 +173,17 @@ impl<B: Bus> DriveChannel<B> {
         let (now, has_queue) = (self.seen, self.queue.is_some());
         let mut hangs = false;
         for op in self.ops.iter_mut().filter(|op| op.in_use) {
-            if now.wrapping_sub(op.since) < HANG_TICKS {
-                continue;
-            }
+            let ticks = now.wrapping_sub(op.since);
             if op.outstanding > 0 {
-                hangs = true;
-            } else if op.is_queued && !has_queue {
+                hangs |= ticks >= op.kind.hang_ticks();
+            } else if op.is_queued && !has_queue && ticks >= HANG_TICKS {
                 op.outcome = INTERRUPTED;
             }
         }
         if !has_queue {
             self.drop_failed();
         } else if hangs {
-            self.give_up("a command had no answer for 4 s");
+            self.give_up("a command had no answer for too long");
         }
     }
 
@@ -244,6 +250,13 @@ impl<B: Bus> DriveChannel<B> {
     /// The queue pair that it has now.
     pub(in crate::drive) fn queue_id(&self) -> Option<u16> {
         self.queue.as_ref().map(|queue| queue.pair.qid())
+    }
+
+    /// As if the drive had a volatile cache.
+    pub(in crate::drive) fn be_cached(&mut self) {
+        let mut facts = (*self.facts).clone();
+        facts.volatile_cache = true;
+        self.facts = Arc::new(facts);
     }
 
     /// As if the drive had no Write Zeroes.

@@ -2,14 +2,19 @@
 
 use std::sync::atomic::Ordering;
 
-use controller::port::{Cause, Channel as _, Outcome, Request};
+use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
 use super::rig::{Host, Rig, SIZE, Shape};
-use crate::drive::channel::HANG_TICKS;
-use crate::drive::op::INTERRUPTED;
+use crate::drive::op::{HANG_TICKS, INTERRUPTED, SLOW_HANG_TICKS};
 
 const READ: Request<'static> = Request::Read {
     offset: 0,
+    len: 4096,
+};
+
+/// Where nothing else is in these tests.
+const BESIDE: Request<'static> = Request::Read {
+    offset: 2 << 20,
     len: 4096,
 };
 
@@ -29,6 +34,48 @@ fn a_command_that_hangs_ends_after_4_s_and_the_next_one_is_done() {
     }
     assert_eq!(rig.run(&host, &READ, &[(0, 4096)]), Outcome::OK);
     assert!(rig.channel.pins.is_empty());
+}
+
+/// Flushing and deallocating take drives seconds, and no host's memory is held up by them.
+#[test]
+fn what_takes_drives_long_has_20_s() {
+    let ranges = [ByteRange {
+        offset: 0,
+        len: 1 << 20,
+    }];
+    for slow in [
+        Request::Flush,
+        Request::Deallocate { ranges: &ranges },
+        Request::WriteZeroes {
+            offset: 0,
+            len: 4096,
+            deallocate: true,
+            fua: false,
+        },
+    ] {
+        let mut rig = Rig::new(Shape::default());
+        rig.channel.be_cached();
+        let host = Host::new();
+        rig.mood.hangs.store(true, Ordering::Relaxed);
+        let id = rig.add(&host, &slow, &[]);
+        rig.tick(SLOW_HANG_TICKS - 1);
+        assert!(!rig.ended.contains_key(&id), "{slow:?}");
+        rig.mood.hangs.store(false, Ordering::Relaxed);
+        rig.tick(3);
+        assert_eq!(rig.ended.remove(&id), Some(INTERRUPTED), "{slow:?}");
+        // Data beside it has its 4 s all the same, and takes the queue with it.
+        rig.mood.hangs.store(true, Ordering::Relaxed);
+        let ids = [
+            rig.add(&host, &slow, &[]),
+            rig.add(&host, &BESIDE, &[(0, 4096)]),
+        ];
+        rig.tick(HANG_TICKS - 1);
+        rig.mood.hangs.store(false, Ordering::Relaxed);
+        rig.tick(3);
+        for id in ids {
+            assert_eq!(rig.ended.remove(&id), Some(INTERRUPTED), "{slow:?}");
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use controller::Controller;
 use controller::config::{ControllerConfig, DoorbellMode};
 use controller::namespace::Namespace;
-use controller::port::{Added, Channel as Port, ChannelId, Channels, Done, Outcome, Request};
+use controller::port::{
+    Added, Channel as Port, ChannelId, Channels, Done, DriveReport, Outcome, Request,
+};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::ticket::Ticket;
 use driver::bus::in_process::InProcess;
@@ -19,7 +21,7 @@ use memory::{
 
 use crate::drive::channel::DriveChannel;
 use crate::drive::keeper::Keeper;
-use crate::drive::{Drive, options};
+use crate::drive::{Drive, ShownPage, options};
 use crate::{Channel, Medium, MediumKind, MediumSpec};
 
 /// Bytes of the drive's namespace.
@@ -115,6 +117,7 @@ fn device(
     medium: &Arc<Medium>,
     mood: &Arc<Mood>,
     shape: Shape,
+    says: &Arc<DriveReport>,
 ) -> Result<Device<Bus>, DriverError> {
     let config = ControllerConfig {
         name: "drive".into(),
@@ -152,7 +155,8 @@ fn device(
     };
     let subsystem = SubsystemConfig::with_namespaces(4, [namespace]);
     let mut subsystem = Subsystem::new(subsystem).unwrap();
-    let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
+    let mut controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
+    controller.drive_reported(ChannelId(0), Some(says));
     let options = Options {
         memory_len: 32 << 20,
         interrupts: true,
@@ -180,13 +184,20 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(shape: Shape) -> Rig {
+        Rig::saying(shape, DriveReport::default(), Vec::new())
+    }
+
+    /// A drive that says this of itself, of which hosts are shown these pages.
+    pub(super) fn saying(shape: Shape, says: DriveReport, shown: Vec<ShownPage>) -> Rig {
+        let says = Arc::new(says);
         let kind = MediumKind::Ram { size: SIZE };
         let medium = Medium::open(&MediumSpec { kind }).unwrap();
         let mood = Arc::<Mood>::default();
-        let first = device(&medium, &mood, shape).unwrap();
+        let first = device(&medium, &mood, shape, &says).unwrap();
         let its = mood.clone();
-        let reopen = Box::new(move || device(&medium, &its, shape));
+        let reopen = Box::new(move || device(&medium, &its, shape, &says));
         let (drive, keeper) = Drive::of("test".into(), first, None, reopen).unwrap();
+        let keeper = keeper.showing(shown);
         let claims = Claims::new();
         let channel = drive.channel(32, claims.claimant().unwrap()).unwrap();
         let mut rig = Rig {

@@ -7,8 +7,7 @@ use controller::port::{Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::rig::{Host, Rig, Shape};
-use crate::drive::channel::HANG_TICKS;
-use crate::drive::op::INTERRUPTED;
+use crate::drive::op::{HANG_TICKS, INTERRUPTED};
 
 const READ: Request<'static> = Request::Read {
     offset: 0,

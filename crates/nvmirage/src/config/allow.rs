@@ -1,0 +1,119 @@
+//! What hosts may ask of a drive that they share, beside reading and writing: the log pages that its operator names.
+
+use std::{fmt, str::FromStr};
+
+use media::drive::ShownPage;
+
+use super::{size::serde_as_text, validate::Place};
+
+/// Most pages of a drive: each is read from it again and again.
+const MAX_PAGES: usize = 16;
+/// Bytes of a page whose length is not told.
+const DEFAULT_LEN: u16 = 512;
+/// Log pages of vendors (Base 2.1, 5.1.12), but for the program's own.
+const FIRST_LID: u8 = 0xc0;
+const OWN_LID: u8 = controller::admin::logs::REACTOR_LOG.0;
+
+/// `get-log-page:LID`, or `get-log-page:LID:BYTES`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AdminAllow(pub(crate) ShownPage);
+
+impl FromStr for AdminAllow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| {
+            format!(
+                "`{text}`: {why}: write get-log-page:0xc0, or get-log-page:0xc0:4096 for one of 4096 bytes"
+            )
+        };
+        let Some(page) = text.strip_prefix("get-log-page:") else {
+            return Err(wrong("no other command can be allowed"));
+        };
+        let (lid, len) = match page.split_once(':') {
+            Some((lid, len)) => (lid, len.parse().ok()),
+            None => (page, Some(DEFAULT_LEN)),
+        };
+        let lid = match lid.strip_prefix("0x") {
+            Some(digits) => u8::from_str_radix(digits, 16).ok(),
+            None => lid.parse().ok(),
+        };
+        match lid {
+            None => return Err(wrong("it names no log page")),
+            Some(OWN_LID) => return Err(wrong("0xc1 is a page of this program's own")),
+            Some(lid) if lid < FIRST_LID => {
+                return Err(wrong(
+                    "pages below 0xc0 are the controller's own, or change something in the drive",
+                ));
+            }
+            Some(_) => {}
+        }
+        let fits = |len: &u16| (4..=ShownPage::MAX_LEN).contains(len) && len.is_multiple_of(4);
+        match (lid, len.filter(fits)) {
+            (Some(lid), Some(len)) => Ok(AdminAllow(ShownPage { lid, len })),
+            _ => Err(wrong("a page has 4 to 4096 bytes, a multiple of 4")),
+        }
+    }
+}
+
+impl fmt::Display for AdminAllow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ShownPage { lid, len } = self.0;
+        match len {
+            DEFAULT_LEN => write!(f, "get-log-page:{lid:#04x}"),
+            len => write!(f, "get-log-page:{lid:#04x}:{len}"),
+        }
+    }
+}
+
+serde_as_text!(AdminAllow => "what is allowed, in quotes, as in \"get-log-page:0xc0\"");
+
+/// What is wrong with a list of them.
+pub(super) fn validate(allowed: &[AdminAllow], place: &mut Place<'_>) {
+    place.require(allowed.len() <= MAX_PAGES, || {
+        format!(
+            "admin_allow: there are {}, and at most {MAX_PAGES} can be",
+            allowed.len()
+        )
+    });
+    for (index, allow) in allowed.iter().enumerate() {
+        let mut before = allowed[..index].iter();
+        place.require(before.all(|other| other.0.lid != allow.0.lid), || {
+            format!("admin_allow: \"{allow}\" is listed twice")
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_vendors_pages_can_be_allowed() {
+        for (text, lid, len) in [
+            ("get-log-page:0xc0", 0xc0, 512),
+            ("get-log-page:202", 0xca, 512),
+            ("get-log-page:0xff:4096", 0xff, 4096),
+        ] {
+            let allow: AdminAllow = text.parse().unwrap();
+            assert_eq!(allow.0, ShownPage { lid, len });
+            assert_eq!(allow.to_string().parse(), Ok(allow));
+        }
+        for (text, says) in [
+            ("get-log-page:0x02", "pages below 0xc0"),
+            ("get-log-page:0xbf", "pages below 0xc0"),
+            ("get-log-page:0xc1", "this program's own"),
+            ("get-log-page:0x1c0", "names no log page"),
+            ("get-log-page:", "names no log page"),
+            ("get-log-page:0xc0:0", "4 to 4096 bytes"),
+            ("get-log-page:0xc0:510", "4 to 4096 bytes"),
+            ("get-log-page:0xc0:8192", "4 to 4096 bytes"),
+            ("get-features:0x01", "no other command"),
+            ("0xc0", "no other command"),
+            ("", "no other command"),
+        ] {
+            let error = text.parse::<AdminAllow>().unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
