@@ -56,6 +56,8 @@ struct Inner {
     /// Writes that have ended and are not durable.
     ended: BTreeSet<u64>,
     writes: u64,
+    /// Bytes of all requests to write.
+    written: u64,
     random: Random,
     /// Calls of [`Storage`] that succeed; then all fail.
     calls_left: u64,
@@ -76,6 +78,7 @@ impl Disk {
             ongoing: Vec::new(),
             ended: BTreeSet::new(),
             writes: 0,
+            written: 0,
             random: Random::new(seed),
             calls_left: u64::MAX,
             fails_with: None,
@@ -91,6 +94,11 @@ impl Disk {
     /// From now on all requests that change something fail.
     pub(crate) fn fail_requests(&self, outcome: Outcome) {
         self.0.borrow_mut().fails_with = Some(outcome);
+    }
+
+    /// Bytes of the requests to write so far.
+    pub(crate) fn written(&self) -> u64 {
+        self.0.borrow().written
     }
 
     /// What is there after a crash at this moment.
@@ -245,6 +253,7 @@ impl Port for Disk {
                     rest = later;
                 }
                 write = inner.write(offset, &bytes);
+                inner.written += u64::from(len);
                 durable = fua;
             }
             Request::WriteZeroes {

@@ -431,8 +431,16 @@ impl Medium {
         let Some(zoned) = &self.zoned else {
             return Ok(below);
         };
-        let channel = zoned.channel(below, depth)?;
+        let channel = zoned.channel(below, (depth, self.slice()))?;
         Ok(Channel(Kind::Zoned(Box::new(channel))))
+    }
+
+    /// Bytes that are copied at a time.
+    fn slice(&self) -> u32 {
+        match self.has_timing() {
+            true => ram::TIMED_SLICE,
+            false => ram::SLICE,
+        }
     }
 
     /// A handle on the bytes alone.
@@ -445,11 +453,7 @@ impl Medium {
                 ))
             })
         };
-        let slice = if self.has_timing() {
-            ram::TIMED_SLICE
-        } else {
-            ram::SLICE
-        };
+        let slice = self.slice();
         Ok(Channel(match &self.backing {
             Backing::Null => Kind::Null(NullChannel),
             Backing::Told(_) => Kind::Told(Box::new(ToldChannel::new())),

@@ -66,7 +66,11 @@ fn least(kept: &mut Vec<u64>, other: Vec<u64>) {
         *kept = other;
         return;
     }
-    assert_eq!(kept.len(), other.len(), "the same commands make the same calls");
+    assert_eq!(
+        kept.len(),
+        other.len(),
+        "the same commands make the same calls"
+    );
     for (kept, other) in kept.iter_mut().zip(other) {
         *kept = other.min(*kept);
     }
@@ -117,9 +121,8 @@ fn measure(name: &str, size: u64, len: u32) {
 
 fn main() {
     for (size, len) in [
-        (1 << 30, 4096),
-        (4 << 30, 4096),
-        (4 << 30, 131_072),
+        (5 << 30, 4096),
+        (5 << 30, 131_072),
         (16 << 30, 4096),
         (64 << 30, 4096),
     ] {

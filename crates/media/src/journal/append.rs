@@ -32,7 +32,10 @@ impl Appending<'_> {
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         self.open.crc.add(bytes);
         self.segment.write_from(self.open.filled, bytes);
-        self.open.filled += bytes.len() as u32;
+        let len = bytes.len() as u32;
+        self.open.filled += len;
+        self.open.lacks =
+            (self.open.lacks.checked_sub(len)).expect("a record is as long as it was said to be");
     }
 }
 
@@ -56,10 +59,11 @@ impl Journal {
         let frames = (0..self.frames.len()).filter(|index| self.is_free(*index));
         // The open frame, and behind each frame there may be a jump to the ring's start, which takes less than a frame.
         let needs = (2 * count as u64 + 2) * self.frame_len() as u64;
-        frames.count() >= count && self.len() + needs <= self.superblock.layout.ring_len
+        frames.count() >= count && self.taken() + needs <= self.superblock.layout.ring_len
     }
 
-    fn frame_len(&self) -> usize {
+    /// Bytes of the largest frame.
+    pub(crate) fn frame_len(&self) -> usize {
         self.superblock.layout.frame_len as usize
     }
 
@@ -68,40 +72,70 @@ impl Journal {
         self.frames[index].stage == Stage::Free && !is_open
     }
 
-    /// Appends a record of `len` bytes, which `fill` puts. There is room for it ([`Journal::has_room`]).
+    /// Appends a record of `len` bytes, which `fill` puts. There is room for it ([`Journal::has_room`]), and the last one is whole.
     ///
     /// # Panics
-    /// Where there is none.
+    /// Where there is none, or it is not.
     pub(crate) fn append(&mut self, kind: u8, len: usize, fill: impl FnOnce(&mut Appending<'_>)) {
-        let needs = RECORD_HEAD + len;
-        let is_full = |open: &Open| open.filled as usize + needs > self.frame_len();
-        if self.open.as_ref().is_some_and(is_full) {
-            self.seal();
-        }
+        self.begin(kind, len);
+        fill(&mut self.record());
+        assert!(self.is_whole(), "a record is as long as it was said to be");
+    }
+
+    /// Begins a record of `len` bytes, which are put in parts ([`Journal::record`]). There is room for it, and the last one is whole.
+    ///
+    /// # Panics
+    /// Where there is none, or it is not.
+    pub(crate) fn begin(&mut self, kind: u8, len: usize) {
+        assert!(self.is_whole(), "records do not mix");
+        self.reserve(len);
         if self.open.is_none() {
             let free = (0..self.frames.len()).find(|index| self.is_free(*index));
             self.open = Some(Open {
                 frame: free.expect("the caller has seen that there is room"),
                 filled: FRAME_HEAD as u32,
+                lacks: 0,
                 crc: Crc::new(),
             });
         }
-        let frame_len = self.superblock.layout.frame_len;
         let open = self.open.as_mut().expect("it was just made");
-        let end = open.filled + needs as u32;
-        let frame = &self.frames[open.frame];
-        let segment = frame.scratch.segment(frame_len, Need::DeviceWrites);
-        let mut appending = Appending { segment, open };
-        appending.put(&record_head(kind, len));
-        fill(&mut appending);
-        assert_eq!(
-            appending.open.filled, end,
-            "a record is as long as it was said to be"
-        );
+        open.lacks = (RECORD_HEAD + len) as u32;
+        self.record().put(&record_head(kind, len));
     }
 
-    /// Ends the frame that takes records, if any: it is written with the next turn.
+    /// The record that is not whole.
+    ///
+    /// # Panics
+    /// There is none.
+    pub(crate) fn record(&mut self) -> Appending<'_> {
+        let frame_len = self.superblock.layout.frame_len;
+        let open = self.open.as_mut().expect("a record was begun");
+        let scratch = &self.frames[open.frame].scratch;
+        let segment = scratch.segment(frame_len, Need::DeviceWrites);
+        Appending { segment, open }
+    }
+
+    /// Whether the last record is: none is appended, and no frame ends, before.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.open.is_none_or(|open| open.lacks == 0)
+    }
+
+    /// Ends the frame where it has no room for a record of `len` bytes: several that take no more together are in one frame then,
+    /// and so are there all or none after a crash.
+    pub(crate) fn reserve(&mut self, len: usize) {
+        let needs = RECORD_HEAD + len;
+        let is_full = |open: &Open| open.filled as usize + needs > self.frame_len();
+        if self.open.as_ref().is_some_and(is_full) {
+            self.seal();
+        }
+    }
+
+    /// Ends the frame that takes records, if any: it is written with the next turns. The last record is whole.
+    ///
+    /// # Panics
+    /// It is not.
     pub(crate) fn seal(&mut self) {
+        assert!(self.is_whole(), "a frame ends behind a record");
         let Some(open) = self.open.take() else {
             return;
         };
@@ -114,6 +148,7 @@ impl Journal {
         let segment = frame.scratch.segment(len, Need::DeviceWrites);
         segment.write_from(0, zerocopy::IntoBytes::as_bytes(&head));
         (frame.stage, frame.position, frame.len) = (Stage::Sealed, self.head, len);
+        (frame.handed, frame.pieces) = (0, 0);
         self.queue.push_back(open.frame);
         self.head = superblock.layout.next(self.head + u64::from(len));
     }

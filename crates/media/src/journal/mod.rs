@@ -1,7 +1,7 @@
 //! A log of what changes a medium's state, behind its bytes in the same file, so that one flush makes both durable.
 //!
-//! The owner of the state appends **records** ([`Journal::append`]). They gather in a **frame**, which is written when it is full or
-//! when it is told to be ([`Journal::seal`]). A frame is there whole or not at all: it has a checksum, its place in the log, and the
+//! The owner of the state appends **records** ([`Journal::append`]; a long one in parts, [`Journal::begin`]). They gather in a
+//! **frame**, which is written when it is full or when it is told to be ([`Journal::seal`]). A frame is there whole or not at all: it has a checksum, its place in the log, and the
 //! incarnation of the log that wrote it. After a crash the log ends in front of the first frame that is not there, and the
 //! records before, in their order, make the state again ([`Journal::recover`]).
 //!
@@ -11,7 +11,8 @@
 //! changed, or can be ignored where what it changes is not there yet.
 //!
 //! Everything goes through the channel of the medium, as ordinary requests with tickets of the journal's own: the owner gives it
-//! turns ([`Journal::drive`]) and what ends ([`Journal::complete`]). A host's Flush is done in this order: its frames are written
+//! turns ([`Journal::drive`]) and what ends ([`Journal::complete`]). A frame goes there in pieces, as many bytes in a turn as its owner
+//! allows ([`Journal::set_slice`]): a file in memory, or in the page cache, takes them by a copy. A host's Flush is done in this order: its frames are written
 //! ([`Journal::settled`] has come to [`Journal::end`]), then the medium below is flushed.
 //!
 //! Invariants:
@@ -36,14 +37,15 @@ use controller::port::{Added, ByteRange, Channel as Port, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{Need, Scratch};
 
-pub(crate) use self::append::Appending;
 use self::crc::Crc;
 pub(crate) use self::layout::{BLOCK, Kind, Layout, SHAPE_WORDS, Shape, Superblock};
 
 /// Frames that a journal has in memory: one that is filled, and those that are being written.
 const FRAMES: usize = 4;
-/// Tickets of a journal: no lane, controller or subsystem has these.
+/// Tickets of a journal: no lane, controller or subsystem has these. That of a frame's piece says which frame and which of its blocks.
 const TICKETS: u64 = 0xFFFF_FFFF_FFFF_0000;
+/// For a byte that the medium is handed in a turn it is asked to take so many back: pages are freed in less time than they are copied.
+const GIVEN_BACK_PER_BYTE: u64 = 64;
 const SYNC: u64 = TICKETS | 0x8000;
 const SUPERBLOCK: u64 = TICKETS | 0x8001;
 const GIVE_BACK: u64 = TICKETS | 0x8002;
@@ -122,10 +124,8 @@ pub(crate) trait Storage {
 enum Stage {
     /// Nobody uses it.
     Free,
-    /// It is complete, and to be written.
+    /// It is complete, and to be written, or being written.
     Sealed,
-    /// The medium is writing it.
-    Going,
     /// It is written.
     Written,
 }
@@ -138,6 +138,9 @@ struct Frame {
     position: u64,
     /// Bytes to write.
     len: u32,
+    /// Bytes of them that the medium was handed, and pieces of those that it has not written yet.
+    handed: u32,
+    pieces: u32,
 }
 
 /// The frame that takes records.
@@ -145,6 +148,8 @@ struct Frame {
 struct Open {
     frame: usize,
     filled: u32,
+    /// Bytes that the last record lacks.
+    lacks: u32,
     crc: Crc,
 }
 
@@ -190,11 +195,17 @@ pub(crate) struct Journal {
     checkpoint: Option<u64>,
     moving: Move,
     block: Scratch,
-    /// Whether the ring's space is given back where the log has left it, and what is to be.
+    /// Whether the ring's space is given back where the log has left it, and up to where that was done: what is behind is not
+    /// written to before.
     gives_back: bool,
-    given_back: VecDeque<ByteRange>,
+    given_back: u64,
     /// What was asked of the medium and has not ended.
     in_flight: u32,
+    /// Bytes of frames that the medium is handed in a turn, and what is left of them in this one; and whether it was asked to take space
+    /// back.
+    slice: u32,
+    left: u32,
+    has_given_back: bool,
     broken: Option<Outcome>,
 }
 
@@ -262,6 +273,8 @@ impl Journal {
                 stage: Stage::Free,
                 position: 0,
                 len: 0,
+                handed: 0,
+                pieces: 0,
             })
         };
         let frames: io::Result<Box<[Frame]>> = (0..FRAMES).map(|_| frame()).collect();
@@ -276,8 +289,11 @@ impl Journal {
             moving: Move::None,
             block: Scratch::new(BLOCK as u32)?,
             gives_back,
-            given_back: VecDeque::with_capacity(4),
+            given_back: superblock.start,
             in_flight: 0,
+            slice: u32::MAX,
+            left: u32::MAX,
+            has_given_back: false,
             broken: None,
             superblock: Superblock {
                 incarnation,
@@ -331,11 +347,11 @@ impl Journal {
     /// The channel is gone, and what was under way with it: nobody knows how far it came, so it is done again.
     pub(crate) fn detach(&mut self) {
         self.in_flight = 0;
-        self.given_back.clear();
+        self.given_back = self.superblock.start;
         for index in &self.queue {
             let frame = &mut self.frames[*index];
-            if frame.stage == Stage::Going {
-                frame.stage = Stage::Sealed;
+            if frame.stage == Stage::Sealed {
+                (frame.handed, frame.pieces) = (0, 0);
             }
         }
         match &mut self.moving {
@@ -347,6 +363,11 @@ impl Journal {
     /// Bytes from the log's start to its end.
     fn len(&self) -> u64 {
         self.head - self.superblock.start
+    }
+
+    /// Bytes of the ring that have to stay as they are.
+    fn taken(&self) -> u64 {
+        self.head - self.given_back
     }
 
     /// Whether the log is so long that a checkpoint is worth its bytes; false while one goes on.
@@ -372,6 +393,11 @@ impl Journal {
         }
     }
 
+    /// Where the log ends, with what is not sealed.
+    pub(crate) fn reaches(&self) -> u64 {
+        self.head + self.open.map_or(0, |open| u64::from(open.filled))
+    }
+
     /// Where the log ends, but for what is not sealed.
     pub(crate) fn end(&self) -> u64 {
         self.head
@@ -385,6 +411,11 @@ impl Journal {
     /// Whether all that was appended is written.
     pub(crate) fn is_settled(&self) -> bool {
         self.open.is_none() && self.queue.is_empty()
+    }
+
+    /// Whether some frame is complete and not written, or some space not given back.
+    pub(crate) fn has_to_write(&self) -> bool {
+        !self.queue.is_empty() || self.given_back < self.superblock.start
     }
 
     /// Requests of its own that the medium has.
@@ -402,42 +433,82 @@ impl Journal {
         ticket.bits() >= TICKETS
     }
 
+    /// A turn of the owner's has begun: of frames the medium is handed a slice in it.
+    pub(crate) fn begin_turn(&mut self) {
+        self.left = self.slice;
+        self.has_given_back = false;
+    }
+
+    /// From now on so many bytes of frames are handed to the medium in one turn, a multiple of [`BLOCK`].
+    pub(crate) fn set_slice(&mut self, slice: u32) {
+        debug_assert!(slice > 0 && u64::from(slice).is_multiple_of(BLOCK));
+        (self.slice, self.left) = (slice, slice);
+    }
+
     /// Hands the medium what is to be done, as far as it has room. To be called before it is submitted.
     pub(crate) fn drive(&mut self, below: &mut impl Port) {
         if self.broken.is_some() {
             return;
         }
-        // Before a frame is written where they are.
-        while let Some(range) = self.given_back.front().copied() {
-            let request = Request::Deallocate { ranges: &[range] };
-            if !self.ask(below, GIVE_BACK, &request, None) {
-                return;
-            }
-            self.given_back.pop_front();
+        if !self.has_given_back && self.given_back < self.superblock.start && !self.give_back(below)
+        {
+            return;
         }
         for at in 0..self.queue.len() {
             let index = self.queue[at];
-            if self.frames[index].stage == Stage::Sealed && !self.write_frame(index, below) {
+            if !self.write_frame(index, below) {
                 return;
             }
         }
         self.move_start(below);
     }
 
-    /// False where the medium has no room.
-    fn write_frame(&mut self, index: usize, below: &mut impl Port) -> bool {
-        let frame = &mut self.frames[index];
-        let request = Request::Write {
-            offset: self.superblock.layout.place(frame.position),
-            len: frame.len,
-            fua: false,
+    /// Gives a piece of the ring back. False where the medium has no room.
+    fn give_back(&mut self, below: &mut impl Port) -> bool {
+        let Layout { ring, ring_len, .. } = self.superblock.layout;
+        let at = self.given_back % ring_len;
+        let left = self.superblock.start - self.given_back;
+        let most = u64::from(self.slice).saturating_mul(GIVEN_BACK_PER_BYTE);
+        let range = ByteRange {
+            offset: ring + at,
+            len: left.min(ring_len - at).min(most),
         };
-        frame.stage = Stage::Going;
-        let taken = self.ask(below, TICKETS | index as u64, &request, Some(index));
-        if !taken {
-            self.frames[index].stage = Stage::Sealed;
+        let request = Request::Deallocate { ranges: &[range] };
+        let taken = self.ask(below, GIVE_BACK, &request, None);
+        if taken {
+            self.given_back += range.len;
+            self.has_given_back = true;
         }
         taken
+    }
+
+    /// Hands out what is left of a frame, as far as a slice goes. False where that is not all of it.
+    fn write_frame(&mut self, index: usize, below: &mut impl Port) -> bool {
+        loop {
+            let frame = &self.frames[index];
+            let (from, len) = (frame.handed, (frame.len - frame.handed).min(self.left));
+            if frame.handed == frame.len {
+                return true;
+            }
+            if len == 0 {
+                return false;
+            }
+            let request = Request::Write {
+                offset: self.superblock.layout.place(frame.position) + u64::from(from),
+                len,
+                fua: false,
+            };
+            // Before it is asked, which may end it at once.
+            let frame = &mut self.frames[index];
+            (frame.handed, frame.pieces) = (from + len, frame.pieces + 1);
+            let bits = TICKETS | (u64::from(from) / BLOCK * FRAMES as u64) | index as u64;
+            if !self.ask(below, bits, &request, Some((index, from))) {
+                let frame = &mut self.frames[index];
+                (frame.handed, frame.pieces) = (from, frame.pieces - 1);
+                return false;
+            }
+            self.left -= len;
+        }
     }
 
     /// Asks the medium for something with a frame's bytes, or the superblock's. False where it has no room.
@@ -446,15 +517,19 @@ impl Journal {
         below: &mut impl Port,
         bits: u64,
         request: &Request<'_>,
-        frame: Option<usize>,
+        frame: Option<(usize, u32)>,
     ) -> bool {
-        let (scratch, len) = match frame {
-            Some(index) => (&self.frames[index].scratch, self.frames[index].len),
-            None => (&self.block, BLOCK as u32),
+        let (scratch, from) = match frame {
+            Some((index, from)) => (&self.frames[index].scratch, from),
+            None => (&self.block, 0),
         };
-        let segments = [scratch.segment(len, Need::DeviceReads)];
-        let segments: &[_] = match request {
-            Request::Write { .. } => &segments,
+        let segment;
+        let segments: &[_] = match *request {
+            Request::Write { len, .. } => {
+                let all = scratch.segment(from + len, Need::DeviceReads);
+                segment = [all.part(from, len)];
+                &segment
+            }
             _ => &[],
         };
         let added = below.add(Ticket::from_bits(bits), request, segments, scratch.view());
@@ -497,10 +572,13 @@ impl Journal {
                     self.moved(start, until);
                 }
             }
-            frame => {
-                let index = (frame - TICKETS) as usize;
-                self.frames[index].stage = Stage::Written;
-                self.take_written();
+            piece => {
+                let frame = &mut self.frames[piece as usize % FRAMES];
+                frame.pieces -= 1;
+                if frame.pieces == 0 && frame.handed == frame.len {
+                    frame.stage = Stage::Written;
+                    self.take_written();
+                }
             }
         }
     }
@@ -600,22 +678,12 @@ impl Journal {
 
     /// The log begins at its new start.
     fn moved(&mut self, start: u64, until: u64) {
-        let old = self.superblock.start;
         self.superblock = self.superblock_at(start, until);
         self.last_len = until - start;
         self.moving = Move::None;
         if !self.gives_back {
-            return;
+            self.given_back = start;
         }
-        let Layout { ring, ring_len, .. } = self.superblock.layout;
-        let (from, len) = (old % ring_len, start - old);
-        let first = len.min(ring_len - from);
-        let ranges = [(from, first), (0, len - first)];
-        let ranges = ranges.into_iter().filter(|(_, len)| *len > 0);
-        self.given_back.extend(ranges.map(|(from, len)| ByteRange {
-            offset: ring + from,
-            len,
-        }));
     }
 }
 

@@ -65,7 +65,9 @@ struct Owner {
 impl Owner {
     fn open(image: Vec<u8>, seed: u64) -> Owner {
         let disk = Disk::new(image, seed);
-        let (journal, map) = open(&disk).expect("it is whole");
+        let (mut journal, map) = open(&disk).expect("it is whole");
+        // Frames have two blocks at most.
+        journal.set_slice(BLOCK as u32);
         Owner {
             disk,
             journal,
@@ -123,6 +125,7 @@ impl Owner {
     }
 
     fn turn(&mut self) {
+        self.journal.begin_turn();
         self.journal.drive(&mut self.disk);
         while let Some((end, covers)) = self.waiting.front().copied()
             && self.journal.settled() >= end

@@ -14,7 +14,7 @@ use model::Op;
 
 use super::answer::Ops;
 use super::durable::{Admits, Durable};
-use super::log;
+use super::log::{self, Log};
 use super::open::{self, OnFile};
 #[cfg(test)]
 use super::pairs::Pairs;
@@ -178,8 +178,8 @@ impl KeyValueMedium {
         )
     }
 
-    /// The channel, with at most `depth` commands in flight, which copies larger values than `slice` bytes in slices of as many, unless
-    /// they are kept. There is one at a time, as commands change what they all look at.
+    /// The channel, with at most `depth` commands in flight, which copies larger values than `slice` bytes in slices of as many. There is
+    /// one at a time, as commands change what they all look at.
     ///
     /// # Errors
     /// There is one; and the system's.
@@ -229,13 +229,16 @@ pub(crate) struct KeyValueChannel<C = FileChannel> {
 impl<C> KeyValueChannel<C> {
     pub(super) fn new(
         medium: &Arc<KeyValueMedium>,
-        durable: Option<Durable<C>>,
+        mut durable: Option<Durable<C>>,
         slice: u32,
     ) -> io::Result<Self> {
         let mut pairs = medium.take().ok_or_else(|| {
             io::Error::other("a key-value medium is served by one reactor: let no other one use it")
         })?;
-        pairs.later = Later::new(slice, durable.is_some());
+        pairs.later = Later::new(slice);
+        if let (Some(durable), Some(log)) = (&mut durable, pairs.pairs.log()) {
+            durable.set_slice(slice, log);
+        }
         Ok(KeyValueChannel {
             pairs: Some(pairs),
             slices: Slices::new(),
@@ -254,6 +257,12 @@ impl<C> KeyValueChannel<C> {
     #[cfg(test)]
     pub(super) fn pairs(&self) -> &Pairs {
         &self.pairs.as_ref().expect("it is not dropped").pairs
+    }
+
+    /// Whether a command goes on: for tests.
+    #[cfg(test)]
+    pub(super) fn is_slicing(&self) -> bool {
+        self.slices.is_going()
     }
 
     /// The file's channel, of pairs that are kept.
@@ -305,7 +314,7 @@ impl<C> KeyValueChannel<C> {
         match &mut self.pairs {
             Some(pairs) if !pairs.later.is_empty() => {
                 let command = (ticket, outcome);
-                self.slices.begin(command, &mut pairs.later, segments, view);
+                self.slices.begin(command, pairs, segments, view);
                 Added::Pending
             }
             _ => Added::Done(ticket, outcome),
@@ -372,20 +381,20 @@ impl<C: Port> KeyValueChannel<C> {
         }
         self.keeps = keeps;
         match self.add_sliced(ticket, request, segments, view) {
-            Added::Done(ticket, outcome) => self.kept(ticket, outcome),
+            Added::Done(ticket, outcome) => self.kept(ticket, outcome, false),
             added => added,
         }
     }
 
-    /// A command has ended so, on a medium that is kept.
-    fn kept(&mut self, ticket: Ticket, outcome: Outcome) -> Added {
+    /// A command has ended so, on a medium that is kept. `copied`: with a slice.
+    fn kept(&mut self, ticket: Ticket, outcome: Outcome, copied: bool) -> Added {
         let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) else {
             return Added::Done(ticket, outcome);
         };
         let Some(fua) = self.keeps.take() else {
             return Added::Done(ticket, outcome);
         };
-        durable.changed(&mut pairs.pairs);
+        durable.changed(&mut pairs.pairs, copied);
         match fua {
             true => {
                 durable.hold(ticket, outcome);
@@ -404,8 +413,8 @@ impl<C> Drop for KeyValueChannel<C> {
                 done.ticket.retire();
             }
         }
-        if let Some(log) = self.pairs.as_mut().and_then(|pairs| pairs.pairs.log()) {
-            log.journal.detach();
+        if let Some(pairs) = &mut self.pairs {
+            pairs.pairs.tell(|log, pairs| log.detach(pairs));
         }
         self.medium.put(self.pairs.take());
     }
@@ -436,20 +445,23 @@ impl<C: Port> Port for KeyValueChannel<C> {
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
-        if self.slices.is_going()
+        let copies = self.slices.is_going();
+        if copies
             && let Some(Done { ticket, outcome }) = self.go_on()
-            && let Added::Done(ticket, outcome) = self.kept(ticket, outcome)
+            && let Added::Done(ticket, outcome) = self.kept(ticket, outcome, true)
         {
             done.push(Done { ticket, outcome });
         }
         if let (Some(durable), Some(pairs)) = (&mut self.durable, &mut self.pairs) {
-            durable.reap(&mut pairs.pairs, done);
+            durable.reap(&mut pairs.pairs, done, copies);
         }
     }
 
     fn in_flight(&self) -> u32 {
         let held = self.durable.as_ref().map_or(0, Durable::in_flight);
-        held + u32::from(self.slices.is_going())
+        let log = self.pairs.as_ref().and_then(|pairs| pairs.pairs.log_ref());
+        let has_turns = self.slices.is_going() || log.is_some_and(Log::has_to_do);
+        held + u32::from(has_turns)
     }
 
     fn is_full(&self, _: &Request<'_>) -> bool {

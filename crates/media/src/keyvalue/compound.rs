@@ -4,12 +4,13 @@
 //! for each, 64 bytes that say nothing, the key and the value, each padded to a multiple of 64 bytes.
 //!
 //! Sub-commands are done in their order, each as if it had come alone, and one that fails keeps none of the others from being
-//! done. Dword 0 of the completion has what became of each, [`SubResult`], four bits for each, the first in bits 3:0: that these
+//! done. On a medium that is kept all of them are there after a crash, or none. Dword 0 of the completion has what became of each, [`SubResult`], four bits for each, the first in bits 3:0: that these
 //! codes exist was published, but not where they stand. The status is that of the first one that failed, so that a host which does
 //! not look there learns of it.
 //!
 //! The values of one that has more of them than a slice are copied later, as those of other stores are; one that a later sub-command has
-//! replaced or deleted is not copied at all.
+//! replaced or deleted is not copied at all. Their log has what was deleted first, and the keys that were stored among that, and then the
+//! values.
 //!
 //! A head that names no sub-command or more than eight, or whose parts do not lie in the data, is refused, and nothing is done.
 //! Everything is copied from the host once, and only the copy is looked at.
@@ -56,7 +57,8 @@ pub(super) fn execute(
     ops.compound();
     // All of them lie in the data, so that their sum does, too.
     let bytes: u32 = subs.iter().map(|sub| sub.value_len).sum();
-    let mut later = Some(later).filter(|later| later.is_for_store(bytes));
+    let mut later = Some(later).filter(|later| later.is_for(bytes));
+    pairs.tell(|log, _| log.reserve(has, count));
     let mut answer = Answer::ok(0);
     for (index, (sub, start)) in subs.iter().zip(starts).enumerate() {
         let mut host = Host::new(segments);
@@ -66,6 +68,11 @@ pub(super) fn execute(
         if answer.status.is_success() {
             answer.status = status_of(result);
         }
+    }
+    if let Some(later) = later {
+        // In the log values come after what was deleted, each in the room of them all: there is no moment at which they have more.
+        let keys = later.keys();
+        pairs.tell(|log, _| keys.for_each(|key| log.deleted(key)));
     }
     Ok(answer)
 }
@@ -114,12 +121,8 @@ fn one(
             let padded_len = padded(key_len as u64) as u32;
             let done = match later {
                 Some(later) => {
-                    let noted = later.noted();
-                    let done = pairs.store(key, rule, sub.value_len, later);
-                    if done.is_ok() {
-                        later.part(key, noted, start + padded_len, sub.value_len);
-                    }
-                    done
+                    let place = (start + padded_len, sub.value_len);
+                    later.store(pairs, (key, rule), place)
                 }
                 None => {
                     host.skip(padded_len - key_len as u32);

@@ -6,6 +6,11 @@ use memory::{Segment, Store};
 pub(super) trait Source {
     /// The next `len` bytes, into the store from byte `at` on.
     fn take_into(&mut self, store: &Store, at: u64, len: u32);
+
+    /// Whether it only notes what it is asked for: the bytes come later, and whoever copies them tells the log.
+    fn comes_later(&self) -> bool {
+        false
+    }
 }
 
 /// Where the bytes of a value go, one after another. Whoever puts has seen that there is room.

@@ -8,8 +8,9 @@ use controller::port::{Added, Channel as Port, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::DmaView;
 
+use super::log::Log;
 use super::pairs::Pairs;
-use crate::journal::Journal;
+use crate::journal::{BLOCK, Journal};
 
 /// Whether a command that changes something may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub(super) struct Durable<C> {
     /// What the file has ended.
     reaped: Vec<Done>,
     depth: usize,
+    /// Bytes that a checkpoint appends in a turn, and what is left of them in this one.
+    slice: u32,
+    left: u32,
     /// Of requests without data.
     nothing: Arc<DmaView>,
 }
@@ -58,6 +62,8 @@ impl<C> Durable<C> {
             ended: Vec::with_capacity(depth),
             reaped: Vec::with_capacity(depth),
             depth,
+            slice: 0,
+            left: 0,
             nothing: DmaView::empty(),
         }
     }
@@ -70,6 +76,12 @@ impl<C> Durable<C> {
         &mut self.below
     }
 
+    /// From now on a checkpoint appends so many bytes in a turn, and the file gets as many of the log.
+    pub(super) fn set_slice(&mut self, slice: u32, log: &mut Log) {
+        (self.slice, self.left) = (slice, slice);
+        log.journal.set_slice(slice.next_multiple_of(BLOCK as u32));
+    }
+
     fn waits(&self) -> usize {
         self.held.len() + self.flushing.len() + self.ended.len()
     }
@@ -80,6 +92,16 @@ impl<C> Durable<C> {
             let idle = log.journal.in_flight() == 0 && log.journal.broken().is_none();
             idle && (log.is_in_checkpoint() || !log.journal.is_settled())
         })
+    }
+
+    /// Goes on with a checkpoint by as many bytes as `most` says, and as are left of this turn.
+    fn checkpoint(&mut self, pairs: &mut Pairs, most: impl FnOnce(&Log) -> u64) {
+        let left = &mut self.left;
+        pairs.tell(|log, pairs| {
+            let now = most(log).min((*left).into()) as u32;
+            log.checkpoint(pairs, now);
+            *left -= now;
+        });
     }
 }
 
@@ -101,9 +123,9 @@ impl<C: Port> Durable<C> {
         }
     }
 
-    /// Something has changed, and the log knows it.
-    pub(super) fn changed(&mut self, pairs: &mut Pairs) {
-        pairs.tell(|log, pairs| log.checkpoint(pairs));
+    /// Something has changed, and the log knows it. `copied`: in this turn a slice was copied for that, and a checkpoint has to wait.
+    pub(super) fn changed(&mut self, pairs: &mut Pairs, copied: bool) {
+        self.checkpoint(pairs, |log| if copied { 0 } else { log.owes() });
         self.drive(pairs);
     }
 
@@ -136,11 +158,25 @@ impl<C: Port> Durable<C> {
         if !self.is_due(pairs) {
             return;
         }
-        pairs.tell(|log, pairs| {
-            log.checkpoint(pairs);
+        if let Some(log) = pairs.log()
+            && !log.is_in_checkpoint()
+        {
             log.journal.seal();
-        });
+        }
+        self.end_turn(pairs, false);
+    }
+
+    /// What is left of the checkpoint's part of a turn, and the end of that. `copied`: the turn was that of a command's slice.
+    fn end_turn(&mut self, pairs: &mut Pairs, copied: bool) {
+        // A checkpoint in between could take the room in the log that the command has.
+        if !copied {
+            self.checkpoint(pairs, |_| u64::MAX);
+        }
         self.submit(pairs);
+        self.left = self.slice;
+        if let Some(log) = pairs.log() {
+            log.journal.begin_turn();
+        }
     }
 
     /// Hands the file what there is to do, as far as it has room.
@@ -149,7 +185,8 @@ impl<C: Port> Durable<C> {
             return;
         };
         let journal = &mut log.journal;
-        if self.held.back().is_some_and(|held| held.until == u64::MAX) {
+        // A frame does not end before its last record.
+        if self.held.back().is_some_and(|held| held.until == u64::MAX) && journal.is_whole() {
             journal.seal();
             let end = journal.end();
             let unknown = self.held.iter_mut().rev();
@@ -183,7 +220,8 @@ impl<C: Port> Durable<C> {
         }
     }
 
-    pub(super) fn reap(&mut self, pairs: &mut Pairs, done: &mut Vec<Done>) {
+    /// Takes what the file has ended, at the end of a turn. `copied`: see [`Durable::changed`].
+    pub(super) fn reap(&mut self, pairs: &mut Pairs, done: &mut Vec<Done>, copied: bool) {
         let mut reaped = std::mem::take(&mut self.reaped);
         self.below.reap(&mut reaped);
         for Done { ticket, outcome } in reaped.drain(..) {
@@ -201,7 +239,7 @@ impl<C: Port> Durable<C> {
             done.push(Done { ticket, outcome });
         }
         self.reaped = reaped;
-        self.submit(pairs);
+        self.end_turn(pairs, copied);
         done.append(&mut self.ended);
     }
 }

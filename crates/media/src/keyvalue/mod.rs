@@ -81,7 +81,7 @@ impl KeyValue {
             pairs,
             iterators: Iterators::default(),
             dialect,
-            later: Later::new(u32::MAX, false),
+            later: Later::new(u32::MAX),
             ops: Ops::NONE,
         }
     }

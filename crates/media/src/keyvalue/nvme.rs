@@ -53,8 +53,8 @@ pub(super) fn execute(
                 Ok(rule) => rule,
                 Err(status) => return Answer::of(status),
             };
-            let done = match later.is_for_store(sqe.cdw10) {
-                true => pairs.store(key, rule, sqe.cdw10, later),
+            let done = match later.is_for(sqe.cdw10) {
+                true => later.store(pairs, (key, rule), (0, sqe.cdw10)),
                 false => pairs.store(key, rule, sqe.cdw10, &mut host),
             };
             ops.push(KvKind::Store, key, done.map_or(0, |()| sqe.cdw10));

@@ -13,7 +13,7 @@ use memory::Store;
 use super::data::{Source, Target};
 use super::index::{Index, KEY_MAX, Key, Slot, tail_len};
 use super::log::Log;
-use super::space::{Chain, Space, UNIT, units_of};
+use super::space::{Chain, Place, Space, UNIT, units_of};
 
 /// Bytes of the largest value.
 pub(crate) const VALUE_MAX: u32 = 2 << 20;
@@ -76,12 +76,26 @@ impl Pairs {
         self.log.as_deref_mut()
     }
 
+    /// The log, where there is one, to be looked at.
+    pub(super) fn log_ref(&self) -> Option<&Log> {
+        self.log.as_deref()
+    }
+
     /// Has the log, where there is one, look at the pairs.
     pub(super) fn tell(&mut self, tells: impl FnOnce(&mut Log, &Pairs)) {
-        if let Some(mut log) = self.log.take() {
-            tells(&mut log, self);
-            self.log = Some(log);
-        }
+        self.with_log(|pairs, log| {
+            if let Some(log) = log {
+                tells(log, pairs);
+            }
+        });
+    }
+
+    /// Lends out the log, where there is one, beside the pairs.
+    pub(super) fn with_log<R>(&mut self, uses: impl FnOnce(&Pairs, Option<&mut Log>) -> R) -> R {
+        let mut log = self.log.take();
+        let used = uses(self, log.as_deref_mut());
+        self.log = log;
+        used
     }
 
     /// Keys there are: for tests.
@@ -157,7 +171,9 @@ impl Pairs {
             (slot, chain)
         };
         self.fill(chain, tail.len() as u64, len, value);
-        self.tell(|log, pairs| log.stored(pairs, key, slot));
+        if !value.comes_later() {
+            self.tell(|log, pairs| log.stored(pairs, key, slot));
+        }
         Ok(())
     }
 
@@ -185,7 +201,9 @@ impl Pairs {
         self.grow(&mut chain, units_of(start + u64::from(new)))?;
         self.index.set(found, chain, new);
         self.fill(chain, start + u64::from(old), len, value);
-        self.tell(|log, pairs| log.appended(pairs, key, found, len));
+        if !value.comes_later() {
+            self.tell(|log, pairs| log.appended(pairs, key, found, len));
+        }
         Ok(new)
     }
 
@@ -246,6 +264,17 @@ impl Pairs {
         for (at, len) in self.space.pieces(self.index.chain(slot), start, len.into()) {
             each(self.space.store(), at, len);
         }
+    }
+
+    /// `len` bytes of a value, which has them, from byte `offset` on. They are there while the pairs do not change.
+    pub(super) fn place(&self, slot: Slot, offset: u32, len: u32) -> Place {
+        let start = tail_len(self.index.key_len(slot)) as u64 + u64::from(offset);
+        self.space.place(self.index.chain(slot), start, len.into())
+    }
+
+    /// Passes over the next bytes that lie together, at most `most` of them: where, and how many.
+    pub(super) fn next_piece(&self, place: &mut Place, most: usize) -> Option<(u64, u32)> {
+        self.space.next_piece(place, most as u64)
     }
 
     /// How large the value of a key is; `None` where there is no such key.

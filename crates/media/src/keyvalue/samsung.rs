@@ -93,10 +93,10 @@ fn one(
             }
             let rule = rule(command.option)?;
             let appends = command.opcode == SamsungOpcode::APPEND;
-            let done = match (appends, later.is_for_store(len)) {
-                (true, true) => pairs.append(key, rule, len, later).map(drop),
+            let done = match (appends, later.is_for(len)) {
+                (true, true) => later.append(pairs, (key, rule), (0, len)),
                 (true, false) => pairs.append(key, rule, len, &mut host).map(drop),
-                (false, true) => pairs.store(key, rule, len, later),
+                (false, true) => later.store(pairs, (key, rule), (0, len)),
                 (false, false) => pairs.store(key, rule, len, &mut host),
             };
             let kind = if appends {

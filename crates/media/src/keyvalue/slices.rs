@@ -4,7 +4,7 @@
 //! that returns keys ends its turn after so many of them, and goes on with the next one ([`Listing`]). What is noted is good as long as
 //! no other command is done, so its channel is full until the last slice: commands do not mix.
 //!
-//! It does NOT slice what is stored on a medium that is kept in a file: the log has values whole.
+//! Where there is a log, values are copied into it as they are copied into the store, from there: the host's bytes are read once.
 
 use std::sync::Arc;
 
@@ -19,7 +19,9 @@ use super::KeyValue;
 use super::data::{Host, Sink, Source, Target};
 use super::index::KEY_MAX;
 use super::iterators::Reading;
+use super::log::{self, Log};
 use super::nvme::List;
+use super::pairs::{Pairs, Refusal, Rule};
 use super::space::units_of;
 
 /// A key counts as so many bytes: to come to one takes some tens of nanoseconds.
@@ -56,9 +58,11 @@ pub(super) enum Listing {
     Read(Reading),
 }
 
-/// A value of a compound command: which pieces are its own, and where it lies in the command's data.
+/// A value that is stored, or appended: which pieces are its own, and where it lies in the command's data.
 #[derive(Clone, Debug)]
 struct Part {
+    /// Of its record in a log.
+    kind: u8,
     key: ArrayVec<u8, KEY_MAX>,
     first: usize,
     pieces: usize,
@@ -71,30 +75,29 @@ struct Part {
 pub(super) struct Later {
     /// Bytes of a slice.
     slice: u32,
-    /// What is stored is logged at once, and so copied at once.
-    stores_at_once: bool,
     /// Where in the store bytes lie, and how many; in their order until copying begins.
     pieces: Vec<(u64, u32)>,
     /// They go to the host, and do not come from there.
     to_host: bool,
-    /// Whose they are, of a compound command.
+    /// Whose they are, of values that come from the host, and how many of those the log has begun to take.
     parts: ArrayVec<Part, SUB_COMMANDS_MAX>,
+    logged: usize,
     listing: Option<Listing>,
     /// Bytes of the host that the listing has filled.
     filled: u32,
 }
 
 impl Later {
-    /// What is more than `slice` bytes is left for later, but for values to store where those are stored `at_once`.
-    pub(super) fn new(slice: u32, stores_at_once: bool) -> Self {
+    /// What is more than `slice` bytes is left for later.
+    pub(super) fn new(slice: u32) -> Self {
         // Every unit apart, and one more of each value where that begins inside one.
         let most = units_of(MAX_TRANSFER.into()) as usize + SUB_COMMANDS_MAX;
         Later {
             slice,
-            stores_at_once,
             pieces: Vec::with_capacity(most),
             to_host: false,
             parts: ArrayVec::new(),
+            logged: 0,
             listing: None,
             filled: 0,
         }
@@ -110,20 +113,16 @@ impl Later {
         len > self.slice
     }
 
-    /// The same of values to store.
-    pub(super) fn is_for_store(&self, len: u32) -> bool {
-        !self.stores_at_once && self.is_for(len)
-    }
-
     /// Whether something is left.
     pub(super) fn is_empty(&self) -> bool {
-        self.pieces.is_empty() && self.listing.is_none()
+        self.pieces.is_empty() && self.parts.is_empty() && self.listing.is_none()
     }
 
     /// Nothing is left any more.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
         self.parts.clear();
+        self.logged = 0;
         self.listing = None;
     }
 
@@ -142,13 +141,49 @@ impl Later {
         self.listing = Some(listing);
     }
 
+    /// Stores a value whose `len` bytes lie `at` in the command's data.
+    ///
+    /// # Errors
+    /// See [`Pairs::store`].
+    pub(super) fn store(
+        &mut self,
+        pairs: &mut Pairs,
+        (key, rule): (&[u8], Rule),
+        (at, len): (u32, u32),
+    ) -> Result<(), Refusal> {
+        let noted = self.pieces.len();
+        pairs.store(key, rule, len, self)?;
+        self.part(log::PUT, key, noted, (at, len));
+        Ok(())
+    }
+
+    /// The same behind what a key has.
+    ///
+    /// # Errors
+    /// See [`Pairs::append`].
+    pub(super) fn append(
+        &mut self,
+        pairs: &mut Pairs,
+        (key, rule): (&[u8], Rule),
+        (at, len): (u32, u32),
+    ) -> Result<(), Refusal> {
+        let noted = self.pieces.len();
+        let kind = match pairs.append(key, rule, len, self)? {
+            all if all == len => log::PUT,
+            _ => log::APPEND,
+        };
+        self.part(kind, key, noted, (at, len));
+        Ok(())
+    }
+
     /// The pieces that were noted from the one with number `first` on are the value of this key, whose bytes lie `at` in the command's
     /// data. An earlier value of the key was overwritten by it.
-    pub(super) fn part(&mut self, key: &[u8], first: usize, at: u32, len: u32) {
+    fn part(&mut self, kind: u8, key: &[u8], first: usize, (at, len): (u32, u32)) {
         let pieces = self.pieces.len() - first;
         let before = self.pieces.len();
         self.forget(key);
         let part = Part {
+            kind,
             key: key.iter().copied().collect(),
             first: first - (before - self.pieces.len()),
             pieces,
@@ -158,9 +193,9 @@ impl Later {
         self.parts.push(part);
     }
 
-    /// How many pieces were noted.
-    pub(super) fn noted(&self) -> usize {
-        self.pieces.len()
+    /// The keys whose values are to be copied.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().map(|part| &part.key[..])
     }
 
     /// The value of this key is gone, and others may have its place: nothing is to be copied there.
@@ -176,13 +211,20 @@ impl Later {
         }
     }
 
-    /// Copies the next slice. Whether that was the last one.
-    fn copy(&mut self, store: &Store, memory: &mut Memory) -> bool {
+    /// Copies the next slice, of values to a log as well. Whether that was the last one.
+    fn copy(&mut self, store: &Store, mut log: Option<&mut Log>, memory: &mut Memory) -> bool {
         let mut slice = self.slice();
+        // What goes into a log is copied twice.
+        let copies = if self.parts.is_empty() || log.is_none() {
+            1
+        } else {
+            2
+        };
+        self.begin_records(&mut log);
         while !slice.is_spent()
             && let Some((at, len)) = self.pieces.pop()
         {
-            let now = len.min(slice.left);
+            let now = len.min((slice.left / copies).max(1));
             match self.to_host {
                 true => memory.put_from(store, at, now),
                 false => memory.take_into(store, at, now),
@@ -190,9 +232,28 @@ impl Later {
             if now < len {
                 self.pieces.push((at + u64::from(now), len - now));
             }
-            slice.spend(now);
+            if !self.to_host
+                && let Some(log) = &mut log
+            {
+                log.put(store, at, now);
+            }
+            self.begin_records(&mut log);
+            slice.spend(copies * now);
         }
         self.pieces.is_empty()
+    }
+
+    /// Begins the record of the value that is copied next, once the one before is whole.
+    fn begin_records(&mut self, log: &mut Option<&mut Log>) {
+        let Some(log) = log else {
+            return;
+        };
+        while let Some(part) = self.parts.get(self.logged)
+            && log.journal.is_whole()
+        {
+            log.begin(part.kind, &part.key, part.len);
+            self.logged += 1;
+        }
     }
 }
 
@@ -200,6 +261,10 @@ impl Source for Later {
     fn take_into(&mut self, _: &Store, at: u64, len: u32) {
         self.to_host = false;
         self.pieces.push((at, len));
+    }
+
+    fn comes_later(&self) -> bool {
+        true
     }
 }
 
@@ -360,12 +425,15 @@ impl Slices {
     pub(super) fn begin(
         &mut self,
         command: (Ticket, Outcome),
-        later: &mut Later,
+        medium: &mut KeyValue,
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) {
+        let KeyValue { pairs, later, .. } = medium;
         self.memory.begin(later, segments, view);
         later.pieces.reverse();
+        // From now on, so that no frame ends between what the command has logged already and its values.
+        pairs.with_log(|_, mut log| later.begin_records(&mut log));
         self.going = Some(command);
     }
 
@@ -382,14 +450,18 @@ impl Slices {
                 }
                 None => false,
             },
-            false => medium.later.copy(medium.pairs.bytes(), &mut self.memory),
+            false => {
+                let KeyValue { pairs, later, .. } = medium;
+                pairs.with_log(|pairs, log| later.copy(pairs.bytes(), log, &mut self.memory))
+            }
         };
-        if self.memory.is_lost {
-            medium.later.clear();
-            outcome = Outcome::of(Cause::Aborted);
-        } else if !ended {
+        if !ended {
             self.going = Some((ticket, outcome));
             return None;
+        }
+        medium.later.clear();
+        if self.memory.is_lost {
+            outcome = Outcome::of(Cause::Aborted);
         }
         // The view is let go of: an unmap waits for nothing that has ended.
         self.memory.view = None;

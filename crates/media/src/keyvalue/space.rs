@@ -205,6 +205,14 @@ impl Space {
     /// Where the `len` bytes of a chain from its byte `at` on lie, in pieces: offset in the store, and length. The chain has
     /// these bytes.
     pub(super) fn pieces(&self, chain: Chain, at: u64, len: u64) -> Pieces<'_> {
+        Pieces {
+            next: &self.next,
+            place: self.place(chain, at, len),
+        }
+    }
+
+    /// The `len` bytes of a chain from its byte `at` on. The chain has these bytes.
+    pub(super) fn place(&self, chain: Chain, at: u64, len: u64) -> Place {
         debug_assert!(at + len <= u64::from(chain.units) * UNIT);
         let mut unit = chain.first;
         if len > 0 {
@@ -212,12 +220,16 @@ impl Space {
                 unit = self.next[unit as usize];
             }
         }
-        Pieces {
-            next: &self.next,
+        Place {
             unit,
             skip: at % UNIT,
             left: len,
         }
+    }
+
+    /// Passes over the next bytes of a chain that lie together, at most `most` of them: offset in the store, and length.
+    pub(super) fn next_piece(&self, place: &mut Place, most: u64) -> Option<(u64, u32)> {
+        place.next(&self.next, most)
     }
 
     /// Every chain's units and the free ones, each once: for tests.
@@ -242,34 +254,59 @@ impl Space {
     }
 }
 
-/// Pieces of a chain: see [`Space::pieces`]. Units that follow each other are one.
-#[derive(Debug)]
-pub(super) struct Pieces<'s> {
-    next: &'s [u32],
+/// Bytes of a chain, which are passed over piece by piece while the chain does not change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
     unit: u32,
     /// Bytes of the first unit that are not asked for.
     skip: u64,
     left: u64,
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = (u64, u32);
+impl Place {
+    /// Of no bytes.
+    pub(super) const NOWHERE: Place = Place {
+        unit: NONE,
+        skip: 0,
+        left: 0,
+    };
 
-    fn next(&mut self) -> Option<(u64, u32)> {
-        if self.left == 0 {
+    /// Units that follow each other are one piece.
+    fn next(&mut self, next: &[u32], most: u64) -> Option<(u64, u32)> {
+        let most = most.min(self.left);
+        if most == 0 {
             return None;
         }
         let start = u64::from(self.unit) * UNIT + self.skip;
         let mut len = UNIT - self.skip;
-        self.skip = 0;
-        while len < self.left && self.next[self.unit as usize] == self.unit + 1 {
+        while len < most && next[self.unit as usize] == self.unit + 1 {
             self.unit += 1;
             len += UNIT;
         }
-        let len = len.min(self.left);
-        self.left -= len;
-        self.unit = self.next[self.unit as usize];
-        Some((start, len as u32))
+        let now = len.min(most);
+        self.left -= now;
+        self.skip = 0;
+        if now < len {
+            self.skip = UNIT - (len - now);
+        } else {
+            self.unit = next[self.unit as usize];
+        }
+        Some((start, now as u32))
+    }
+}
+
+/// Pieces of a chain: see [`Space::pieces`].
+#[derive(Debug)]
+pub(super) struct Pieces<'s> {
+    next: &'s [u32],
+    place: Place,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = (u64, u32);
+
+    fn next(&mut self) -> Option<(u64, u32)> {
+        self.place.next(self.next, u64::MAX)
     }
 }
 

@@ -128,6 +128,9 @@ impl<C: Port> ZonedChannel<C> {
     /// To be called now and then: what has changed is recorded, also where nobody waits for it.
     pub(crate) fn tend(&mut self) {
         if self.has_to_record() {
+            if let Some(keeper) = self.keeper() {
+                keeper.journal.begin_turn();
+            }
             self.record();
             self.drive();
             self.below.submit();
@@ -232,6 +235,9 @@ impl<C: Port> ZonedChannel<C> {
 
     /// Takes what the medium below has ended.
     pub(super) fn reap_kept(&mut self, done: &mut Vec<Done>) {
+        if let Some(keeper) = self.keeper() {
+            keeper.journal.begin_turn();
+        }
         let mut below = std::mem::take(&mut self.waiting.below);
         self.below.reap(&mut below);
         let any = !below.is_empty();

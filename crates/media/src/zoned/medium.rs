@@ -206,14 +206,14 @@ impl ZonedMedium {
         format!("{zones} zones of {zone_bytes} bytes, {capacity} of them to write")
     }
 
-    /// A channel over that of the medium below.
+    /// A channel over that of the medium below, which gets so many bytes of the log in one turn.
     ///
     /// # Errors
     /// There is one; and the system's.
     pub(crate) fn channel<C>(
         self: &Arc<Self>,
         below: C,
-        depth: u16,
+        (depth, slice): (u16, u32),
     ) -> io::Result<ZonedChannel<C>> {
         let mut place = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = place.take().ok_or_else(|| {
@@ -221,11 +221,11 @@ impl ZonedMedium {
                 "a medium with zones is served by one reactor: give all controllers that use it the same `reactor`",
             )
         })?;
-        if let (Some(storage), Some(keeper)) = (&self.storage, &mut state.keeper)
-            && keeper.is_unswept
-        {
-            keeper.is_unswept = false;
-            open::sweep(&state.zones, storage)?;
+        if let (Some(storage), Some(keeper)) = (&self.storage, &mut state.keeper) {
+            keeper.journal.set_slice(slice);
+            if std::mem::take(&mut keeper.is_unswept) {
+                open::sweep(&state.zones, storage)?;
+            }
         }
         Ok(ZonedChannel::new(below, Arc::clone(self), state, depth))
     }

@@ -131,7 +131,7 @@ impl Rig {
     /// Over an image that was just recovered, whose zones were so before.
     fn new(image: Vec<u8>, seed: u64, before: &[Past]) -> Rig {
         let disk = Disk::new(image, seed);
-        let state = recover(&disk).expect("it is whole");
+        let mut state = recover(&disk).expect("it is whole");
         let bytes = disk.now();
         let past = (0..ZONES).map(|zone| {
             let at = (u64::from(zone) * ZONE) as usize;
@@ -156,6 +156,9 @@ impl Rig {
             "more random write areas than there are"
         );
         let medium = Arc::new(ZonedMedium::new(&SPEC, SIZE, false).unwrap());
+        if let Some(keeper) = &mut state.keeper {
+            keeper.journal.set_slice(BLOCK as u32);
+        }
         Rig {
             channel: ZonedChannel::new(disk, medium, Box::new(state), 8),
             past,

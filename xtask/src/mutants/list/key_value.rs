@@ -2,6 +2,12 @@
 
 use crate::mutants::{Mutation, unit};
 
+/// Tests of pairs that are kept: of what a turn copies, and of crashes.
+const KEPT_SLICES: &str =
+    "keyvalue::tests::kept::no_turn_copies_more_than_a_slice_into_the_log_or_to_the_disk";
+const KEPT: &str =
+    "keyvalue::tests::kept::pairs_come_back_as_they_once_were_and_not_before_their_last_flush";
+
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "kv-space",
@@ -202,7 +208,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "kv-batch-slices",
         guard: "a compound command with large values takes several turns",
         file: "crates/media/src/keyvalue/compound.rs",
-        from: "Some(later).filter(|later| later.is_for_store(bytes))",
+        from: "Some(later).filter(|later| later.is_for(bytes))",
         to: "Some(later).filter(|_| false)",
         test: unit(
             "media",
@@ -219,5 +225,45 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "media",
             "keyvalue::tests::listings::values_that_a_compound_command_replaces_are_not_copied_over_what_took_their_place",
         ),
+    },
+    Mutation {
+        name: "kv-log-slices",
+        guard: "a slice is as long as what is copied into the store and into the log",
+        file: "crates/media/src/keyvalue/slices.rs",
+        from: "slice.spend(copies * now);",
+        to: "slice.spend(now);",
+        test: unit("media", KEPT_SLICES),
+    },
+    Mutation {
+        name: "kv-log-pieces",
+        guard: "a file gets a slice of the log in one turn",
+        file: "crates/media/src/journal/mod.rs",
+        from: "(frame.len - frame.handed).min(self.left)",
+        to: "frame.len - frame.handed",
+        test: unit("media", KEPT_SLICES),
+    },
+    Mutation {
+        name: "kv-checkpoint-slices",
+        guard: "a checkpoint appends a slice in one turn",
+        file: "crates/media/src/keyvalue/durable.rs",
+        from: "most(log).min((*left).into()) as u32;\n            log.checkpoint(pairs, now);",
+        to: "most(log).min((*left).into()) as u32;\n            log.checkpoint(pairs, 3 * now);",
+        test: unit("media", KEPT_SLICES),
+    },
+    Mutation {
+        name: "kv-log-begun",
+        guard: "no frame ends between what a command has deleted and the values that it stores",
+        file: "crates/media/src/keyvalue/slices.rs",
+        from: "        pairs.with_log(|_, mut log| later.begin_records(&mut log));\n",
+        to: "",
+        test: unit("media", KEPT),
+    },
+    Mutation {
+        name: "kv-batch-one-frame",
+        guard: "what a compound command does is in one frame",
+        file: "crates/media/src/keyvalue/compound.rs",
+        from: "    pairs.tell(|log, _| log.reserve(has, count));\n",
+        to: "",
+        test: unit("media", KEPT),
     },
 ];

@@ -72,6 +72,8 @@ struct Life {
     flushed: usize,
     /// What is durable when a ticket comes back.
     ongoing: BTreeMap<u64, usize>,
+    /// A command that is done in slices, and whether it is to be durable.
+    sliced: Option<(u64, bool)>,
     next: u64,
     scratch: Scratch,
 }
@@ -83,12 +85,15 @@ impl Life {
         let history = vec![map_of(&pairs)];
         let pairs = KeyValue::of(pairs, Dialect::Samsung);
         let medium = Arc::new(KeyValueMedium::of(pairs, (SIZE, KEYS), None));
-        let channel = KeyValueChannel::new(&medium, Some(Durable::new(disk, 8)), 16384).unwrap();
+        // Everything at once, or in many turns.
+        let slice = [16384, 2048, 600][seed as usize % 3];
+        let channel = KeyValueChannel::new(&medium, Some(Durable::new(disk, 8)), slice).unwrap();
         Life {
             channel,
             history,
             flushed: 0,
             ongoing: BTreeMap::new(),
+            sliced: None,
             next: 1,
             scratch: Scratch::new(1 << 16).unwrap(),
         }
@@ -104,20 +109,30 @@ impl Life {
         let segments = if data.is_empty() { &[] } else { &[segment][..] };
         let view = self.scratch.view().clone();
         let ticket = Ticket::from_bits(self.next);
-        let added = self.channel.add(ticket, request, segments, &view);
+        match self.channel.add(ticket, request, segments, &view) {
+            Added::Full(ticket) => ticket.retire(),
+            Added::Pending if self.channel.is_slicing() => {
+                self.sliced = Some((self.next, durable));
+            }
+            Added::Pending => {
+                assert!(durable);
+                self.changed();
+                self.ongoing.insert(self.next, self.history.len() - 1);
+            }
+            Added::Done(ticket, _) => {
+                self.changed();
+                ticket.retire();
+            }
+        }
+        self.next += 1;
+    }
+
+    /// A command has been done.
+    fn changed(&mut self) {
         let map = map_of(self.channel.pairs());
         if map != self.history[self.history.len() - 1] {
             self.history.push(map);
         }
-        match added {
-            Added::Full(ticket) => ticket.retire(),
-            Added::Pending => {
-                assert!(durable);
-                self.ongoing.insert(self.next, self.history.len() - 1);
-            }
-            Added::Done(ticket, _) => ticket.retire(),
-        }
-        self.next += 1;
     }
 
     fn command(&mut self, bytes: [u8; 64], data: &[u8], fua: bool) {
@@ -139,29 +154,23 @@ impl Life {
         map.get(key).map_or(0, Vec::len)
     }
 
-    /// A compound command has ended: its parts are logged one by one, so that a crash may leave the first ones, which are stores of
-    /// `value`, without the others.
-    fn tell_parts(&mut self, commands: usize, stores: &[&[u8]], value: &[u8]) {
-        if self.history.len() == commands {
-            return;
-        }
-        let after = self.history.pop().expect("it is longer");
-        let mut part = self.history[commands - 1].clone();
-        for key in stores {
-            if after.get(*key).is_some_and(|there| there == value) {
-                part.insert(key.to_vec(), value.to_vec());
-                self.history.push(part.clone());
-            }
-        }
-        self.history.push(after);
-    }
-
     fn turn(&mut self) {
         self.channel.submit();
         let mut done = Vec::new();
         self.channel.reap(&mut done);
+        let ended = self.sliced.take_if(|_| !self.channel.is_slicing());
+        if let Some((bits, durable)) = ended {
+            self.changed();
+            if durable {
+                self.ongoing.insert(bits, self.history.len() - 1);
+            }
+        }
         for Done { ticket, .. } in done {
-            let covers = self.ongoing.remove(&ticket.into_bits()).expect("once");
+            let bits = ticket.into_bits();
+            let Some(covers) = self.ongoing.remove(&bits) else {
+                assert_eq!(ended, Some((bits, false)), "once");
+                continue;
+            };
             self.flushed = self.flushed.max(covers);
         }
     }
@@ -224,9 +233,7 @@ fn take(life: &mut Life, step: &Step, byte: u8) {
                 (0x81, &key(number), &value, 0),
                 (0xa1, &gone, &[], 0),
             ]);
-            let commands = life.history.len();
             life.command(compound::batch(3, data.len()), &data, false);
-            life.tell_parts(commands, &[&long, &key(number)], &value);
         }
         Step::Clear => {
             let extent = ByteRange {
@@ -280,7 +287,7 @@ fn a_full_medium_is_overwritten_for_ever() {
             let before = life.next;
             life.command(samsung::sqe(0x81, &key(number), 7000, 0), &value, false);
             assert_eq!(life.next, before + 1);
-            (0..6).for_each(|_| life.turn());
+            (0..12).for_each(|_| life.turn());
         }
     }
     let map = life.history[life.history.len() - 1].clone();
@@ -290,6 +297,88 @@ fn a_full_medium_is_overwritten_for_ever() {
     assert!(life.ongoing.is_empty());
     let pairs = recover(&Disk::new(life.disk().crash(), 1)).unwrap();
     assert_eq!(map_of(&pairs), map);
+}
+
+/// Bytes that one turn copies into the log, and hands to the disk.
+fn turn(channel: &mut KeyValueChannel<Disk>, done: &mut Vec<Done>) -> (u64, u64) {
+    let reaches =
+        |channel: &KeyValueChannel<Disk>| channel.pairs().log_ref().unwrap().journal.reaches();
+    let written = |channel: &KeyValueChannel<Disk>| channel.below().unwrap().written();
+    let before = (reaches(channel), written(channel));
+    channel.submit();
+    channel.reap(done);
+    (reaches(channel) - before.0, written(channel) - before.1)
+}
+
+#[test]
+fn no_turn_copies_more_than_a_slice_into_the_log_or_to_the_disk() {
+    const SLICE: u32 = 16384;
+    const LEN: usize = 200_000;
+    // What ends a frame, and begins a record.
+    const BESIDE: u64 = 4096 + 512;
+    let layout = Layout {
+        ring: 0,
+        ring_len: 24 * (256 << 10),
+        frame_len: 256 << 10,
+    };
+    let disk = Disk::new(vec![0; layout.file_len() as usize], 5);
+    let superblock = Journal::create(&disk, SHAPE, layout, 9).unwrap();
+    let mut pairs = Pairs::new(1 << 20, KEYS).unwrap();
+    let journal = Journal::recover(&disk, superblock, true, |_, _| Ok(())).unwrap();
+    pairs.set_log(Log::new(journal));
+    let pairs = KeyValue::of(pairs, Dialect::Samsung);
+    let medium = Arc::new(KeyValueMedium::of(pairs, (1 << 20, KEYS), None));
+    let durable = Some(Durable::new(disk, 8));
+    let mut channel = KeyValueChannel::new(&medium, durable, SLICE).unwrap();
+    let scratch = Scratch::new(256 << 10).unwrap();
+    let segments = [scratch.segment(LEN as u32, Need::DeviceReads)];
+    let (mut done, mut told) = (Vec::new(), 0);
+    for round in 0..60u8 {
+        let sqe = samsung::sqe(0x81, &key(round % 4), LEN, 0);
+        let sqe = Sqe::read_from_bytes(&sqe).unwrap();
+        let request = Request::Command {
+            sqe: &sqe,
+            extent: ByteRange {
+                offset: 0,
+                len: 1 << 20,
+            },
+            lba_shift: 9,
+            fua: round % 7 == 0,
+        };
+        let mut turns = 0;
+        loop {
+            let ticket = Ticket::from_bits(round.into());
+            match channel.add(ticket, &request, &segments, scratch.view()) {
+                Added::Pending => break,
+                Added::Full(ticket) => ticket.retire(),
+                Added::Done(..) => panic!("it is long"),
+            }
+            turn(&mut channel, &mut done);
+        }
+        assert!(channel.is_slicing());
+        while done.is_empty() || channel.in_flight() > 0 {
+            let slicing = channel.is_slicing();
+            let (copied, written) = turn(&mut channel, &mut done);
+            turns += u32::from(slicing);
+            // At the end of the ring the log goes on at its start.
+            let jumps = copied > 100 << 10;
+            let most = u64::from(if slicing { SLICE / 2 } else { SLICE });
+            assert!(
+                jumps || copied <= most + BESIDE,
+                "{copied} bytes, {slicing}"
+            );
+            assert!(
+                written <= u64::from(SLICE) + 4096,
+                "{written} bytes written"
+            );
+            let log = channel.pairs().log_ref().unwrap();
+            told += u32::from(log.is_in_checkpoint());
+        }
+        // Half of each slice goes into the store, and half into the log.
+        assert_eq!(turns, LEN.div_ceil(SLICE as usize / 2) as u32);
+        done.drain(..).for_each(|done| done.ticket.retire());
+    }
+    assert!(told > 100, "{told} turns of checkpoints");
 }
 
 #[test]
