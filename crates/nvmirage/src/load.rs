@@ -24,6 +24,11 @@ const SPARE_LEN: u64 = 16 << 20;
 /// Largest transfer that a load may ask for; drives have less.
 pub(crate) const MAX_BLOCK_SIZE: u64 = 32 << 20;
 
+/// A key that `nvmirage kv bench` measures with.
+pub(crate) fn bench_key(number: u64) -> String {
+    format!("bench-{number:010x}")
+}
+
 /// The largest of what several jobs need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {

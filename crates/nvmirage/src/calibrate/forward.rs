@@ -1,33 +1,40 @@
 //! What a model would have shown: the mean time of a command when so many are always in flight.
 //!
 //! One case after the other on one drive, each begun when the drive has been at rest for long. Reads go to a part that was written in
-//! order before; writes to a drive that is as new, and no more than it takes without collection.
+//! order before, and on a zoned drive to all zones; writes to a drive that is as new, and no more than it takes without collection. A zone
+//! that is reset is full.
 
-use std::collections::VecDeque;
+mod run;
 
-use driver::workload::random::Random;
 use model::{
-    Admission, Due, Flash, FlashParameters, Model, Op, Parameters, Timing, parameter::Shape,
+    Admission, Flash, FlashParameters, Model, Op, Parameters, Timing, ZonesParameters,
+    parameter::Shape,
 };
 
-use super::{Direction, Sample, float};
+use self::run::{Places, Run};
+use super::samples::{Keys, Writers};
+use super::{Act, Sample, float};
 
 /// What is asked of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Case {
-    pub(super) direction: Direction,
+    pub(super) act: Act,
     pub(super) random: bool,
     pub(super) len: u32,
     pub(super) depth: u32,
+    pub(super) writers: Writers,
+    pub(super) keys: Keys,
 }
 
 impl Case {
     pub(super) fn of(sample: &Sample) -> Self {
         Case {
-            direction: sample.direction,
+            act: sample.act,
             random: sample.random,
             len: sample.block_bytes,
             depth: sample.depth,
+            writers: sample.writers,
+            keys: sample.keys,
         }
     }
 }
@@ -46,15 +53,10 @@ const READ_FROM: u64 = 256 << 20;
 const FILL_LEN: u32 = 1 << 20;
 /// A drive that has had nothing to do for so long is at rest.
 const REST_NS: u64 = 100_000_000_000;
-/// A buffer is as full as it gets after this many times its size, and after so many commands at most.
-const BUFFERS: u64 = 6;
-const WARM_MAX: u64 = 20_000;
-/// What a case takes of a drive at most, in bytes.
-const WRITTEN_MAX: u64 = 1 << 30;
-/// And at least, so that a buffer's worth more or less does not count.
-const WRITTEN_MIN: u64 = 96 << 20;
 /// Sizes of drives without lines: of no account.
 const ANY_SIZE: u64 = 1 << 40;
+/// Zones of a drive that is tried, at most.
+const ZONES_MAX: u64 = 4096;
 
 /// Drives that cases are tried on.
 #[derive(Debug)]
@@ -86,26 +88,60 @@ impl Forward {
             now: REST_NS,
             size: ANY_SIZE,
         };
-        if let Parameters::Flash(flash) = parameters {
-            let small = small(flash)?;
-            forward.size = small.size_bytes;
-            let mut model = made(&Parameters::Flash(small))?;
-            let part = forward.size.min(READ_FROM) / u64::from(FILL_LEN);
-            let mut done = Vec::new();
-            for number in 0..part {
-                let op = Op::Write {
-                    offset: number * u64::from(FILL_LEN),
-                    len: FILL_LEN,
-                    fua: false,
-                };
-                while model.submit(forward.now, number, &op) == Admission::Stall {
-                    forward.now = model.next_event().ok_or("a write finds no room")?;
-                    model.advance(forward.now, &mut done);
+        match parameters {
+            Parameters::Flash(flash) => forward.fill(flash)?,
+            Parameters::Zones(zones) => {
+                let zone = zones.zone_size_bytes.max(1);
+                forward.size = (zones.flash.size_bytes / zone).min(ZONES_MAX) * zone;
+                let mut model = made(&forward.sized(parameters))?;
+                for zone in 0..forward.size / zone {
+                    written(&mut model, zone, zones.zone_capacity_bytes)?;
                 }
+                forward.filled = Some(model);
             }
-            forward.filled = Some(model);
+            Parameters::Nvm(_) | Parameters::Kv(_) => {}
         }
         Ok(forward)
+    }
+
+    /// The same with so much less computed, for a kind of drive that needs nothing written before it is read.
+    pub(super) fn like(&self, of_effort: u64) -> Self {
+        let Effort {
+            commands,
+            per_depth,
+        } = self.effort;
+        Forward {
+            effort: Effort {
+                commands: commands / of_effort,
+                per_depth: per_depth / of_effort,
+            },
+            host_ns: self.host_ns,
+            filled: None,
+            now: self.now,
+            size: self.size,
+        }
+    }
+
+    /// Something to read, on the smallest drive of the shape.
+    fn fill(&mut self, flash: &FlashParameters) -> Result<(), String> {
+        let small = small(flash)?;
+        self.size = small.size_bytes;
+        let mut model = made(&Parameters::Flash(small))?;
+        let part = self.size.min(READ_FROM) / u64::from(FILL_LEN);
+        let mut done = Vec::new();
+        for number in 0..part {
+            let op = Op::Write {
+                offset: number * u64::from(FILL_LEN),
+                len: FILL_LEN,
+                fua: false,
+            };
+            while model.submit(self.now, number, &op) == Admission::Stall {
+                self.now = model.next_event().ok_or("a write finds no room")?;
+                model.advance(self.now, &mut done);
+            }
+        }
+        self.filled = Some(model);
+        Ok(())
     }
 
     /// Mean times of the cases with these parameters, in nanoseconds. What a drive's shape follows from is as in [`Forward::new`].
@@ -121,31 +157,36 @@ impl Forward {
         parameters.check().map_err(|error| error.to_string())?;
         cases
             .iter()
-            .map(|case| match (&mut self.filled, case.direction) {
-                (Some(filled), Direction::Read) => {
-                    filled
-                        .retune(&parameters)
-                        .map_err(|error| error.to_string())?;
-                    let mut idle = Vec::new();
-                    self.now = self.now.saturating_add(REST_NS);
-                    filled.advance(self.now, &mut idle);
-                    let run = Run::new(case, self.size.min(READ_FROM), self.effort, 0);
-                    let (mean, now) = run.on(filled, self.now, self.host_ns)?;
-                    self.now = now;
-                    Ok(mean)
-                }
-                _ => {
-                    let mut model = made(&parameters)?;
-                    let buffer = match &parameters {
-                        Parameters::Flash(flash) => flash.buffer_bytes,
-                        _ => 0,
-                    };
-                    let run = Run::new(case, self.size, self.effort, buffer);
-                    run.on(&mut model, REST_NS, self.host_ns)
-                        .map(|(mean, _)| mean)
-                }
-            })
+            .map(|case| self.mean(&parameters, case))
             .collect()
+    }
+
+    fn mean(&mut self, parameters: &Parameters, case: &Case) -> Result<f64, String> {
+        let mut new;
+        let (model, start) = match (&mut self.filled, case.act) {
+            (Some(filled), Act::Read) => {
+                filled
+                    .retune(parameters)
+                    .map_err(|error| error.to_string())?;
+                let mut idle = Vec::new();
+                let start = self.now.saturating_add(REST_NS);
+                filled.advance(start, &mut idle);
+                (filled, start)
+            }
+            _ => {
+                new = made(parameters)?;
+                if let (Act::Reset, Parameters::Zones(zones)) = (case.act, parameters) {
+                    written(&mut new, 0, zones.zone_capacity_bytes)?;
+                }
+                (&mut new, REST_NS)
+            }
+        };
+        let places = Places::new(case, parameters, self.size)?;
+        let run = Run::new(case, places, self.effort, parameters);
+        let (mean, end) = run.on(model, start, self.host_ns)?;
+        // The next one on the same drive.
+        self.now = self.now.max(end);
+        Ok(mean)
     }
 
     fn sized(&self, parameters: &Parameters) -> Parameters {
@@ -154,14 +195,26 @@ impl Forward {
                 size_bytes: self.size,
                 ..flash.clone()
             }),
+            Parameters::Zones(zones) => Parameters::Zones(ZonesParameters {
+                flash: FlashParameters {
+                    size_bytes: self.size,
+                    ..zones.flash.clone()
+                },
+                ..zones.clone()
+            }),
             other => other.clone(),
         }
     }
 }
 
-/// Random writes of a page to a drive in steady state: those that warm it up, and those that count.
-const STEADY_WARM: u64 = 20_000;
-const STEADY_COUNT: u64 = 60_000;
+/// Fills a zone before time begins.
+fn written(model: &mut Model, zone: u64, capacity: u64) -> Result<(), String> {
+    let zones = model.zones_mut().ok_or("the model has no zones")?;
+    let zone = u32::try_from(zone).map_err(|_| "a drive that is tried has few zones")?;
+    zones.restore_fill(zone, capacity, true);
+    Ok(())
+}
+
 /// Bytes of the drive that they are tried on, at most, unless its lines need more.
 const STEADY_SIZE: u64 = 8 << 30;
 
@@ -177,19 +230,7 @@ pub(super) fn sustained(
 ) -> Result<(f64, f64), String> {
     let small = steady(flash)?;
     let (drive, _) = Flash::seeded(&small, 1).map_err(|error| error.to_string())?;
-    let run = Run {
-        case: Case {
-            direction: Direction::Write,
-            random: true,
-            len: 4096,
-            depth,
-        },
-        places: small.size_bytes / 4096,
-        next: 0,
-        random: Random::new(2),
-        warm: STEADY_WARM,
-        count: STEADY_COUNT,
-    };
+    let run = Run::steady(small.size_bytes, depth);
     let (mean, _) = run.on(&mut Model::Flash(drive), REST_NS, host_ns)?;
     Ok((mean, spare(&small)?))
 }
@@ -235,94 +276,4 @@ fn small(flash: &FlashParameters) -> Result<FlashParameters, String> {
             |error| error.to_string(),
         )
     })
-}
-
-/// One case on one drive.
-struct Run {
-    case: Case,
-    /// Places of commands.
-    places: u64,
-    next: u64,
-    random: Random,
-    warm: u64,
-    count: u64,
-}
-
-impl Run {
-    fn new(case: &Case, bytes: u64, effort: Effort, buffer: u64) -> Self {
-        let len = u64::from(case.len);
-        let depth = u64::from(case.depth);
-        let count = effort.commands + effort.per_depth * depth;
-        let warm = (BUFFERS * buffer / len).min(WARM_MAX) + 4 * depth;
-        let (warm, count) = match (case.direction, buffer) {
-            // What a case writes must not make collection begin.
-            (Direction::Write, 1..) => {
-                let most = (WRITTEN_MAX / len).max(2);
-                let count = count.max(WRITTEN_MIN / len);
-                (warm.min(most / 2), count.min(most / 2))
-            }
-            _ => (warm, count),
-        };
-        Run {
-            case: *case,
-            places: (bytes / len).max(1),
-            next: 0,
-            random: Random::new(1),
-            warm,
-            count,
-        }
-    }
-
-    fn op(&mut self) -> Op<'static> {
-        let place = match self.case.random {
-            true => self.random.below(self.places),
-            false => self.next % self.places,
-        };
-        self.next += 1;
-        let (offset, len) = (place * u64::from(self.case.len), self.case.len);
-        match self.case.direction {
-            Direction::Read => Op::Read { offset, len },
-            Direction::Write => Op::Write {
-                offset,
-                len,
-                fua: false,
-            },
-        }
-    }
-
-    /// The mean time of the commands that count, and the time at the end.
-    fn on(mut self, model: &mut Model, start: u64, host_ns: u64) -> Result<(f64, u64), String> {
-        // Who comes next, and when; one that found no room stands first.
-        let mut waiting: VecDeque<u64> = (0..self.case.depth).map(|_| start).collect();
-        let mut held: Option<Op<'static>> = None;
-        let mut done: Vec<Due> = Vec::new();
-        let (mut now, mut finished, mut since) = (start, 0, start);
-        let end = self.warm + self.count;
-        while finished < end {
-            while waiting.front().is_some_and(|at| *at <= now) {
-                let op = held.take().unwrap_or_else(|| self.op());
-                if model.submit(now, 0, &op) == Admission::Stall {
-                    held = Some(op);
-                    break;
-                }
-                waiting.pop_front();
-            }
-            let arrival = waiting.front().copied().filter(|_| held.is_none());
-            let next = [model.next_event(), arrival].into_iter().flatten().min();
-            now = next.ok_or("nothing happens any more")?.max(now);
-            done.clear();
-            model.advance(now, &mut done);
-            for due in &done {
-                waiting.push_back(due.at + host_ns);
-                finished += 1;
-                if finished == self.warm {
-                    since = due.at;
-                }
-            }
-        }
-        // As many are in flight all the time, so the mean follows from the rate.
-        let counted = finished - self.warm;
-        let mean = float(now - since) * f64::from(self.case.depth) / float(counted);
-        Ok((mean, now))
-    }
 }

@@ -5,23 +5,27 @@
 //! where the measurements bound it on both sides, also when all others move with it; the rest is told as not identifiable, with the sweep
 //! that would help ([`sweeps`]). Some points take no part, and say how well the others foretell them.
 //!
-//! Reading order: [`samples`], [`unknowns`], [`forward`], [`fit`], [`result`].
+//! Reading order: [`samples`], [`formats`], [`unknowns`], [`start`], [`forward`], [`fit`], [`result`], [`units`], [`steady`].
 //!
-//! What it does NOT do: find the shape of a drive. Channels, dies, pages and cells are those of the preset that is given.
+//! What it does NOT do: find the shape of a drive. Channels, dies, pages, cells and zones are those of the preset that is given.
 
 mod fit;
+mod formats;
 mod forward;
 mod result;
 mod samples;
+mod start;
 mod steady;
 mod sweeps;
+mod units;
 mod unknowns;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use formats::read;
 pub(crate) use result::{Calibration, Finding, Foretold, Given, Standing, calibrate};
-pub(crate) use samples::{Direction, Sample, read};
+pub(crate) use samples::{Act, Sample};
 pub(crate) use sweeps::{Sweep, needed};
 
 /// A number for mathematics that no result depends on to the last bit.

@@ -4,18 +4,22 @@ use model::{Kind, Moment, Parameters, Value};
 
 use super::fit::{self, Solution};
 use super::forward::{Case, Effort, Forward};
+use super::start;
 use super::steady::steady_state;
+use super::units;
 use super::unknowns::{self, Unknown};
-use super::{Direction, Sample, float, whole};
+use super::{Sample, float, whole};
 
 /// No measurement of a drive is better than that: its noise, as a share, at least.
 const NOISE_LEAST: f64 = 0.003;
+/// Where commands meet by chance, what is computed has noise of its own.
+const NOISE_OF_CHANCE: f64 = 0.005;
 /// What it is taken for where there are not more points than unknowns.
 const NOISE_UNKNOWN: f64 = 0.05;
 /// A standard error, as a share, from which on nothing is known.
 const ERROR_MAX: f64 = 0.25;
 /// By how much less well the points may be met for a value to be possible: 95 % for one unknown.
-const POSSIBLE: f64 = 3.84;
+pub(super) const POSSIBLE: f64 = 3.84;
 /// How far, in logarithms, a value is moved to see whether it matters: 55 times.
 const FAR: f64 = 4.0;
 /// Of the points that can be spared each of so many is held out.
@@ -29,7 +33,7 @@ const WIDTH_FLASH: f64 = 0.1;
 /// What a calibration begins with.
 pub(crate) struct Given<'a> {
     pub(crate) samples: &'a [Sample],
-    /// Where the search begins: shape, and all that was not measured. `None`: a drive of kind nvm of which nothing is known.
+    /// Where the search begins: shape, and all that was not measured. `None`: a drive of kind nvm, or kv if it was asked for keys, of which nothing is known.
     pub(crate) like: Option<Parameters>,
     /// What a host's software adds to each command.
     pub(crate) host_ns: u64,
@@ -94,10 +98,12 @@ pub(crate) struct Calibration {
     pub(crate) held_out: Vec<Foretold>,
     /// Steady state, of a small drive of the same kind.
     pub(crate) sustained: Vec<Foretold>,
+    /// Points that say nothing of such a drive, and why.
+    pub(crate) passed_over: Vec<String>,
 }
 
 /// The search, while it goes on.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     forward: Forward,
     start: Parameters,
     points: Vec<&'a Sample>,
@@ -107,6 +113,7 @@ struct Search<'a> {
 }
 
 /// An unknown that the search is done with.
+#[derive(Clone)]
 struct Settled {
     unknown: Unknown,
     /// Where it is put, as a logarithm; infinite where there is no such limit.
@@ -121,20 +128,21 @@ struct Settled {
 /// # Errors
 /// There is too little to begin with; the message says what is missing.
 pub(crate) fn calibrate(given: &Given<'_>) -> Result<Calibration, String> {
-    let plain: Vec<&Sample> = given.samples.iter().filter(|s| !s.sustained).collect();
-    let start = start(given, &plain)?;
-    let unknowns = unknowns::of_kind(start.kind()).ok_or_else(|| {
-        format!(
-            "drives of kind {} are not calibrated: nvm and flash are",
-            start.kind().name()
-        )
-    })?;
+    let kind = start::kind(given);
+    let (samples, passed_over) = start::usable(kind, given.samples);
+    let (steady, plain): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|s| s.sustained);
+    let start = start::parameters(given, kind, &plain)?;
     let (points, spared) = split(&plain);
-    let effort = Effort {
-        commands: given.effort * if start.kind() == Kind::Nvm { 200 } else { 3000 },
-        per_depth: given.effort * if start.kind() == Kind::Nvm { 8 } else { 60 },
+    let (commands, per_depth) = match kind {
+        Kind::Nvm => (200, 8),
+        Kind::Flash => (3000, 60),
+        // A zone is on few dies and a key on one unit: commands meet there by chance.
+        Kind::Zns | Kind::Kv => (3000, 300),
     };
-    let measured = |direction| plain.iter().any(|s| s.direction == direction);
+    let effort = Effort {
+        commands: given.effort * commands,
+        per_depth: given.effort * per_depth,
+    };
     let mut search = Search {
         forward: Forward::new(&start, given.host_ns, effort)?,
         cases: points.iter().map(|s| Case::of(s)).collect(),
@@ -143,9 +151,10 @@ pub(crate) fn calibrate(given: &Given<'_>) -> Result<Calibration, String> {
         start,
         points,
     };
-    for unknown in unknowns {
+    for unknown in unknowns::of_kind(kind) {
         let is_there = !unknown.present(&search.start).is_empty();
-        match unknown.direction.is_none_or(measured) {
+        let measured = |s: &&Sample| unknown.acts.contains(&s.act);
+        match plain.iter().any(measured) {
             _ if !is_there => {}
             true => search.open.push(*unknown),
             false => search.settled.push(Settled {
@@ -156,58 +165,41 @@ pub(crate) fn calibrate(given: &Given<'_>) -> Result<Calibration, String> {
             }),
         }
     }
+    let units = units::settle(&mut search);
     let noise = search.settle()?;
-    search.told(given, noise, &spared)
-}
-
-/// Where the search begins.
-fn start(given: &Given<'_>, plain: &[&Sample]) -> Result<Parameters, String> {
-    for direction in [Direction::Read, Direction::Write] {
-        let none = !plain.iter().any(|s| s.direction == direction);
-        if none && given.like.is_none() {
-            return Err(format!(
-                "nothing was measured of {}s: measure them, or take what is missing from a preset with --like",
-                direction.name()
-            ));
-        }
-    }
-    if plain.is_empty() {
-        return Err("nothing was measured that is of use".to_owned());
-    }
-    let mut start = match &given.like {
-        Some(like) => like.clone(),
-        None => {
-            let none = ["1us", "none", "none", "1us", "none", "none", "exact"];
-            let names = Kind::Nvm.parameters().filter(|p| p.name != "arithmetic");
-            let values = names.map(|p| p.name).chain(["arithmetic"]).zip(none);
-            Parameters::given(Kind::Nvm, 1 << 40, values).map_err(|error| error.to_string())?
-        }
+    let mut found = search.told(given, noise, &spared, &steady)?;
+    found.findings.extend(units);
+    let order = |finding: &Finding| {
+        let mut all = kind.parameters();
+        all.position(|p| p.name == finding.names[0])
     };
-    if let Parameters::Nvm(nvm) = &mut start {
-        let samples: Vec<Sample> = plain.iter().map(|s| (*s).clone()).collect();
-        unknowns::start_of(&mut nvm.read, &samples, Direction::Read);
-        unknowns::start_of(&mut nvm.write, &samples, Direction::Write);
-        nvm.arithmetic = model::Arithmetic::Exact;
-    }
-    Ok(start)
+    found.findings.sort_by_key(order);
+    found.passed_over = passed_over;
+    Ok(found)
 }
 
 /// Points that take part, and those that are held out: some of those that lie well within a sweep.
 fn split<'a>(plain: &[&'a Sample]) -> (Vec<&'a Sample>, Vec<&'a Sample>) {
     let mut points = plain.to_vec();
-    points.sort_by_key(|s| (s.direction, s.random, s.block_bytes, s.depth));
-    let like = |a: &Sample, b: &Sample| a.direction == b.direction && a.random == b.random;
+    points.sort_by_key(|s| (s.act, s.random, s.block_bytes, s.depth));
+    let like = |a: &Sample, b: &Sample| a.act == b.act && a.random == b.random;
+    // Of writers there are more, with as many in flight each; or one has more in flight.
+    let each = |s: &Sample| s.depth / s.writers.count;
+    let by_depth = |a: &Sample, b: &Sample| {
+        like(a, b)
+            && a.block_bytes == b.block_bytes
+            && (a.writers.count == b.writers.count || each(a) == each(b))
+    };
+    let by_size = |a: &Sample, b: &Sample| {
+        like(a, b) && a.depth == b.depth && a.writers.count == b.writers.count
+    };
     let can_be_spared = |sample: &Sample| {
-        let of_size: Vec<u32> = plain
-            .iter()
-            .filter(|s| like(s, sample) && s.block_bytes == sample.block_bytes)
-            .map(|s| s.depth)
-            .collect();
-        let of_depth: Vec<u32> = plain
-            .iter()
-            .filter(|s| like(s, sample) && s.depth == sample.depth)
-            .map(|s| s.block_bytes)
-            .collect();
+        let others = |beside: &dyn Fn(&Sample, &Sample) -> bool, of: fn(&Sample) -> u32| {
+            let others = plain.iter().filter(|s| beside(s, sample));
+            others.map(|s| of(s)).collect::<Vec<u32>>()
+        };
+        let of_size = others(&by_depth, |s| s.depth);
+        let of_depth = others(&by_size, |s| s.block_bytes);
         // Two to each side, so that the others still show the way between.
         let inside = |all: &[u32], own: u32| {
             let below = all.iter().filter(|other| **other < own).count();
@@ -223,9 +215,33 @@ fn split<'a>(plain: &[&'a Sample]) -> (Vec<&'a Sample>, Vec<&'a Sample>) {
     })
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// Where it begins.
+    pub(super) fn start(&self) -> &Parameters {
+        &self.start
+    }
+
+    /// The same search from elsewhere, with so much less computed of each point.
+    pub(super) fn beginning_at(&self, start: Parameters, of_effort: u64) -> Search<'a> {
+        Search {
+            forward: self.forward.like(of_effort),
+            start,
+            points: self.points.clone(),
+            cases: self.cases.clone(),
+            settled: self.settled.clone(),
+            open: self.open.clone(),
+        }
+    }
+
+    /// How well the points are met where nothing is settled, and what of the sums of squares one of the noise is.
+    pub(super) fn fitness(mut self) -> Option<(f64, f64)> {
+        let solution = self.solve().ok()?;
+        let (noise, _) = self.noise(&solution);
+        Some((solution.cost, (NOISE_LEAST / noise).powi(2)))
+    }
+
     /// The parameters with the open unknowns at these logarithms.
-    fn parameters(&self, at: &[f64]) -> Option<Parameters> {
+    pub(super) fn parameters(&self, at: &[f64]) -> Option<Parameters> {
         let mut parameters = self.start.clone();
         let settled = self.settled.iter().map(|s| (&s.unknown, s.at));
         for (unknown, at) in settled.chain(self.open.iter().zip(at.iter().copied())) {
@@ -250,7 +266,7 @@ impl Search<'_> {
         )
     }
 
-    fn solve(&mut self) -> Result<Solution, String> {
+    pub(super) fn solve(&mut self) -> Result<Solution, String> {
         let count = self.open.len();
         let width = match self.start.kind() {
             Kind::Nvm => WIDTH,
@@ -273,9 +289,13 @@ impl Search<'_> {
             None | Some(0) => (NOISE_UNKNOWN, 1.96),
             Some(freedom) => {
                 let noise = NOISE_LEAST * (solution.cost / float(freedom as u64)).sqrt();
-                match noise > NOISE_LEAST {
+                let least = match self.start.kind() {
+                    Kind::Nvm => NOISE_LEAST,
+                    Kind::Flash | Kind::Zns | Kind::Kv => NOISE_OF_CHANCE,
+                };
+                match noise > least {
                     true => (noise, fit::ninety_five(freedom)),
-                    false => (NOISE_LEAST, 1.96),
+                    false => (least, 1.96),
                 }
             }
         }
@@ -439,6 +459,7 @@ impl Search<'_> {
         given: &Given<'_>,
         noise: f64,
         spared: &[&Sample],
+        steady: &[&Sample],
     ) -> Result<Calibration, String> {
         let mut parameters = self
             .parameters(&[])
@@ -448,17 +469,11 @@ impl Search<'_> {
             rounded(settled, &self.start, &mut parameters);
             findings.push(found(settled, &self.start, &parameters));
         }
-        let order = |finding: &Finding| {
-            let mut all = parameters.kind().parameters();
-            all.position(|p| p.name == finding.names[0])
-        };
-        findings.sort_by_key(order);
         let fitted = self.foretell(&parameters, &self.points.clone())?;
         let held_out = self.foretell(&parameters, spared)?;
-        let steady: Vec<&Sample> = given.samples.iter().filter(|s| s.sustained).collect();
         let mut sustained = Vec::new();
         if parameters.kind() == Kind::Flash {
-            let (finding, told) = steady_state(&mut parameters, given.host_ns, &steady, noise);
+            let (finding, told) = steady_state(&mut parameters, given.host_ns, steady, noise);
             findings.push(finding);
             sustained = told;
         }
@@ -469,6 +484,7 @@ impl Search<'_> {
             fitted,
             held_out,
             sustained,
+            passed_over: Vec::new(),
         })
     }
 
@@ -486,14 +502,6 @@ impl Search<'_> {
                 mean_ns,
             })
             .collect())
-    }
-}
-
-impl Unknown {
-    /// There is no such limit.
-    fn lift(&self, parameters: &mut Parameters) -> Result<(), model::InvalidParameter> {
-        let mut names = self.names.iter();
-        names.try_for_each(|name| parameters.set(name, "none", Moment::Creation))
     }
 }
 

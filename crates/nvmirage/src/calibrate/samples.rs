@@ -1,40 +1,102 @@
 //! Measurements: what was asked of a drive, and how long its commands took on the average.
 //!
-//! Three formats are told by their keys: the JSON of `nvmirage bench`, that of `nvmirage simulate`, and fio's. A point is of use where a
-//! number of commands of one kind and size was always in flight; others are passed over, with the reason.
+//! A point is of use where a number of commands of one kind and size was always in flight.
 //!
 //! It does NOT judge a measurement: who has measured a cache, or a drive that throttles, gets a model of that.
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use model::Kind;
 
-use crate::config::Size;
-
-/// Which way bytes go.
+/// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Direction {
+pub(crate) enum Act {
     Read,
     Write,
+    /// Of a zone that is full.
+    Reset,
+    Retrieve,
+    Store,
+    Delete,
 }
 
-impl Direction {
+impl Act {
+    const ALL: [Act; 6] = [
+        Act::Read,
+        Act::Write,
+        Act::Reset,
+        Act::Retrieve,
+        Act::Store,
+        Act::Delete,
+    ];
+
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Direction::Read => "read",
-            Direction::Write => "write",
+            Act::Read => "read",
+            Act::Write => "write",
+            Act::Reset => "reset",
+            Act::Retrieve => "retrieve",
+            Act::Store => "store",
+            Act::Delete => "delete",
         }
     }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|act| act.name() == name)
+    }
+
+    /// Those that a kind of drive must have been measured with, so that nothing has to be a preset's.
+    pub(super) fn of_kind(kind: Kind) -> [Act; 2] {
+        match kind {
+            Kind::Kv => [Act::Retrieve, Act::Store],
+            _ => [Act::Read, Act::Write],
+        }
+    }
+
+    /// Whether it is a command for a key.
+    pub(super) fn is_keyed(self) -> bool {
+        matches!(self, Act::Retrieve | Act::Store | Act::Delete)
+    }
+
+    /// Whether its commands have no bytes.
+    pub(super) fn is_bare(self) -> bool {
+        matches!(self, Act::Reset | Act::Delete)
+    }
+}
+
+/// Who writes to zones: each to zones that are its own, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writers {
+    pub(crate) count: u32,
+    /// From the first zone of one to that of the next; 0: they take the zones in turns.
+    pub(crate) apart: u32,
+}
+
+impl Writers {
+    /// One, or as good as one.
+    pub(crate) const ONE: Self = Writers { count: 1, apart: 0 };
+}
+
+/// Which keys commands are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Those that stand for places of `nvmirage simulate`.
+    Places,
+    /// Those of `nvmirage kv bench`, one after the other.
+    Bench,
 }
 
 /// A point.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
-    pub(crate) direction: Direction,
+    pub(crate) act: Act,
     pub(crate) random: bool,
-    /// Of one command.
+    /// Of one command; 0 where commands have none.
     pub(crate) block_bytes: u32,
     /// Commands in flight, of all queues together.
     pub(crate) depth: u32,
+    /// Of zones.
+    pub(crate) writers: Writers,
+    /// Of a key-value drive.
+    pub(crate) keys: Keys,
     /// Mean time of a command.
     pub(crate) mean_ns: f64,
     /// Of a drive in the steady state of random overwrites.
@@ -44,324 +106,71 @@ pub(crate) struct Sample {
 impl Sample {
     /// `4 KiB randread, QD 32`.
     pub(crate) fn title(&self) -> String {
-        let order = if self.random { "rand" } else { "" };
-        let rw = format!("{order}{}", self.direction.name());
         let depth = u16::try_from(self.depth).unwrap_or(u16::MAX);
-        let title = crate::report::job::title(&rw, self.block_bytes, depth);
-        match self.sustained {
-            true => format!("{title}, sustained"),
-            false => title,
-        }
+        let name = self.act.name();
+        let title = match self.act {
+            Act::Reset | Act::Delete => format!("{name}, QD {depth}"),
+            Act::Retrieve | Act::Store => crate::report::job::title(name, self.block_bytes, depth),
+            Act::Read | Act::Write => {
+                let order = if self.random { "rand" } else { "" };
+                crate::report::job::title(&format!("{order}{name}"), self.block_bytes, depth)
+            }
+        };
+        let writers = match self.writers.count {
+            1 => String::new(),
+            count => format!(", {count} writers"),
+        };
+        let sustained = if self.sustained { ", sustained" } else { "" };
+        format!("{title}{writers}{sustained}")
     }
 
     /// Commands in a second.
     pub(crate) fn rate(&self) -> f64 {
         f64::from(self.depth) * 1e9 / self.mean_ns
     }
-}
 
-/// What a file holds.
-#[derive(Debug, Default)]
-pub(crate) struct Read {
-    pub(crate) samples: Vec<Sample>,
-    /// Which points are of no use, and why.
-    pub(crate) passed_over: Vec<String>,
+    /// The point as a drive of `kind` has it.
+    ///
+    /// # Errors
+    /// It says nothing of such a drive; why.
+    pub(super) fn on(&self, kind: Kind) -> Result<Self, String> {
+        let zoned = kind == Kind::Zns;
+        let has = match self.act {
+            Act::Read | Act::Write => kind != Kind::Kv,
+            Act::Reset => zoned,
+            Act::Retrieve | Act::Store | Act::Delete => kind == Kind::Kv,
+        };
+        if !has {
+            let (name, kind) = (self.act.name(), kind.name());
+            return Err(format!("a drive of kind {kind} knows no {name}"));
+        }
+        let writers = match (zoned, self.act) {
+            (true, Act::Write) => self.writers,
+            _ => Writers::ONE,
+        };
+        if zoned && self.act == Act::Write && self.random {
+            return Err(
+                "which zones it wrote to is not known: measure writes in order, each writer in zones of its own"
+                    .to_owned(),
+            );
+        }
+        if zoned && self.sustained {
+            return Err("zones have no steady state of overwrites".to_owned());
+        }
+        if self.act == Act::Reset && self.depth > 1 {
+            return Err("resets are measured one at a time".to_owned());
+        }
+        Ok(Sample {
+            writers,
+            ..self.clone()
+        })
+    }
 }
 
 /// A job whose name begins so has measured a drive in the steady state of random overwrites.
 pub(crate) const SUSTAINED: &str = "sustained";
 
 /// Most commands in flight that a point may have.
-const DEPTH_MAX: u32 = 1 << 16;
+pub(super) const DEPTH_MAX: u32 = 1 << 16;
 /// Largest command.
-const BLOCK_MAX: u32 = 1 << 27;
-
-/// Reads the JSON of a measurement.
-///
-/// # Errors
-/// It is in none of the formats.
-pub(crate) fn read(text: &str) -> Result<Read, String> {
-    let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
-    let points = if value.get("fio version").is_some() {
-        of_fio(&value)
-    } else if value.get("runs").is_some() {
-        of_simulate(value)
-    } else if value.get("jobs").is_some() {
-        of_bench(value)
-    } else {
-        Err("it has neither \"jobs\" nor \"runs\"".to_owned())
-    };
-    let points = points.map_err(|why| {
-        format!("{why}: give what nvmirage bench --json, nvmirage simulate --json or fio --output-format=json has printed")
-    })?;
-    let mut read = Read::default();
-    for (name, point) in points {
-        match point {
-            Ok(sample) => read.samples.push(sample),
-            Err(why) => read.passed_over.push(format!("{name}: {why}")),
-        }
-    }
-    Ok(read)
-}
-
-/// A job's name with its point, or why it is of no use.
-type Points = Result<Vec<(String, Result<Sample, String>)>, String>;
-
-/// What every format says of a point.
-struct Asked<'a> {
-    name: &'a str,
-    rw: &'a str,
-    block_bytes: u64,
-    depth: u64,
-    mean_ns: f64,
-    errors: u64,
-}
-
-impl Asked<'_> {
-    fn sample(&self) -> Result<Sample, String> {
-        let (random, direction) = match self.rw {
-            "randread" => (true, Direction::Read),
-            "randwrite" => (true, Direction::Write),
-            "read" => (false, Direction::Read),
-            "write" => (false, Direction::Write),
-            other => return Err(format!("{other} is neither reads nor writes alone")),
-        };
-        if self.errors > 0 {
-            return Err(format!("{} commands failed", self.errors));
-        }
-        if !(self.mean_ns.is_finite() && self.mean_ns >= 1.0) {
-            return Err("no command was measured".to_owned());
-        }
-        let within = |value: u64, most: u32| {
-            let value = u32::try_from(value).ok();
-            value.filter(|value| (1..=most).contains(value))
-        };
-        Ok(Sample {
-            direction,
-            random,
-            block_bytes: within(self.block_bytes, BLOCK_MAX).ok_or("its block size cannot be")?,
-            depth: within(self.depth, DEPTH_MAX).ok_or("its depth cannot be")?,
-            mean_ns: self.mean_ns,
-            sustained: self.name.starts_with(SUSTAINED),
-        })
-    }
-}
-
-fn parsed<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(|error| error.to_string())
-}
-
-#[derive(Deserialize)]
-struct Mean {
-    mean: f64,
-}
-
-fn of_bench(value: Value) -> Points {
-    #[derive(Deserialize)]
-    struct Document {
-        jobs: Vec<Job>,
-    }
-    #[derive(Deserialize)]
-    struct Job {
-        name: String,
-        rw: String,
-        block_size: u64,
-        queue_depth: u64,
-        queues: u64,
-        latency_ns: Mean,
-        errors: u64,
-    }
-    let document: Document = parsed(value)?;
-    let points = document.jobs.into_iter().map(|job| {
-        let asked = Asked {
-            name: &job.name,
-            rw: &job.rw,
-            block_bytes: job.block_size,
-            depth: job.queue_depth.saturating_mul(job.queues),
-            mean_ns: job.latency_ns.mean,
-            errors: job.errors,
-        };
-        let sample = asked.sample();
-        (job.name, sample)
-    });
-    Ok(points.collect())
-}
-
-fn of_simulate(value: Value) -> Points {
-    #[derive(Deserialize)]
-    struct Document {
-        runs: Vec<Run>,
-    }
-    #[derive(Deserialize)]
-    struct Run {
-        jobs: Vec<Job>,
-    }
-    #[derive(Deserialize)]
-    struct Job {
-        name: String,
-        random: Option<bool>,
-        queue_depth: Option<u64>,
-        queues: Option<u64>,
-        paced: Option<bool>,
-        errors: u64,
-        kinds: Vec<Commands>,
-    }
-    #[derive(Deserialize)]
-    struct Commands {
-        kind: String,
-        block_size: Option<u64>,
-        latency_ns: Mean,
-    }
-    fn sample(job: &Job) -> Result<Sample, String> {
-        let [commands] = job.kinds.as_slice() else {
-            return Err("it has commands of several kinds, or of none".to_owned());
-        };
-        let (Some(depth), Some(queues)) = (job.queue_depth, job.queues) else {
-            return Err("it is a trace".to_owned());
-        };
-        if job.paced == Some(true) {
-            return Err("it waited between commands".to_owned());
-        }
-        let order = if job.random == Some(true) { "rand" } else { "" };
-        Asked {
-            name: &job.name,
-            rw: &format!("{order}{}", commands.kind),
-            block_bytes: commands.block_size.ok_or("its commands differ in size")?,
-            depth: depth.saturating_mul(queues),
-            mean_ns: commands.latency_ns.mean,
-            errors: job.errors,
-        }
-        .sample()
-    }
-    let document: Document = parsed(value)?;
-    let jobs = document.runs.into_iter().flat_map(|run| run.jobs);
-    Ok(jobs.map(|job| (job.name.clone(), sample(&job))).collect())
-}
-
-fn of_fio(value: &Value) -> Points {
-    let none = Map::new();
-    let global = value.get("global options").and_then(Value::as_object);
-    let global = global.unwrap_or(&none);
-    let jobs = value.get("jobs").and_then(Value::as_array);
-    let jobs = jobs.ok_or("fio's jobs are missing")?;
-    let point = |job: &Value| {
-        let name = job.get("jobname").and_then(Value::as_str);
-        let name = name.unwrap_or_default().to_owned();
-        let options = job.get("job options").and_then(Value::as_object);
-        let options = options.unwrap_or(&none);
-        let sample = of_fio_job(&name, job, options, global);
-        (name, sample)
-    };
-    Ok(jobs.iter().map(point).collect())
-}
-
-fn of_fio_job(
-    name: &str,
-    job: &Value,
-    options: &Map<String, Value>,
-    global: &Map<String, Value>,
-) -> Result<Sample, String> {
-    let option = |names: &[&str]| {
-        let all = [options, global].into_iter();
-        let mut found = all.flat_map(|map| names.iter().filter_map(|name| map.get(*name)));
-        found.next().and_then(Value::as_str)
-    };
-    let whole = |names: &[&str]| match option(names) {
-        None => Ok(1),
-        Some(text) => text
-            .parse::<u64>()
-            .map_err(|_| format!("{}={text} is no number", names[0])),
-    };
-    if ["rate", "rate_iops", "thinktime"]
-        .iter()
-        .any(|key| option(&[key]).is_some())
-    {
-        return Err("it waited between commands".to_owned());
-    }
-    let rw = option(&["rw", "readwrite"]).unwrap_or("read");
-    let block = option(&["bs", "blocksize"]).unwrap_or("4k");
-    let block_bytes = match block.parse::<u64>() {
-        Ok(bytes) => bytes,
-        Err(_) => {
-            block
-                .parse::<Size>()
-                .map_err(|_| format!("bs={block} is not one size"))?
-                .0
-        }
-    };
-    let synchronous = option(&["ioengine"])
-        .is_some_and(|engine| ["sync", "psync", "vsync", "pvsync", "pvsync2"].contains(&engine));
-    let depth = if synchronous { 1 } else { whole(&["iodepth"])? };
-    let kind = if rw.ends_with("read") {
-        "read"
-    } else {
-        "write"
-    };
-    let mean = job
-        .get(kind)
-        .and_then(|kind| kind.get("lat_ns")?.get("mean")?.as_f64());
-    Asked {
-        name,
-        rw,
-        block_bytes,
-        depth: depth.saturating_mul(whole(&["numjobs"])?),
-        mean_ns: mean.unwrap_or(0.0),
-        errors: job.get("error").and_then(Value::as_u64).unwrap_or(0),
-    }
-    .sample()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn three_formats_are_read() {
-        let bench = r#"{"target":"x","jobs":[{"name":"a","rw":"randread","block_size":4096,"queue_depth":8,
-            "queues":2,"iops":1.0,"latency_ns":{"mean":10000.5,"p50":1},"errors":0}]}"#;
-        let simulate = r#"{"runs":[{"jobs":[{"name":"sustained-4k","random":true,"queue_depth":32,"queues":1,"paced":false,
-            "errors":0,"kinds":[{"kind":"write","block_size":4096,"latency_ns":{"mean":70000}}]}]}]}"#;
-        let fio = r#"{"fio version":"fio-3.39","global options":{"bs":"128k","ioengine":"libaio"},"jobs":[{"jobname":"b","error":0,
-            "job options":{"rw":"read","iodepth":"16","numjobs":"2"},"read":{"lat_ns":{"mean":123456.7}},"write":{"lat_ns":{"mean":0}}}]}"#;
-        let one = |text: &str| {
-            let read = read(text).unwrap();
-            assert_eq!(read.passed_over, [""; 0]);
-            read.samples[0].clone()
-        };
-        let first = one(bench);
-        assert_eq!(first.title(), "4 KiB randread, QD 16");
-        assert!((first.rate() - 16e9 / 10_000.5).abs() < 1e-3);
-        let second = one(simulate);
-        assert_eq!(second.title(), "4 KiB randwrite, QD 32, sustained");
-        let third = one(fio);
-        assert_eq!(third.title(), "128 KiB read, QD 32");
-        assert!((third.mean_ns - 123_456.7).abs() < 1e-6);
-    }
-
-    #[test]
-    fn what_is_of_no_use_says_why() {
-        let fio = |options: &str, error: u32| {
-            let text = format!(
-                r#"{{"fio version":"3","jobs":[{{"jobname":"j","error":{error},"job options":{{{options}}},"read":{{"lat_ns":{{"mean":5}}}}}}]}}"#
-            );
-            let read = read(&text).unwrap();
-            read.passed_over.first().cloned().unwrap_or_default()
-        };
-        assert_eq!(fio(r#""rw":"randread""#, 0), "");
-        assert!(fio(r#""rw":"randrw""#, 0).contains("neither reads nor writes alone"));
-        assert!(fio(r#""rw":"read","rate_iops":"5""#, 0).contains("waited"));
-        assert!(fio(r#""rw":"read","bs":"4k,8k""#, 0).contains("not one size"));
-        assert!(fio(r#""rw":"read","iodepth":"x""#, 0).contains("no number"));
-        assert!(fio(r#""rw":"read","iodepth":"99999999""#, 0).contains("depth"));
-        assert!(fio(r#""rw":"write""#, 0).contains("no command"));
-        assert!(fio(r#""rw":"read""#, 5).contains("5 commands failed"));
-        for wrong in ["", "{}", "[]", r#"{"jobs":[{}]}"#, r#"{"fio version":"3"}"#] {
-            let error = read(wrong).unwrap_err();
-            assert!(
-                error.contains("JSON") || error.contains("give what"),
-                "{error}"
-            );
-        }
-    }
-}
+pub(super) const BLOCK_MAX: u32 = 1 << 27;

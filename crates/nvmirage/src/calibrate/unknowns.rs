@@ -1,15 +1,15 @@
 //! What is looked for, by kind of drive, and where the search begins.
 
-use model::{Direction as Way, InvalidParameter, Kind, Moment, Parameters, Value};
+use model::{InvalidParameter, Kind, Moment, Parameters, Value};
 
-use super::{Direction, Sample, float, whole};
+use super::{Act, float, whole};
 
 /// Something that is looked for: one parameter, or several that stay in proportion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Unknown {
     pub(super) names: &'static [&'static str],
     /// Whose measurements say something of it.
-    pub(super) direction: Option<Direction>,
+    pub(super) acts: &'static [Act],
     /// It is a limit, and where nothing reaches it there may be none.
     pub(super) limit: bool,
     /// Measurements of one size of commands do not tell it from another limit.
@@ -18,35 +18,42 @@ pub(super) struct Unknown {
     pub(super) sweep: &'static str,
 }
 
-const fn of(direction: Direction, names: &'static [&'static str], sweep: &'static str) -> Unknown {
+type Names = &'static [&'static str];
+
+const fn of(acts: &'static [Act], names: Names, sweep: &'static str) -> Unknown {
     Unknown {
         names,
-        direction: Some(direction),
+        acts,
         limit: false,
         needs_sizes: false,
         sweep,
     }
 }
 
-const fn limit(
-    direction: Direction,
-    names: &'static [&'static str],
-    sweep: &'static str,
-) -> Unknown {
+const fn limit(acts: &'static [Act], names: Names, sweep: &'static str) -> Unknown {
     Unknown {
         limit: true,
-        ..of(direction, names, sweep)
+        ..of(acts, names, sweep)
     }
 }
 
-const fn bandwidth(direction: Direction, names: &'static [&'static str]) -> Unknown {
+const fn bandwidth(acts: &'static [Act], names: Names) -> Unknown {
     Unknown {
         needs_sizes: true,
-        ..limit(direction, names, SIZES)
+        ..limit(acts, names, SIZES)
     }
 }
 
-use Direction::{Read, Write};
+/// What no measurement tells that this knows of.
+const fn never(names: Names) -> Unknown {
+    of(&[], names, NONE)
+}
+
+const READ: &[Act] = &[Act::Read];
+const WRITE: &[Act] = &[Act::Write];
+const EITHER: &[Act] = &[Act::Read, Act::Write];
+const RETRIEVE: &[Act] = &[Act::Retrieve];
+const STORE: &[Act] = &[Act::Store];
 
 /// The names of the sweeps, as `sweeps` has them.
 pub(super) const ALONE: &str = "one at a time";
@@ -54,50 +61,81 @@ pub(super) const DEPTHS: &str = "depths";
 pub(super) const SIZES: &str = "sizes";
 pub(super) const DEEP: &str = "large and deep";
 pub(super) const STEADY: &str = "sustained";
+pub(super) const WRITERS: &str = "writers";
+pub(super) const RESETS: &str = "resets";
+const NONE: &str = "no sweep";
 
 const NVM: &[Unknown] = &[
-    of(Read, &["read_latency"], ALONE),
-    limit(Read, &["read_rate"], DEPTHS),
-    bandwidth(Read, &["read_bandwidth"]),
-    of(Write, &["write_latency"], ALONE),
-    limit(Write, &["write_rate"], DEPTHS),
-    bandwidth(Write, &["write_bandwidth"]),
+    of(READ, &["read_latency"], ALONE),
+    limit(READ, &["read_rate"], DEPTHS),
+    bandwidth(READ, &["read_bandwidth"]),
+    of(WRITE, &["write_latency"], ALONE),
+    limit(WRITE, &["write_rate"], DEPTHS),
+    bandwidth(WRITE, &["write_bandwidth"]),
 ];
+
+/// Units are looked for apart from these: they are whole, and few.
+const KV: &[Unknown] = &[
+    of(RETRIEVE, &["read_latency"], ALONE),
+    limit(RETRIEVE, &["read_rate"], DEPTHS),
+    bandwidth(RETRIEVE, &["read_bandwidth"]),
+    of(STORE, &["write_latency"], ALONE),
+    limit(STORE, &["write_rate"], DEPTHS),
+    bandwidth(STORE, &["write_bandwidth"]),
+    of(&[Act::Delete], &["delete_latency"], ALONE),
+    never(&["exist_latency"]),
+    never(&["list_latency"]),
+];
+
+const READ_4K_CELLS: Names = &[
+    "read_4k_cell0",
+    "read_4k_cell1",
+    "read_4k_cell2",
+    "read_4k_cell3",
+];
+const READ_CELLS: Names = &["read_cell0", "read_cell1", "read_cell2", "read_cell3"];
 
 const FLASH: &[Unknown] = &[
-    of(Read, &["firmware_read_4k"], ALONE),
-    of(
-        Read,
-        &[
-            "read_4k_cell0",
-            "read_4k_cell1",
-            "read_4k_cell2",
-            "read_4k_cell3",
-        ],
-        DEPTHS,
-    ),
-    of(Read, &["firmware_read"], SIZES),
-    of(
-        Read,
-        &["read_cell0", "read_cell1", "read_cell2", "read_cell3"],
-        DEEP,
-    ),
-    of(Read, &["channel_bandwidth"], DEEP),
-    Unknown {
-        direction: None,
-        ..of(Read, &["link_bandwidth"], DEEP)
-    },
-    of(Write, &["buffer_base"], ALONE),
-    of(Write, &["buffer_per_page"], SIZES),
-    of(Write, &["program"], DEEP),
+    of(READ, &["firmware_read_4k"], ALONE),
+    of(READ, READ_4K_CELLS, DEPTHS),
+    of(READ, &["firmware_read"], SIZES),
+    of(READ, READ_CELLS, DEEP),
+    of(READ, &["channel_bandwidth"], DEEP),
+    of(EITHER, &["link_bandwidth"], DEEP),
+    of(WRITE, &["buffer_base"], ALONE),
+    of(WRITE, &["buffer_per_page"], SIZES),
+    of(WRITE, &["program"], DEEP),
+    never(&["firmware_channel_transfer"]),
+    never(&["erase"]),
+    never(&["buffer"]),
 ];
 
-/// What is looked for on a drive of a kind; `None` for one that this does not know.
-pub(super) fn of_kind(kind: Kind) -> Option<&'static [Unknown]> {
+const ZONES: &[Unknown] = &[
+    of(READ, &["firmware_read_4k"], ALONE),
+    of(READ, READ_4K_CELLS, DEPTHS),
+    of(READ, &["firmware_read"], SIZES),
+    of(READ, READ_CELLS, DEEP),
+    of(EITHER, &["channel_bandwidth"], DEEP),
+    of(EITHER, &["link_bandwidth"], DEEP),
+    of(WRITE, &["buffer_base"], ALONE),
+    of(WRITE, &["buffer_per_page"], SIZES),
+    of(WRITE, &["program"], WRITERS),
+    of(&[Act::Reset], &["erase"], RESETS),
+    never(&["firmware_channel_transfer"]),
+    never(&["buffer"]),
+    never(&["zone_buffer"]),
+    never(&["reset"]),
+    never(&["finish"]),
+    never(&["open"]),
+];
+
+/// What is looked for on a drive of a kind.
+pub(super) fn of_kind(kind: Kind) -> &'static [Unknown] {
     match kind {
-        Kind::Nvm => Some(NVM),
-        Kind::Flash => Some(FLASH),
-        Kind::Kv | Kind::Zns => None,
+        Kind::Nvm => NVM,
+        Kind::Kv => KV,
+        Kind::Flash => FLASH,
+        Kind::Zns => ZONES,
     }
 }
 
@@ -126,20 +164,10 @@ impl Unknown {
         }
         Ok(())
     }
-}
 
-/// Where the search for a drive of latency, bandwidth and rate begins: what was measured alone, and the most that was seen.
-pub(super) fn start_of(way: &mut Way, samples: &[Sample], direction: Direction) {
-    let own = || samples.iter().filter(|s| s.direction == direction);
-    let Some(alone) = own().min_by_key(|s| (s.depth, s.block_bytes)) else {
-        return;
-    };
-    let most = |value: &dyn Fn(&Sample) -> f64| own().map(value).fold(0.0, f64::max);
-    way.latency_ns = whole(alone.mean_ns / f64::from(alone.depth)).max(1);
-    way.rate_per_s = whole(most(&Sample::rate)).max(1);
-    way.bandwidth_bytes_per_s = whole(most(&|s| s.rate() * f64::from(s.block_bytes))).max(1);
-    // A command alone takes at least what it keeps the drive busy for.
-    let least = 4096e9 / float(way.bandwidth_bytes_per_s);
-    let least = least.max(1e9 / float(way.rate_per_s)).ceil();
-    way.latency_ns = way.latency_ns.max(whole(least));
+    /// There is no such limit.
+    pub(super) fn lift(&self, parameters: &mut Parameters) -> Result<(), InvalidParameter> {
+        let mut names = self.names.iter();
+        names.try_for_each(|name| parameters.set(name, "none", Moment::Creation))
+    }
 }

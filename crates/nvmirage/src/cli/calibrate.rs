@@ -12,13 +12,14 @@ use std::{
 use anyhow::Context;
 use model::Parameters;
 
-use self::document::Document;
+use self::document::{Document, Like};
 use super::UsageError;
 use crate::{
     calibrate::{self, Given, Sample},
     config::{
         Size, Span,
         drive::{self, Drive},
+        timing::Timing,
     },
     report,
 };
@@ -32,13 +33,17 @@ Examples:
       What was not measured is that of a preset; nothing is written
   nvmirage calibrate --from fio.json --like samsung-970-pro --output mine.toml
       A drive of flash: channels, dies and cells are the preset's, times are looked for
+  nvmirage calibrate --from zones.json --like wd-zn540 --set zone_size=2GiB --set zone_capacity=1077MiB
+      A drive with zones, of which identify says how large they are
+  nvmirage calibrate --from value-*.json --size 3840GB --output keys.toml
+      A drive with keys, from what nvmirage kv bench --json has printed
   nvmirage explain mine.toml
       What was written, with intervals";
 
 /// Find the parameters of a model from measurements of a drive
 ///
 /// Says which sweeps it needs and which are there, finds what they identify, with intervals, says what they do not,
-/// and how well points that took no part are foretold. Takes the JSON of nvmirage bench, nvmirage simulate and fio.
+/// and how well points that took no part are foretold. Takes the JSON of nvmirage bench, nvmirage kv bench, nvmirage simulate and fio.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Calibrate {
@@ -47,9 +52,13 @@ pub(super) struct Calibrate {
     from: Vec<PathBuf>,
 
     /// A preset, or a file that describes one: the kind of the drive, its shape, and all that was not measured; without one
-    /// it is of kind nvm
+    /// it is of kind nvm, or kv if keys were measured
     #[arg(long, value_name = "PRESET")]
     like: Option<String>,
+
+    /// A parameter that is known to differ from --like, such as the size of zones; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "like")]
+    set: Vec<String>,
 
     /// Size of the drive; default: that of --like
     #[arg(long)]
@@ -77,20 +86,21 @@ const FILE_MAX: u64 = 1 << 28;
 
 impl Calibrate {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let like = self.like.as_deref().map(Drive::find).transpose();
-        let like = like.map_err(UsageError)?;
-        let size = self
-            .size
-            .or(like.as_ref().map(|drive| Size(drive.size_bytes())));
+        let like = self.like().map_err(UsageError)?;
+        let (like, timing) = (
+            like.as_ref().map(|like| &like.0),
+            like.as_ref().map(|like| &like.1),
+        );
+        let size = self.size.or(like.map(|drive| Size(drive.size_bytes())));
         if self.output.is_some() && size.is_none() {
             return Err(UsageError("--size is missing: write that of the drive".into()).into());
         }
         let (samples, passed_over) = self.samples()?;
         let given = Given {
             samples: &samples,
-            like: like
-                .as_ref()
-                .map(|drive| of_size(drive, size))
+            like: timing
+                .zip(size)
+                .map(|(timing, size)| of_size(timing, size))
                 .transpose()?,
             host_ns: u64::try_from(self.host_cost.0.as_nanos())?,
             effort: 1,
@@ -100,7 +110,11 @@ impl Calibrate {
             found.with_context(|| format!("{} points do not make a drive", samples.len()))?;
         let mut document = Document::new(&found, &samples, passed_over);
         if let (Some(path), Some(size)) = (&self.output, size) {
-            let file = document.preset(&found, &self.name, like.as_ref(), size);
+            let like = like.map(|drive| Like {
+                drive,
+                set: &self.set,
+            });
+            let file = document.preset(&found, &self.name, like, size);
             write_new(path, &file.to_text())?;
             document.written = Some(path.display().to_string());
         }
@@ -108,6 +122,27 @@ impl Calibrate {
             true => report::print_json(&document),
             false => report::print(&shown::text(&document)),
         }
+    }
+
+    /// The drive that is like it, with what differs.
+    fn like(&self) -> Result<Option<(Drive, Timing)>, String> {
+        let Some(name) = &self.like else {
+            return Ok(None);
+        };
+        let mut timing = Timing::of(name.clone());
+        let drive = timing.drive()?.clone();
+        for change in &self.set {
+            let known = change.split_once('=');
+            let known = known.filter(|(name, _)| drive.kind().parameter(name).is_ok());
+            let (name, value) = known.ok_or_else(|| {
+                format!(
+                    "--set {change}: write NAME=VALUE, with a parameter of kind {}",
+                    drive.kind().name()
+                )
+            })?;
+            timing.write(name, value)?;
+        }
+        Ok(Some((drive, timing)))
     }
 
     /// Everything that was measured, and what of it is of no use.
@@ -130,13 +165,10 @@ impl Calibrate {
     }
 }
 
-/// The parameters of a drive of `size`, or of its own.
-fn of_size(drive: &Drive, size: Option<Size>) -> anyhow::Result<Parameters> {
-    let size = size.map_or(drive.size_bytes(), |size| size.0);
-    let parameters = drive.parameters(size, None);
-    let parameters = parameters.map_err(|error| anyhow::anyhow!(error))?;
-    parameters.check()?;
-    Ok(parameters)
+/// The parameters of a drive of `size`.
+fn of_size(timing: &Timing, size: Size) -> anyhow::Result<Parameters> {
+    let parameters = timing.parameters(size.0);
+    parameters.map_err(|problems| anyhow::anyhow!(problems.join("\n")))
 }
 
 /// Writes a file that does not exist yet.

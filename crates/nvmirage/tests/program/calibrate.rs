@@ -165,11 +165,136 @@ fn what_is_missing_is_said() {
     world.write("empty.json", "{}");
     let error = world.fails(&["calibrate", "--from", "empty.json"]);
     assert!(error.contains("empty.json is no measurement"), "{error}");
-    let error = world.fails(&["calibrate", "--from", "reads.json", "--like", "wd-zn540"]);
-    assert!(error.contains("kind zns are not calibrated"), "{error}");
+    let error = world.fails(&[
+        "calibrate",
+        "--from",
+        "reads.json",
+        "--like",
+        "samsung-kvssd",
+    ]);
+    assert!(
+        error.contains("nothing was measured that is of use"),
+        "{error}"
+    );
+    let set = ["calibrate", "--from", "reads.json", "--set", "units=2"];
+    let wrong = |args: &[&str], says: &str| {
+        let run = world.run(args);
+        assert_eq!(run.status.code(), Some(2), "{}", run.err);
+        assert!(run.err.contains(says), "{}", run.err);
+    };
+    wrong(&set, "--like");
+    let set = [&set[..], &["--like", "optane-p4800x"]].concat();
+    wrong(&set, "a parameter of kind nvm");
     let error = world.fails(&["explain", "nothing.toml"]);
     assert!(
         error.contains("cannot read the preset nothing.toml"),
         "{error}"
     );
+}
+
+/// What a drive shows in virtual time to a job file, with sweeps.
+fn simulated(world: &World, preset: &[&str], jobs: &str, sweeps: &[&str], name: &str) {
+    world.write("jobs.fio", jobs);
+    let mut args = vec!["simulate", "--preset"];
+    args.extend_from_slice(preset);
+    args.extend_from_slice(&[
+        "--workload",
+        "jobs.fio",
+        "--virtual-time",
+        "300ms",
+        "--json",
+    ]);
+    for sweep in sweeps {
+        args.extend_from_slice(&["--sweep", sweep]);
+    }
+    world.write(name, &world.ok(&args));
+}
+
+/// The number of a parameter in a preset's file.
+fn number(world: &World, file: &str, name: &str) -> u64 {
+    let explained = world.json(&["explain", file, "--json"]);
+    let rows = explained["parameters"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"] == name).unwrap();
+    row["number"].as_u64().unwrap()
+}
+
+#[test]
+fn keys_that_were_measured_become_a_drive_with_keys() {
+    let world = World::new();
+    let truth = [
+        "samsung-kvssd",
+        "--set",
+        "units=4",
+        "--set",
+        "write_latency=90us",
+    ];
+    let sweeps = ["bs=512,4k,64k", "iodepth=1,4,16,64"];
+    for rw in ["randread", "randwrite"] {
+        let jobs = format!("[a]\nrw={rw}\nnorandommap\ntime_based\n");
+        simulated(&world, &truth, &jobs, &sweeps, &format!("{rw}.json"));
+    }
+    let told = world.json(&[
+        "calibrate",
+        "--from",
+        "randread.json",
+        "randwrite.json",
+        "--size",
+        "8GiB",
+        "--output",
+        "keys.toml",
+        "--json",
+    ]);
+    assert_eq!(told["kind"], "kv");
+    assert_eq!(number(&world, "keys.toml", "units"), 4);
+    let latency = number(&world, "keys.toml", "write_latency");
+    assert!((89_000..=91_000).contains(&latency), "{latency}");
+    // deletes were not measured
+    let sweeps = told["sweeps"].as_array().unwrap();
+    let missing: Vec<_> = sweeps.iter().filter(|s| s["present"] == false).collect();
+    assert!(
+        missing.iter().any(|s| s["direction"] == "delete"),
+        "{missing:?}"
+    );
+    world.write("config.toml", "[[media]]\nname = \"m\"\nkind = \"keyvalue\"\nsize = \"1GiB\"\n[media.timing]\npreset = \"keys.toml\"\n");
+    world.ok(&["check", "config.toml"]);
+    let jobs = "[a]\nrw=randwrite\nnorandommap\ntime_based\n";
+    simulated(&world, &["keys.toml"], jobs, &[], "again.json");
+}
+
+#[test]
+fn zones_that_were_measured_become_a_drive_with_zones() {
+    let world = World::new();
+    let shape = [
+        "channels=2",
+        "dies_per_channel=2",
+        "zone_size=16MiB",
+        "zone_capacity=12MiB",
+        "block=12MiB",
+    ];
+    let mut truth = vec!["zns-prototype", "--size", "1GiB", "--set", "program=1ms"];
+    truth.extend(shape.iter().flat_map(|value| ["--set", value]));
+    let jobs = "[a]\nzonemode=zbd\nrw=write\nio_size=24m\n";
+    let sweeps = ["bs=64k,192k,768k", "numjobs=1,2,4"];
+    simulated(&world, &truth, jobs, &sweeps, "writes.json");
+    let mut args = vec![
+        "calibrate",
+        "--from",
+        "writes.json",
+        "--size",
+        "1GiB",
+        "--like",
+        "zns-prototype",
+    ];
+    args.extend(shape.iter().flat_map(|value| ["--set", value]));
+    args.extend_from_slice(&["--output", "zones.toml", "--json"]);
+    let told = world.json(&args);
+    assert_eq!(told["kind"], "zns");
+    let program = number(&world, "zones.toml", "program");
+    assert!((900_000..=1_100_000).contains(&program), "{program}");
+    assert_eq!(number(&world, "zones.toml", "zone_capacity"), 12 << 20);
+    let text = std::fs::read_to_string(world.path("zones.toml")).unwrap();
+    assert!(text.contains("set: when it was calibrated"), "{text}");
+    world.write("config.toml", "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"1GiB\"\n[media.zoned]\nzone_size = \"16MiB\"\nzone_capacity = \"12MiB\"\n[media.timing]\npreset = \"zones.toml\"\n");
+    world.ok(&["check", "config.toml"]);
+    simulated(&world, &["zones.toml"], jobs, &[], "again.json");
 }

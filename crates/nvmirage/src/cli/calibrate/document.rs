@@ -59,6 +59,25 @@ pub(super) struct Point {
     pub(super) error_percent: f64,
 }
 
+/// What all that was not measured is from.
+#[derive(Clone, Copy)]
+pub(super) struct Like<'a> {
+    pub(super) drive: &'a Drive,
+    /// What is known to differ: `NAME=VALUE`.
+    pub(super) set: &'a [String],
+}
+
+impl Like<'_> {
+    fn source(&self, name: &str) -> Option<String> {
+        let mut set = self.set.iter().filter_map(|change| change.split_once('='));
+        if set.any(|(of, _)| of == name) {
+            return Some("set: when it was calibrated".to_owned());
+        }
+        let (like, given) = (self.drive.name(), self.drive.given(name)?);
+        Some(format!("that of {like} ({})", given.source))
+    }
+}
+
 fn point(foretold: &Foretold) -> Point {
     let rounded = |value: f64| (value * 100.0).round() / 100.0;
     Point {
@@ -94,7 +113,12 @@ impl Row {
 }
 
 impl Document {
-    pub(super) fn new(found: &Calibration, samples: &[Sample], passed_over: Vec<String>) -> Self {
+    pub(super) fn new(
+        found: &Calibration,
+        samples: &[Sample],
+        mut passed_over: Vec<String>,
+    ) -> Self {
+        passed_over.extend_from_slice(&found.passed_over);
         let points = |all: &[Foretold]| all.iter().map(point).collect();
         Document {
             kind: found.parameters.kind().name(),
@@ -115,7 +139,7 @@ impl Document {
         &self,
         found: &Calibration,
         name: &str,
-        like: Option<&Drive>,
+        like: Option<Like<'_>>,
         size: Size,
     ) -> PresetFile {
         let kind = found.parameters.kind();
@@ -138,7 +162,7 @@ impl Document {
             })
             .collect();
         let like = like.map_or_else(String::new, |like| {
-            format!("; what was not: {}", like.name())
+            format!("; what was not: {}", like.drive.name())
         });
         PresetFile {
             nvmirage_preset: FILE_VERSION,
@@ -159,10 +183,10 @@ fn is_on(parameter: &model::parameter::Parameter, parameters: &Parameters) -> bo
 }
 
 /// Where a value is from.
-fn source(row: Option<&Row>, name: &str, like: Option<&Drive>, points: usize) -> String {
-    let other = || match like.and_then(|drive| Some((drive.name(), drive.given(name)?.source))) {
-        Some((like, source)) => format!("that of {like} ({source})"),
-        None => "assumed".to_owned(),
+fn source(row: Option<&Row>, name: &str, like: Option<Like<'_>>, points: usize) -> String {
+    let other = || {
+        let source = like.and_then(|like| like.source(name));
+        source.unwrap_or_else(|| "assumed".to_owned())
     };
     match row {
         Some(row) if row.identifiable => format!("measured: fitted to {points} points"),

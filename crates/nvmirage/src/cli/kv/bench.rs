@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{Client, VALUE_MAX};
 use crate::{
     config::Size,
+    load::bench_key,
     report::{
         self,
         table::{Align, Table},
@@ -202,7 +203,7 @@ impl Bench {
 const VALUE_BYTE: u8 = 0x5a;
 
 fn key(number: u32) -> Vec<u8> {
-    format!("bench-{number:010x}").into_bytes()
+    bench_key(number.into()).into_bytes()
 }
 
 /// Stores of these keys.

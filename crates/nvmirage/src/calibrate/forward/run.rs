@@ -1,0 +1,316 @@
+//! One case on one drive: as many commands as it says are always in flight.
+
+use std::collections::VecDeque;
+
+use driver::workload::random::Random;
+use model::{Admission, Due, KvKind, KvOp, Model, Op, Parameters, Timing, ZoneOp, key_hash};
+
+use super::super::samples::{Keys, Writers};
+use super::super::{Act, float};
+use super::{Case, Effort, READ_FROM};
+
+/// A buffer is as full as it gets after this many times its size, and after so many commands at most.
+const BUFFERS: u64 = 6;
+const WARM_MAX: u64 = 20_000;
+/// What a case takes of a drive at most, in bytes.
+const WRITTEN_MAX: u64 = 1 << 30;
+/// And at least, so that a buffer's worth more or less does not count.
+const WRITTEN_MIN: u64 = 96 << 20;
+/// Keys that are chosen from.
+const KEYS: u64 = 1 << 20;
+/// Random writes of a page to a drive in steady state: those that warm it up, and those that count.
+const STEADY_WARM: u64 = 20_000;
+const STEADY_COUNT: u64 = 60_000;
+
+/// Where commands go.
+pub(super) enum Places {
+    /// Anywhere on a drive of so many places, or to one after the other.
+    Blocks(u64),
+    /// To so many zones of which each has so many places.
+    Zones(Zones, u64),
+    /// To zones, by writers that go through their own in order.
+    Writers(Zones, Vec<Writer>),
+    /// To keys.
+    Keys(Keys),
+}
+
+/// Zones that are tried.
+#[derive(Clone, Copy)]
+pub(super) struct Zones {
+    count: u64,
+    size: u64,
+    capacity: u64,
+}
+
+/// Where a writer is, and how many zones it goes on by.
+#[derive(Clone, Copy)]
+pub(super) struct Writer {
+    zone: u64,
+    at: u64,
+    step: u64,
+}
+
+impl Places {
+    /// Those of a case on a drive of `size` bytes.
+    ///
+    /// # Errors
+    /// The drive has not so many zones.
+    pub(super) fn new(case: &Case, parameters: &Parameters, size: u64) -> Result<Self, String> {
+        let len = u64::from(case.len.max(1));
+        Ok(match parameters {
+            Parameters::Kv(_) => Places::Keys(case.keys),
+            Parameters::Zones(of) => {
+                let zones = Zones {
+                    count: size / of.zone_size_bytes,
+                    size: of.zone_size_bytes,
+                    capacity: of.zone_capacity_bytes,
+                };
+                match case.act {
+                    Act::Write => Places::Writers(zones, zones.writers(case.writers, len)?),
+                    _ => Places::Zones(zones, (zones.capacity / len).max(1)),
+                }
+            }
+            Parameters::Flash(_) if case.act == Act::Read => {
+                Places::Blocks((size.min(READ_FROM) / len).max(1))
+            }
+            _ => Places::Blocks((size / len).max(1)),
+        })
+    }
+}
+
+impl Zones {
+    fn writers(self, writers: Writers, len: u64) -> Result<Vec<Writer>, String> {
+        let Writers { count, apart } = writers;
+        let (first, step) = match apart {
+            0 => (1, u64::from(count)),
+            apart => (u64::from(apart), 1),
+        };
+        if u64::from(count - 1) * first >= self.count || len > self.capacity {
+            return Err(format!(
+                "{count} writers of {len} bytes do not fit {} zones",
+                self.count
+            ));
+        }
+        let all = (0..u64::from(count)).map(|writer| Writer {
+            zone: writer * first,
+            at: 0,
+            step,
+        });
+        Ok(all.collect())
+    }
+}
+
+/// One case.
+pub(super) struct Run {
+    act: Act,
+    random: Option<Random>,
+    len: u32,
+    depth: u32,
+    places: Places,
+    next: u64,
+    warm: u64,
+    count: u64,
+}
+
+impl Run {
+    pub(super) fn new(
+        case: &Case,
+        places: Places,
+        effort: Effort,
+        parameters: &Parameters,
+    ) -> Self {
+        let depth = u64::from(case.depth);
+        let len = u64::from(case.len.max(1));
+        let writers = u64::from(case.writers.count);
+        let buffer = match parameters {
+            Parameters::Flash(flash) => flash.buffer_bytes,
+            Parameters::Zones(zones) if zones.zone_buffer_bytes > 0 => {
+                zones.zone_buffer_bytes * writers
+            }
+            Parameters::Zones(zones) => zones.flash.buffer_bytes,
+            Parameters::Nvm(_) | Parameters::Kv(_) => 0,
+        };
+        let count = effort.commands + effort.per_depth * depth;
+        let (warm, count) = match (case.act, buffer) {
+            (Act::Reset, _) => (0, 1),
+            // What a case writes must not make collection begin.
+            (Act::Write, 1..) => {
+                let warm = (BUFFERS * buffer / len).min(WARM_MAX) + 4 * depth;
+                let most = (WRITTEN_MAX / len).max(2);
+                let count = count.max(WRITTEN_MIN / len);
+                (warm.min(most / 2), count.min(most / 2))
+            }
+            _ => (4 * depth, count),
+        };
+        Run {
+            act: case.act,
+            // Each case has chances of its own, so that they are wrong independently of each other.
+            random: case
+                .random
+                .then(|| Random::new(len << 32 | depth << 8 | case.act as u64)),
+            len: case.len,
+            depth: case.depth,
+            places,
+            next: 0,
+            warm,
+            count,
+        }
+    }
+
+    /// Random writes of a page all over a drive in steady state.
+    pub(super) fn steady(bytes: u64, depth: u32) -> Self {
+        Run {
+            act: Act::Write,
+            random: Some(Random::new(2)),
+            len: 4096,
+            depth,
+            places: Places::Blocks(bytes / 4096),
+            next: 0,
+            warm: STEADY_WARM,
+            count: STEADY_COUNT,
+        }
+    }
+
+    /// One of `count`, at random or one after the other.
+    fn pick(&mut self, count: u64) -> u64 {
+        self.next += 1;
+        match &mut self.random {
+            Some(random) => random.below(count),
+            None => (self.next - 1) % count,
+        }
+    }
+
+    fn offset(&mut self, flow: usize) -> Result<u64, String> {
+        let len = u64::from(self.len);
+        match &mut self.places {
+            Places::Writers(zones, writers) => {
+                let writer = &mut writers[flow];
+                if writer.at + len > zones.capacity {
+                    (writer.zone, writer.at) = (writer.zone + writer.step, 0);
+                }
+                if writer.zone >= zones.count {
+                    return Err("there are too few zones for what is written".to_owned());
+                }
+                writer.at += len;
+                Ok(writer.zone * zones.size + writer.at - len)
+            }
+            Places::Zones(zones, each) => {
+                let (zones, each) = (*zones, *each);
+                let place = self.pick(zones.count * each);
+                Ok(place / each * zones.size + place % each * len)
+            }
+            Places::Blocks(count) => {
+                let count = *count;
+                Ok(self.pick(count) * len)
+            }
+            Places::Keys(_) => Ok(0),
+        }
+    }
+
+    fn hash(&mut self) -> u32 {
+        match self.places {
+            Places::Keys(Keys::Bench) => {
+                let number = self.pick(u64::from(u32::MAX));
+                key_hash(crate::load::bench_key(number).as_bytes())
+            }
+            _ => {
+                let place = self.pick(KEYS);
+                simulate::key_of(place * u64::from(self.len.max(1)))
+            }
+        }
+    }
+
+    /// The next command of a flow.
+    fn op(&mut self, flow: usize) -> Result<Op<'static>, String> {
+        let len = self.len;
+        let kind = match self.act {
+            Act::Reset => return Ok(Op::Zone(ZoneOp::Reset { zone: 0 })),
+            Act::Read => {
+                let offset = self.offset(flow)?;
+                return Ok(Op::Read { offset, len });
+            }
+            Act::Write => {
+                let offset = self.offset(flow)?;
+                return Ok(Op::Write {
+                    offset,
+                    len,
+                    fua: false,
+                });
+            }
+            Act::Retrieve => KvKind::Retrieve,
+            Act::Store => KvKind::Store,
+            Act::Delete => KvKind::Delete,
+        };
+        let hash = self.hash();
+        Ok(Op::Kv(KvOp { kind, hash, len }))
+    }
+
+    /// Commands by flow: those of each writer, whose queue stands still for itself, or all.
+    fn flows(&self, start: u64) -> Vec<Flow> {
+        let count = match &self.places {
+            Places::Writers(_, writers) => writers.len(),
+            _ => 1,
+        };
+        let mut flows: Vec<Flow> = (0..count).map(|_| Flow::default()).collect();
+        for number in 0..self.depth as usize {
+            flows[number % count].waiting.push_back(start);
+        }
+        flows
+    }
+
+    /// The mean time of the commands that count, and the time at the end.
+    pub(super) fn on(
+        mut self,
+        model: &mut Model,
+        start: u64,
+        host_ns: u64,
+    ) -> Result<(f64, u64), String> {
+        let mut flows = self.flows(start);
+        let mut done: Vec<Due> = Vec::new();
+        let (mut now, mut finished, mut since) = (start, 0, start);
+        let end = self.warm + self.count;
+        while finished < end {
+            for (number, flow) in flows.iter_mut().enumerate() {
+                while flow.waiting.front().is_some_and(|at| *at <= now) {
+                    let op = match flow.held.take() {
+                        Some(op) => op,
+                        None => self.op(number)?,
+                    };
+                    if model.submit(now, number as u64, &op) == Admission::Stall {
+                        flow.held = Some(op);
+                        break;
+                    }
+                    flow.waiting.pop_front();
+                }
+            }
+            let arrivals = flows.iter().filter(|flow| flow.held.is_none());
+            let arrivals = arrivals.filter_map(|flow| flow.waiting.front().copied());
+            let next = arrivals.chain(model.next_event()).min();
+            now = next.ok_or("nothing happens any more")?.max(now);
+            done.clear();
+            model.advance(now, &mut done);
+            for due in &done {
+                let flow = usize::try_from(due.id).ok();
+                let flow = flow.and_then(|flow| flows.get_mut(flow));
+                let flow = flow.expect("it was given as an id");
+                flow.waiting.push_back(due.at + host_ns);
+                finished += 1;
+                if finished == self.warm {
+                    since = due.at;
+                }
+            }
+        }
+        // As many are in flight all the time, so the mean follows from the rate.
+        let counted = finished - self.warm;
+        let mean = float(now - since) * f64::from(self.depth) / float(counted);
+        Ok((mean, now))
+    }
+}
+
+/// Commands that come one after the other.
+#[derive(Default)]
+struct Flow {
+    /// When the next ones come; one that found no room stands first.
+    waiting: VecDeque<u64>,
+    held: Option<Op<'static>>,
+}
