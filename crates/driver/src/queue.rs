@@ -559,6 +559,12 @@ impl<B: Bus> QueuePair<B> {
         if next == self.entries { 0 } else { next }
     }
 
+    /// Whether the drive has the command of that identifier.
+    #[must_use]
+    pub fn is_in_flight(&self, cid: u16) -> bool {
+        self.in_flight.get(usize::from(cid)) == Some(&true)
+    }
+
     /// Whether a poll would find a completion.
     #[must_use]
     pub fn is_posted(&self) -> bool {

@@ -325,6 +325,23 @@ impl<B: Bus> Device<B> {
         Ok(!AbortDw0::from(self.admin(sqe, None)?.dw0).ianp())
     }
 
+    /// As [`Self::abort`], without waiting for the answer: whether the command was
+    /// aborted shows in its own queue.
+    ///
+    /// # Errors
+    /// [`DriverError::Unsupported`] where the admin queue is full of commands
+    /// without an answer; those of the bus.
+    pub fn post_abort(&mut self, sqid: u16, cid: u16) -> Result<(), DriverError> {
+        // Answers to those before make room.
+        while self.poll_admin()?.is_some() {}
+        self.submit_admin(Sqe {
+            opcode: AdminOpcode::ABORT.0,
+            cdw10: AbortCdw10::new().with_sqid(sqid).with_cid(cid).into(),
+            ..Sqe::default()
+        })
+        .map(drop)
+    }
+
     /// Leaves an Asynchronous Event Request with the controller. One slot of
     /// the admin queue stays free for commands.
     ///

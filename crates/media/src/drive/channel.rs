@@ -8,9 +8,9 @@
 //!   writes. Both are as atomic as everything else: a request that must not meet another one ([`crate::order`]) begins when
 //!   that has ended.
 //! - A request for which there is no queue pair, no free command or no buffer waits in a row.
-//! - A command that the drive does not answer for 4 s costs its queue pair: the keeper deletes that, and what was in flight
-//!   ends as interrupted, which hosts try again. What waits for longer than that ends so, too.
-//!
+//! - A command has 4 s at the drive, some have more. A second before, the drive is asked to abort it, and the others of its queue
+//!   go on where it does. One that is still there then costs its queue pair: the keeper deletes that, and what was in flight
+//!   ends as interrupted, which hosts try again. What waits for longer than 4 s ends so, too.
 //! - While its reactor is awake it polls, and the drive signals nobody. The first time that the reactor wants to sleep with
 //!   commands at the drive, the keeper is asked for the queue pair's interrupt; from then on that signals what the keeper
 //!   signals, too.
@@ -43,6 +43,10 @@ mod keep;
 
 /// Completions taken at a time.
 const BATCH: usize = 32;
+/// Ticks before its time is over at which the drive is asked to abort a command.
+pub(super) const ABORT_TICKS: u32 = 4;
+/// Commands of which that is asked at a time, at most: as many Aborts as drives take together as a rule (ACL).
+const ABORTS: usize = 4;
 
 /// What a channel is made with.
 pub(super) struct Parts<B: Bus> {
@@ -236,7 +240,7 @@ impl<B: Bus> DriveChannel<B> {
         (op.bounced, op.pin) = (bounced, pin);
         op.cursor = Cursor::default();
         (op.outstanding, op.bounce, op.outcome) = (0, None, Outcome::OK);
-        op.since = self.seen;
+        (op.since, op.is_aborted) = (self.seen, false);
     }
 
     /// The bytes that a request touches; `None` where it does not matter which.

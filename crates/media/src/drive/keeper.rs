@@ -84,6 +84,8 @@ pub(super) enum Job<B: Bus> {
         queue: Option<Box<Queue<B>>>,
         pins: ViewPins,
     },
+    /// That the drive gives commands up, so that its other ones need not end. There is no answer but theirs.
+    Abort { qid: u16, cids: Vec<u16> },
     /// Interrupts of its queue pairs, from now on: its reactor wants to sleep.
     Wake { channel: u32 },
     /// That the drive reaches this memory.
@@ -301,6 +303,7 @@ impl<B: Bus> Keeper<B> {
                 drop(pins);
             }
             Job::Wake { channel } => self.wake(channel),
+            Job::Abort { qid, cids } => self.abort(qid, &cids),
             Job::Share(regions) => {
                 let now = self.now;
                 self.asked
@@ -344,6 +347,23 @@ impl<B: Bus> Keeper<B> {
                     client.tell(News::Queue(Box::new(queue)));
                 }
                 Err(error) => return self.lose(&format!("it makes no queue: {error}")),
+            }
+        }
+    }
+
+    /// Asks the drive to abort commands. Where it does not, their queue is given up.
+    fn abort(&mut self, qid: u16, cids: &[u16]) {
+        tracing::info!(
+            drive = self.name,
+            queue = qid,
+            commands = cids.len(),
+            "a drive is asked to abort what it does not answer"
+        );
+        for cid in cids {
+            let device = self.device.as_mut();
+            if let Some(Err(error)) = device.map(|device| device.post_abort(qid, *cid)) {
+                tracing::debug!(drive = self.name, "it cannot be asked: {error}");
+                return;
             }
         }
     }

@@ -99,6 +99,8 @@ pub(super) struct Op {
     pub(super) outcome: Outcome,
     /// When it came, or when the drive was last asked for something of it: in ticks of the keeper.
     pub(super) since: u32,
+    /// The drive was asked to abort what it has of it.
+    pub(super) is_aborted: bool,
     pub(super) pin: Option<PinId>,
 }
 
@@ -127,6 +129,7 @@ impl Op {
             round: 0,
             outcome: Outcome::OK,
             since: 0,
+            is_aborted: false,
             pin: None,
         }
     }

@@ -59,6 +59,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "drive-aborts",
+        guard: "a command that hangs ends alone where the drive can abort it",
+        file: "crates/media/src/drive/channel/keep.rs",
+        from: "            self.abort(&to_abort);\n",
+        to: "",
+        test: unit(
+            "media",
+            "drive::tests::faults::a_command_that_the_drive_aborts_ends_alone",
+        ),
+    },
+    Mutation {
         name: "drive-looks-again",
         guard: "a reactor does not sleep over what a drive has completed",
         file: "crates/media/src/drive/channel/keep.rs",

@@ -12,7 +12,7 @@ use memory::{DmaView, Lent, Segment};
 use super::super::keeper::{BOUNCES, Job, News, Wakes};
 use super::super::op::{HANG_TICKS, INTERRUPTED};
 use super::super::windows::{LEAST_BYTES, Table};
-use super::DriveChannel;
+use super::{ABORT_TICKS, ABORTS, DriveChannel};
 
 impl<B: Bus> DriveChannel<B> {
     /// What is to be done now and then: hears the keeper, asks it for what commands were without, and looks for those that
@@ -172,8 +172,14 @@ impl<B: Bus> DriveChannel<B> {
     fn look_for_hung(&mut self) {
         let (now, has_queue) = (self.seen, self.queue.is_some());
         let mut hangs = false;
-        for op in self.ops.iter_mut().filter(|op| op.in_use) {
+        let mut to_abort = Vec::new();
+        for (slot, op) in (0..).zip(self.ops.iter_mut()).filter(|(_, op)| op.in_use) {
             let ticks = now.wrapping_sub(op.since);
+            let is_near = ticks + ABORT_TICKS >= op.kind.hang_ticks();
+            if is_near && op.outstanding > 0 && !op.is_aborted {
+                op.is_aborted = true;
+                to_abort.push(slot);
+            }
             if op.outstanding > 0 {
                 hangs |= ticks >= op.kind.hang_ticks();
             } else if op.is_queued && !has_queue && ticks >= HANG_TICKS {
@@ -184,7 +190,25 @@ impl<B: Bus> DriveChannel<B> {
             self.drop_failed();
         } else if hangs {
             self.give_up("a command had no answer for too long");
+        } else if !to_abort.is_empty() {
+            self.abort(&to_abort);
         }
+    }
+
+    /// Has the drive asked to abort what it has of some slots.
+    fn abort(&mut self, slots: &[u16]) {
+        let Some(queue) = &self.queue else { return };
+        let of_them = |cid: &u16| {
+            let slot = self.slots[usize::from(*cid)];
+            queue.pair.is_in_flight(*cid) && slots.contains(&slot)
+        };
+        let cids = (0..queue.pair.depth()).filter(of_them).take(ABORTS);
+        let job = Job::Abort {
+            qid: queue.pair.qid(),
+            cids: cids.collect(),
+        };
+        self.late.push_back(job);
+        self.say();
     }
 
     /// Takes those out of the rows that have failed and nothing at the drive.

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 
 use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
-use super::rig::{Host, Rig, SIZE, Shape};
+use super::rig::{Host, Rig, SIZE, STUCK, Shape};
+use crate::drive::channel::ABORT_TICKS;
 use crate::drive::op::{HANG_TICKS, INTERRUPTED, SLOW_HANG_TICKS};
 
 const READ: Request<'static> = Request::Read {
@@ -76,6 +77,30 @@ fn what_takes_drives_long_has_20_s() {
             assert_eq!(rig.ended.remove(&id), Some(INTERRUPTED), "{slow:?}");
         }
     }
+}
+
+#[test]
+fn a_command_that_the_drive_aborts_ends_alone() {
+    let mut rig = Rig::new(Shape::default());
+    let host = Host::new();
+    rig.run(&host, &READ, &[(0, 4096)]);
+    let qid = rig.channel.queue_id();
+    rig.mood.is_stuck.store(true, Ordering::Relaxed);
+    let stuck = Request::Read {
+        offset: STUCK,
+        len: 4096,
+    };
+    let stuck = rig.add(&host, &stuck, &[(0, 4096)]);
+    let behind = rig.add(&host, &READ, &[(4096, 4096)]);
+    rig.tick(HANG_TICKS - ABORT_TICKS - 1);
+    assert!(rig.ended.is_empty());
+    rig.tick(3);
+    rig.drain();
+    assert_eq!(rig.ended.remove(&stuck), Some(INTERRUPTED));
+    assert_eq!(rig.ended.remove(&behind), Some(Outcome::OK));
+    rig.tick(HANG_TICKS);
+    assert_eq!(rig.channel.queue_id(), qid, "the queue was not given up");
+    assert_eq!(rig.run(&host, &READ, &[(0, 4096)]), Outcome::OK);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(super) const SIZE: u64 = 4 << 20;
 pub(super) const MEMORY: usize = 4 << 20;
 /// Where a host's memory is for it.
 pub(super) const BASE: u64 = 0x8_0000_0000;
+/// Where a command may not go on.
+pub(super) const STUCK: u64 = 1 << 20;
 /// Turns that nothing takes.
 const MANY: u32 = 100_000;
 
@@ -47,6 +49,8 @@ pub(super) struct Moody {
 pub(super) struct Mood {
     /// It keeps what comes, and does nothing.
     pub(super) hangs: AtomicBool,
+    /// It has no room for what begins at [`STUCK`], which its controller then keeps: that can be aborted.
+    pub(super) is_stuck: AtomicBool,
     /// It does what it has kept.
     pub(super) releases: AtomicBool,
     /// Most bytes that one command has moved.
@@ -63,6 +67,9 @@ impl Port for Moody {
         segments: &[Segment<'_>],
         view: &Arc<DmaView>,
     ) -> Added {
+        if self.is_full(request) {
+            return Added::Full(ticket);
+        }
         let bytes: u32 = segments.iter().map(Segment::len).sum();
         self.mood.largest.fetch_max(bytes, Ordering::Relaxed);
         self.mood.commands.fetch_add(1, Ordering::Relaxed);
@@ -84,6 +91,11 @@ impl Port for Moody {
             let held = self.held.drain(..);
             done.extend(held.map(|ticket| Done { ticket, outcome }));
         }
+    }
+
+    fn is_full(&self, request: &Request<'_>) -> bool {
+        let is_there = matches!(request, Request::Read { offset, .. } if *offset == STUCK);
+        is_there && self.mood.is_stuck.load(Ordering::Relaxed)
     }
 
     fn in_flight(&self) -> u32 {

@@ -16,6 +16,14 @@ work() {
 }
 step work work
 tell serial cat /sys/class/nvme/nvme0/serial
-step quiet no_complaints
 say done
+await read
+# one of the two has a cap
+reads() {
+    fio --direct=1 --ioengine=libaio --filename=/dev/raw --name=reads --rw=randread --bs=4k --iodepth=16 --time_based --runtime=3 \
+        --eta=never --minimal | cut -d ';' -f 8
+}
+tell iops reads
+step quiet no_complaints
+say read
 await end
