@@ -10,12 +10,14 @@ use memory::{
 use crate::PAGE;
 
 /// Bytes of a host's memory.
-const MEMORY_LEN: u64 = 8 << 20;
-/// Bytes from here on are mapped for reading only, and from there on not at all: no command may change either.
-const READ_ONLY_AT: u64 = 4 << 20;
-const UNMAPPED_AT: u64 = 6 << 20;
-/// What they are filled with.
+const MEMORY_LEN: u64 = 5 << 20;
+/// Bytes from here on are mapped for reading only, and from there on not at all: no command may change either. Both regions
+/// that are mapped are large enough for windows.
+const READ_ONLY_AT: u64 = 2 << 20;
+const UNMAPPED_AT: u64 = 4 << 20;
+/// What the first of them are filled with, and how many.
 const CANARY: u8 = 0x5c;
+const CANARY_LEN: usize = 64 << 10;
 /// Entries of every queue.
 pub(crate) const ENTRIES: u16 = 32;
 /// Queues, the admin queue among them.
@@ -81,8 +83,9 @@ impl Host {
             doorbells,
             rings: [Ring::default(); QUEUES],
         };
-        let canary = vec![CANARY; (MEMORY_LEN - READ_ONLY_AT) as usize];
-        host.ram.write_from(READ_ONLY_AT as usize, &canary);
+        for at in host.forbidden() {
+            host.poke(at, &[CANARY; CANARY_LEN]);
+        }
         host
     }
 
@@ -149,9 +152,8 @@ impl Host {
     /// Whether the memory that no command may change is as it was.
     #[must_use]
     pub fn is_intact(&self) -> bool {
-        let len = (MEMORY_LEN - READ_ONLY_AT) as usize;
-        let kept = self.peek(self.base + READ_ONLY_AT, len);
-        kept.iter().all(|byte| *byte == CANARY)
+        let is_so = |at| self.peek(at, CANARY_LEN) == [CANARY; CANARY_LEN];
+        self.forbidden().into_iter().all(is_so)
     }
 
     /// The address of a submission queue.

@@ -20,8 +20,8 @@ pub const PAGE: u64 = 4096;
 /// Bytes of a logical block.
 pub const BLOCK: u64 = 512;
 /// Bytes of the drive.
-pub const DRIVE_LEN: u64 = 8 << 20;
+pub const DRIVE_LEN: u64 = 1 << 20;
 /// Where each host's part of the drive begins and ends: with a gap before, between and behind them.
-pub const PARTS: [std::ops::Range<u64>; 2] = [1 << 20..3 << 20, 5 << 20..7 << 20];
+pub const PARTS: [std::ops::Range<u64>; 2] = [128 << 10..384 << 10, 640 << 10..896 << 10];
 /// What nobody has written on the drive.
 pub const UNTOUCHED: u8 = 0xa5;

@@ -60,8 +60,6 @@ fn a_drive_that_lies_is_used_again_when_it_does_not() {
         );
         world.witness.lie(None);
         world.tick(LONG);
-        // Its last command may have waited for the drive.
-        world.host(Tenant::Honest).reap(1);
         for _ in 0..4 {
             world.honest();
         }
@@ -188,7 +186,6 @@ fn another_drive_in_its_place_is_not_used() {
     assert_eq!(world.witness.commands(), before, "it is asked for nothing");
     world.witness.say(Identity::default());
     world.tick(LONG);
-    world.host(Tenant::Honest).reap(1);
     world.honest();
     world.check();
 }
