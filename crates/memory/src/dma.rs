@@ -22,7 +22,7 @@ mod tree;
 
 use std::{ptr, sync::Arc};
 
-pub use lent::Lent;
+pub use lent::{Lent, Reach};
 pub use pins::{PinId, ViewPins};
 pub use scratch::Scratch;
 pub use segment::Segment;
@@ -225,6 +225,8 @@ pub struct DmaMap {
     max_regions: usize,
     /// Changed in place while no reader holds it, copied otherwise.
     current: Arc<DmaView>,
+    /// Of regions that were removed, those that devices reached then.
+    reached: Vec<Arc<Reach>>,
 }
 
 impl DmaMap {
@@ -233,6 +235,7 @@ impl DmaMap {
         DmaMap {
             max_regions,
             current: DmaView::empty(),
+            reached: Vec::new(),
         }
     }
 
@@ -293,7 +296,7 @@ impl DmaMap {
         {
             return Err(splits(region));
         }
-        Ok(self.change(|tree| tree.remove(iova, last)))
+        Ok(self.remove(iova, last))
     }
 
     /// Removes every region and returns their bytes, or `u64::MAX` where they are the whole address space.
@@ -301,7 +304,26 @@ impl DmaMap {
         if self.current.tree.len() == 0 {
             return 0;
         }
-        self.change(|tree| tree.remove(Iova(0), Iova(u64::MAX)))
+        self.remove(Iova(0), Iova(u64::MAX))
+    }
+
+    fn remove(&mut self, first: Iova, last: Iova) -> u64 {
+        // What was never asked for and is over.
+        self.reached.retain(|reach| reach.is_held());
+        let mut reached = std::mem::take(&mut self.reached);
+        let bytes = self.change(|tree| {
+            tree.remove(first, last, |region| {
+                let reach = region.lent.as_ref().map(|lent| lent.reach());
+                reached.extend(reach.filter(|reach| reach.take_back()).cloned());
+            })
+        });
+        self.reached = reached;
+        bytes
+    }
+
+    /// The regions removed since this was asked last that devices could still reach by themselves at that moment.
+    pub fn take_reached(&mut self) -> Vec<Arc<Reach>> {
+        std::mem::take(&mut self.reached)
     }
 
     /// The map as it is now.
@@ -318,6 +340,15 @@ impl DmaMap {
         let view = Arc::make_mut(&mut self.current);
         view.epoch += 1;
         change(&mut view.tree)
+    }
+}
+
+impl Drop for DmaMap {
+    /// A host that is gone has taken everything back.
+    fn drop(&mut self) {
+        for lent in self.current.lent() {
+            lent.reach().take_back();
+        }
     }
 }
 

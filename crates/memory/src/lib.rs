@@ -43,8 +43,8 @@ pub use address::{Iova, PAGE};
 pub use claims::{Claim, Claimant, Claims, MAX_CLAIMANTS};
 pub use counters::{Counter, Histogram};
 pub use dma::{
-    Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Near, Need, PinId, Region,
-    Scratch, Segment, TranslateError, ViewPins,
+    Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Near, Need, PinId, Reach,
+    Region, Scratch, Segment, TranslateError, ViewPins,
 };
 pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence, loads_done};
 pub use host::{Buffer, HostCq, HostMemory, HostSq};

@@ -5,6 +5,9 @@
 //! there now. So each map makes a [`Lent`] with a number of its own, every segment tells that number, and a `Lent` that
 //! nobody holds any more (`Weak::strong_count` is 0) is one that no view and no command can still reach.
 //!
+//! A device that reaches the memory by itself, as a drive does, may go on doing so after an unmap, where it hangs. So a region
+//! knows whether its host has taken it back, and how many devices reach it ([`Reach`]).
+//!
 //! What it does NOT do: it reads and writes nothing.
 
 use std::{
@@ -12,13 +15,60 @@ use std::{
     os::fd::BorrowedFd,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use rustix::mm::Advice;
 
 use crate::mapping::Mapping;
+
+/// What is known of a region beside its bytes: whether it is still mapped, and whether devices reach it.
+///
+/// Both sides say what they do before they look at the other's word (sequentially consistent): of a device that begins to reach
+/// a region and a host that takes it back at the same moment, one at least sees the other.
+#[derive(Debug, Default)]
+pub struct Reach {
+    is_taken_back: AtomicBool,
+    devices: AtomicU32,
+}
+
+impl Reach {
+    /// Whether its host has unmapped the region, or is gone.
+    #[must_use]
+    pub fn is_taken_back(&self) -> bool {
+        self.is_taken_back.load(Ordering::SeqCst)
+    }
+
+    /// Whether a device reaches the memory.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.devices.load(Ordering::SeqCst) > 0
+    }
+
+    /// A device is about to reach the memory. False where its host has taken that back: then it must not.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.devices.fetch_add(1, Ordering::SeqCst);
+        if self.is_taken_back() {
+            self.let_go();
+            return false;
+        }
+        true
+    }
+
+    /// A device that held it reaches it no more.
+    pub fn let_go(&self) {
+        let before = self.devices.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "it was held");
+    }
+
+    /// Its host takes it back; whether a device reaches it.
+    pub(super) fn take_back(&self) -> bool {
+        self.is_taken_back.store(true, Ordering::SeqCst);
+        self.is_held()
+    }
+}
 
 /// The memory of a region.
 #[derive(Debug)]
@@ -29,6 +79,7 @@ pub struct Lent {
     is_writable: bool,
     /// Keeps `base` valid.
     mapping: Arc<Mapping>,
+    reach: Arc<Reach>,
 }
 
 // SAFETY: `base` points into the mapping, which is Send and Sync and outlives it; the rest is plain data.
@@ -47,7 +98,14 @@ impl Lent {
             len,
             is_writable,
             mapping,
+            reach: Arc::default(),
         }
+    }
+
+    /// Whether it is still mapped, and whether devices reach it; to be known also when the memory is gone.
+    #[must_use]
+    pub fn reach(&self) -> &Arc<Reach> {
+        &self.reach
     }
 
     /// Its number: never 0, and never that of another region.

@@ -112,8 +112,14 @@ impl Tree {
         }
     }
 
-    /// Removes the regions that start from `first` to `last`, both included, and returns their bytes (saturating).
-    pub(super) fn remove(&mut self, first: Iova, last: Iova) -> u64 {
+    /// Removes the regions that start from `first` to `last`, both included, shows each to `leaves`, and returns their bytes
+    /// (saturating).
+    pub(super) fn remove(
+        &mut self,
+        first: Iova,
+        last: Iova,
+        mut leaves: impl FnMut(&Region),
+    ) -> u64 {
         let end = self.chunks.partition_point(|chunk| chunk.start <= last);
         if end == 0 {
             return 0;
@@ -129,6 +135,7 @@ impl Tree {
         {
             bytes = bytes.saturating_add(region.len);
             removed += 1;
+            leaves(region);
         }
         self.len -= removed;
         let low = &self.chunks[begin].regions;

@@ -32,7 +32,7 @@ fn sizes(tree: &Tree) -> Vec<usize> {
 }
 
 fn remove(tree: &mut Tree, first: u64, last: u64) -> u64 {
-    tree.remove(Iova(first * PAGE), Iova(last * PAGE + PAGE - 1))
+    tree.remove(Iova(first * PAGE), Iova(last * PAGE + PAGE - 1), |_| ())
 }
 
 fn starts(tree: &Tree) -> Vec<u64> {
