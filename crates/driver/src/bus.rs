@@ -171,6 +171,11 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn unshare(&self, base: Iova, len: u64) -> Result<(), DriverError>;
 
+    /// Whether [`Self::unshare`] takes memory away whatever the drive does: something between the two sees to it.
+    fn can_revoke(&self) -> bool {
+        false
+    }
+
     /// Interrupt vectors of the drive.
     fn vectors(&self) -> u16;
 

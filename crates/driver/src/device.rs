@@ -174,6 +174,12 @@ impl<B: Bus> Device<B> {
         &self.bus
     }
 
+    /// The bus, for who asks it for something while the device waits.
+    #[must_use]
+    pub fn shared_bus(&self) -> &Arc<B> {
+        &self.bus
+    }
+
     /// The Controller Capabilities property.
     #[must_use]
     pub fn capabilities(&self) -> Cap {

@@ -628,6 +628,10 @@ impl Bus for Witness {
         Ok(())
     }
 
+    fn can_revoke(&self) -> bool {
+        true
+    }
+
     fn vectors(&self) -> u16 {
         0
     }

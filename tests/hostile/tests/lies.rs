@@ -67,6 +67,31 @@ fn a_drive_that_lies_is_used_again_when_it_does_not() {
     }
 }
 
+/// Quarters of a second after which a host that takes memory back has its answer in any case.
+const ANSWER: u32 = 16;
+
+#[test]
+fn memory_that_is_taken_back_is_out_of_a_hanging_drives_reach_in_time() {
+    for lie in [Lie::Hangs, Lie::Dead, Lie::Ones] {
+        let mut world = world();
+        assert_eq!(world.witness.reaches(), 8 << 20);
+        world.witness.lie(Some(lie));
+        let page = world.hosts[0].page(0);
+        let host = world.host(Tenant::Hostile);
+        host.put(1, 1, command(2, 0, 1, [page, 0]));
+        host.ring(1);
+        world.turns(4);
+        world.map(Tenant::Hostile, false);
+        world.tick(ANSWER - 2);
+        let reaches = world.witness.reaches();
+        assert!(reaches <= 4 << 20, "{lie:?}: {reaches}");
+        world.witness.lie(None);
+        world.tick(LONG);
+        world.honest();
+        world.check();
+    }
+}
+
 #[test]
 fn what_a_drive_says_of_itself_is_looked_at() {
     let usual = Identity::default;

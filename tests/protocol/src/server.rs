@@ -18,7 +18,7 @@ use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode, Interrupt};
 use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
-use memory::{DmaView, DoorbellPages, EventFd, Segment};
+use memory::{DmaView, DoorbellPages, EventFd, Reach, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use transport::vfio_user::{Session, SessionConfig};
 
@@ -72,6 +72,9 @@ struct Shared {
     hold: AtomicBool,
     /// What they hold back.
     held: AtomicUsize,
+    /// Whether they reach hosts' memory by themselves, and what of it.
+    reaches: AtomicBool,
+    reached: Mutex<Vec<Arc<Reach>>>,
     /// Whether lanes and controllers get no turns.
     stall: AtomicBool,
     /// For each controller, why its sessions have ended.
@@ -168,6 +171,18 @@ impl Server {
     /// Makes the media hold back what they have done, or give it back.
     pub fn hold(&self, hold: bool) {
         self.shared.hold.store(hold, Ordering::Relaxed);
+    }
+
+    /// Makes the media reach the memory of commands that they hold back by themselves, as drives do, or lets go of it.
+    ///
+    /// # Panics
+    /// When the server's thread has panicked.
+    pub fn reach(&self, reaches: bool) {
+        self.shared.reaches.store(reaches, Ordering::Relaxed);
+        if !reaches {
+            let mut reached = self.shared.reached.lock().expect("nobody panics with it");
+            reached.drain(..).for_each(|reach| reach.let_go());
+        }
     }
 
     /// Gives lanes and controllers no turns, or again: only messages are handled.
@@ -441,6 +456,12 @@ impl Channel for HeldChannel {
         let added = self.inner.add(ticket, request, segments, view);
         match added {
             Added::Done(ticket, outcome) if self.shared.hold.load(Ordering::Relaxed) => {
+                if self.shared.reaches.load(Ordering::Relaxed) {
+                    let all = view.lent().map(|lent| lent.reach().clone());
+                    let held = all.filter(|reach| reach.hold());
+                    let mut reached = self.shared.reached.lock().expect("nobody panics with it");
+                    reached.extend(held);
+                }
                 self.held.push((ticket, outcome));
                 self.shared.held.fetch_add(1, Ordering::Relaxed);
                 Added::Pending

@@ -223,6 +223,36 @@ fn after_four_seconds_what_hangs_is_aborted_and_the_reply_sent() {
 }
 
 #[test]
+fn the_reply_to_what_hangs_waits_until_no_device_reaches_the_memory() {
+    for lets_go in [true, false] {
+        let server = server();
+        let mut host = Host::new(server.attach(0));
+        let mut drive = Drive::new(&mut host);
+        map(&mut host, 0, 1);
+        server.hold(true);
+        server.reach(true);
+        let cid = drive.submit(&mut host, false, 0);
+        server.wait_for_held(1);
+        let id = host.send(cmd::DMA_UNMAP, &body(0, 0, PAGE), &[]);
+        host.expect_in_step();
+        server.advance(Duration::from_millis(4100));
+        assert_eq!(drive.wait(&mut host, cid).status, 0x07, "it is given up");
+        for _ in 0..20 {
+            host.expect_in_step();
+        }
+        // What lets go is waited for, and what does not is no longer than a host waits.
+        match lets_go {
+            true => server.reach(false),
+            false => server.advance(Duration::from_millis(500)),
+        }
+        let reply = host.receive();
+        assert_eq!((reply.id, reply.ok()), (id, body(0, 0, PAGE).0));
+        server.reach(false);
+        server.hold(false);
+    }
+}
+
+#[test]
 fn the_reply_comes_within_its_time_even_if_nothing_can_be_aborted() {
     let server = server();
     let mut host = Host::new(server.attach(0));

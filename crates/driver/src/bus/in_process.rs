@@ -429,6 +429,10 @@ impl<C: Channel> Bus for InProcess<C> {
         Ok(())
     }
 
+    fn can_revoke(&self) -> bool {
+        true
+    }
+
     fn vectors(&self) -> u16 {
         self.inner.borrow().controller.vectors()
     }

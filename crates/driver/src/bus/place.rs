@@ -145,6 +145,10 @@ impl Bus for AnyBus {
         either!(self, bus => bus.unshare(base, len))
     }
 
+    fn can_revoke(&self) -> bool {
+        either!(self, bus => bus.can_revoke())
+    }
+
     fn vectors(&self) -> u16 {
         either!(self, bus => bus.vectors())
     }

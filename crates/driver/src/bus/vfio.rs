@@ -293,6 +293,10 @@ impl Bus for Vfio {
             .map_err(|source| system("take memory back from the drive", source))
     }
 
+    fn can_revoke(&self) -> bool {
+        true
+    }
+
     fn vectors(&self) -> u16 {
         self.vectors
     }

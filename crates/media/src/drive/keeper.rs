@@ -27,6 +27,7 @@ use memory::{Buffer, EventFd, Iova, Lent, ViewPins};
 use super::erase;
 use super::facts::Facts;
 use super::report::{self, ShownPage};
+use super::warden::{Tell, Warden};
 use super::windows::{Window, Windows};
 
 /// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for a moment alone, as a
@@ -38,6 +39,9 @@ const RETRY_TICKS: u32 = 4;
 const REPORT_TICKS: u32 = 40;
 /// Bound on a command of the keeper's own that takes drives seconds.
 pub(super) const SLOW_TIMEOUT: Duration = Duration::from_secs(20);
+/// Ticks that the drive has for commands in memory that their host has taken back, before their queue is deleted: half of those
+/// after which that host gets its answer in any case.
+const TAKEN_BACK_TICKS: u32 = 8;
 /// Buffers of a queue pair for data that the drive cannot reach, and bytes of each.
 pub(super) const BOUNCES: u16 = 32;
 pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
@@ -108,6 +112,8 @@ pub(super) enum News<B: Bus> {
     Ended,
     /// The commands of the one that it gave back are over.
     Over,
+    /// A host wants memory back where the drive may have commands: their queue pair is to be given back.
+    TakenBack,
     /// Whether its queue pair wakes it now.
     Wakes(Wakes),
     /// Where the drive finds hosts' memory now.
@@ -152,6 +158,9 @@ pub struct Keeper<B: Bus> {
     ticks: Arc<AtomicU32>,
     clients: Vec<Client<B>>,
     windows: Windows,
+    /// Where memory can be taken from the drive whatever it does: who does so, until it has a thread, and how it is told.
+    warden: Option<Warden<B>>,
+    tell_warden: Option<Tell<B>>,
     /// Memory that was asked for, and when.
     asked: VecDeque<(u32, Weak<Lent>)>,
     now: u32,
@@ -173,6 +182,10 @@ impl<B: Bus> Keeper<B> {
         jobs: Receiver<Job<B>>,
         ticks: Arc<AtomicU32>,
     ) -> Self {
+        let (tell_warden, warden) = match device.bus().can_revoke() {
+            true => Some(Warden::new()).unzip(),
+            false => (None, None),
+        };
         Keeper {
             name,
             facts,
@@ -182,6 +195,8 @@ impl<B: Bus> Keeper<B> {
             ticks,
             clients: Vec::new(),
             windows: Windows::default(),
+            warden,
+            tell_warden,
             asked: VecDeque::new(),
             now: 0,
             retry_at: 0,
@@ -196,6 +211,11 @@ impl<B: Bus> Keeper<B> {
     pub fn showing(mut self, pages: Vec<ShownPage>) -> Self {
         self.shown = pages;
         self
+    }
+
+    /// Who takes memory from the drive while the keeper waits for that; `None` where nobody can. To be run by a thread.
+    pub(super) fn take_warden(&mut self) -> Option<Warden<B>> {
+        self.warden.take()
     }
 
     /// Keeps the drive until nobody has it any more, and shuts it down.
@@ -224,6 +244,9 @@ impl<B: Bus> Keeper<B> {
 
     /// Does what there is to do at a tick, for who has no thread for it: a quarter of a second each.
     pub fn look(&mut self, now: u32) {
+        if let Some(warden) = &mut self.warden {
+            warden.look(now);
+        }
         while let Ok(job) = self.jobs.try_recv() {
             self.handle(job);
         }
@@ -262,6 +285,9 @@ impl<B: Bus> Keeper<B> {
         }
         self.close_windows();
         self.open_windows();
+        if self.windows.is_kept_from_host(now, TAKEN_BACK_TICKS) {
+            self.tell_all(|| News::TakenBack);
+        }
         self.look_at_health();
     }
 
@@ -433,11 +459,31 @@ impl<B: Bus> Keeper<B> {
             drive = self.name,
             "a drive is lost: {why}; it is tried again every second"
         );
+        self.take_everything_back();
         self.device = None;
         self.retry_at = self.now + RETRY_TICKS;
-        self.windows.forget();
         self.tell_windows();
         self.tell_all(|| News::Ended);
+    }
+
+    /// A drive that is about to be lost reaches no host's memory any more, where that can be had without it.
+    fn take_everything_back(&mut self) {
+        let Some(device) = &self.device else { return };
+        let bus = device.bus();
+        let unshare = |at, len| bus.unshare(at, len).is_ok();
+        // A server that is gone has taken what it had mapped with it.
+        let gone = |_, _| true;
+        let left = match bus.check_alive() {
+            _ if bus.can_revoke() => self.windows.forget(Some(&unshare)),
+            Err(DriverError::Gone) => self.windows.forget(Some(&gone)),
+            _ => self.windows.forget(None),
+        };
+        if left > 0 {
+            tracing::error!(
+                drive = self.name,
+                "what the drive was asked for before may still be done to {left} bytes of hosts' memory: end its server"
+            );
+        }
     }
 
     fn open_again(&mut self) {
@@ -455,8 +501,13 @@ impl<B: Bus> Keeper<B> {
             Ok(device) => {
                 tracing::info!(drive = self.name, "a drive is back");
                 let bus = device.bus();
-                self.windows
+                let open = self
+                    .windows
                     .open_again(|lent, at| bus.lend(lent, Iova(at)).is_ok());
+                if let Some(tell) = &self.tell_warden {
+                    open.iter()
+                        .for_each(|opening| tell.opened(device.shared_bus(), opening));
+                }
                 self.device = Some(device);
                 self.report_at = Some(self.now);
                 self.tell_windows();
@@ -478,7 +529,7 @@ impl<B: Bus> Keeper<B> {
                 break;
             }
             let name = &self.name;
-            changed |= self.windows.open(&lent, |region, at| {
+            let opened = self.windows.open(&lent, |region, at| {
                 let (_, bytes) = region.as_raw();
                 let shared = device.bus().lend(region, Iova(at));
                 match &shared {
@@ -493,6 +544,10 @@ impl<B: Bus> Keeper<B> {
                 }
                 shared.is_ok()
             });
+            if let Some((opening, tell)) = opened.as_ref().zip(self.tell_warden.as_ref()) {
+                tell.opened(device.shared_bus(), opening);
+            }
+            changed |= opened.is_some();
         }
         if changed {
             self.tell_windows();
@@ -501,12 +556,11 @@ impl<B: Bus> Keeper<B> {
 
     /// Takes memory back that no view and no command has any more.
     fn close_windows(&mut self) {
-        for closed in self.windows.close_unused() {
-            if let Some(device) = &self.device
-                && let Err(error) = device.bus().unshare(Iova(closed.bus), closed.len)
-            {
-                return self.lose(&format!("it does not give memory back: {error}"));
-            }
+        let device = self.device.as_ref();
+        // Of a drive that is lost, nothing is open.
+        let unshare = |at, len| device.map_or(Ok(()), |device| device.bus().unshare(at, len));
+        if let Err(error) = self.windows.close_unused(unshare) {
+            self.lose(&format!("it does not give memory back: {error}"));
         }
     }
 

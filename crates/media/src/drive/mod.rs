@@ -14,7 +14,7 @@
 //! What it does NOT do: keep partitions apart (the controller has checked each request against its namespace), schedule, use
 //! SGLs, metadata or a drive's own Compare and Copy.
 //!
-//! [`keeper`] has the device and a thread, [`channel`] is what a reactor has, [`windows`] says where the drive finds hosts'
+//! [`keeper`] has the device and a thread, [`warden`] takes memory away meanwhile, [`channel`] is what a reactor has, [`windows`] says where the drive finds hosts'
 //! memory, [`data`] where a command's is.
 
 mod channel;
@@ -27,6 +27,7 @@ mod op;
 mod report;
 #[cfg(test)]
 mod tests;
+mod warden;
 mod windows;
 
 use std::fmt;
@@ -126,14 +127,18 @@ impl Drive<AnyBus> {
         });
         let device = reopen()?;
         let (drive, keeper) = Drive::of(name, device, nsid, reopen)?;
-        let keeper = keeper.showing(shown.to_vec());
-        std::thread::Builder::new()
-            .name("drive".to_owned())
-            .spawn(move || keeper.run())
-            .map_err(|source| DriverError::System {
+        let mut keeper = keeper.showing(shown.to_vec());
+        let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            thread.spawn(run).map_err(|source| DriverError::System {
                 what: "start a thread for a drive",
                 source,
-            })?;
+            })
+        };
+        if let Some(warden) = keeper.take_warden() {
+            start("drive-warden", Box::new(move || warden.run()))?;
+        }
+        start("drive", Box::new(move || keeper.run()))?;
         Ok(drive)
     }
 }

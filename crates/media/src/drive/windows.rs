@@ -7,9 +7,10 @@
 //!
 //! What this does NOT do: it asks no drive for anything; the keeper does, and says here what came of it.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
-use memory::Lent;
+use memory::{Iova, Lent, Reach};
 
 /// The first address of windows: behind the memory that the driver itself shares.
 const FIRST: u64 = 1 << 36;
@@ -65,11 +66,72 @@ impl Table {
     }
 }
 
+/// Memory that a drive reaches, until the first of those who may close it does.
+#[derive(Debug)]
+pub(super) struct Opening {
+    at: Iova,
+    len: u64,
+    reach: Arc<Reach>,
+    step: AtomicU8,
+}
+
+/// Steps of an [`Opening`].
+mod step {
+    pub(super) const OPEN: u8 = 0;
+    /// Somebody is about to take it back from the drive.
+    pub(super) const CLOSING: u8 = 1;
+    pub(super) const CLOSED: u8 = 2;
+}
+
+impl Opening {
+    /// Its address on the drive's bus, and its bytes.
+    pub(super) fn range(&self) -> (Iova, u64) {
+        (self.at, self.len)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.step.load(Ordering::Acquire) == step::CLOSED
+    }
+
+    /// Its host has taken the memory back.
+    pub(super) fn is_taken_back(&self) -> bool {
+        self.reach.is_taken_back()
+    }
+
+    /// Takes it back from the drive by `unshare`, where nobody has. Whether it is closed now; if not, somebody else is about to
+    /// close it.
+    ///
+    /// # Errors
+    /// That of `unshare`: it stays open.
+    pub(super) fn close<E>(
+        &self,
+        unshare: impl FnOnce(Iova, u64) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let (ours, order) = (step::CLOSING, Ordering::AcqRel);
+        let taken = self
+            .step
+            .compare_exchange(step::OPEN, ours, order, Ordering::Acquire);
+        if let Err(found) = taken {
+            return Ok(found == step::CLOSED);
+        }
+        let result = unshare(self.at, self.len);
+        let now = match &result {
+            Ok(()) => {
+                self.reach.let_go();
+                step::CLOSED
+            }
+            Err(_) => step::OPEN,
+        };
+        self.step.store(now, Ordering::Release);
+        result.map(|()| true)
+    }
+}
+
 /// What became of a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum State {
     /// The drive reaches it.
-    Open,
+    Open(Arc<Opening>),
     /// The drive, or the way to it, would not have it.
     Refused,
     /// The drive has been opened anew and does not know it yet.
@@ -82,6 +144,9 @@ struct Entry {
     len: u64,
     lent: Weak<Lent>,
     state: State,
+    /// Since when its host has taken it back while the drive has commands there, in ticks, and whether that was told.
+    taken_back: Option<u32>,
+    is_told: bool,
 }
 
 /// The windows of one drive, as its keeper has them.
@@ -91,33 +156,22 @@ pub(super) struct Windows {
     entries: Vec<Entry>,
 }
 
-/// What is to be taken back from the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Closed {
-    /// Where it was, and how much.
-    pub(super) bus: u64,
-    pub(super) len: u64,
-}
-
 impl Windows {
-    /// Has the drive reach a region, by `share`, which says whether that could be done. Whether there is a new window.
+    /// Has the drive reach a region, by `share`, which says whether that could be done. The window, where there is a new one.
     pub(super) fn open(
         &mut self,
         lent: &Weak<Lent>,
         share: impl FnOnce(&Lent, u64) -> bool,
-    ) -> bool {
-        let Some(region) = lent.upgrade() else {
-            return false;
-        };
+    ) -> Option<Arc<Opening>> {
+        let region = lent.upgrade()?;
         let (_, len) = region.as_raw();
         let known = self.entries.iter().any(|e| e.window.id == region.id());
         if known || len < LEAST_BYTES || self.entries.len() == MAX_WINDOWS {
-            return false;
+            return None;
         }
-        let Some((index, bus)) = self.room(len) else {
-            return false;
-        };
-        let is_open = share(&region, bus);
+        let (index, bus) = self.room(len)?;
+        let state = State::of(&region, bus, share);
+        let opening = state.opening().cloned();
         let entry = Entry {
             window: Window {
                 id: region.id(),
@@ -125,13 +179,12 @@ impl Windows {
             },
             len,
             lent: lent.clone(),
-            state: match is_open {
-                true => State::Open,
-                false => State::Refused,
-            },
+            state,
+            taken_back: None,
+            is_told: false,
         };
         self.entries.insert(index, entry);
-        is_open
+        opening
     }
 
     /// The first gap of so many bytes: its address, and where it stands among the entries.
@@ -146,49 +199,121 @@ impl Windows {
         (start <= END && len <= END - start).then_some((self.entries.len(), start))
     }
 
-    /// Closes the windows of regions that nobody can reach any more; what is to be taken back from the drive.
-    pub(super) fn close_unused(&mut self) -> Vec<Closed> {
-        let mut closed = Vec::new();
+    /// Closes the windows of regions that nobody can reach any more, by `unshare`.
+    ///
+    /// # Errors
+    /// That of `unshare`, after which the drive is of no more use.
+    pub(super) fn close_unused<E>(
+        &mut self,
+        mut unshare: impl FnMut(Iova, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut result = Ok(());
         self.entries.retain(|entry| {
-            let is_used = entry.lent.strong_count() > 0;
-            if !is_used && entry.state == State::Open {
-                closed.push(Closed {
-                    bus: entry.window.bus,
-                    len: entry.len,
-                });
+            if entry.lent.strong_count() > 0 || result.is_err() {
+                return true;
             }
-            is_used
+            let Some(opening) = entry.state.opening() else {
+                return false;
+            };
+            // One that is being closed keeps its address until it is.
+            let is_closed = opening.close(&mut unshare);
+            is_closed.map_or_else(
+                |error| {
+                    result = Err(error);
+                    true
+                },
+                |is_closed| !is_closed,
+            )
         });
-        closed
+        result
     }
 
-    /// The drive has been opened anew and knows nothing any more.
-    pub(super) fn forget(&mut self) {
+    /// Whether a host has taken back memory so many ticks ago where the drive still has commands. Says so once for each region.
+    pub(super) fn is_kept_from_host(&mut self, now: u32, ticks: u32) -> bool {
+        let mut is_so = false;
         for entry in &mut self.entries {
+            let opening = entry.state.opening();
+            if opening.is_some_and(|opening| opening.is_taken_back()) {
+                let since = *entry.taken_back.get_or_insert(now);
+                let is_late = now.wrapping_sub(since) >= ticks;
+                is_so |= is_late && !entry.is_told;
+                entry.is_told |= is_late;
+            }
+        }
+        is_so
+    }
+
+    /// The drive is lost. Takes away what it reaches by `unshare`, where that is there; else it may go on reaching it. The bytes
+    /// of that.
+    pub(super) fn forget(&mut self, unshare: Option<&dyn Fn(Iova, u64) -> bool>) -> u64 {
+        let mut left = 0;
+        for entry in &mut self.entries {
+            if let Some(opening) = entry.state.opening() {
+                let closed = opening.close(|at, len| match unshare {
+                    Some(unshare) if unshare(at, len) => Ok(()),
+                    _ => Err(()),
+                });
+                if closed.is_err() {
+                    left += entry.len;
+                }
+            }
             entry.state = State::Forgotten;
         }
+        left
     }
 
-    /// Has a drive that was opened anew reach what is still there, each region where it was.
-    pub(super) fn open_again(&mut self, mut share: impl FnMut(&Lent, u64) -> bool) {
+    /// Has a drive that was opened anew reach what is still there, each region where it was. What is open then.
+    pub(super) fn open_again(
+        &mut self,
+        mut share: impl FnMut(&Lent, u64) -> bool,
+    ) -> Vec<Arc<Opening>> {
         for entry in &mut self.entries {
-            if entry.state == State::Forgotten
+            if matches!(entry.state, State::Forgotten)
                 && let Some(region) = entry.lent.upgrade()
             {
-                entry.state = match share(&region, entry.window.bus) {
-                    true => State::Open,
-                    false => State::Refused,
-                };
+                entry.state = State::of(&region, entry.window.bus, &mut share);
+                (entry.taken_back, entry.is_told) = (None, false);
             }
         }
+        let open = self.entries.iter();
+        open.filter_map(|entry| entry.state.opening().cloned())
+            .collect()
     }
 
     /// What channels are told.
     pub(super) fn table(&self) -> Arc<[Window]> {
-        let open = self.entries.iter().filter(|e| e.state == State::Open);
+        let open = self.entries.iter().filter(|e| e.state.opening().is_some());
         let mut windows: Vec<Window> = open.map(|entry| entry.window).collect();
         windows.sort_unstable_by_key(|window| window.id);
         windows.into()
+    }
+}
+
+impl State {
+    /// What becomes of a region that `share` shows to the drive at an address. One that its host takes back meanwhile is not
+    /// shown.
+    fn of(region: &Lent, bus: u64, share: impl FnOnce(&Lent, u64) -> bool) -> State {
+        let reach = region.reach();
+        if !reach.hold() {
+            return State::Refused;
+        }
+        if !share(region, bus) {
+            reach.let_go();
+            return State::Refused;
+        }
+        State::Open(Arc::new(Opening {
+            at: Iova(bus),
+            len: region.as_raw().1,
+            reach: reach.clone(),
+            step: AtomicU8::new(step::OPEN),
+        }))
+    }
+
+    fn opening(&self) -> Option<&Arc<Opening>> {
+        match self {
+            State::Open(opening) => Some(opening),
+            State::Refused | State::Forgotten => None,
+        }
     }
 }
 
@@ -209,11 +334,25 @@ mod tests {
             map.map(Iova(index << 32), mib << 20, Access::READ_WRITE, backing)
                 .unwrap();
         }
-        map.view()
+        let view = map.view();
+        // Its host goes on.
+        std::mem::forget(map);
+        view
     }
 
     fn regions(view: &Arc<DmaView>) -> Vec<Weak<Lent>> {
         view.lent().map(Arc::downgrade).collect()
+    }
+
+    /// Closes what nobody uses: where it was, and how much.
+    fn closed(windows: &mut Windows) -> Vec<(u64, u64)> {
+        let mut closed = Vec::new();
+        let result: Result<(), ()> = windows.close_unused(|at, len| {
+            closed.push((at.0, len));
+            Ok(())
+        });
+        assert_eq!(result, Ok(()));
+        closed
     }
 
     #[test]
@@ -222,10 +361,11 @@ mod tests {
         let mut windows = Windows::default();
         let mut shared = Vec::new();
         for lent in regions(&first).iter().chain(&regions(&second)) {
-            assert!(windows.open(lent, |lent, bus| {
+            let opened = windows.open(lent, |lent, bus| {
                 shared.push((bus, lent.as_raw().1));
                 true
-            }));
+            });
+            assert!(opened.is_some());
         }
         for (at, (bus, len)) in shared.iter().enumerate() {
             assert_eq!(bus % ALIGN, 0);
@@ -241,17 +381,13 @@ mod tests {
         assert_eq!(table.find(ids[0]), Some(shared[0].0));
         assert_eq!(table.find(0), None, "memory without a number");
         drop(first);
-        let closed = windows.close_unused();
         let expected = [(shared[0].0, 2 << 20), (shared[1].0, 3 << 20)];
-        assert_eq!(
-            closed.iter().map(|c| (c.bus, c.len)).collect::<Vec<_>>(),
-            expected
-        );
+        assert_eq!(closed(&mut windows), expected);
         let mut table = Table::new(windows.table());
         assert_eq!(table.find(ids[1]), None);
         let third = view(&[2]);
         let again = &regions(&third)[0];
-        assert!(windows.open(again, |_, bus| bus == shared[0].0));
+        assert!(windows.open(again, |_, bus| bus == shared[0].0).is_some());
     }
 
     #[test]
@@ -259,9 +395,11 @@ mod tests {
         let view = view(&[1, 2]);
         let regions = regions(&view);
         let mut windows = Windows::default();
-        assert!(!windows.open(&regions[0], |_, _| panic!("too small")));
-        assert!(windows.open(&regions[1], |_, _| true));
-        assert!(!windows.open(&regions[1], |_, _| panic!("twice")));
+        let small = windows.open(&regions[0], |_, _| panic!("too small"));
+        assert!(small.is_none());
+        assert!(windows.open(&regions[1], |_, _| true).is_some());
+        let twice = windows.open(&regions[1], |_, _| panic!("twice"));
+        assert!(twice.is_none());
     }
 
     #[test]
@@ -269,11 +407,11 @@ mod tests {
         let view = view(&[2]);
         let region = &regions(&view)[0];
         let mut windows = Windows::default();
-        assert!(!windows.open(region, |_, _| false));
-        assert!(!windows.open(region, |_, _| panic!("twice")));
+        assert!(windows.open(region, |_, _| false).is_none());
+        assert!(windows.open(region, |_, _| panic!("twice")).is_none());
         assert_eq!(windows.table().len(), 0);
         drop(view);
-        assert_eq!(windows.close_unused(), [], "the drive has nothing of it");
+        assert_eq!(closed(&mut windows), [], "the drive has nothing of it");
     }
 
     #[test]
@@ -284,13 +422,14 @@ mod tests {
             windows.open(region, |_, _| true);
         }
         let before = windows.table();
-        windows.forget();
+        assert_eq!(windows.forget(Some(&|_, _| true)), 0);
         assert_eq!(windows.table().len(), 0);
         let mut again = Vec::new();
-        windows.open_again(|lent, bus| {
+        let open = windows.open_again(|lent, bus| {
             again.push(Window { id: lent.id(), bus });
             true
         });
+        assert_eq!(open.len(), 2);
         assert_eq!((&*again, &*windows.table()), (&*before, &*before));
     }
 }

@@ -33,6 +33,15 @@ pub struct Reach {
     devices: AtomicU32,
 }
 
+/// Each region's is its own.
+impl PartialEq for Reach {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Reach {}
+
 impl Reach {
     /// Whether its host has unmapped the region, or is gone.
     #[must_use]

@@ -92,7 +92,11 @@ impl MemoryMap {
                 .map_err(errno_of_map)?;
         }
         let epoch = self.publish(controller);
-        Ok(Answer::Later(Until::Drained { epoch, request }))
+        Ok(Answer::Later(Until::Drained {
+            epoch,
+            request,
+            reached: self.map.take_reached(),
+        }))
     }
 
     /// Tells the controller what the map is now; its epoch.

@@ -99,7 +99,7 @@ impl From<ConnectionError> for SessionEnd {
 }
 
 /// What a message gets, when it is not an errno. The body stands in a buffer beside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     /// A reply.
     Reply,

@@ -2,12 +2,15 @@
 //! of what the pin's level depends on for that level.
 //!
 //! A medium may hang, but a host waits 5 s at most for a reply. So after [`ABANDON_NS`] what still hangs is given up, and
-//! after [`ANSWER_NS`] the reply goes out in any case.
+//! after [`ANSWER_NS`] the reply goes out in any case. What was given up may still be at a drive, which is kept from the
+//! memory meanwhile ([`Reach`]): the reply waits for that, too.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use controller::Controller;
 use controller::time::Time;
+use memory::dma::Reach;
 use rustix::io::Errno;
 use vfio_user::Header;
 use vfio_user::message::{Access, DmaUnmap};
@@ -21,10 +24,15 @@ const ANSWER_NS: u64 = 4_500_000_000;
 const MAX_WAITING: usize = 64;
 
 /// What a reply waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Nothing issued before the view with this epoch is in flight; the reply is the request.
-    Drained { epoch: u64, request: DmaUnmap },
+    /// Nothing issued before the view with this epoch is in flight, or what was given up is kept from the memory that devices
+    /// reached; the reply is the request.
+    Drained {
+        epoch: u64,
+        request: DmaUnmap,
+        reached: Vec<Arc<Reach>>,
+    },
     /// The controller has been reset.
     Reset,
     /// The pin's level has followed; the reply is the request, where there is one.
@@ -75,13 +83,16 @@ impl WaitingList {
         for index in 0..self.0.len() {
             let waiting = &mut self.0[index];
             let waited = now.since(waiting.since);
-            let result = match waiting.until {
-                Until::Drained { epoch, .. } => {
+            let result = match &waiting.until {
+                Until::Drained { epoch, reached, .. } => {
+                    let epoch = *epoch;
                     if waited >= ABANDON_NS && !waiting.abandoned {
                         waiting.abandoned = true;
                         controller.abandon(epoch);
                     }
-                    let due = controller.drained(epoch) || waited >= ANSWER_NS;
+                    let is_kept =
+                        !waiting.abandoned || !reached.iter().any(|reach| reach.is_held());
+                    let due = controller.drained(epoch) && is_kept || waited >= ANSWER_NS;
                     due.then_some(Ok(()))
                 }
                 // The controller itself gives up what hangs in a reset.
@@ -101,7 +112,7 @@ impl WaitingList {
 
     /// When a bound is reached next.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        let bound = |waiting: &Waiting| match waiting.until {
+        let bound = |waiting: &Waiting| match &waiting.until {
             Until::Drained { .. } if !waiting.abandoned => waiting.since + ABANDON_NS,
             _ => waiting.since + ANSWER_NS,
         };
@@ -129,7 +140,11 @@ mod tests {
             iova: 0,
             size: 4096,
         };
-        let until = Until::Drained { epoch: 1, request };
+        let until = Until::Drained {
+            epoch: 1,
+            request,
+            reached: Vec::new(),
+        };
         list.push(header(Command::DMA_UNMAP), until, now);
     }
 

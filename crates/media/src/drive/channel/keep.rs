@@ -117,6 +117,7 @@ impl<B: Bus> DriveChannel<B> {
                 self.give_up("the drive was reset, or is lost");
             }
             News::Over => self.end_outstanding(),
+            News::TakenBack => self.give_up_taken_back(),
         }
     }
 
@@ -148,6 +149,19 @@ impl<B: Bus> DriveChannel<B> {
                 why: why.to_owned(),
             });
             self.say();
+        }
+    }
+
+    /// Gives the queue pair back where the drive has a command in memory that its host has taken back.
+    fn give_up_taken_back(&mut self) {
+        let pins = &self.pins;
+        let is_so = self.ops.iter().any(|op| {
+            let at_drive = op.in_use && op.outstanding > 0;
+            let view = op.pin.filter(|_| at_drive).map(|pin| pins.view(pin));
+            view.is_some_and(|view| view.lent().any(|lent| lent.reach().is_taken_back()))
+        });
+        if is_so {
+            self.give_up("a host has taken memory back 2 s ago where the drive has commands");
         }
     }
 

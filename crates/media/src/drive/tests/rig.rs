@@ -16,7 +16,7 @@ use driver::bus::in_process::InProcess;
 use driver::{Device, DriverError, Options};
 use memory::{
     Access, Buffer, Claims, ClientMappings, DmaMap, DmaView, DoorbellPages, Hint, HostMemory, Iova,
-    Mapping, Need, Segment,
+    Mapping, Need, Reach, Segment,
 };
 
 use crate::drive::channel::DriveChannel;
@@ -337,6 +337,11 @@ impl Host {
     pub(super) fn unmap(&mut self) {
         self.map.unmap_all();
         self.view = self.map.view();
+    }
+
+    /// The regions that were taken back while the drive reached them.
+    pub(super) fn reached(&mut self) -> Vec<Arc<Reach>> {
+        self.map.take_reached()
     }
 
     /// Segments for (offset, length) in the memory; `u64::MAX` is where bytes are discarded.

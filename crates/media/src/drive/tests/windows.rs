@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use controller::port::{Channel as _, Outcome, Request};
 
 use super::rig::{Host, Rig, Shape};
+use crate::drive::op::INTERRUPTED;
+use crate::drive::warden::REVOKE_TICKS;
 
 fn read(offset: u64, len: u32) -> Request<'static> {
     Request::Read { offset, len }
@@ -91,4 +93,55 @@ fn memory_is_kept_for_the_drive_as_long_as_it_has_a_command_there() {
     rig.tick(20);
     assert_eq!(rig.channel.in_flight(), 0);
     assert!(rig.keeper.shared().is_empty());
+}
+
+/// A host whose memory the drive reaches, with a command there that hangs. The memory is taken back.
+fn taken_back(rig: &mut Rig) -> (Host, u64) {
+    let mut host = Host::new();
+    rig.run(&host, &read(0, 4096), &[(0, 4096)]);
+    rig.tick(3);
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let id = rig.add(&host, &read(0, 4096), &[(0, 4096)]);
+    rig.reap();
+    host.unmap();
+    (host, id)
+}
+
+#[test]
+fn a_command_in_memory_that_is_taken_back_has_two_seconds() {
+    let mut rig = Rig::new(Shape::default());
+    let (mut host, id) = taken_back(&mut rig);
+    let reached = host.reached();
+    assert_eq!(reached.len(), 1);
+    rig.tick(8);
+    assert!(!rig.ended.contains_key(&id));
+    assert!(reached[0].is_held());
+    rig.tick(4);
+    assert_eq!(rig.ended.remove(&id), Some(INTERRUPTED));
+    assert!(!reached[0].is_held(), "the drive has nothing of it");
+}
+
+#[test]
+fn memory_is_taken_from_a_drive_whose_keeper_waits() {
+    let mut rig = Rig::new(Shape::default());
+    let mut warden = rig.keeper.take_warden().unwrap();
+    warden.look(rig.now);
+    let (mut host, id) = taken_back(&mut rig);
+    let reached = host.reached();
+    // The keeper has no turn.
+    let now = rig.now + 1;
+    warden.look(now);
+    warden.look(now + REVOKE_TICKS - 1);
+    assert!(reached[0].is_held());
+    warden.look(now + REVOKE_TICKS);
+    assert!(!reached[0].is_held(), "before the host has its answer");
+    assert!(!rig.ended.contains_key(&id));
+    // The keeper finds nothing to take back, and the place can be used again.
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    rig.tick(20);
+    assert!(rig.keeper.shared().is_empty());
+    host.map();
+    rig.run(&host, &read(0, 4096), &[(0, 4096)]);
+    rig.tick(3);
+    assert_eq!(rig.keeper.shared().len(), 1);
 }
