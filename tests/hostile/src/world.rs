@@ -70,6 +70,8 @@ fn open(witness: &Witness) -> Result<Device<Witness>, DriverError> {
     let options = driver::Options {
         memory_len: 4 << 20,
         transfer_len_max: 64 << 10,
+        // It has none.
+        interrupts: false,
         ..options()
     };
     let mut device = Device::open(witness.clone(), &options)?;

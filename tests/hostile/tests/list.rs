@@ -507,7 +507,7 @@ fn death_at_every_step() {
         world.tick(2);
         assert_eq!(
             world.witness.reaches(),
-            6 << 20,
+            4 << 20,
             "what is dead is not reached"
         );
         world.reset(Tenant::Hostile);

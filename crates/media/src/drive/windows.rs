@@ -319,12 +319,12 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use memory::{Access, ClientMappings, DmaMap, DmaView, HostMemory, Iova};
+    use memory::{Access, ClientMappings, DmaMap, HostMemory, Iova};
 
     use super::*;
 
-    /// A view of regions of so many MiB, all of one file.
-    fn view(mib: &[u64]) -> Arc<DmaView> {
+    /// A host's regions of so many MiB, all of one file.
+    fn map(mib: &[u64]) -> DmaMap {
         let memory = HostMemory::new(64 << 20).unwrap();
         let fd = memory.fd().try_clone_to_owned().unwrap();
         let mapping = ClientMappings::new().map(fd).unwrap();
@@ -334,14 +334,11 @@ mod tests {
             map.map(Iova(index << 32), mib << 20, Access::READ_WRITE, backing)
                 .unwrap();
         }
-        let view = map.view();
-        // Its host goes on.
-        std::mem::forget(map);
-        view
+        map
     }
 
-    fn regions(view: &Arc<DmaView>) -> Vec<Weak<Lent>> {
-        view.lent().map(Arc::downgrade).collect()
+    fn regions(map: &DmaMap) -> Vec<Weak<Lent>> {
+        map.view().lent().map(Arc::downgrade).collect()
     }
 
     /// Closes what nobody uses: where it was, and how much.
@@ -357,7 +354,7 @@ mod tests {
 
     #[test]
     fn windows_are_apart_and_come_again_where_a_region_went() {
-        let (first, second) = (view(&[2, 3]), view(&[2, 4]));
+        let (first, second) = (map(&[2, 3]), map(&[2, 4]));
         let mut windows = Windows::default();
         let mut shared = Vec::new();
         for lent in regions(&first).iter().chain(&regions(&second)) {
@@ -376,7 +373,7 @@ mod tests {
             );
         }
         let mut table = Table::new(windows.table());
-        let ids: Vec<u64> = first.lent().map(|lent| lent.id()).collect();
+        let ids: Vec<u64> = first.view().lent().map(|lent| lent.id()).collect();
         assert_eq!(table.find(ids[1]), Some(shared[1].0));
         assert_eq!(table.find(ids[0]), Some(shared[0].0));
         assert_eq!(table.find(0), None, "memory without a number");
@@ -385,15 +382,15 @@ mod tests {
         assert_eq!(closed(&mut windows), expected);
         let mut table = Table::new(windows.table());
         assert_eq!(table.find(ids[1]), None);
-        let third = view(&[2]);
+        let third = map(&[2]);
         let again = &regions(&third)[0];
         assert!(windows.open(again, |_, bus| bus == shared[0].0).is_some());
     }
 
     #[test]
     fn small_regions_and_those_that_are_there_get_none() {
-        let view = view(&[1, 2]);
-        let regions = regions(&view);
+        let map = map(&[1, 2]);
+        let regions = regions(&map);
         let mut windows = Windows::default();
         let small = windows.open(&regions[0], |_, _| panic!("too small"));
         assert!(small.is_none());
@@ -404,21 +401,21 @@ mod tests {
 
     #[test]
     fn what_was_refused_is_not_asked_for_again() {
-        let view = view(&[2]);
-        let region = &regions(&view)[0];
+        let map = map(&[2]);
+        let region = &regions(&map)[0];
         let mut windows = Windows::default();
         assert!(windows.open(region, |_, _| false).is_none());
         assert!(windows.open(region, |_, _| panic!("twice")).is_none());
         assert_eq!(windows.table().len(), 0);
-        drop(view);
+        drop(map);
         assert_eq!(closed(&mut windows), [], "the drive has nothing of it");
     }
 
     #[test]
     fn a_drive_that_comes_back_finds_everything_where_it_was() {
-        let view = view(&[2, 2]);
+        let map = map(&[2, 2]);
         let mut windows = Windows::default();
-        for region in &regions(&view) {
+        for region in &regions(&map) {
             windows.open(region, |_, _| true);
         }
         let before = windows.table();
