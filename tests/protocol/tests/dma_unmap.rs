@@ -228,7 +228,8 @@ fn the_reply_to_what_hangs_waits_until_no_device_reaches_the_memory() {
         let server = server();
         let mut host = Host::new(server.attach(0));
         let mut drive = Drive::new(&mut host);
-        map(&mut host, 0, 1);
+        // Memory that can be reached.
+        host.dma_map(0, PAGE, drive.fd());
         server.hold(true);
         server.reach(true);
         let cid = drive.submit(&mut host, false, 0);

@@ -62,6 +62,11 @@ impl MemoryMap {
             .map(Iova(request.iova), request.size, access, backing)
             .inspect_err(|error| tracing::debug!("a host's DMA_MAP is refused: {error}"))
             .map_err(errno_of_map)?;
+        tracing::debug!(
+            iova = request.iova,
+            bytes = request.size,
+            "a host maps memory"
+        );
         self.publish(controller);
         Ok(Answer::Reply)
     }
@@ -91,6 +96,11 @@ impl MemoryMap {
                 .inspect_err(|error| tracing::debug!("a host's DMA_UNMAP is refused: {error}"))
                 .map_err(errno_of_map)?;
         }
+        tracing::debug!(
+            iova = request.iova,
+            bytes = request.size,
+            "a host unmaps memory"
+        );
         let epoch = self.publish(controller);
         Ok(Answer::Later(Until::Drained {
             epoch,

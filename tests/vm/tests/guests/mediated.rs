@@ -1,10 +1,13 @@
-//! Our own program inside a guest serves parts of a drive that it has through VFIO, behind the guest's IOMMU.
+//! Drives that tenants share: by our own program inside a guest, which has a drive through VFIO, behind the guest's IOMMU; and
+//! by one outside, for a guest.
+
+use std::ops::Range;
 
 use tempfile::TempDir;
-use tests_vm::Kernel;
+use tests_vm::{Kernel, Options};
 
-use crate::served::{finish, text};
-use crate::vfio::boot;
+use crate::served::{Served, finish, json, text};
+use crate::vfio::{BAY, boot, options};
 
 /// Two tenants of one drive, which our program in the guest has through VFIO and an IOMMU: each checks what it writes, and
 /// the drive's file holds each one's bytes in its part and nothing elsewhere.
@@ -31,3 +34,181 @@ fn two_tenants_of_a_drive_have_their_parts_and_no_more() {
         assert!(is_zero(part(between.clone())), "nobody has {between:?}");
     }
 }
+
+/// A drive of a server outside, whose file shows what the drive holds.
+const DRIVE: &str = r#"
+[[media]]
+name = "drive"
+kind = "file"
+path = "DIR/disk.img"
+size = "64MiB"
+
+[[namespace]]
+name = "drive"
+media = "drive"
+
+[[controller]]
+name = "vm"
+namespaces = ["drive"]
+listen = "vfio-user:DIR/vm.sock"
+"#;
+
+/// Where the driver's own memory lies on the drive's bus, and where hosts' windows do.
+const RINGS: Range<u64> = 1 << 32..(1 << 32) + (64 << 20);
+const WINDOWS: Range<u64> = 1 << 36..1 << 39;
+
+/// A range of addresses that a line of the server says is mapped (true) or unmapped.
+fn change(line: &str) -> Option<(Range<u64>, bool)> {
+    let is_mapped = match line {
+        _ if line.contains("a host maps memory") => true,
+        _ if line.contains("a host unmaps memory") => false,
+        _ => return None,
+    };
+    let field = |name: &str| {
+        let rest = line.split(name).nth(1)?;
+        rest.split(' ').next()?.parse::<u64>().ok()
+    };
+    let (iova, bytes) = (field("iova=")?, field("bytes=")?);
+    Some((iova..iova.checked_add(bytes)?, is_mapped))
+}
+
+/// The drive's server outside sees every address that the drive could use: as long as our program in the guest has the drive,
+/// these are those of its rings and of its tenants' memory, and no others. When it has ended, none of them is left.
+#[test]
+fn a_drive_behind_an_iommu_is_shown_its_tenants_windows_and_our_rings_alone() {
+    let served = Served::start_logging(DRIVE, "transport=debug,info");
+    let socket = served.file("vm.sock");
+    let device = format!(
+        r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{}"}},"bus":"bay"}}"#,
+        socket.display()
+    );
+    let arguments = ["-device", BAY, "-device", &device];
+    let job = concat!(
+        include_str!("jobs/vfio.sh"),
+        "\n",
+        include_str!("jobs/vfio_windows.sh")
+    );
+    let report = finish(served.boot_on(&[], job, options(&arguments)));
+    println!("{}", text(&report, "served"));
+    let reaches: Vec<u64> = text(&report, "reaches")
+        .lines()
+        .map(|bytes| bytes.parse().expect("a number"))
+        .collect();
+    assert!(reaches.len() >= 4, "two tenants, twice: {reaches:?}");
+
+    let lines = served.lines();
+    let changes: Vec<_> = lines.iter().filter_map(|line| change(line)).collect();
+    let is_ours = |range: &Range<u64>| {
+        [RINGS, WINDOWS]
+            .iter()
+            .any(|own| own.start <= range.start && range.end <= own.end)
+    };
+    let first = changes
+        .iter()
+        .position(|(range, is_mapped)| *is_mapped && is_ours(range));
+    let first = first.expect("our program has the drive");
+    let last = changes
+        .iter()
+        .rposition(|(range, _)| is_ours(range))
+        .expect("it is the first one's");
+    let mut mapped: Vec<Range<u64>> = Vec::new();
+    let (mut most_rings, mut most_windows, mut shown) = (0, 0, 0);
+    for (at, (range, is_mapped)) in changes.iter().enumerate() {
+        match is_mapped {
+            true => mapped.push(range.clone()),
+            false => mapped.retain(|other| other.start < range.start || range.end < other.end),
+        }
+        if !(first..=last).contains(&at) {
+            continue;
+        }
+        let stray: Vec<_> = mapped.iter().filter(|range| !is_ours(range)).collect();
+        assert!(stray.is_empty(), "change {at}, {range:x?}: {stray:x?}");
+        let bytes = |own: &Range<u64>| -> u64 {
+            let inside = mapped.iter().filter(|range| own.contains(&range.start));
+            inside.map(|range| range.end - range.start).sum()
+        };
+        if *is_mapped && WINDOWS.contains(&range.start) {
+            shown += range.end - range.start;
+        }
+        most_windows = most_windows.max(bytes(&WINDOWS));
+        most_rings = most_rings.max(bytes(&RINGS));
+    }
+    assert!(!mapped.iter().any(is_ours), "nothing is left: {mapped:x?}");
+    assert_eq!(most_rings, RINGS.end - RINGS.start);
+    assert_eq!(
+        shown,
+        reaches.iter().sum::<u64>(),
+        "each tenant's memory, and nothing else"
+    );
+    let two = reaches.iter().max().expect("some") * 2;
+    assert!(most_windows <= two, "{most_windows} bytes at once");
+
+    let stopped = served.stop();
+    let disk = std::fs::read(stopped.file("disk.img")).expect("the drive's file");
+    for (name, first) in [("a", 8), ("b", 32)] {
+        let written = disk[first << 20..(first + 8) << 20].chunks(4096);
+        let written = written.filter(|block| block.iter().any(|byte| *byte != 0));
+        assert!(written.count() > 16, "{name} has written");
+    }
+    for between in [0..8, 16..32, 40..64] {
+        let bytes = &disk[between.start << 20..between.end << 20];
+        assert!(
+            bytes.iter().all(|byte| *byte == 0),
+            "nobody writes {between:?} MiB"
+        );
+    }
+}
+
+/// A drive that does not exist, with the time of an Optane SSD.
+const MODEL: &str = r#"
+[[media]]
+name = "model"
+kind = "ram"
+size = "256MiB"
+
+[media.timing]
+preset = "optane-p4800x"
+
+[[namespace]]
+name = "model"
+media = "model"
+
+[[controller]]
+name = "model"
+namespaces = ["model"]
+listen = "vfio-user:DIR/model.sock"
+doorbells = "mapped"
+"#;
+
+/// A guest's controller is mediated onto a drive that another one of our servers makes, by a model.
+#[test]
+fn a_guest_on_a_part_of_a_modelled_drive() {
+    let drive = Served::start(MODEL);
+    let tenants = TENANT.replace("DRIVE", &drive.file("model.sock").display().to_string());
+    let served = Served::start(&tenants);
+    let report = served.run("vm", include_str!("jobs/stacked.sh"), Options::default());
+    println!("{}", text(&report, "times"));
+    let list = json(&report, "id-ns");
+    assert_eq!(list["nsze"], (128 << 20) / 4096, "its part: {list}");
+    served.stop();
+    drive.stop();
+}
+
+/// One that has the half of it.
+const TENANT: &str = r#"
+[[media]]
+name = "drive"
+kind = "drive"
+target = "vfio-user:DRIVE"
+
+[[namespace]]
+name = "part"
+media = "drive"
+range = "64MiB..192MiB"
+lba_size = 4096
+
+[[controller]]
+name = "vm"
+namespaces = ["part"]
+listen = "vfio-user:DIR/vm.sock"
+"#;

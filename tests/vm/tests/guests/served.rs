@@ -31,27 +31,32 @@ impl Served {
         Self::start_with(toml, |_| {})
     }
 
+    /// As [`Served::start`], and logs what the filter lets through.
+    pub(crate) fn start_logging(toml: &str, filter: &str) -> Self {
+        Self::serve(configured(toml), &["--log", filter])
+    }
+
     /// As [`Served::start`], after `prepare` has put files into the server's folder.
     pub(crate) fn start_with(toml: &str, prepare: impl FnOnce(&Path)) -> Self {
-        let dir = TempDir::with_prefix("nvmirage-guests-").expect("a temporary folder");
-        let path = dir.path().to_str().expect("a temporary folder is UTF-8");
-        let head = "state_dir = \"DIR/state\"\ncontrol = \"unix:DIR/control.sock\"\n";
-        std::fs::write(
-            dir.path().join(CONFIG),
-            format!("{head}{toml}").replace("DIR", path),
-        )
-        .expect("the configuration is written");
+        let dir = configured(toml);
         prepare(dir.path());
-        Self::serve(dir)
+        Self::serve(dir, &[])
     }
 
     /// Starts the server of a folder.
-    fn serve(dir: TempDir) -> Self {
+    fn serve(dir: TempDir, more: &[&str]) -> Self {
         let config = dir.path().join(CONFIG);
-        let server = Server::start(&["--config".as_ref(), config.as_os_str()])
+        let config = config.to_str().expect("a temporary folder is UTF-8");
+        let server = Server::start(&[&["--config", config], more].concat())
             .unwrap_or_else(|error| panic!("{error}"));
         let server = Some(server);
         Self { server, dir }
+    }
+
+    /// The lines that the server has printed.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let server = self.server.as_ref().expect("the server runs");
+        server.lines()
     }
 
     /// A file of the server's folder.
@@ -121,6 +126,16 @@ impl Served {
     }
 }
 
+/// A folder with the configuration `toml`.
+fn configured(toml: &str) -> TempDir {
+    let dir = TempDir::with_prefix("nvmirage-guests-").expect("a temporary folder");
+    let path = dir.path().to_str().expect("a temporary folder is UTF-8");
+    let head = "state_dir = \"DIR/state\"\ncontrol = \"unix:DIR/control.sock\"\n";
+    let text = format!("{head}{toml}").replace("DIR", path);
+    std::fs::write(dir.path().join(CONFIG), text).expect("the configuration is written");
+    dir
+}
+
 impl Drop for Served {
     fn drop(&mut self) {
         if let Some(server) = &self.server
@@ -139,7 +154,7 @@ pub(crate) struct Stopped {
 impl Stopped {
     /// Starts it again, with the same configuration and what it has kept.
     pub(crate) fn start_again(self) -> Served {
-        Served::serve(self.dir)
+        Served::serve(self.dir, &[])
     }
 
     /// A file of the server's folder.

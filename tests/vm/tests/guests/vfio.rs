@@ -17,7 +17,7 @@ const FUNCTIONS: &str = concat!(
 );
 
 /// A guest with an IOMMU, our program, and what `arguments` say.
-fn options(arguments: &[&str]) -> Options {
+pub(crate) fn options(arguments: &[&str]) -> Options {
     Options {
         iommu: true,
         program: true,
@@ -30,7 +30,7 @@ fn options(arguments: &[&str]) -> Options {
 }
 
 /// A slot that a drive can be taken out of.
-const BAY: &str = "pcie-root-port,id=bay,slot=1,addr=0x11";
+pub(crate) const BAY: &str = "pcie-root-port,id=bay,slot=1,addr=0x11";
 
 /// QEMU's arguments for a drive of its own on the file `disk`, in a slot that it can be taken out of.
 fn drive(disk: &Path) -> [String; 6] {

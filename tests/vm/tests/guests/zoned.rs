@@ -3,7 +3,7 @@
 
 use tests_vm::{Options, Report};
 
-use crate::served::{Served, finish, text};
+use crate::served::{Served, finish, tell, text, wait};
 
 /// 32 zones of 4 MiB, of which 3 MiB can be written, and 8 may be open and active; the namespace beside it has blocks.
 const CONFIG: &str = r#"
@@ -43,7 +43,10 @@ listen = "vfio-user:DIR/vm.sock"
 #[test]
 fn a_guest_uses_zones_as_those_of_its_own_kernel() {
     let served = Served::start(CONFIG);
-    let guest = served.boot("vm", include_str!("jobs/zoned.sh"), Options::default());
+    let mut guest = served.boot("vm", include_str!("jobs/zoned.sh"), Options::default());
+    wait(&mut guest, "ready");
+    served.steer(&["set", "media", "zones", "zone.9=offline"]);
+    tell(&mut guest, "lost");
     let report = finish(guest);
     check_same(&report);
     check_appends(&report);

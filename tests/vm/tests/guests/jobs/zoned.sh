@@ -171,3 +171,16 @@ neighbour() {
     fsck.ext4 -fn /dev/blocks
 }
 step neighbour neighbour
+
+# A zone wears out: the tenth. The kernel, which has seen the event, lets others read the list of it.
+say ready
+await lost
+lost() {
+    nvme zns changed-zone-list /dev/zoned | tee /tmp/changed
+    grep -i -E '2400|9216' /tmp/changed
+    nvme zns report-zones /dev/zoned --start=9216 --descs=1 | tee /tmp/offline
+    grep 'State: 0xf0' /tmp/offline
+    ! nvme read /dev/zoned --start-block=9216 --block-count=0 --data-size=4096 --data=/tmp/nothing
+    blkzone report --offset 73728 --length 8192 /dev/zoned | grep 'zcond:15'
+}
+step lost lost
