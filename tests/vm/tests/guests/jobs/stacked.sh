@@ -25,9 +25,9 @@ reset() {
     wait $!
 }
 step reset reset
-times() {
+answers() {
     fio --name=times --filename=/dev/part --direct=1 --ioengine=libaio --rw=randread --bs=4k --iodepth=1 \
         --time_based --runtime=2 --eta=never
 }
-tell times times
+tell times answers
 step quiet no_complaints
