@@ -462,6 +462,11 @@ impl State {
                 let queue = self.queues.get_mut(&qid)?;
                 (queue.sq, queue.sq_entries) = (prp1, entries);
             }
+            // Get Log Page: its health, of which it says nothing.
+            0x02 if cdw10 & 0xff == 2 => {
+                let len = (u64::from(cdw10 >> 16) + 1) * 4;
+                self.store(prp1, &vec![0; len.min(PAGE) as usize]);
+            }
             // Delete I/O Submission Queue: what is in flight is over.
             0x00 => self.held.retain(|(held, _)| *held != qid),
             0x04 => drop(self.queues.remove(&qid)),
