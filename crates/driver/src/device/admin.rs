@@ -171,26 +171,7 @@ impl<B: Bus> Device<B> {
     /// namespace, or a format with metadata or blocks below 512 bytes.
     pub fn namespace(&mut self, nsid: u32) -> Result<Namespace, DriverError> {
         let identity = self.identify_namespace(nsid)?;
-        let unsupported = |why: String| Err(DriverError::Unsupported(why));
-        if identity.nsze == 0 {
-            return unsupported(format!("the drive has no active namespace {nsid}"));
-        }
-        let index = usize::from(identity.flbas.format_index());
-        let Some(format) = identity.lbaf.get(index) else {
-            return unsupported(format!("namespace {nsid} has LBA format {index}"));
-        };
-        if format.ms() != 0 || !(9..=16).contains(&format.lbads()) {
-            return unsupported(format!(
-                "namespace {nsid} has blocks of 2^{} bytes with {} bytes of metadata",
-                format.lbads(),
-                format.ms()
-            ));
-        }
-        Ok(Namespace {
-            nsid,
-            blocks: identity.nsze,
-            block_len: 1 << format.lbads(),
-        })
+        described(nsid, &identity)
     }
 
     /// Identifiers of the active namespaces, ascending.
@@ -469,4 +450,57 @@ fn split(value: u64) -> [u32; 2] {
         u32::from_le_bytes([a, b, c, d]),
         u32::from_le_bytes([e, f, g, h]),
     ]
+}
+
+/// What Identify Namespace says of a namespace, where it is one that is used here.
+fn described(nsid: u32, identity: &IdentifyNamespace) -> Result<Namespace, DriverError> {
+    let unsupported = |why: String| Err(DriverError::Unsupported(why));
+    if identity.nsze == 0 {
+        return unsupported(format!("the drive has no active namespace {nsid}"));
+    }
+    let index = usize::from(identity.flbas.format_index());
+    let Some(format) = identity.lbaf.get(index) else {
+        return unsupported(format!("namespace {nsid} has LBA format {index}"));
+    };
+    if format.ms() != 0 || !(9..=16).contains(&format.lbads()) {
+        return unsupported(format!(
+            "namespace {nsid} has blocks of 2^{} bytes with {} bytes of metadata",
+            format.lbads(),
+            format.ms()
+        ));
+    }
+    Ok(Namespace {
+        nsid,
+        blocks: identity.nsze,
+        block_len: 1 << format.lbads(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use nvme_spec::identify::namespace::{Flbas, LbaFormat};
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    /// A namespace of 100 blocks in its second format, of these bytes of data and of metadata.
+    fn namespace(lbads: u8, ms: u16) -> Result<Namespace, DriverError> {
+        let mut identity = IdentifyNamespace::new_zeroed();
+        identity.nsze = 100;
+        identity.lbaf[0] = LbaFormat::new().with_lbads(9);
+        identity.lbaf[1] = LbaFormat::new().with_lbads(lbads).with_ms(ms);
+        identity.flbas = Flbas::from(1);
+        described(7, &identity)
+    }
+
+    #[test]
+    fn a_format_with_metadata_is_none_for_this() {
+        let error = namespace(12, 8).unwrap_err().to_string();
+        assert!(error.contains("8 bytes of metadata"), "{error}");
+        for lbads in [0, 8, 17, 255] {
+            assert!(namespace(lbads, 0).is_err(), "{lbads}");
+        }
+        let good = namespace(12, 0).unwrap();
+        assert_eq!((good.nsid, good.blocks, good.block_len), (7, 100, 4096));
+    }
 }

@@ -1,5 +1,6 @@
 //! A drive of ours in process, with a medium in memory, and a host that shares it.
 
+mod erase;
 mod faults;
 mod model;
 mod report;

@@ -340,3 +340,30 @@ fn tenants_see_the_drive_s_health_and_their_own_counters() {
     drop(host);
     tenants.stop();
 }
+
+#[test]
+fn blocks_are_as_large_as_the_drive_s_or_larger() {
+    let (its, world) = (World::new(), World::new());
+    let listen = its.vfio_user("drive.sock");
+    let media = "ram:size=16MiB,lba_size=4096";
+    let _drive = its.serve(&[
+        "--media",
+        media,
+        "--listen",
+        &listen,
+        "--doorbells",
+        "mapped",
+    ]);
+    let smaller = format!("drive:target={listen},lba_size=512");
+    let nvme = world.vfio_user("nvme.sock");
+    let error = world.fails(&["serve", "--media", &smaller, "--listen", &nvme]);
+    assert!(error.contains("takes no blocks below 4096"), "{error}");
+    let server = world.serve_media(&format!("drive:target={listen}"));
+    let mut host = Host::attach(&world, "nvme.sock");
+    assert_eq!(host.size(1), (16 << 20, 4096));
+    let last = (16 << 20) / 4096 - 1;
+    host.fill(1, last, 3);
+    assert_eq!(host.block(1, last), [3; 4096]);
+    drop(host);
+    server.stop();
+}

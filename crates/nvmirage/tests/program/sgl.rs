@@ -312,3 +312,20 @@ fn a_file_past_the_page_cache_takes_and_gives_any_pieces() {
 fn a_file_in_the_page_cache_takes_and_gives_any_pieces() {
     exercise("file:path=disk.img,size=16MiB,lba_size=512,direct=off");
 }
+
+/// What SGLs describe becomes PRP entries, and what those cannot say is copied.
+#[test]
+fn a_drive_that_is_shared_takes_and_gives_any_pieces() {
+    let its = World::new();
+    let listen = its.vfio_user("drive.sock");
+    let drive = its.serve(&[
+        "--media",
+        "ram:size=16MiB,lba_size=512",
+        "--listen",
+        &listen,
+        "--doorbells",
+        "mapped",
+    ]);
+    exercise(&format!("drive:target={listen},lba_size=512"));
+    drive.stop();
+}

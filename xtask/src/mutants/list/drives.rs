@@ -51,7 +51,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-hang",
         guard: "a drive that hangs costs its tenants interrupted commands",
         file: "crates/media/src/drive/channel/keep.rs",
-        from: "self.give_up(\"a command had no answer for 4 s\");",
+        from: "self.give_up(\"a command had no answer for too long\");",
         to: "",
         test: unit(
             "media",

@@ -9,6 +9,7 @@ mod key_value;
 mod load;
 mod memory_map;
 mod models;
+mod partitions;
 mod physical;
 mod queues;
 mod resets;
@@ -32,6 +33,7 @@ const ALL: &[&[Mutation]] = &[
     key_value::MUTATIONS,
     load::MUTATIONS,
     models::MUTATIONS,
+    partitions::MUTATIONS,
     physical::MUTATIONS,
     resets::MUTATIONS,
     simulate::MUTATIONS,

@@ -125,7 +125,8 @@ impl Default for Shape {
     }
 }
 
-fn device(
+/// A drive that is enabled.
+pub(super) fn device(
     medium: &Arc<Medium>,
     mood: &Arc<Mood>,
     shape: Shape,
