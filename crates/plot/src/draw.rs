@@ -135,6 +135,7 @@ fn draw_panel<'a>(area: &Area<'a>, panel: &Panel, beside: i32) -> Outcome<()> {
     let chart: Chart<'a> = ChartBuilder::on(&area)
         .margin_left(MARGIN)
         .margin_right(MARGIN)
+        .margin_bottom(MARGIN / 2)
         .x_label_area_size(BELOW + more_lines * text::line(SMALL))
         .y_label_area_size(LEFT)
         .build_cartesian_2d(
