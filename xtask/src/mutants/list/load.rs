@@ -105,4 +105,24 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "                return;",
         test: FROM_1,
     },
+    Mutation {
+        name: "load-program-over",
+        guard: "a program of commands ends when its clock says so",
+        file: "crates/driver/src/program/run.rs",
+        from: "        if pace.is_over(look.last - begun) {\n",
+        to: "        if false {\n",
+        test: integration(
+            "driver",
+            &["--test", "workload"],
+            "nothing_is_submitted_once_it_is_over",
+        ),
+    },
+    Mutation {
+        name: "load-plot-names",
+        guard: "a bar has all of its name, in lines",
+        file: "crates/plot/src/draw.rs",
+        from: "        text::write(&area, below, SMALL, HPos::Center, more)?;\n",
+        to: "        let _ = (below, more);\n",
+        test: unit("plot", "tests::a_place_has_all_of_its_name"),
+    },
 ];
