@@ -27,9 +27,9 @@ use nvme_spec::command::DSM_RANGES_MAX;
 use crate::channel::Channel;
 use crate::zoned::ZonedMedium;
 
-/// Bytes of deallocations that a model is told of in one turn: to forget a page takes it some tens of nanoseconds, and a host may
+/// Bytes of deallocations that a model is told of in one turn: to forget a page takes it 8 to 25 ns, and a host may
 /// deallocate a whole drive with one command.
-const DEALLOCATED_PER_TURN: u64 = 4 << 20;
+const DEALLOCATED_PER_TURN: u64 = 1 << 20;
 /// Pages of a snapshot of the model's state that are taken in one turn: to copy what is known of one takes about a nanosecond.
 const SNAPSHOT_PER_TURN: u32 = 2048;
 /// Pieces of deallocations that may wait for their turns.

@@ -1,6 +1,6 @@
 //! The longest that one call of a model takes, which nobody else on its reactor is served in: `cargo run --release -p model --example longest`.
 //!
-//! Drives in steady state under random writes. The same commands are run several times, and of each call the shortest time counts, as the
+//! Drives in steady state under random writes, and then deallocated. The same commands are run several times, and of each call the shortest time counts, as the
 //! others were interrupted by something else on the machine.
 
 use std::time::Instant;
@@ -11,6 +11,8 @@ use model::{Admission, Model, Op, Parameters, Timing};
 const ROUNDS: usize = 5;
 const COMMANDS: u64 = 200_000;
 const DEPTH: u64 = 32;
+/// Bytes of a deallocation.
+const PIECE: u64 = 1 << 20;
 
 /// Numbers from a seed (xorshift, Marsaglia 2003).
 struct Random(u64);
@@ -22,6 +24,21 @@ impl Random {
         self.0 ^= self.0 << 17;
         ((u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(end)) >> 64) as u64
     }
+}
+
+/// Tells a drive that all of it is deallocated, in pieces of `len` bytes: nanoseconds of each.
+fn deallocate(model: &mut Model, size: u64, len: u64) -> Vec<u64> {
+    let piece = |(id, offset): (u64, u64)| {
+        let begin = Instant::now();
+        let admission = model.submit(0, id, &Op::Deallocate { offset, len });
+        let took = begin.elapsed().as_nanos() as u64;
+        assert_eq!(admission, Admission::Accepted);
+        took
+    };
+    (0..size / len)
+        .map(|at| (at, at * len))
+        .map(piece)
+        .collect()
 }
 
 /// Nanoseconds of each call.
@@ -100,12 +117,15 @@ fn measure(name: &str, size: u64, len: u32) {
     let mut state = Vec::new();
     flash.save(&mut state);
     let mut kept = Calls::default();
+    let mut deallocated = Vec::new();
     let mut ended = None;
     for _ in 0..ROUNDS {
         let mut model = Model::restore(&parameters, &state).expect("a state that was just saved");
         let mut calls = Calls::default();
         let end = run(&mut model, size, len, &mut calls);
         assert_eq!(*ended.get_or_insert(end), end);
+        let calls_of_pieces = deallocate(&mut model, size, PIECE);
+        least(&mut deallocated, calls_of_pieces);
         least(&mut kept.submit, calls.submit);
         least(&mut kept.advance, calls.advance);
     }
@@ -117,6 +137,7 @@ fn measure(name: &str, size: u64, len: u32) {
     );
     tell("submit", &mut kept.submit);
     tell("advance", &mut kept.advance);
+    tell("deallocation of a MiB", &mut deallocated);
 }
 
 fn main() {

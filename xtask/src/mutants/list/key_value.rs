@@ -264,6 +264,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/media/src/keyvalue/compound.rs",
         from: "    pairs.tell(|log, _| log.reserve(has, count));\n",
         to: "",
-        test: unit("media", KEPT),
+        test: unit(
+            "media",
+            "keyvalue::tests::kept::a_compound_command_is_there_after_a_crash_or_it_is_not",
+        ),
     },
 ];

@@ -299,6 +299,26 @@ fn a_full_medium_is_overwritten_for_ever() {
     assert_eq!(map_of(&pairs), map);
 }
 
+#[test]
+fn a_compound_command_is_there_after_a_crash_or_it_is_not() {
+    // More and less than its first store has room beside, in a frame that another value has nearly filled.
+    for len in [100, 1000, 1400, 1800, 2200] {
+        for seed in 0..9 {
+            let mut life = Life::new(new_image(), seed);
+            take(&mut life, &Step::Store(7, 14 << 10, false), 1);
+            while life.channel.is_slicing() {
+                life.turn();
+            }
+            take(&mut life, &Step::Batch(0, len), 2);
+            (0..40).for_each(|_| life.turn());
+            // All that was written has reached the disk, and no more was.
+            let found = map_of(&recover(&Disk::new(life.disk().now(), 1)).unwrap());
+            let there = [&[0; 100][..], &key(0)].map(|key| found.contains_key(key));
+            assert_eq!(there[0], there[1], "{len} bytes, seed {seed}");
+        }
+    }
+}
+
 /// Bytes that one turn copies into the log, and hands to the disk.
 fn turn(channel: &mut KeyValueChannel<Disk>, done: &mut Vec<Done>) -> (u64, u64) {
     let reaches =
