@@ -19,7 +19,7 @@ use std::{
 use anyhow::{Context, bail};
 use media::{Medium, RECORD_MAX};
 
-use crate::keep::owned;
+use crate::keep::owned::{self, Replaced};
 
 /// Where a configuration names the file.
 const KEY: &str = "state";
@@ -84,8 +84,10 @@ impl Image {
     /// # Errors
     /// The system's; the file then says that the medium is in use.
     pub(crate) fn keep(&mut self, medium: &Medium) -> anyhow::Result<()> {
-        self.file = owned::replace(&self.path, KEY, |file| write(file, medium))?;
-        Ok(())
+        let Replaced { file, durable } =
+            owned::replace(&self.path, KEY, |file| write(file, medium))?;
+        self.file = file;
+        durable
     }
 }
 

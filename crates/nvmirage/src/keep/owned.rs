@@ -46,6 +46,14 @@ pub(crate) fn open(path: &Path, create: bool, key: &str) -> anyhow::Result<Optio
     }
 }
 
+/// A file that has taken the place of another.
+pub(crate) struct Replaced {
+    /// Whoever keeps it has the lock.
+    pub(crate) file: File,
+    /// Whether its place is on stable storage: after a crash the one before could be there again.
+    pub(crate) durable: anyhow::Result<()>,
+}
+
 /// Puts a file that `write` fills in the place of the one at `path`, all of it or nothing; it is locked.
 ///
 /// # Errors
@@ -54,7 +62,18 @@ pub(crate) fn replace(
     path: &Path,
     key: &str,
     write: impl FnOnce(&mut File) -> io::Result<()>,
-) -> anyhow::Result<File> {
+) -> anyhow::Result<Replaced> {
+    replace_and_sync(path, key, write, |folder| {
+        File::open(folder).and_then(|folder| folder.sync_all())
+    })
+}
+
+fn replace_and_sync(
+    path: &Path,
+    key: &str,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+    sync: impl FnOnce(&Path) -> io::Result<()>,
+) -> anyhow::Result<Replaced> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let temporary = PathBuf::from(name);
@@ -76,9 +95,8 @@ pub(crate) fn replace(
     let shown = path.display();
     fs::rename(&temporary, path).with_context(|| format!("cannot replace {shown}"))?;
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let durable = File::open(folder).and_then(|folder| folder.sync_all());
-    durable.with_context(|| format!("cannot make {shown} durable"))?;
-    Ok(file)
+    let durable = sync(folder).with_context(|| format!("cannot make {shown} durable"));
+    Ok(Replaced { file, durable })
 }
 
 fn lock(file: &File, path: &Path, key: &str) -> anyhow::Result<()> {
@@ -91,5 +109,35 @@ fn lock(file: &File, path: &Path, key: &str) -> anyhow::Result<()> {
         Err(errno) => {
             Err(io::Error::from(errno)).with_context(|| format!("cannot lock {}", path.display()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The file that is there is the new one, so its lock is the one that counts.
+    #[test]
+    fn a_folder_that_cannot_be_made_durable_does_not_cost_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept");
+        let before = open(&path, true, "state").unwrap();
+        let replaced = replace_and_sync(
+            &path,
+            "state",
+            |file| file.write_all(b"new"),
+            |_| Err(io::ErrorKind::StorageFull.into()),
+        );
+        let Replaced { file, durable } = replaced.unwrap();
+        drop(before);
+        let error = format!("{:#}", durable.unwrap_err());
+        assert!(error.contains("durable"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        let error = format!("{:#}", open(&path, false, "state").unwrap_err());
+        assert!(error.contains("in use"), "{error}");
+        drop(file);
+        assert!(open(&path, false, "state").unwrap().is_some());
     }
 }

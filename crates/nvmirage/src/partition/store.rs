@@ -148,7 +148,8 @@ impl Store {
         };
         let mut bytes = serde_json::to_vec_pretty(&content)?;
         bytes.push(b'\n');
-        owned::replace(&self.path(), KEY, |file| file.write_all(&bytes)).map(drop)
+        owned::replace(&self.path(), KEY, |file| file.write_all(&bytes))
+            .and_then(|replaced| replaced.durable)
     }
 }
 

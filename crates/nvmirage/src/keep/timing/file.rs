@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use crate::keep::owned;
+use crate::keep::owned::{self, Replaced};
 
 /// Where a configuration names the file.
 const KEY: &str = "timing.state";
@@ -66,11 +66,12 @@ impl StateFile {
     /// Puts a state in the place of the one before, all of it or nothing.
     ///
     /// # Errors
-    /// The system's; the one before is still there.
+    /// The system's; the one before is still there, or comes back after a crash.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        let file = owned::replace(&self.path, KEY, |file| write_sparsely(file, bytes))?;
+        let Replaced { file, durable } =
+            owned::replace(&self.path, KEY, |file| write_sparsely(file, bytes))?;
         self.file = Some(file);
-        Ok(())
+        durable
     }
 }
 
