@@ -1,6 +1,6 @@
 //! Instructions of the command path, counted under callgrind and held against what is committed.
 //!
-//! `tests/counts/benches/path.rs` says what is counted. Counts have no noise, so a few per cent are
+//! `tests/counts/benches/` says what is counted. Counts have no noise, so a few per cent are
 //! a change of the program; but they are no times: what is worth doing is decided with both.
 //!
 //! The baseline is what the pinned compiler makes for any processor of its architecture. A change
@@ -86,6 +86,8 @@ fn command(workspace: &Workspace) -> Result<Command> {
         "tests-counts",
         "--bench",
         "path",
+        "--bench",
+        "mediated",
         "--",
         "--output-format=json",
     ])

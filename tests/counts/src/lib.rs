@@ -7,11 +7,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a count ends where its host fails")]
 
+mod mediated;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use controller::namespace::Namespace;
-use controller::port::{ChannelId, MediumTraits};
+use controller::port::{Channel as Port, ChannelId, MediumTraits};
 use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode};
@@ -22,6 +24,8 @@ use memory::{
     Iova,
 };
 use nvme_spec::{Cqe, Sqe};
+
+pub use mediated::{Direct as DirectDrive, Mediated};
 
 /// Commands of every count. A queue that is filled once has 1,023; these are whole batches of 32.
 pub const COMMANDS: u32 = 992;
@@ -112,8 +116,8 @@ impl Queue {
 }
 
 /// A host with a controller in an engine, and a queue pair.
-pub struct Rig {
-    engine: Engine<Channel>,
+pub struct Rig<C = Channel> {
+    engine: Engine<C>,
     slot: ControllerSlot,
     memory: Memory,
     pages: Arc<DoorbellPages>,
@@ -195,9 +199,19 @@ impl Rig {
     /// A host with a queue pair full of commands, on a medium of its own. Nothing was rung.
     #[must_use]
     pub fn new(kind: MediumKind, doorbells: Doorbells, load: Load) -> Self {
+        let mut rig = Rig::on(channel(kind), doorbells, load);
+        // What is done once, at the first command: pages of the state file, branches of the first turn.
+        rig.batches(1, 31);
+        rig
+    }
+}
+
+impl<C: Port> Rig<C> {
+    /// The same on a channel that there is, and without a command that was done.
+    fn on(channel: C, doorbells: Doorbells, load: Load) -> Self {
         let mut engine = Engine::new(Mode::Poll, Time(0));
         let id = ChannelId(0);
-        let taken = engine.add_channel(id, channel(kind), 1024);
+        let taken = engine.add_channel(id, channel, 1024);
         assert!(taken.is_ok(), "it is the first");
         let subsystem = SubsystemConfig::with_namespaces(4, [namespace(id)]);
         let mut subsystem = Subsystem::new(subsystem).unwrap();
@@ -222,8 +236,6 @@ impl Rig {
         };
         rig.bring_up(doorbells);
         rig.fill(load);
-        // What is done once, at the first command: pages of the state file, branches of the first turn.
-        rig.batches(1, 31);
         rig
     }
 
