@@ -20,6 +20,7 @@
 
 pub mod beside;
 mod drive;
+mod neighbour;
 mod places;
 pub mod random;
 mod traffic;
@@ -38,6 +39,7 @@ use crate::io::Namespace;
 use crate::{DriverError, QueuePair, Rung};
 use beside::Beside;
 use drive::{Drive, Record};
+pub use neighbour::Neighbour;
 use traffic::{Plain, Sequence, Verified};
 use verify::Ledger;
 pub use verify::Mismatch;
@@ -52,7 +54,7 @@ pub enum Rw {
     RandRead,
     /// Writes at random.
     RandWrite,
-    /// Reads and writes at random, as many of each.
+    /// Reads and writes at random.
     RandRw,
     /// Reads in order, again and again.
     Read,
@@ -96,6 +98,8 @@ pub struct Job {
     pub name: String,
     /// Which commands.
     pub rw: Rw,
+    /// Of [`Rw::RandRw`], how many of a hundred are reads.
+    pub reads_percent: u8,
     /// Bytes of each command; a multiple of the namespace's blocks.
     pub block_size: u32,
     /// Commands in flight.
@@ -122,6 +126,7 @@ impl Default for Job {
         Self {
             name: String::new(),
             rw: Rw::RandRead,
+            reads_percent: 50,
             block_size: 4096,
             queue_depth: 1,
             runtime: Duration::from_secs(1),
@@ -302,7 +307,7 @@ pub fn run_in<B: Bus, K: Clock, W: Beside>(
     let mut drive = Drive::new(job, namespace, queues, memory, clock, beside, progress)?;
     let runtime_ns = u64::try_from(job.runtime.as_nanos()).unwrap_or(u64::MAX);
     let mut measured = Record::new();
-    let mut plain = Plain::new(job.rw, units, job.seed);
+    let mut plain = Plain::new(job, units);
     if !job.verify {
         drive.run(&mut plain, Phase::Measure, Some(runtime_ns), &mut measured)?;
         return Ok(result(job, &measured, None).with_rung(rung_before, rung(queues)));

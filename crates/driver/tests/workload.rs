@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use controller::config::DoorbellMode;
 use controller::port::Cause;
+use driver::bus::Bus;
 use driver::program::{self, Command, Pace, Ran, Rules, Target, Worker};
 use driver::workload::beside::{Cold, Stores, Storm};
-use driver::workload::{Job, JobResult, Phase, Rw, Setting, run, run_in};
+use driver::workload::{Job, JobResult, Neighbour, Phase, Rw, Setting, run, run_in};
 use driver::{DriverError, Options};
 use rig::{Manner, RamDevice, open, options, with_ram};
 
@@ -428,7 +429,7 @@ fn time_in_which_the_host_did_not_run_is_left_out_and_counted() {
 fn lulls_are_counted_and_left_out_for_who_knows_that_the_server_did_not_run() {
     let mut device = device();
     with_ram(&device, |ram| {
-        (ram.manner, ram.lulls) = (Manner::LaterInReverse, true);
+        (ram.manner, ram.lulls) = (Manner::LaterInReverse, 1000);
     });
     let namespace = device.namespace(1).unwrap();
     let mut queue = device.create_queue_pair(8, false).unwrap();
@@ -456,6 +457,83 @@ fn lulls_are_counted_and_left_out_for_who_knows_that_the_server_did_not_run() {
     assert_eq!(without.elapsed_ns + lulls.ns, all.elapsed_ns);
     assert_eq!(without.commands + lulls.commands, all.commands);
     assert!(without.commands > 0 && without.iops > all.iops);
+}
+
+#[test]
+fn a_drive_that_takes_long_stalls_nobody() {
+    let mut device = device();
+    with_ram(&device, |ram| {
+        (ram.manner, ram.lulls) = (Manner::LaterInReverse, 40_000);
+    });
+    let namespace = device.namespace(1).unwrap();
+    let mut queue = device.create_queue_pair(8, false).unwrap();
+    // Looks take half a microsecond, and after 64 x 256 of them, when the thread gives its processor away in between, two.
+    let (seen, spun) = (Cell::new(0), Cell::new(0));
+    let clock = || {
+        let now = device.bus().now_ns();
+        let since = now - seen.replace(now);
+        spun.set(if since > 100_000 { spun.get() + 1 } else { 0 });
+        let slow = spun.get() >= 64;
+        device.bus().set_turn_ns(if slow { 2000 } else { 500 });
+        now
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let job = Job {
+        runtime: Duration::from_millis(200),
+        ..job(Rw::RandRead)
+    };
+    let all = run(&job, &namespace, &mut queue, device.memory(), &clock, go_on).unwrap();
+    assert_eq!(all.stalls, 0, "{:?}", all.lulls);
+    let lulls = all.lulls;
+    assert!(
+        lulls.count >= 2 && lulls.ns >= 19_000_000 * lulls.count,
+        "{lulls:?}"
+    );
+}
+
+#[test]
+fn a_neighbour_does_the_same_job_with_figures_of_its_own() {
+    let (mut one, mut other) = (device(), device());
+    let namespace = one.namespace(1).unwrap();
+    let mut queues = [one.create_queue_pair(8, false).unwrap()];
+    let mut beside = other.create_queue_pair(8, false).unwrap();
+    let (now, looks) = (Cell::new(0), Cell::new(0u64));
+    // Five milliseconds pass with the five hundredth look.
+    let clock = || {
+        looks.set(looks.get() + 1);
+        let step = if looks.get() == 500 { 5_000_000 } else { 1000 };
+        now.set(now.get() + step);
+        now.get()
+    };
+    let mut its = job(Rw::RandRw);
+    its.queue_depth = 4;
+    let mut neighbour =
+        Neighbour::new(&its, &namespace, &mut beside, other.memory(), &clock).unwrap();
+    let setting = Setting {
+        namespace: &namespace,
+        queues: &mut queues,
+        memory: one.memory(),
+        clock: &clock,
+        beside: &mut neighbour,
+    };
+    let both = Job {
+        runtime: Duration::from_millis(10),
+        ..job(Rw::RandRead)
+    };
+    let result = run_in(&both, setting, &mut |_| ControlFlow::Continue(())).unwrap();
+    neighbour.finish().unwrap();
+    let its = neighbour.result();
+    assert_eq!((its.errors, its.queue_depth), (0, 4));
+    // Both have a turn each of the same thread, one of eight commands and one of four.
+    assert!(
+        its.commands * 3 > result.commands && its.commands < result.commands,
+        "{} and {}",
+        its.commands,
+        result.commands
+    );
+    assert!(its.elapsed_ns <= 6_000_000, "{}", its.elapsed_ns);
+    let [reads, writes, ..] = with_ram(&other, |ram| ram.count);
+    assert!(reads > 100 && writes > 100 && its.commands <= reads + writes);
 }
 
 #[test]

@@ -78,6 +78,21 @@ impl<S: Beside, T: Beside> Beside for (S, T) {
     }
 }
 
+/// One after the other.
+impl<T: Beside> Beside for Vec<T> {
+    #[inline]
+    fn turn(&mut self, now: u64) -> Result<(), DriverError> {
+        self.iter_mut().try_for_each(|beside| beside.turn(now))
+    }
+
+    #[inline]
+    fn submitted(&mut self, command: Submitted) {
+        for beside in self {
+            beside.submitted(command);
+        }
+    }
+}
+
 impl<T: Beside> Beside for &mut T {
     #[inline]
     fn turn(&mut self, now: u64) -> Result<(), DriverError> {

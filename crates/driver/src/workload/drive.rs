@@ -94,17 +94,17 @@ struct Slot {
 }
 
 /// A queue pair with places for the data of its slots.
-struct Line<'a, B: Bus> {
-    queue: &'a mut QueuePair<B>,
+pub(super) struct Line<'a, B: Bus> {
+    pub(super) queue: &'a mut QueuePair<B>,
     places: Places,
     slots: Vec<Slot>,
 }
 
 /// Time as the loop sees it.
 #[derive(Clone, Copy, Default)]
-struct Times {
+pub(super) struct Times {
     started: u64,
-    now: u64,
+    pub(super) now: u64,
     /// When the last stall ended, and the last lull.
     stall_end: u64,
     lull_end: u64,
@@ -140,15 +140,9 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
         beside: &'a mut W,
         progress: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<Self, DriverError> {
-        let nlb = Blocks::new(job.block_size / namespace.block_len).ok_or_else(|| {
-            DriverError::Unsupported(format!("{} bytes are no number of blocks", job.block_size))
-        })?;
+        let (nlb, words) = entry(job, namespace)?;
         let number = u64::try_from(queues.len()).expect("usize fits in 64 bits");
         let share = job.buffers.map(|total| total / number.max(1));
-        // Flush's opcode is 0: the command's own is put over it.
-        let words = namespace
-            .transfer(NvmOpcode::FLUSH, 0, nlb, false)
-            .to_words();
         let lines = queues
             .iter_mut()
             .map(|queue| Line::new(job, queue, memory, words, share))
@@ -331,12 +325,13 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
         }
         let looks = line.queue.empty_looks();
         if looks > LOOKS_BEFORE_YIELD {
+            // Hundreds of these take as long as a stall, so each is looked at by itself.
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
-        }
-        if !looks.is_multiple_of(LOOKS_PER_CLOCK) {
-            return Ok(());
+            if !looks.is_multiple_of(LOOKS_PER_CLOCK) {
+                return Ok(());
+            }
         }
         let timeout = line.queue.timeout();
         self.look(record);
@@ -354,8 +349,18 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
     }
 }
 
+/// A job's blocks per command, and the words that its commands have in common.
+pub(super) fn entry(job: &Job, namespace: &Namespace) -> Result<(Blocks, [u64; 8]), DriverError> {
+    let nlb = Blocks::new(job.block_size / namespace.block_len).ok_or_else(|| {
+        DriverError::Unsupported(format!("{} bytes are no number of blocks", job.block_size))
+    })?;
+    // Flush's opcode is 0: the command's own is put over it.
+    let entry = namespace.transfer(NvmOpcode::FLUSH, 0, nlb, false);
+    Ok((nlb, entry.to_words()))
+}
+
 impl<'a, B: Bus> Line<'a, B> {
-    fn new(
+    pub(super) fn new(
         job: &Job,
         queue: &'a mut QueuePair<B>,
         memory: &HostMemory,
@@ -394,7 +399,7 @@ impl<'a, B: Bus> Line<'a, B> {
     }
 
     #[inline]
-    fn submit(
+    pub(super) fn submit(
         &mut self,
         traffic: &mut impl Traffic,
         now: u64,
@@ -435,7 +440,7 @@ impl<'a, B: Bus> Line<'a, B> {
     }
 
     #[inline]
-    fn complete(
+    pub(super) fn complete(
         &mut self,
         traffic: &mut impl Traffic,
         cqe: &Cqe,

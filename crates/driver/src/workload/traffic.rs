@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use memory::Buffer;
 
-use super::Rw;
 use super::random::Random;
 use super::verify::Ledger;
+use super::{Job, Rw};
 
 /// One command: a read or a write of one unit of the job's block size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,17 +31,19 @@ pub(super) trait Traffic {
 /// What a job asks for, for ever.
 pub(super) struct Plain {
     rw: Rw,
+    reads_percent: u64,
     units: u64,
     random: Random,
     next: u64,
 }
 
 impl Plain {
-    pub(super) fn new(rw: Rw, units: u64, seed: u64) -> Self {
+    pub(super) fn new(job: &Job, units: u64) -> Self {
         Self {
-            rw,
+            rw: job.rw,
+            reads_percent: job.reads_percent.into(),
             units,
-            random: Random::new(seed),
+            random: Random::new(job.seed),
             next: 0,
         }
     }
@@ -60,7 +62,7 @@ impl Traffic for Plain {
             Rw::RandRead => (false, self.random.below(self.units)),
             Rw::RandWrite => (true, self.random.below(self.units)),
             Rw::RandRw => {
-                let write = self.random.next_u64() & 1 == 1;
+                let write = self.random.below(100) >= self.reads_percent;
                 (write, self.random.below(self.units))
             }
             Rw::Read => (false, self.in_order()),
@@ -156,7 +158,18 @@ mod tests {
     use super::*;
 
     fn take(rw: Rw, count: usize, seed: u64) -> Vec<Op> {
-        let mut plain = Plain::new(rw, 10, seed);
+        take_of(
+            Job {
+                rw,
+                seed,
+                ..Job::default()
+            },
+            count,
+        )
+    }
+
+    fn take_of(job: Job, count: usize) -> Vec<Op> {
+        let mut plain = Plain::new(&job, 10);
         (0..count).map(|_| plain.next().unwrap()).collect()
     }
 
@@ -174,5 +187,22 @@ mod tests {
         assert!((4700..5300).contains(&writes), "{writes} of 10000");
         assert_eq!(mix, take(Rw::RandRw, 10_000, 3));
         assert_ne!(mix, take(Rw::RandRw, 10_000, 4));
+    }
+
+    #[test]
+    fn a_mix_has_as_many_reads_as_it_is_told() {
+        for (percent, writes) in [(0, 10_000..=10_000), (70, 2850..=3150), (100, 0..=0)] {
+            let job = Job {
+                rw: Rw::RandRw,
+                reads_percent: percent,
+                ..Job::default()
+            };
+            let mix = take_of(job, 10_000);
+            let count = mix.iter().filter(|op| op.write).count();
+            assert!(
+                writes.contains(&count),
+                "{count} writes at {percent} % reads"
+            );
+        }
     }
 }

@@ -49,8 +49,8 @@ pub(crate) struct Ram {
     pub(crate) skip_reads: bool,
     /// Requests done, by kind: reads, writes, flushes, others.
     pub(crate) count: [u64; 4],
-    /// Not at the next reap, now and then, but a thousand later.
-    pub(crate) lulls: bool,
+    /// Not at the next reap, now and then, but so many later; 0: always at the next.
+    pub(crate) lulls: u64,
     held: VecDeque<(Ticket, Outcome)>,
     reaps: u64,
 }
@@ -65,7 +65,7 @@ impl Ram {
             lose_writes: false,
             skip_reads: false,
             count: [0; 4],
-            lulls: false,
+            lulls: 0,
             held: VecDeque::new(),
             reaps: 0,
         }
@@ -162,7 +162,7 @@ impl Channel for Ram {
 
     fn reap(&mut self, done: &mut Vec<Done>) {
         self.reaps += 1;
-        let lull = self.lulls && self.reaps % 2000 < 1000;
+        let lull = self.lulls > 0 && self.reaps % (2 * self.lulls) < self.lulls;
         if self.manner == Manner::Never || lull {
             return;
         }

@@ -10,7 +10,7 @@ use driver::{
     Doorbells,
     bus::place::Place,
     io::Namespace,
-    workload::{Job, Rw},
+    workload::{Job, Neighbour, Rw},
 };
 use serde::Serialize;
 
@@ -21,7 +21,11 @@ use crate::{
     interrupt::Interrupt,
     load::{self, Host, Needs, Queue, record::Recorder},
     placement::Pair,
-    report::{self, job::JobReport, progress},
+    report::{
+        self,
+        job::{AlsoReport, JobReport},
+        progress,
+    },
 };
 use beside::{BesideArgs, Besides, cold_report};
 
@@ -56,9 +60,13 @@ pub(super) struct Bench {
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", required = true)]
     target: Option<Place>,
 
-    /// Which commands: at random or in order, reads, writes, or half of each
+    /// Which commands: at random or in order, reads, writes, or both
     #[arg(long, value_name = "KIND", value_parser = rw(), default_value = "randread")]
     rw: Rw,
+
+    /// How many of a hundred commands of randrw are reads
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    reads: u8,
 
     /// Bytes of each command; several with commas
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4k")]
@@ -223,7 +231,7 @@ impl Bench {
         if self.verify {
             host.refuse_forgetful(&mut queues[0], &namespace)?;
         }
-        let mut besides = self.beside.open(host, self.doorbells)?;
+        let mut besides = self.beside.open(host, self.doorbells, (needs, self.nsid))?;
         let mut recorder = self.record_trace.is_some().then(Recorder::default);
         for job in jobs {
             let report = one(
@@ -259,6 +267,7 @@ impl Bench {
                 jobs.push(Job {
                     name: format!("{}-{bs}-qd{queue_depth}", self.rw),
                     rw: self.rw,
+                    reads_percent: self.reads,
                     block_size,
                     queue_depth,
                     runtime: self.time.0,
@@ -289,7 +298,8 @@ fn one(
     let line = progress::Line::new(&title, job.runtime);
     let clock = host.clock();
     let now = || clock.now().0;
-    let mut beside = besides.of_job(host, namespace, &now)?;
+    let others = besides.also();
+    let mut beside = besides.of_job(host, namespace, job, &now)?;
     let mut all = (&mut beside, recorder.as_mut());
     let report = host.measure_on(queues, namespace, job, &mut all, &mut |now| {
         line.update(now);
@@ -301,18 +311,30 @@ fn one(
     });
     line.clear();
     let report = report?;
+    let ((cold, _), also) = &mut beside;
+    also.iter_mut().try_for_each(Neighbour::finish)?;
+    let also = others.into_iter().zip(&*also).map(|(target, its)| {
+        let report = JobReport::new(&its.result(), None);
+        AlsoReport { target, report }
+    });
     Ok(JobReport {
+        also: also.collect(),
         queues: u16::try_from(queues.len())?,
         placement: Some(before.and(pair.look())),
-        cold: beside.0.as_ref().and_then(cold_report),
+        cold: cold.as_ref().and_then(cold_report),
         ..report
     })
 }
 
 /// Errors in any job are the command's failure.
 fn verdict(jobs: &[JobReport]) -> anyhow::Result<()> {
+    let all = |job: &'_ JobReport| {
+        let also = job.also.iter().map(|other| other.report.clone());
+        std::iter::once(job.clone()).chain(also).collect::<Vec<_>>()
+    };
     let failed: Vec<String> = jobs
         .iter()
+        .flat_map(all)
         .filter(|job| job.errors > 0)
         .map(|job| {
             let first = job.first_error.as_deref().unwrap_or("no status is known");

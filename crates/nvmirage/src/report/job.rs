@@ -81,6 +81,17 @@ pub(crate) struct JobReport {
     pub(crate) reactor_busy_ns_per_command: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cold: Option<ColdReport>,
+    /// Of the drives that did it at the same time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) also: Vec<AlsoReport>,
+}
+
+/// The same job's figures on another drive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct AlsoReport {
+    pub(crate) target: String,
+    #[serde(flatten)]
+    pub(crate) report: JobReport,
 }
 
 /// To a thousandth: what lies behind is noise.
@@ -116,6 +127,7 @@ impl JobReport {
             blocks_verified: result.blocks_verified,
             reactor_busy_ns_per_command: reactor_busy_ns_per_command.map(rounded),
             cold: None,
+            also: Vec::new(),
         }
     }
 
@@ -168,18 +180,27 @@ pub(crate) fn table(jobs: &[JobReport]) -> Table {
     ]);
     let mut table = Table::new(&columns);
     for job in jobs {
-        let mut cells = vec![job.title()];
-        cells.extend(job.cells());
-        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-        cells.push(units::nanoseconds(job.latency_ns.max as f64));
-        cells.push(job.errors.to_string());
-        let busy = job.reactor_busy_ns_per_command;
-        cells.push(busy.map_or("-".to_owned(), units::nanoseconds));
-        cells.push(format!("{:.1}", job.batch));
-        cells.push(job.placement.map_or("-", Placement::name).to_owned());
-        table.row(cells);
+        table.row(row(job.title(), job));
+        for other in &job.also {
+            let depth = other.report.queue_depth;
+            let title = format!("  also {}, QD {depth}", other.target);
+            table.row(row(title, &other.report));
+        }
     }
     table
+}
+
+fn row(title: String, job: &JobReport) -> Vec<String> {
+    let mut cells = vec![title];
+    cells.extend(job.cells());
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    cells.push(units::nanoseconds(job.latency_ns.max as f64));
+    cells.push(job.errors.to_string());
+    let busy = job.reactor_busy_ns_per_command;
+    cells.push(busy.map_or("-".to_owned(), units::nanoseconds));
+    cells.push(format!("{:.1}", job.batch));
+    cells.push(job.placement.map_or("-", Placement::name).to_owned());
+    cells
 }
 
 #[cfg(test)]
@@ -246,6 +267,25 @@ mod tests {
         assert_eq!(value["doorbell_messages_per_command"], 0.063);
         let other = serde_json::to_value(JobReport::new(&result(), None)).unwrap();
         assert!(other.get("reactor_busy_ns_per_command").is_none());
+    }
+
+    #[test]
+    fn drives_beside_have_rows_and_figures_of_their_own() {
+        let report = JobReport::new(&result(), None);
+        let other = AlsoReport {
+            target: "vfio-user:b".to_owned(),
+            report: report.clone(),
+        };
+        let both = JobReport {
+            also: vec![other],
+            ..report
+        };
+        let value = serde_json::to_value(&both).unwrap();
+        assert_eq!(value["also"][0]["target"], "vfio-user:b");
+        assert_eq!(value["also"][0]["commands"], 1_234_567);
+        let text = table(&[both]).to_string();
+        let last = text.lines().last().unwrap();
+        assert!(last.contains("also vfio-user:b, QD 32"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use driver::{
     bus::place::{AnyBus, Place},
     io::Namespace,
     workload::{
-        Clock,
+        Clock, Job, Neighbour,
         beside::{Cold, Stores, Storm},
     },
 };
@@ -55,6 +55,21 @@ pub(super) struct BesideArgs {
     /// What is stored there: any value, or only the one that is there
     #[arg(long, value_name = "WHAT", value_parser = stores(), default_value = "wild")]
     storm: Stores,
+
+    /// Do each job on these drives, too, at the same time and on the same thread; several with commas
+    ///
+    /// Each has figures of its own.
+    #[arg(
+        long,
+        value_name = "vfio-user:PATH|pci:ADDRESS",
+        value_delimiter = ',',
+        conflicts_with = "verify"
+    )]
+    also: Vec<Place>,
+
+    /// Commands in flight on each of those; default: as many as --qd
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), requires = "also")]
+    also_qd: Option<u16>,
 }
 
 fn stores() -> impl TypedValueParser<Value = Stores> {
@@ -71,14 +86,32 @@ pub(super) struct Besides {
     cold_every_ns: u64,
     storm: Option<(Host, Vec<Queue>)>,
     stores: Stores,
+    also: Vec<Also>,
+    also_qd: Option<u16>,
+}
+
+/// A drive that does each job, too.
+struct Also {
+    target: String,
+    host: Host,
+    queue: Queue,
+    namespace: Namespace,
 }
 
 /// One job's.
-pub(super) type Beside<'a, K> = (Option<Cold<'a, AnyBus, K>>, Option<Storm<'a, AnyBus>>);
+pub(super) type Beside<'a, K> = (
+    (Option<Cold<'a, AnyBus, K>>, Option<Storm<'a, AnyBus>>),
+    Vec<Neighbour<'a, AnyBus, K>>,
+);
 
 impl BesideArgs {
-    /// Opens all of it.
-    pub(super) fn open(&self, host: &mut Host, doorbells: Doorbells) -> anyhow::Result<Besides> {
+    /// Opens all of it, for jobs that need so much and use that namespace.
+    pub(super) fn open(
+        &self,
+        host: &mut Host,
+        doorbells: Doorbells,
+        (needs, nsid): (Needs, u32),
+    ) -> anyhow::Result<Besides> {
         let cold = match self.cold_every {
             Some(_) => Some(host.device().create_queue_pair(1, false)?),
             None => None,
@@ -104,13 +137,43 @@ impl BesideArgs {
             }
             None => None,
         };
+        let also = self.also.iter();
+        let also = also.map(|place| Also::open(place, doorbells, needs, (nsid, self.also_qd)));
+        let also = also.collect::<anyhow::Result<_>>()?;
         let every = self.cold_every.map_or(0, |span| span.0.as_nanos());
         Ok(Besides {
+            also,
+            also_qd: self.also_qd,
             idle,
             cold,
             cold_every_ns: u64::try_from(every).unwrap_or(u64::MAX),
             storm,
             stores: self.storm,
+        })
+    }
+}
+
+impl Also {
+    fn open(
+        place: &Place,
+        doorbells: Doorbells,
+        needs: Needs,
+        (nsid, depth): (u32, Option<u16>),
+    ) -> anyhow::Result<Self> {
+        let needs = Needs {
+            queue_depth: depth.unwrap_or(needs.queue_depth),
+            queues: 1,
+            idle: 0,
+            ..needs
+        };
+        let mut host = Host::connect(place, doorbells, needs)?;
+        let namespace = host.device().namespace(nsid)?;
+        let queue = host.device().create_queue_pair(needs.queue_depth, false)?;
+        Ok(Also {
+            target: place.to_string(),
+            host,
+            queue,
+            namespace,
         })
     }
 }
@@ -121,6 +184,7 @@ impl Besides {
         &'a mut self,
         host: &mut Host,
         namespace: &Namespace,
+        job: &Job,
         clock: &'a K,
     ) -> anyhow::Result<Beside<'a, K>> {
         let memory = host.device().memory();
@@ -135,11 +199,36 @@ impl Besides {
             .storm
             .as_mut()
             .map(|(host, queues)| Storm::new(host.device().bus(), queues, stores));
-        Ok((cold, storm))
+        let mut also = Vec::new();
+        for (other, seed) in self.also.iter_mut().zip(job.seed + 1..) {
+            let its = Job {
+                queue_depth: self.also_qd.unwrap_or(job.queue_depth),
+                seed,
+                ..job.clone()
+            };
+            let memory = other.host.device().memory();
+            also.push(Neighbour::new(
+                &its,
+                &other.namespace,
+                &mut other.queue,
+                memory,
+                clock,
+            )?);
+        }
+        Ok(((cold, storm), also))
+    }
+
+    /// The drives that do each job, too.
+    pub(super) fn also(&self) -> Vec<String> {
+        self.also.iter().map(|other| other.target.clone()).collect()
     }
 
     /// Lets go of other controllers. One that had wild values stored into its doorbells is left as it is.
     pub(super) fn leave(self) -> anyhow::Result<()> {
+        for mut other in self.also {
+            other.host.device().delete_queue_pair(other.queue)?;
+            other.host.leave()?;
+        }
         self.idle.leave()
     }
 }
