@@ -9,6 +9,7 @@ mod database;
 mod fio;
 mod guest;
 mod interrupts;
+mod mediated;
 mod mount;
 mod ours;
 mod plot;
@@ -27,6 +28,7 @@ use serde_json::Value;
 use tests_vm::Rig;
 
 use self::database::DatabaseArgs;
+use self::mediated::MediatedArgs;
 use self::mount::MountArgs;
 use self::ours::{Ours, Setup, output};
 use self::reach::ReachArgs;
@@ -93,6 +95,8 @@ enum Other {
     Database(DatabaseArgs),
     /// Measure what a mounted drive costs, beside a file in memory (as root also what a loop device on it does)
     Mount(MountArgs),
+    /// Measure what sharing a drive by mediated pass-through costs, and what each host gets of it
+    Mediated(MediatedArgs),
 }
 
 /// Who runs where.
@@ -125,6 +129,7 @@ pub(crate) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs
         Some(Other::Reach(args)) => return reach::run(workspace, interrupt, args),
         Some(Other::Database(args)) => return database::run(workspace, interrupt, args),
         Some(Other::Mount(args)) => return mount::run(workspace, interrupt, args),
+        Some(Other::Mediated(args)) => return mediated::run(workspace, interrupt, args),
         None => {}
     }
     fs::create_dir_all(workspace.logs())?;

@@ -83,7 +83,7 @@ const fn names() -> [&'static str; 14] {
 
 /// One bar, and what was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Row {
+pub(in crate::bench) struct Row {
     what: String,
     bar: String,
     measured: String,
@@ -92,13 +92,24 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn new(what: &str, bar: &str, measured: String, ratio: Option<f64>) -> Self {
+    pub(in crate::bench) fn new(
+        what: &str,
+        bar: &str,
+        measured: String,
+        ratio: Option<f64>,
+    ) -> Self {
         Self {
             what: what.to_owned(),
             bar: bar.to_owned(),
             measured,
             ratio,
         }
+    }
+
+    pub(in crate::bench) fn in_json(&self) -> Value {
+        json!({
+            "what": self.what, "bar": self.bar, "measured": self.measured, "ratio": self.ratio,
+        })
     }
 }
 
@@ -142,14 +153,7 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &ReachArgs
             }
         }
     }
-    let json: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            json!({
-                "what": row.what, "bar": row.bar, "measured": row.measured, "ratio": row.ratio,
-            })
-        })
-        .collect();
+    let json: Vec<Value> = rows.iter().map(Row::in_json).collect();
     let json = json!({ "rows": json });
     fs::write(workspace.logs().join("reach.json"), format!("{json:#}\n"))?;
     if args.json {
@@ -161,7 +165,7 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &ReachArgs
 }
 
 /// Rows for a page of the book as well as for a terminal.
-fn table(rows: &[Row]) -> String {
+pub(super) fn table(rows: &[Row]) -> String {
     let mut table = "| what | bar | measured | ratio |\n|---|---|---|---|\n".to_owned();
     for row in rows {
         let ratio = row
@@ -177,15 +181,15 @@ fn table(rows: &[Row]) -> String {
 }
 
 /// What cases came to, in their order, and with which placement.
-pub(super) struct Compared {
-    placement: &'static str,
+pub(in crate::bench) struct Compared {
+    pub(in crate::bench) placement: &'static str,
     /// Medians.
-    cases: Vec<Sample>,
+    pub(in crate::bench) cases: Vec<Sample>,
 }
 
 impl Compared {
     /// The ratio of a figure of the first case to that of the second.
-    fn ratio(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+    pub(in crate::bench) fn ratio(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         Some(of(&self.cases[0])? / of(&self.cases[1])?)
     }
 }
@@ -209,21 +213,9 @@ impl Reach<'_> {
         &self,
         cases: usize,
         least: usize,
-        mut measure: impl FnMut(usize) -> Result<Sample>,
+        measure: impl FnMut(usize) -> Result<Sample>,
     ) -> Result<Compared> {
-        let wanted = usize::try_from(self.args.rounds)?.max(least);
-        let mut results = Results::default();
-        for round in 1..=wanted * MORE_ROUNDS {
-            for case in 0..cases {
-                ensure!(!self.interrupt.is_set(), "interrupted");
-                let subject = Subject::new(&case.to_string(), "", 0);
-                results.add(subject, measure(case)?);
-            }
-            if round >= wanted && results.enough(results.usual_placement(), wanted) {
-                break;
-            }
-        }
-        summarize(&results)
+        compare(self.interrupt, (self.args.rounds, least), cases, measure)
     }
 
     /// The floor between the two processors, in nanoseconds by name.
@@ -233,6 +225,28 @@ impl Reach<'_> {
         let cpus = format!("{host},{server}");
         output(command.args(["bench", "floor", "--json", "--cpus", &cpus]))
     }
+}
+
+/// Measures cases in turn, until each has as many samples of one placement as there are to be rounds, and at least so many.
+pub(super) fn compare(
+    interrupt: &Interrupt,
+    (rounds, least): (u32, usize),
+    cases: usize,
+    mut measure: impl FnMut(usize) -> Result<Sample>,
+) -> Result<Compared> {
+    let wanted = usize::try_from(rounds)?.max(least);
+    let mut results = Results::default();
+    for round in 1..=wanted * MORE_ROUNDS {
+        for case in 0..cases {
+            ensure!(!interrupt.is_set(), "interrupted");
+            let subject = Subject::new(&case.to_string(), "", 0);
+            results.add(subject, measure(case)?);
+        }
+        if round >= wanted && results.enough(results.usual_placement(), wanted) {
+            break;
+        }
+    }
+    summarize(&results)
 }
 
 fn summarize(results: &Results) -> Result<Compared> {
@@ -249,7 +263,7 @@ fn summarize(results: &Results) -> Result<Compared> {
 }
 
 /// A number with a unit, or that there is none.
-fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
+pub(super) fn shown(value: Option<f64>, digits: usize, unit: &str) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.digits$} {unit}"))
 }
 
