@@ -2,8 +2,6 @@
 //! nothing, in one thread, with nobody else's caches between. Prints nanoseconds per command, as JSON; medians of rounds that
 //! take turns.
 
-#![expect(clippy::unwrap_used, reason = "a measurement ends where it fails")]
-
 use std::time::Instant;
 
 use tests_counts::{DirectDrive, Doorbells, Load, Mediated, Rig, null};

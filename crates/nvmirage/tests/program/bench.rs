@@ -295,6 +295,42 @@ fn queue_pairs_that_nobody_uses_stand_beside_the_busy_one() {
 }
 
 #[test]
+fn drives_that_do_the_job_at_the_same_time_have_figures_of_their_own() {
+    let world = World::new();
+    let sockets = ["a", "b", "c"].map(|name| world.vfio_user(name));
+    let mut config = "[[media]]\nname = \"m\"\nkind = \"null\"\nsize = \"48MiB\"\n".to_owned();
+    for (n, listen) in sockets.iter().enumerate() {
+        let (from, until) = (16 * n, 16 * (n + 1));
+        config += &format!(
+            "[[namespace]]\nname = \"n{n}\"\nmedia = \"m\"\nrange = \"{from}MiB..{until}MiB\"\n\
+             [[controller]]\nname = \"c{n}\"\nnamespaces = [\"n{n}\"]\nlisten = \"{listen}\"\n"
+        );
+    }
+    let file = world.write("config.toml", &config);
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    let others = format!("{},{}", sockets[1], sockets[2]);
+    let mut args = vec!["bench", "--target", &sockets[0], "--time", "200ms"];
+    args.extend(["--rw", "randrw", "--reads", "70", "--qd", "2"]);
+    args.extend(["--also", &others]);
+    let refused = world.run(&[args.clone(), vec!["--verify"]].concat());
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.err);
+    args.extend(["--also-qd", "4", "--json"]);
+    let job = &world.json(&args)["jobs"][0];
+    let also = job["also"].as_array().unwrap();
+    assert_eq!(also.len(), 2, "{job:#}");
+    for (one, target) in also.iter().zip(&sockets[1..]) {
+        assert_eq!(one["target"].as_str(), Some(target.as_str()));
+        assert_eq!(
+            (&one["queue_depth"], &one["errors"]),
+            (&4.into(), &0.into())
+        );
+        assert!(one["commands"].as_u64().unwrap() > 10, "{job:#}");
+        assert!(one["latency_ns"]["p50"].as_u64().unwrap() > 0, "{job:#}");
+    }
+    server.stop();
+}
+
+#[test]
 fn the_floor_has_its_figures_or_says_that_one_cpu_has_none() {
     let world = World::new();
     let ran = world.run(&["bench", "floor", "--json"]);

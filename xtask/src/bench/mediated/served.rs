@@ -188,7 +188,15 @@ impl<'a> Served<'a> {
         Ok(sample)
     }
 
+    /// Ends the server: those who use the drive before the drive, which is a part of it, too.
     pub(super) fn stop(self) -> Result<()> {
+        for number in 0..self.hosts {
+            self.steer(&format!("delete controller host{number}"))?;
+            self.steer(&format!("delete namespace part{number}"))?;
+        }
+        if self.hosts > 0 {
+            self.steer("delete media shared")?;
+        }
         self.server.stop(BOUND)?;
         Ok(())
     }
