@@ -112,6 +112,9 @@ pub(super) struct Times {
     last_taken: u64,
     /// Nothing is submitted before.
     resume: u64,
+    /// Time without a look before the last one, if that was as long as a stall and found nothing: it is one if the next look at
+    /// the queues finds something, which may have been there for as long. Otherwise nothing was missed.
+    gap: u64,
 }
 
 /// Queue pairs that do one job.
@@ -284,7 +287,7 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
     #[inline]
     fn look(&mut self, record: &mut Record) -> bool {
         let now = self.clock.now_ns();
-        let since = now - self.times.now;
+        let since = now - self.times.now + std::mem::take(&mut self.times.gap);
         self.times.now = now;
         let stalled = since > STALL_NS && self.notes_stalls;
         if stalled {
@@ -323,6 +326,8 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             std::hint::spin_loop();
             return Ok(());
         }
+        // The queues have just been looked at, and nothing was there.
+        self.times.gap = 0;
         let looks = line.queue.empty_looks();
         if looks > LOOKS_BEFORE_YIELD {
             // Hundreds of these take as long as a stall, so each is looked at by itself.
@@ -334,7 +339,9 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             }
         }
         let timeout = line.queue.timeout();
-        self.look(record);
+        let now = self.clock.now_ns();
+        let since = now - std::mem::replace(&mut self.times.now, now);
+        self.times.gap = if since > STALL_NS { since } else { 0 };
         if u128::from(self.times.now - self.times.last_taken) > timeout.as_nanos() {
             let csts = self.lines[0].queue.bus().read32(CSTS)?;
             if Csts::from(csts).cfs() || csts == u32::MAX {

@@ -95,14 +95,15 @@ impl<B: Bus, K: Clock> Beside for Neighbour<'_, B, K> {
     fn turn(&mut self, now: u64) -> Result<(), DriverError> {
         let first = *self.first.get_or_insert(now);
         let since = now.saturating_sub(std::mem::replace(&mut self.seen, now));
-        let stalled = now > first && since > STALL_NS;
+        let mut cqes = [Cqe::default(); BATCH];
+        let taken = self.line.queue.poll(&mut cqes)?;
         let record = &mut self.record;
+        // Where nothing is found then, nothing was missed.
+        let stalled = now > first && since > STALL_NS && taken > 0;
         if stalled {
             record.stalls += 1;
             record.stalled_ns += since;
         }
-        let mut cqes = [Cqe::default(); BATCH];
-        let taken = self.line.queue.poll(&mut cqes)?;
         let mut times = Times::default();
         if taken > 0 {
             times.now = self.clock.now_ns();
