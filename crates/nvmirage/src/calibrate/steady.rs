@@ -4,10 +4,18 @@ use model::{FlashParameters, Moment, Parameters, Value};
 
 use super::result::{Finding, Foretold, Known, Standing};
 use super::unknowns::STEADY;
-use super::{Act, Sample, float, forward};
+use super::{Act, Sample, float, forward, whole};
 
-/// How far a steady state that was written down, of a small drive, may be from one that was come to, as a share: half of an interval.
+/// How far the mean time of so many writes may be from that of all, as a share: half of an interval.
 const STEADY_NOISE: f64 = 0.06;
+/// As near as the search goes, as a share of the time, and its steps.
+const NEAR: f64 = 0.02;
+const STEPS: u32 = 6;
+/// By how much less a write takes with more space, both as logarithms: at first, and at least and at most.
+const SLOPE: f64 = -1.0;
+const SLOPES: [f64; 2] = [-1.5, -0.5];
+/// Two that are nearer to each other do not tell it.
+const APART: f64 = 0.1;
 /// More space, in thousandths, than any drive has.
 const SPARE_MAX: u64 = 2000;
 
@@ -27,9 +35,43 @@ impl Steady<'_> {
         })
     }
 
-    /// Mean time of a write, and the space, of a small drive with so much of it.
-    fn tried(&self, permille: u64) -> Option<(f64, f64)> {
-        forward::sustained(&self.with(permille)?, self.depth, self.host_ns).ok()
+    /// The logarithm of the mean time of a write to a small drive with so much of it.
+    fn tried(&self, permille: f64) -> Option<f64> {
+        let mean =
+            forward::sustained(&self.with(whole(permille))?, self.depth, self.host_ns).ok()?;
+        Some(mean.ln())
+    }
+
+    /// The space of a small drive on which writes take so long, and how their time changes with it: by the secant of the last two that were
+    /// tried, as each takes long.
+    fn small(&self, mean_ns: f64) -> Option<(f64, f64)> {
+        let wanted = mean_ns.ln();
+        let bound = |permille: f64| permille.clamp(10.0, float(SPARE_MAX) / 2.0);
+        let mut permille = bound(f64::from(self.flash.overprovisioning_permille));
+        let mut slope = SLOPE;
+        let mut last: Option<(f64, f64)> = None;
+        for _ in 0..STEPS {
+            let Some(mean) = self.tried(permille) else {
+                // So little that no line is spare.
+                permille = bound(permille * 1.5);
+                continue;
+            };
+            if let Some((other, other_mean)) =
+                last.filter(|(other, _)| (permille / other).ln().abs() > APART)
+            {
+                slope = (mean - other_mean) / (permille / other).ln();
+                slope = slope.clamp(SLOPES[0], SLOPES[1]);
+            }
+            if (mean - wanted).abs() < NEAR {
+                return Some(((permille.ln() + (wanted - mean) / slope).exp(), slope));
+            }
+            last = Some((permille, mean));
+            permille = bound((permille.ln() + (wanted - mean) / slope).exp().round());
+        }
+        let (permille, mean) = last?;
+        // The edge of what is possible.
+        let rest = (wanted - mean) / slope;
+        (rest.abs() < 2.0 * STEADY_NOISE).then(|| ((permille.ln() + rest).exp(), slope))
     }
 
     /// The least space with which `holds`, which holds for all that is more.
@@ -45,10 +87,9 @@ impl Steady<'_> {
         (high < SPARE_MAX).then_some(high)
     }
 
-    /// The space of a drive of the real size on which writes take at most so long.
-    fn space(&self, mean_ns: f64) -> Option<u64> {
-        let small = self.least(|p| self.tried(p).is_some_and(|(mean, _)| mean <= mean_ns))?;
-        let (_, wanted) = self.tried(small)?;
+    /// The space of a drive of the real size that has as much for its data as a small one with so much.
+    fn large(&self, small: f64) -> Option<u64> {
+        let wanted = forward::spare(&forward::steady(&self.with(whole(small))?).ok()?).ok()?;
         let spare = |permille| forward::spare(&self.with(permille)?).ok();
         self.least(|p| spare(p).is_some_and(|spare| spare >= wanted))
     }
@@ -85,7 +126,11 @@ pub(super) fn steady_state(
         host_ns,
     };
     let share = 1.0 + 2.0 * noise.max(STEADY_NOISE);
-    let all = [share, 1.0, 1.0 / share].map(|share| steady.space(point.mean_ns * share));
+    let all = match steady.small(point.mean_ns) {
+        Some((small, slope)) => [share, 1.0, 1.0 / share]
+            .map(|share| steady.large((small.ln() + share.ln() / slope).exp())),
+        None => [None; 3],
+    };
     let [Some(low), Some(best), Some(high)] = all else {
         return (finding(unknown, Standing::NotIdentifiable), Vec::new());
     };
@@ -121,7 +166,7 @@ fn foretold(parameters: &Parameters, host_ns: u64, points: &[&Sample]) -> Vec<Fo
     let small = steady.least(|p| spare(p).is_some_and(|spare| spare >= wanted));
     let small = small.and_then(|permille| steady.with(permille));
     let all = points.iter().filter_map(|sample| {
-        let (mean_ns, _) = forward::sustained(small.as_ref()?, sample.depth, host_ns).ok()?;
+        let mean_ns = forward::sustained(small.as_ref()?, sample.depth, host_ns).ok()?;
         let sample = (*sample).clone();
         Some(Foretold { sample, mean_ns })
     });

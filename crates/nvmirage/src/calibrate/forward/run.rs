@@ -19,8 +19,8 @@ const WRITTEN_MIN: u64 = 96 << 20;
 /// Keys that are chosen from.
 const KEYS: u64 = 1 << 20;
 /// Random writes of a page to a drive in steady state: those that warm it up, and those that count.
-const STEADY_WARM: u64 = 20_000;
-const STEADY_COUNT: u64 = 60_000;
+const STEADY_WARM: u64 = 8_000;
+const STEADY_COUNT: u64 = 40_000;
 
 /// Where commands go.
 pub(super) enum Places {
@@ -158,10 +158,10 @@ impl Run {
     }
 
     /// Random writes of a page all over a drive in steady state.
-    pub(super) fn steady(bytes: u64, depth: u32) -> Self {
+    pub(super) fn steady(bytes: u64, depth: u32, seed: u64) -> Self {
         Run {
             act: Act::Write,
-            random: Some(Random::new(2)),
+            random: Some(Random::new(seed)),
             len: 4096,
             depth,
             places: Places::Blocks(bytes / 4096),
