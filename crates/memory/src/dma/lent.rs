@@ -162,3 +162,53 @@ impl Lent {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Reach;
+    use crate::{Access, ClientMappings, DmaMap, HostMemory, Iova};
+
+    /// A map of two regions of a page each, at 0 and at 1 MiB, and what is known of them.
+    fn map() -> (DmaMap, Vec<Arc<Reach>>) {
+        let memory = HostMemory::new(8192).unwrap();
+        let fd = memory.fd().try_clone_to_owned().unwrap();
+        let mapping = ClientMappings::new().map(fd).unwrap();
+        let mut map = DmaMap::new(4);
+        for (at, offset) in [(0, 0), (1 << 20, 4096)] {
+            let backing = Some((mapping.clone(), offset));
+            map.map(Iova(at), 4096, Access::READ_WRITE, backing)
+                .unwrap();
+        }
+        let view = map.view();
+        let reaches = view.lent().map(|lent| lent.reach().clone()).collect();
+        (map, reaches)
+    }
+
+    #[test]
+    fn a_region_that_is_taken_back_is_held_no_more() {
+        let (mut map, reaches) = map();
+        assert!(reaches.iter().all(|reach| reach.hold() && reach.is_held()));
+        reaches[1].let_go();
+        map.unmap(Iova(0), 4096).unwrap();
+        assert_eq!(map.take_reached(), [reaches[0].clone()]);
+        assert!(map.take_reached().is_empty(), "it was told");
+        assert!(!reaches[0].hold(), "not by another device");
+        assert!(reaches[0].is_held(), "still by the first");
+        reaches[0].let_go();
+        assert!(!reaches[0].is_held());
+        // The other one is mapped until its host is gone.
+        assert!(reaches[1].hold());
+        reaches[1].let_go();
+        drop(map);
+        assert!(!reaches[1].hold());
+    }
+
+    #[test]
+    fn what_no_device_reaches_is_nobodys_concern() {
+        let (mut map, _) = map();
+        map.unmap_all();
+        assert!(map.take_reached().is_empty());
+    }
+}

@@ -40,8 +40,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-window-close",
         guard: "what a host takes back is taken back from the drive",
         file: "crates/media/src/drive/windows.rs",
-        from: "let is_used = entry.lent.strong_count() > 0;",
-        to: "let is_used = true;",
+        from: "if entry.lent.strong_count() > 0 || result.is_err() {",
+        to: "if entry.lent.strong_count() > 0 || result.is_ok() {",
         test: unit(
             "media",
             "drive::tests::windows::what_a_host_takes_back_is_taken_back_from_the_drive",

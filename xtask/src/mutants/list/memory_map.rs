@@ -29,8 +29,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "unmap-reply",
         guard: "the reply to an unmap waits for what is in flight",
         file: "crates/transport/src/vfio_user/waiting.rs",
-        from: "let due = controller.drained(epoch) || waited >= ANSWER_NS;",
-        to: "let due = controller.drained(epoch) || waited < ANSWER_NS;",
+        from: "let due = controller.drained(epoch) && is_kept || waited >= ANSWER_NS;",
+        to: "let due = controller.drained(epoch) && is_kept || waited < ANSWER_NS;",
         test: integration(
             "tests-protocol",
             &["--test", "dma_unmap"],

@@ -5,6 +5,7 @@ mod drives;
 mod files;
 mod fuse;
 mod interrupts;
+mod isolation;
 mod key_value;
 mod load;
 mod memory_map;
@@ -30,6 +31,7 @@ const ALL: &[&[Mutation]] = &[
     files::MUTATIONS,
     fuse::MUTATIONS,
     interrupts::MUTATIONS,
+    isolation::MUTATIONS,
     key_value::MUTATIONS,
     load::MUTATIONS,
     models::MUTATIONS,
