@@ -55,6 +55,8 @@ pub struct Memory {
     memory: HostMemory,
     /// What the device sees.
     pub view: Arc<DmaView>,
+    /// Without it all of that would be taken back.
+    _map: DmaMap,
 }
 
 impl Memory {
@@ -69,7 +71,11 @@ impl Memory {
         map.map(BASE, MEMORY_LEN as u64, Access::READ_WRITE, backing)
             .unwrap();
         let view = map.view();
-        Memory { memory, view }
+        Memory {
+            memory,
+            view,
+            _map: map,
+        }
     }
 
     /// A buffer of whole pages, each touched.
