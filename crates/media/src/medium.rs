@@ -461,7 +461,10 @@ impl Medium {
                 let store = Arc::clone(store);
                 Kind::Ram(Box::new(RamChannel::new(store, claimant()?, slice)))
             }
-            Backing::File(file) => Kind::File(Box::new(file.channel(depth, claimant()?)?)),
+            Backing::File(file) => {
+                let slice = self.has_timing().then_some(slice);
+                Kind::File(Box::new(file.channel(depth, claimant()?, slice)?))
+            }
             Backing::Drive(drive) => Kind::Drive(Box::new(drive.channel(depth, claimant()?)?)),
             Backing::KeyValue(medium) => {
                 let channel = medium.channel((depth, slice), claimant)?;

@@ -22,7 +22,8 @@ use memory::{Claimant, DmaView, Segment};
 
 use super::direct::{Access, Alignment};
 use super::op::{Buffer, Fused, Io, Kind, Op, failed, request_reads};
-use super::ring::{BOUNCE_BYTES, Ring, Way, ZEROS_BYTES};
+use super::pace::Pace;
+use super::ring::{Ring, Way, ZEROS_BYTES};
 use super::{Clear, FileMedium};
 use crate::channel::IoCounts;
 use crate::order::Order;
@@ -36,9 +37,6 @@ const MAX_REPEATS: u8 = 100;
 /// once. The largest is what it collects at most.
 const FIRST_HANDFUL: u32 = 2;
 const LARGEST_HANDFUL: u32 = 32;
-/// Where operations are calls that end at once: the bytes after which the rest waits for the next turn, so that others
-/// have theirs.
-const TURN_BYTES: u64 = 256 << 10;
 
 /// What comes after a result.
 enum Next {
@@ -65,6 +63,7 @@ pub(crate) struct FileChannel {
     /// Slots that ended without the kernel.
     ended: Vec<(u16, Outcome)>,
     in_flight: u32,
+    pace: Pace,
     /// What the medium knows of [`FileChannel::io_counts`].
     told: IoCounts,
     /// The ring is of no use any more: why.
@@ -76,6 +75,7 @@ impl FileChannel {
         medium: Arc<FileMedium>,
         depth: u16,
         claimant: Claimant,
+        slice: Option<u32>,
     ) -> io::Result<FileChannel> {
         let way = match medium.opened.is_memory {
             true => Way::Calls,
@@ -104,6 +104,7 @@ impl FileChannel {
             ready_changes: false,
             ended: Vec::with_capacity(slots),
             in_flight: 0,
+            pace: Pace::new(slice, &medium.opened),
             told: IoCounts::default(),
             broken: None,
             medium,
@@ -231,6 +232,8 @@ impl FileChannel {
         let op = &mut self.ops[usize::from(slot)];
         (op.kind, op.offset, op.left, op.fua) = (kind, offset, left, fua);
         op.bounced = !aligned || kind == Kind::Compare;
+        op.sliced = self.pace.slices(left, op.bounced);
+        op.bounced |= op.sliced;
         op.repeats = 0;
         let touched = self.touched(slot);
         self.ops[usize::from(slot)].touches = touched.is_some();
@@ -266,7 +269,8 @@ impl FileChannel {
     fn operation(&mut self, slot: u16) -> Io {
         let op = &self.ops[usize::from(slot)];
         let (offset, left) = (op.offset, op.left);
-        let round = left.min(u64::from(BOUNCE_BYTES)) as u32;
+        let round = self.pace.round(left);
+        let durable = op.fua && !op.sliced;
         match op.kind {
             Kind::Fused {
                 stage: Fused::Commit,
@@ -292,7 +296,6 @@ impl FileChannel {
                 stage: Fused::Write,
                 ..
             } => {
-                let durable = op.fua;
                 let from = if op.bounced {
                     self.ring.gather(slot, round);
                     Buffer::Bounce(round)
@@ -306,11 +309,14 @@ impl FileChannel {
                 }
             }
             Kind::Zeros => {
-                let round = left.min(u64::from(ZEROS_BYTES)) as u32;
+                let round = match op.sliced {
+                    true => round,
+                    false => left.min(ZEROS_BYTES.into()) as u32,
+                };
                 Io::Write {
                     from: Buffer::Zeros(round),
                     offset,
-                    durable: op.fua,
+                    durable,
                 }
             }
             Kind::Clear { how, .. } => Io::Fallocate {
@@ -393,8 +399,14 @@ impl FileChannel {
         if kind != Kind::Zeros {
             self.ring.advance(slot, moved as usize);
         }
+        let syncs = op.sliced && op.fua;
         match kind {
             _ if left > 0 => Next::Again,
+            // All slices at once.
+            Kind::Write | Kind::Zeros if syncs => {
+                self.ops[usize::from(slot)].kind = Kind::Sync;
+                Next::Again
+            }
             // The same bytes again: the cursor is at those to write.
             Kind::Fused {
                 stage: Fused::Compare,
@@ -485,19 +497,23 @@ impl FileChannel {
 
     /// Does what is ready by calls that end at once, up to a turn's bytes.
     fn perform_ready(&mut self) {
-        let mut left = TURN_BYTES;
-        while left > 0
+        while self.pace.has_room()
             && let Some(slot) = self.ready.pop_front()
         {
             let io = self.operation(slot);
             let result = self.ring.perform(slot, io, self.medium.opened.fd.as_fd());
             let moved = u64::try_from(result).unwrap_or(0);
-            left = left.saturating_sub(moved);
+            self.pace.spend(moved);
             match self.step(slot, result) {
                 Next::Again => self.ready.push_front(slot),
                 Next::End(outcome) => self.ended.push((slot, outcome)),
             }
         }
+        self.look_what_is_left();
+    }
+
+    /// Some that are ready wait for the next turn.
+    fn look_what_is_left(&mut self) {
         let mut ready = self.ready.iter();
         self.ready_changes = ready.any(|slot| self.ops[usize::from(*slot)].kind.changes());
     }
@@ -599,12 +615,15 @@ impl Channel for FileChannel {
             return;
         }
         let (mut queued, mut handful) = (0, FIRST_HANDFUL);
-        while let Some(slot) = self.ready.pop_front() {
+        while self.pace.has_room()
+            && let Some(slot) = self.ready.pop_front()
+        {
             if shrank {
                 self.ended.push((slot, failed(self.reads(slot), libc::EIO)));
                 continue;
             }
             let io = self.operation(slot);
+            self.pace.spend_on(io, self.ops[usize::from(slot)].left);
             self.ring.queue(slot, io);
             queued += 1;
             if queued == handful && !self.ready.is_empty() {
@@ -613,6 +632,9 @@ impl Channel for FileChannel {
             }
         }
         self.hand_over();
+        if !self.ready.is_empty() {
+            self.look_what_is_left();
+        }
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {
@@ -627,13 +649,20 @@ impl Channel for FileChannel {
             self.order.retry();
             self.begin_free();
         }
-        while let Some((slot, result)) = self.ring.next() {
+        while self.pace.has_room()
+            && let Some((slot, result)) = self.ring.next()
+        {
+            let op = &self.ops[usize::from(slot)];
+            if op.bounced && op.kind.reads() {
+                self.pace.spend(u64::try_from(result).unwrap_or(0));
+            }
             match self.step(slot, result) {
                 Next::Again => self.make_ready(slot),
                 Next::End(outcome) => self.end(slot, outcome, done),
             }
         }
         self.submit();
+        self.pace.renew();
         while let Some((slot, outcome)) = self.ended.pop() {
             self.end(slot, outcome, done);
         }

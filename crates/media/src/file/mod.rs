@@ -24,6 +24,7 @@ mod entry;
 mod health;
 mod op;
 mod open;
+mod pace;
 mod registrar;
 #[allow(unsafe_code)] // the one place: see there
 mod ring;
@@ -207,8 +208,9 @@ impl FileMedium {
         self: &Arc<Self>,
         depth: u16,
         claimant: Claimant,
+        slice: Option<u32>,
     ) -> io::Result<FileChannel> {
-        FileChannel::new(Arc::clone(self), depth, claimant)
+        FileChannel::new(Arc::clone(self), depth, claimant, slice)
     }
 
     /// Blocks until all that was written is on the media.

@@ -56,6 +56,8 @@ pub(super) struct Op {
     pub(super) fua: bool,
     /// The host's segments cannot be used where they are.
     pub(super) bounced: bool,
+    /// It is done in slices that are not durable one by one, but together after the last.
+    pub(super) sliced: bool,
     pub(super) repeats: u8,
 }
 
@@ -86,6 +88,7 @@ impl Op {
             left: 0,
             fua: false,
             bounced: false,
+            sliced: false,
             repeats: 0,
         }
     }

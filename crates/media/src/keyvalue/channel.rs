@@ -189,7 +189,11 @@ impl KeyValueMedium {
         claimant: impl FnOnce() -> io::Result<Claimant>,
     ) -> io::Result<KeyValueChannel> {
         let below = match &self.file {
-            Some(file) => Some(file.medium.channel(depth.min(FILE_DEPTH), claimant()?)?),
+            // Its log hands out slices itself.
+            Some(file) => Some(
+                file.medium
+                    .channel(depth.min(FILE_DEPTH), claimant()?, None)?,
+            ),
             None => None,
         };
         let durable = below.map(|below| Durable::new(below, depth));

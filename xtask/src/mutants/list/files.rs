@@ -139,4 +139,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "one_that_rests_looks_before_it_begins",
         ),
     },
+    Mutation {
+        name: "file-slices",
+        guard: "where a medium has the time of a drive, no turn copies more than a slice to or from a buffered file",
+        file: "crates/media/src/file/pace.rs",
+        from: "let is_copied = bounced || self.is_buffered;",
+        to: "let is_copied = bounced;",
+        test: unit(
+            "media",
+            "file::channel::tests::slices::no_turn_copies_more_than_a_slice",
+        ),
+    },
+    Mutation {
+        name: "file-slices-durable",
+        guard: "slices of a durable write are on the media before it ends",
+        file: "crates/media/src/file/channel.rs",
+        from: "let syncs = op.sliced && op.fua;",
+        to: "let syncs = op.sliced && op.fua && op.bounced != op.sliced;",
+        test: unit(
+            "media",
+            "file::channel::tests::slices::slices_are_made_durable_together",
+        ),
+    },
 ];

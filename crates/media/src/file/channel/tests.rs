@@ -8,11 +8,13 @@ use memory::{ClientMappings, DmaMap, Hint, HostMemory, Iova, Need};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FallocateFlags;
 
+use super::super::open::Opened;
 use super::*;
 use crate::medium::{Direct, FileIo};
 use crate::order::MAX_RANGES;
 
 mod fused;
+mod slices;
 
 const SIZE: u64 = 1 << 20;
 
@@ -25,15 +27,21 @@ struct Fixture {
 impl Fixture {
     /// `is_block_device`: a file that is treated as one.
     fn new(is_block_device: bool) -> Fixture {
+        // not in memory, also where the folder is
+        Fixture::with(None, |opened| {
+            opened.is_memory = false;
+            opened.is_block_device = is_block_device;
+        })
+    }
+
+    fn with(slice: Option<u32>, change: impl FnOnce(&mut Opened)) -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk.img");
         let mut medium =
             FileMedium::open(&path, Some(SIZE), Direct::Off, FileIo::default()).unwrap();
-        // also where the folder is in memory
-        medium.opened.is_memory = false;
-        medium.opened.is_block_device = is_block_device;
+        change(&mut medium.opened);
         let channel = Arc::new(medium)
-            .channel(4, memory::Claims::new().claimant().unwrap())
+            .channel(4, memory::Claims::new().claimant().unwrap(), slice)
             .unwrap();
         Fixture {
             _directory: directory,

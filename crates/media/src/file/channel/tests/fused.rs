@@ -3,34 +3,40 @@
 use super::*;
 
 /// A host's memory with `bytes` at its start.
-struct Lent {
+pub(super) struct Lent {
     view: Arc<DmaView>,
-    _buffer: memory::Buffer,
+    pub(super) buffer: memory::Buffer,
 }
 
 impl Lent {
-    fn new(bytes: &[u8]) -> Lent {
-        let memory = HostMemory::new(16_384).unwrap();
-        let buffer = memory.alloc(16_384, 4096).unwrap();
+    pub(super) fn new(bytes: &[u8]) -> Lent {
+        let size = bytes.len().next_multiple_of(16_384).max(16_384);
+        let memory = HostMemory::new(size).unwrap();
+        let buffer = memory.alloc(size, 4096).unwrap();
         buffer.write_from(0, bytes);
         let fd = memory.fd().try_clone_to_owned().unwrap();
         let mapping = ClientMappings::new().map(fd).unwrap();
         let mut map = DmaMap::new(1);
         map.map(
             Iova(0),
-            16_384,
+            size as u64,
             memory::Access::READ_WRITE,
             Some((mapping, 0)),
         )
         .unwrap();
         Lent {
             view: map.view(),
-            _buffer: buffer,
+            buffer,
         }
     }
 
     /// Adds a request with the first `len` bytes; whether it may begin.
-    fn add(&self, fixture: &mut Fixture, request: &Request<'_>, len: u32) -> Option<u16> {
+    pub(super) fn add(
+        &self,
+        fixture: &mut Fixture,
+        request: &Request<'_>,
+        len: u32,
+    ) -> Option<u16> {
         let mut hint = Hint::default();
         let segment = self
             .view
