@@ -361,7 +361,7 @@ impl FileChannel {
             Kind::Read | Kind::Write | Kind::Compare | Kind::Zeros | Kind::Fused { .. } => {
                 self.step_moved(slot, result as u32)
             }
-            Kind::Clear { .. } => self.after_zeroing(slot),
+            Kind::Clear { .. } => self.after_all(slot),
             Kind::Deallocate { next, ranges } => self.after_range(slot, next, ranges),
             Kind::Sync => match self.medium.health.flush_errno() {
                 // Another channel's flush met the error that this one's did not get to see.
@@ -399,14 +399,10 @@ impl FileChannel {
         if kind != Kind::Zeros {
             self.ring.advance(slot, moved as usize);
         }
-        let syncs = op.sliced && op.fua;
+        let sliced = op.sliced;
         match kind {
             _ if left > 0 => Next::Again,
-            // All slices at once.
-            Kind::Write | Kind::Zeros if syncs => {
-                self.ops[usize::from(slot)].kind = Kind::Sync;
-                Next::Again
-            }
+            _ if sliced => self.after_all(slot),
             // The same bytes again: the cursor is at those to write.
             Kind::Fused {
                 stage: Fused::Compare,
@@ -425,8 +421,8 @@ impl FileChannel {
         Next::Again
     }
 
-    /// A range was cleared.
-    fn after_zeroing(&mut self, slot: u16) -> Next {
+    /// All was written in slices, or cleared: made durable as one where it has to be.
+    fn after_all(&mut self, slot: u16) -> Next {
         let op = &mut self.ops[usize::from(slot)];
         if !op.fua {
             return Next::End(Outcome::OK);

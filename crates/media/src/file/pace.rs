@@ -59,6 +59,9 @@ impl Pace {
     /// Spends what the processor copies for an operation; `left`: the bytes of its command.
     #[inline]
     pub(super) fn spend_on(&mut self, io: Io, left: u64) {
+        if self.turn == u64::MAX {
+            return;
+        }
         let (Io::Read { into: buffer, .. } | Io::Write { from: buffer, .. }) = io else {
             return;
         };

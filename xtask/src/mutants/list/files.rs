@@ -154,8 +154,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "file-slices-durable",
         guard: "slices of a durable write are on the media before it ends",
         file: "crates/media/src/file/channel.rs",
-        from: "let syncs = op.sliced && op.fua;",
-        to: "let syncs = op.sliced && op.fua && op.bounced != op.sliced;",
+        from: "_ if sliced => self.after_all(slot),",
+        to: "_ if sliced && left > 0 => self.after_all(slot),",
         test: unit(
             "media",
             "file::channel::tests::slices::slices_are_made_durable_together",
