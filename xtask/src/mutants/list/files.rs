@@ -70,9 +70,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "memory-file-turns",
         guard: "a file in memory leaves others their turn",
-        file: "crates/media/src/file/channel.rs",
-        from: "left = left.saturating_sub(moved);",
-        to: "left = left.saturating_sub(moved / 1024);",
+        file: "crates/media/src/file/pace.rs",
+        from: "self.left = self.left.saturating_sub(bytes);",
+        to: "self.left = self.left.saturating_sub(bytes / 1024);",
         test: integration(
             "media",
             &["--test", "media"],
