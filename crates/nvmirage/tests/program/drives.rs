@@ -237,7 +237,9 @@ fn two_on_a_drive_that_stands_still_are_bounded_and_those_of_another_drive_go_on
     );
     let config = drive.world.write("tenants.toml", &text);
     let tenants = drive.world.serve(&["--config", config.to_str().unwrap()]);
-    ["a", "b", "c"].map(|tenant| drive.fill(tenant));
+    for tenant in ["a", "b", "c"] {
+        drive.fill(tenant);
+    }
     server.signal(Signal::STOP);
     let targets = ["a", "b"].map(|tenant| drive.world.vfio_user(tenant));
     thread::scope(|scope| {
@@ -263,7 +265,9 @@ fn two_on_a_drive_that_stands_still_are_bounded_and_those_of_another_drive_go_on
     until("it comes back", || {
         tenants.log().contains("a drive is back")
     });
-    ["a", "b", "c"].map(|tenant| drive.fill(tenant));
+    for tenant in ["a", "b", "c"] {
+        drive.fill(tenant);
+    }
     // Nothing outside of their parts has changed.
     for (start, end) in [(0, 4), (20, 24), (40, 48)] {
         let bytes = drive.read(start << 20, (end - start) << 20);
