@@ -3,6 +3,7 @@
 //! What the hashes are of is the same on this machine, in the unit tests. Other than there, the order of addresses, the
 //! mathematics of the system and the width of a vector are another machine's here.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
@@ -18,10 +19,14 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 /// Its linker and the program that runs its programs, each with Debian's package.
 const LINKER: (&str, &str) = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu");
 const RUNNER: (&str, &str) = ("qemu-aarch64", "qemu-user");
-/// Its C library, of the linker's package.
+/// Its C library, what a program of it starts with, and Debian's package of that: the compiler's only recommends it.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+const START: (&str, &str) = (
+    "/usr/aarch64-linux-gnu/lib/Scrt1.o",
+    "libc6-dev-arm64-cross",
+);
 
-/// Fetches what is missing: the target's standard library. The rest is the system's.
+/// Fetches what is missing: the target's standard library, and Debian's packages.
 ///
 /// # Errors
 /// Something is missing and cannot be fetched.
@@ -34,6 +39,10 @@ pub(crate) fn prepare(
             let why = format!("no {program}, for the simulations' results on a second machine");
             install(package, &why, note)?;
         }
+    }
+    if !Path::new(START.0).exists() {
+        let why = format!("no {}, which its programs start with", START.0);
+        install(START.1, &why, note)?;
     }
     if !has_target()? {
         note(&format!("adding the standard library of {TARGET}"));
@@ -51,7 +60,7 @@ fn has_target() -> Result<bool> {
         .args(["--print", "target-libdir", "--target", TARGET])
         .output()?;
     let folder = String::from_utf8_lossy(&output.stdout);
-    Ok(output.status.success() && std::path::Path::new(folder.trim()).is_dir())
+    Ok(output.status.success() && Path::new(folder.trim()).is_dir())
 }
 
 /// A stage of the tests.
