@@ -18,6 +18,7 @@ mod identity;
 mod interrupt;
 mod keep;
 mod load;
+mod logging;
 mod memory_care;
 mod nodes;
 mod partition;
@@ -26,6 +27,7 @@ mod placement;
 mod qemu;
 mod reactor;
 mod report;
+mod service;
 mod supervisor;
 
 fn main() -> std::process::ExitCode {

@@ -21,7 +21,6 @@ mod fidelity;
 mod floor;
 mod identify;
 mod kv;
-mod log;
 mod ls;
 mod man;
 mod media_arg;
@@ -42,6 +41,8 @@ mod tests;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::logging;
 
 pub(crate) use error::UsageError;
 
@@ -127,10 +128,10 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<()> {
     let default = match cli.command {
-        Command::Serve(_) => log::Default::Info,
-        _ => log::Default::Warn,
+        Command::Serve(_) => logging::Default::Info,
+        _ => logging::Default::Warn,
     };
-    log::start(cli.log.as_deref(), default)?;
+    logging::start(cli.log.as_deref(), default).map_err(UsageError)?;
     match cli.command {
         Command::Serve(serve) => serve.run(),
         Command::Demo(demo) => demo.run(),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use tokio::sync::oneshot;
 
 use super::{UsageError, media_arg::MediaArg, parse};
@@ -15,7 +15,8 @@ use crate::{
     config::{self, Config, Doorbells, Listen},
     control::{self, ControllerStatus, server::Socket},
     interrupt::Signals,
-    report,
+    logging, report,
+    service::{self, Watchdog},
     supervisor::Supervisor,
 };
 
@@ -77,6 +78,7 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let config = self.config()?;
+        logging::configure(&config.log).map_err(UsageError)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -142,8 +144,17 @@ impl Serve {
     }
 }
 
-/// Binds the control socket. One that was asked for is a must; the default one is not.
+/// Binds the control socket, or takes the one that a service manager made. One that was asked for is a must; the default
+/// one is not.
 fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> {
+    if let Some((listener, path)) = service::inherited_socket()? {
+        ensure!(
+            asked_for.is_none_or(|asked_for| asked_for.path() == path),
+            "the service manager made the control socket {}, and the configuration or --control names another: take that away, or change `ListenStream=` of the socket unit",
+            path.display()
+        );
+        return Ok(Some(Socket::inherited(listener, path)?));
+    }
     if let Some(listen) = asked_for {
         return match Socket::bind(listen.path()) {
             Ok(socket) => Ok(Some(socket)),
@@ -186,6 +197,11 @@ async fn serve(config: Config, stop_at_eof: bool) -> anyhow::Result<()> {
     let inventory = supervisor.inventory();
     let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
     announce(&inventory.controllers, steerable)?;
+    let watchdog = Watchdog::start(supervisor.pulses()).context("cannot start a thread")?;
+    service::ready(&format!(
+        "serving {} controllers",
+        inventory.controllers.len()
+    ));
 
     let mut input = stop_at_eof.then(end_of_input).transpose()?;
     let why = tokio::select! {
@@ -193,6 +209,8 @@ async fn serve(config: Config, stop_at_eof: bool) -> anyhow::Result<()> {
         () = ended(&mut input) => "the end of standard input",
     };
     tracing::info!("stopping: {why}");
+    service::stopping();
+    drop(watchdog);
     // nobody listens where there is no control socket
     let _ = stop.send(());
     if let Some(control) = control {

@@ -1,8 +1,13 @@
 //! `nvmirage set`: other values for what may change while hosts use it.
 
+use std::iter;
+
 use super::{UsageError, parse::Control};
 use crate::{
-    config::Text,
+    config::{
+        Text,
+        log::{Format, Log},
+    },
     control::{self, MediumChange, TenantChange, ZoneLoss},
 };
 
@@ -19,28 +24,29 @@ Examples:
       From now on this tenant has no more than that
   nvmirage set tenant web iops=none
       No cap of commands any more
+  nvmirage set log filter=info,transport=debug format=json
+      From the next line on the server's log has what goes over its sockets, an object of JSON a line
 
 Which parameters there are, and which of them may change while hosts use the drive: nvmirage explain
 PRESET";
 
-/// Change a medium or a tenant of a running server
+/// Change a medium, a tenant or the log of a running server
 ///
 /// A change that cannot be is refused, and says whether it could be made at a reset or only where the medium is created.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Set {
     /// What kind of object is changed
-    #[arg(value_parser = ["media", "tenant"])]
+    #[arg(value_parser = ["media", "tenant", "log"])]
     kind: String,
 
-    /// Its name
+    /// Its name; the log, of which there is one, has none
+    #[arg(value_name = "NAME|KEY=VALUE")]
     name: String,
 
     /// Parameters of a medium's timing, as they stand in a configuration, and zones that it gives up; or keys of a tenant
-    #[arg(
-        required = true,
-        value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE"
-    )]
+    /// or of the log
+    #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE")]
     changes: Vec<String>,
 
     #[command(flatten)]
@@ -50,14 +56,20 @@ pub(super) struct Set {
 impl Set {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let socket = self.control.socket();
+        if self.kind == "log" {
+            let changes = iter::once(&self.name).chain(&self.changes);
+            return control::client::change_log(&socket, &log_change(changes)?);
+        }
+        if self.changes.is_empty() {
+            let (kind, name) = (&self.kind, &self.name);
+            return Err(UsageError(format!("{kind} {name}: write what is to change")).into());
+        }
         if self.kind == "tenant" {
             let changes = self.changes.iter().map(|change| {
-                let both = change.split_once('=').ok_or_else(|| {
-                    UsageError(format!("`{change}`: write KEY=VALUE, as in iops=50000"))
-                })?;
-                Ok((both.0.to_owned(), both.1.to_owned()))
+                let (key, value) = key_and_value(change, "iops=50000")?;
+                Ok((key.to_owned(), value.to_owned()))
             });
-            let changes = changes.collect::<anyhow::Result<_>>()?;
+            let changes = changes.collect::<Result<_, UsageError>>()?;
             return control::client::change_tenant(&socket, &self.name, &TenantChange { changes });
         }
         let mut all = MediumChange::default();
@@ -83,4 +95,32 @@ impl Set {
         }
         control::client::change_medium(&socket, &self.name, &all)
     }
+}
+
+fn key_and_value<'a>(change: &'a str, as_in: &str) -> Result<(&'a str, &'a str), UsageError> {
+    let both = change.split_once('=');
+    both.ok_or_else(|| UsageError(format!("`{change}`: write KEY=VALUE, as in {as_in}")))
+}
+
+/// What is to change of the log. A filter has `=` and `,` of its own.
+fn log_change<'a>(changes: impl Iterator<Item = &'a String>) -> Result<Log, UsageError> {
+    let mut all = Log::default();
+    for change in changes {
+        match key_and_value(change, "filter=debug")? {
+            ("filter", filter) => all.filter = Some(filter.to_owned()),
+            ("format", format) => {
+                let known = Format::ALL.iter().find(|(word, _)| *word == format);
+                let known = known.ok_or_else(|| {
+                    UsageError(format!("`{change}`: write format=text, json or journal"))
+                })?;
+                all.format = Some(known.1);
+            }
+            (key, _) => {
+                return Err(UsageError(format!(
+                    "the log has no `{key}`: write filter=FILTER or format=text, json or journal"
+                )));
+            }
+        }
+    }
+    Ok(all)
 }

@@ -6,6 +6,7 @@
 
 mod allow;
 pub(crate) mod drive;
+pub(crate) mod log;
 mod read;
 pub(crate) mod size;
 mod subsystems;
@@ -50,6 +51,9 @@ pub(crate) struct Config {
     /// The control socket, as `unix:PATH`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) control: Option<Listen>,
+    /// Which log lines are written, and how.
+    #[serde(default, skip_serializing_if = "log::Log::is_default")]
+    pub(crate) log: log::Log,
     /// Whether memory in use is put together into huge pages.
     #[serde(default, skip_serializing_if = "HugePages::is_default")]
     pub(crate) huge_pages: HugePages,

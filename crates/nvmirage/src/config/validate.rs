@@ -98,6 +98,14 @@ impl Config {
                 what: format!("\"{control}\": write unix:PATH"),
             });
         }
+        if let Some(text) = &self.log.filter
+            && let Err(why) = super::log::filter(text)
+        {
+            problems.push(Problem {
+                place: "log".into(),
+                what: format!("filter = {why}"),
+            });
+        }
         for (index, reactor) in self.reactor.iter().enumerate() {
             let mut place = Place {
                 name: format!("reactor {index}"),

@@ -12,7 +12,7 @@ use super::{
     Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPartition, NewPlacement, NewSize,
     PartitionEnd, PartitionPlace, PartitionSize, Refusal, TenantChange,
 };
-use crate::config::Size;
+use crate::config::{Size, log::Log};
 
 /// How long a request may take: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -136,6 +136,12 @@ pub(crate) fn change_tenant(
     let path = format!("/v1/tenants/{}", checked(tenant)?);
     let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
+}
+
+/// Changes which log lines are written, and how.
+pub(crate) fn change_log(socket: &Path, change: &Log) -> anyhow::Result<()> {
+    let body = serde_json::to_vec(change)?;
+    request(socket, Method::PATCH, "/v1/log", Some(body)).map(drop)
 }
 
 /// Moves queues of a controller to other reactors.

@@ -12,11 +12,12 @@ use tokio::net::UnixListener;
 use super::routes::router;
 use crate::supervisor::Supervisor;
 
-/// A bound control socket; its path is removed when it is dropped.
+/// A bound control socket; its path is removed when it is dropped, unless a service manager made it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: std::os::unix::net::UnixListener,
     path: PathBuf,
+    inherited: bool,
 }
 
 impl Socket {
@@ -46,12 +47,32 @@ impl Socket {
         Ok(Socket {
             listener,
             path: path.to_owned(),
+            inherited: false,
+        })
+    }
+
+    /// One that a service manager made at `path`, with the mode that its unit says, and keeps when we end.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn inherited(
+        listener: std::os::unix::net::UnixListener,
+        path: PathBuf,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Socket {
+            listener,
+            path,
+            inherited: true,
         })
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if self.inherited {
+            return;
+        }
         // nothing can be done about a socket that somebody else removed
         let _ = std::fs::remove_file(&self.path);
     }

@@ -86,6 +86,8 @@ pub(super) enum Message {
     Kept(SubsystemSlot, u64, bool),
     /// What there is of tenants.
     Tenants(Vec<TenantNews>, Answer<()>),
+    /// Tell that the thread takes messages.
+    Answer(Answer<()>),
     /// End the thread.
     Stop,
 }
@@ -160,6 +162,28 @@ impl Address {
             std::thread::sleep(FULL_PAUSE);
         }
         Ok(())
+    }
+}
+
+/// A way to see whether a reactor answers, for any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Pulse(Address);
+
+impl Pulse {
+    /// Asks it to answer; `None` where it takes no messages, as its mailbox is full.
+    pub(crate) fn ask(&self) -> Option<mpsc::Receiver<()>> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let sent = self.0.try_send(Message::Answer(answer));
+        sent.is_ok().then_some(answered)
+    }
+
+    /// Of a reactor that never looks into its mailbox, which is kept for it.
+    #[cfg(test)]
+    pub(crate) fn of_nobody() -> (Self, impl Sized) {
+        let (sender, mailbox) = memory::mailbox::channel(MAILBOX_LEN);
+        let wake = EventFd::new().unwrap();
+        let address = Address::new(sender, Arc::new(Bell::new()), wake);
+        (Pulse(address), mailbox)
     }
 }
 
@@ -239,6 +263,11 @@ impl ReactorHandle {
     /// What it has done so far.
     pub(crate) fn counters(&self) -> &ReactorCounters {
         &self.counters
+    }
+
+    /// How any thread sees whether it answers.
+    pub(crate) fn pulse(&self) -> Pulse {
+        Pulse(self.address.clone())
     }
 
     fn send(&self, message: Message) -> anyhow::Result<()> {

@@ -12,3 +12,5 @@ mod reports;
 mod run;
 mod snapshots;
 pub(crate) mod subsystems;
+
+pub(crate) use handle::Pulse;

@@ -431,6 +431,7 @@ impl Reactor {
                 news.into_iter().for_each(|one| one.tell(&mut self.engine));
                 reply(&answer, ());
             }
+            Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,
         }
     }

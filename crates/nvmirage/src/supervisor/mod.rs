@@ -37,7 +37,7 @@ use crate::{
     keep::{keeper::Keeper, memory::Image, timing::checkpoints::Checkpoints},
     memory_care,
     partition::Store,
-    reactor::handle::ReactorHandle,
+    reactor::{Pulse, handle::ReactorHandle},
 };
 
 /// A medium that is open.
@@ -144,6 +144,15 @@ impl Supervisor {
     /// A request that panicked has left the state as it was before or after one step; later requests may go on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How any thread sees whether each reactor answers, without waiting for a request that goes on.
+    pub(crate) fn pulses(&self) -> Vec<Pulse> {
+        self.lock()
+            .reactors
+            .iter()
+            .map(ReactorHandle::pulse)
+            .collect()
     }
 
     /// What is served now.

@@ -27,6 +27,7 @@ mod pool;
 mod qemu;
 mod recorded;
 mod serve;
+mod service;
 mod sgl;
 mod shared_drives;
 mod simulate;

@@ -21,6 +21,16 @@ pub(crate) const BOUND: Duration = Duration::from_secs(60);
 /// Bound on what is to fail before it has done anything.
 const REFUSAL: Duration = Duration::from_secs(30);
 
+/// What a service manager tells a program, which it may also have told us.
+const SERVICE: [&str; 6] = [
+    "JOURNAL_STREAM",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+];
+
 /// A folder, with the program's state and sockets in it.
 pub(crate) struct World {
     dir: TempDir,
@@ -67,6 +77,9 @@ impl World {
             .env("XDG_RUNTIME_DIR", self.path("run"))
             .env_remove("NVMIRAGE_LOG")
             .stdin(Stdio::null());
+        for of_a_service_manager in SERVICE {
+            command.env_remove(of_a_service_manager);
+        }
         command
     }
 

@@ -2,6 +2,7 @@
 
 mod controllers;
 mod inventory;
+mod log;
 mod media;
 mod namespaces;
 mod partitions;
@@ -29,6 +30,7 @@ type Shared = State<Arc<Supervisor>>;
 pub(super) fn router(supervisor: Arc<Supervisor>) -> Router {
     Router::new()
         .merge(inventory::routes())
+        .merge(log::routes())
         .merge(media::routes())
         .merge(partitions::routes())
         .merge(namespaces::routes())

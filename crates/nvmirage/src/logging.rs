@@ -1,0 +1,190 @@
+//! Where log lines go: standard error, filtered and written as the command line, the environment or a configuration says,
+//! and otherwise once somebody changes that while the program runs.
+//!
+//! The command line's `--log` counts before NVMIRAGE_LOG, that before the configuration. A change over the control socket
+//! counts until the next.
+
+use std::{
+    fmt,
+    io::IsTerminal,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{self, Writer},
+    },
+    layer::{Layered, SubscriberExt},
+    registry::LookupSpan,
+    reload,
+    util::SubscriberInitExt,
+};
+
+use crate::{
+    config::{
+        self,
+        log::{Format, Log},
+    },
+    service,
+};
+
+/// Where the filter comes from when the command line names none.
+const VARIABLE: &str = "NVMIRAGE_LOG";
+
+/// What is logged when nothing is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Default {
+    /// A server says what it does.
+    Info,
+    /// Any other command says what is wrong.
+    Warn,
+}
+
+type Lines = Box<dyn Layer<Registry> + Send + Sync>;
+type Written = Layered<reload::Layer<Lines, Registry>, Registry>;
+
+/// What can be changed of the one log that there is.
+struct Live {
+    /// The filter was said by the command line or the environment, which count before a configuration.
+    is_said: bool,
+    /// A filter of everything, beside the lines and not around them: one around them could not be replaced.
+    filter: reload::Handle<EnvFilter, Written>,
+    lines: reload::Handle<Lines, Registry>,
+    /// How it is now.
+    now: Mutex<(String, Format)>,
+}
+
+static LIVE: OnceLock<Live> = OnceLock::new();
+
+/// Starts logging; `said` is the command line's filter.
+///
+/// # Errors
+/// The filter is none: where it came from, and what to write.
+pub(crate) fn start(said: Option<&str>, default: Default) -> Result<(), String> {
+    let from_environment = std::env::var(VARIABLE).ok();
+    let (text, place) = match (said, &from_environment) {
+        (Some(text), _) => (text, "--log"),
+        (None, Some(text)) => (text.as_str(), VARIABLE),
+        (None, None) => match default {
+            Default::Info => ("info", "the default"),
+            Default::Warn => ("warn", "the default"),
+        },
+    };
+    let format = match default {
+        Default::Info if service::logs_to_journal() => Format::Journal,
+        _ => Format::Text,
+    };
+    let only = config::log::filter(text).map_err(|why| format!("{place}: {why}"))?;
+    let (only, filter) = reload::Layer::new(only);
+    let (written, lines) = reload::Layer::new(lines(format, default));
+    tracing_subscriber::registry()
+        .with(written)
+        .with(only)
+        .init();
+    let live = Live {
+        is_said: said.is_some() || from_environment.is_some(),
+        filter,
+        lines,
+        now: Mutex::new((text.to_owned(), format)),
+    };
+    // a process starts logging once
+    let _ = LIVE.set(live);
+    Ok(())
+}
+
+/// Logs as a configuration says, but for what the command line or the environment has said.
+///
+/// # Errors
+/// As [`change`].
+pub(crate) fn configure(log: &Log) -> Result<(), String> {
+    let is_said = LIVE.get().is_some_and(|live| live.is_said);
+    change(&Log {
+        filter: log.filter.clone().filter(|_| !is_said),
+        format: log.format,
+    })
+}
+
+/// Logs otherwise from the next line on; what `change` does not name stays.
+///
+/// # Errors
+/// The filter is none; then all stays.
+pub(crate) fn change(change: &Log) -> Result<(), String> {
+    let Some(live) = LIVE.get() else {
+        return Ok(());
+    };
+    let mut now = live.now.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = change.filter.clone().unwrap_or_else(|| now.0.clone());
+    let format = change.format.unwrap_or(now.1);
+    if *now == (text.clone(), format) {
+        return Ok(());
+    }
+    let filter = config::log::filter(&text)?;
+    let failed = |error: reload::Error| error.to_string();
+    live.filter.reload(filter).map_err(failed)?;
+    if now.1 != format {
+        let lines = lines(format, Default::Info);
+        live.lines.reload(lines).map_err(failed)?;
+    }
+    *now = (text, format);
+    Ok(())
+}
+
+/// How it is logged now.
+pub(crate) fn now() -> Log {
+    let Some(live) = LIVE.get() else {
+        return Log::default();
+    };
+    let now = live.now.lock().unwrap_or_else(PoisonError::into_inner);
+    Log {
+        filter: Some(now.0.clone()),
+        format: Some(now.1),
+    }
+}
+
+fn lines(format: Format, default: Default) -> Lines {
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(format == Format::Text && std::io::stderr().is_terminal());
+    match (format, default) {
+        (Format::Json, _) => lines.json().flatten_event(true).boxed(),
+        (Format::Journal, _) => {
+            let text = format::format().with_target(false).with_level(false);
+            lines.event_format(Prioritised(text.without_time())).boxed()
+        }
+        (Format::Text, Default::Info) => lines.with_target(false).boxed(),
+        (Format::Text, Default::Warn) => lines.with_target(false).without_time().boxed(),
+    }
+}
+
+/// Lines with a priority in front (sd-daemon(3)).
+struct Prioritised<F>(F);
+
+/// The priority of syslog(3) for a level.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    }
+}
+
+impl<S, N, F> FormatEvent<S, N> for Prioritised<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        write!(writer, "<{}>", priority(*event.metadata().level()))?;
+        self.0.format_event(context, writer, event)
+    }
+}

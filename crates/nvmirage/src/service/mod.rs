@@ -1,0 +1,81 @@
+//! What a service manager is told and asked: readiness, sockets that it made, a watchdog (sd_notify(3),
+//! sd_listen_fds(3), sd_watchdog_enabled(3)).
+//!
+//! Without a manager, which is when none of its environment variables is set, all of this does nothing.
+
+mod watchdog;
+
+use std::{
+    io,
+    os::unix::net::{SocketAddr, UnixListener},
+    path::PathBuf,
+};
+
+use anyhow::{Context, ensure};
+use listenfd::ListenFd;
+use sd_notify::NotifyState;
+
+pub(crate) use watchdog::Watchdog;
+
+/// Hosts can attach now: `status` is shown by `systemctl status`.
+pub(crate) fn ready(status: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// The end has begun.
+pub(crate) fn stopping() {
+    tell(&[
+        NotifyState::Stopping,
+        NotifyState::Status("stopping: commands end, media are made durable"),
+    ]);
+}
+
+/// A manager that cannot be told is logged and no more: what is served goes on.
+fn tell(what: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(what) {
+        tracing::warn!("the service manager cannot be told: {error}");
+    }
+}
+
+/// The control socket that the service manager made for us, with its path, where it made one.
+///
+/// # Errors
+/// It passed something else, or more than one: the text says what a socket unit must have.
+pub(crate) fn inherited_socket() -> anyhow::Result<Option<(UnixListener, PathBuf)>> {
+    let mut passed = ListenFd::from_env();
+    match passed.len() {
+        0 => return Ok(None),
+        1 => {}
+        more => anyhow::bail!(
+            "the service manager passed {more} sockets: a socket unit of this program has one `ListenStream=`, the control socket"
+        ),
+    }
+    let listener = passed
+        .take_unix_listener(0)
+        .context("the service manager passed something else than a listening UNIX socket: write `ListenStream=/PATH` into the socket unit")?
+        .context("the service manager's socket is gone")?;
+    let path = path_of(&listener.local_addr()?)?;
+    Ok(Some((listener, path)))
+}
+
+fn path_of(address: &SocketAddr) -> anyhow::Result<PathBuf> {
+    let path = address.as_pathname();
+    ensure!(
+        path.is_some(),
+        "the service manager's control socket has no path: write `ListenStream=/PATH` into the socket unit"
+    );
+    Ok(path.map(PathBuf::from).unwrap_or_default())
+}
+
+/// Whether standard error is the journal's stream: then lines carry a priority instead of a time (sd-daemon(3)).
+pub(crate) fn logs_to_journal() -> bool {
+    // systemd.exec(5): device and inode of the stream, in decimal, so that a redirected one is told apart
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let ours = || -> io::Result<String> {
+        let stat = rustix::fs::fstat(io::stderr())?;
+        Ok(format!("{}:{}", stat.st_dev, stat.st_ino))
+    };
+    ours().is_ok_and(|ours| ours == stream)
+}

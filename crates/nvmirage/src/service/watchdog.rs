@@ -1,0 +1,96 @@
+//! The watchdog: the service manager hears of us as long as every reactor answers.
+//!
+//! A thread of its own asks, so that neither the control socket nor a request that takes long is between. A reactor that
+//! does not answer in time keeps the whole process from being reported, and the manager restarts it: hosts of the other
+//! reactors would hang behind a medium that they share with it.
+
+use std::{
+    sync::mpsc::{self, RecvTimeoutError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use sd_notify::NotifyState;
+
+use crate::reactor::Pulse;
+
+/// Of the manager's bound, the part after which it is told again (sd_watchdog_enabled(3) advises half of it).
+const PART: u32 = 3;
+
+/// Tells the service manager that we live, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    /// Dropped to end the thread.
+    stop: Option<mpsc::SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Starts it where the manager wants it; `None` where it does not.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub(crate) fn start(reactors: Vec<Pulse>) -> std::io::Result<Option<Self>> {
+        let Some(bound) = sd_notify::watchdog_enabled() else {
+            return Ok(None);
+        };
+        let (stop, stopped) = mpsc::sync_channel(0);
+        let thread = std::thread::Builder::new()
+            .name("watchdog".into())
+            .spawn(move || {
+                let every = bound / PART;
+                while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                    match silent(&reactors, every) {
+                        None => super::tell(&[NotifyState::Watchdog]),
+                        Some(reactor) => tracing::error!(
+                            "reactor {reactor} has not answered within {every:?}: the service manager is not told that we live"
+                        ),
+                    }
+                }
+            })?;
+        Ok(Some(Watchdog {
+            stop: Some(stop),
+            thread: Some(thread),
+        }))
+    }
+}
+
+/// The first reactor that does not answer within `bound`; all are asked at once.
+fn silent(reactors: &[Pulse], bound: Duration) -> Option<usize> {
+    let deadline = Instant::now() + bound;
+    let asked: Vec<_> = reactors.iter().map(Pulse::ask).collect();
+    asked.into_iter().position(|answer| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        answer.is_none_or(|answer| answer.recv_timeout(left).is_err())
+    })
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.stop.take();
+        // it ends after one more look at the reactors, which is bounded
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the watchdog panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Mode;
+
+    use super::*;
+    use crate::reactor::handle::ReactorHandle;
+
+    #[test]
+    fn a_reactor_that_does_not_answer_is_named() {
+        let reactor = ReactorHandle::start(0, None, Mode::Interrupt).unwrap();
+        let bound = Duration::from_secs(30);
+        assert_eq!(silent(&[reactor.pulse(), reactor.pulse()], bound), None);
+        let (nobody, _mailbox) = Pulse::of_nobody();
+        let soon = Duration::from_millis(50);
+        assert_eq!(silent(&[reactor.pulse(), nobody], soon), Some(1));
+    }
+}
