@@ -7,6 +7,7 @@ mod golden;
 mod instructions;
 mod mutants;
 mod oracle;
+mod package;
 mod process;
 mod record;
 mod setup;
@@ -59,6 +60,8 @@ enum Task {
     },
     /// Check the rules that no compiler checks
     Tidy,
+    /// Build the Debian package
+    Package,
     /// Boot a guest: a shell on its console, or a job
     Vm(VmArgs),
     /// Measure the program on this machine
@@ -120,6 +123,10 @@ fn run(cli: &Cli) -> Result<bool> {
             let findings = tidy::run(&workspace.root)?;
             findings.iter().for_each(|finding| println!("{finding}"));
             Ok(findings.is_empty())
+        }
+        Task::Package => {
+            println!("{}", package::run(&workspace)?.display());
+            Ok(true)
         }
         Task::Vm(args) => {
             vm::run(args)?;

@@ -13,7 +13,7 @@ use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line};
 use crate::workspace::Workspace;
-use crate::{fuzz, golden, instructions, oracle, setup, simulate, soak, tidy};
+use crate::{fuzz, golden, instructions, oracle, package, setup, simulate, soak, tidy};
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
 /// how it is run.
@@ -57,7 +57,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "build",
-        about: "the program",
+        about: "the program, and its Debian package",
         minutes: 15,
         run: build,
     },
@@ -361,6 +361,8 @@ fn build(context: &mut Context<'_>) -> Result<Counts> {
         "cargo built no {}",
         context.workspace.program().display()
     );
+    context.line.at("the package");
+    package::run(context.workspace)?;
     Ok(Counts::ONE)
 }
 

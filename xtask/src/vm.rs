@@ -98,6 +98,7 @@ pub(crate) fn run(args: &VmArgs) -> Result<()> {
         iommu: args.iommu,
         sockets,
         program: false,
+        files: Vec::new(),
         kernel_args: args.append.clone(),
         qemu_args,
         may_reboot: args.may_reboot,

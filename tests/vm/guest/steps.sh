@@ -27,6 +27,14 @@ step() {
     exit 1
 }
 
+# fails COMMAND [ARGUMENT...]: the command must fail. (`! COMMAND` says nothing in a step: `set -e` does not look at it.)
+fails() {
+    if "$@"; then
+        echo "this should have failed: $*"
+        return 1
+    fi
+}
+
 # tell NAME COMMAND [ARGUMENT...]: hands the command's output to the host as the text NAME.
 tell() {
     tell_name=$1
@@ -59,7 +67,7 @@ appears() {
             return 1
         }
         appears_left=$((appears_left - 1))
-        usleep 100000
+        sleep 0.1
     done
 }
 
@@ -75,17 +83,22 @@ no_complaints() {
 
 # program: unpacks our own program, where the rig has given it to the guest (Options::program).
 program() {
+    files / || return 1
+    nvmirage --version
+}
+
+# files FOLDER: unpacks the files that the rig has given to the guest (Options::files) into the folder.
+files() {
     modprobe virtio_blk
-    program_left=200
-    until program_disk=$(ls -d /sys/block/vd? 2>/dev/null); do
-        [ $program_left -gt 0 ] || {
-            echo "the program's drive did not appear"
+    files_left=200
+    until files_disk=$(ls -d /sys/block/vd? 2>/dev/null); do
+        [ $files_left -gt 0 ] || {
+            echo "the drive with the files did not appear"
             return 1
         }
-        program_left=$((program_left - 1))
-        usleep 100000
+        files_left=$((files_left - 1))
+        sleep 0.1
     done
-    appears "/dev/${program_disk##*/}"
-    (cd / && cpio -id <"/dev/${program_disk##*/}") || return 1
-    nvmirage --version
+    appears "/dev/${files_disk##*/}"
+    (cd "$1" && cpio -id <"/dev/${files_disk##*/}")
 }

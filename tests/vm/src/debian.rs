@@ -113,6 +113,41 @@ impl Apt {
         self.unpack_archives(root, note)
     }
 
+    /// As [`Apt::unpack_closure`] of the release, with the list of installed packages that `dpkg` reads.
+    ///
+    /// # Errors
+    /// As [`Apt::unpack_closure`].
+    pub fn install_closure(&self, packages: &[&str], root: &Path, note: Note<'_>) -> Result<()> {
+        note(&format!(
+            "fetching {} packages and what they need",
+            packages.len()
+        ));
+        let mut args = vec!["install", "--yes", "--download-only"];
+        args.extend(packages);
+        self.run("apt-get", &args)?;
+        let mut status = String::new();
+        let lists = root.join("var/lib/dpkg/info");
+        fs::create_dir_all(&lists)?;
+        for archive in self.archives()? {
+            let output = Command::new("dpkg-deb").arg("-f").arg(&archive).output()?;
+            ensure!(output.status.success(), "cannot read {}", archive.display());
+            let fields = String::from_utf8(output.stdout)?;
+            let name = fields
+                .strip_prefix("Package: ")
+                .and_then(|rest| rest.lines().next());
+            let name = name.context("a package does not begin with its name")?;
+            let rest = fields.split_once('\n').map_or("", |(_, rest)| rest);
+            status += &format!(
+                "Package: {name}\nStatus: install ok installed\n{}\n\n",
+                rest.trim_end()
+            );
+            // which files are whose is of no use here
+            fs::write(lists.join(format!("{name}.list")), "")?;
+        }
+        fs::write(root.join("var/lib/dpkg/status"), status)?;
+        self.unpack_archives(root, note)
+    }
+
     /// Fetches `packages` alone, without what they depend on, and unpacks them into `root`.
     ///
     /// # Errors

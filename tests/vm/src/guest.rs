@@ -20,13 +20,15 @@ use tempfile::TempDir;
 
 use crate::kernel::Kernel;
 use crate::lines::{Lines, NoLine};
-use crate::{Report, Rig, monitor};
+use crate::{Report, Rig, monitor, program};
 
 /// What a guest starts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boot {
     /// This kernel, which QEMU puts into its memory.
     Kernel(Kernel),
+    /// The release's kernel, with systemd as the first process and `dpkg` beside it.
+    Systemd,
     /// What the UEFI firmware finds on the first drive ([`Firmware::write_disk`](crate::firmware::Firmware::write_disk)).
     Firmware,
     /// The first block of the first drive, by the BIOS that QEMU brings.
@@ -56,6 +58,8 @@ pub struct Options {
     pub sockets: Vec<PathBuf>,
     /// Whether our own program is there for the job (`program` in the guest).
     pub program: bool,
+    /// Files that the job finds in its folder once it has unpacked them (`files` in the guest).
+    pub files: Vec<PathBuf>,
     /// Words for the kernel's command line. Firmware does not know them: they have to be on the drive that it boots
     /// ([`command_line`]).
     pub kernel_args: Vec<String>,
@@ -77,6 +81,7 @@ impl Default for Options {
             iommu: false,
             sockets: Vec::new(),
             program: false,
+            files: Vec::new(),
             kernel_args: Vec::new(),
             qemu_args: Vec::new(),
             may_reboot: false,
@@ -136,8 +141,11 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
         command.args(["-device", "intel-iommu,intremap=off,caching-mode=on"]);
     }
     match options.boot {
-        Boot::Kernel(kernel) => {
-            let kernel = rig.kernel(kernel)?;
+        Boot::Kernel(_) | Boot::Systemd => {
+            let kernel = match options.boot {
+                Boot::Kernel(kernel) => rig.kernel(kernel)?,
+                _ => rig.systemd()?,
+            };
             command.arg("-kernel").arg(kernel.image);
             command.arg("-initrd").arg(kernel.initramfs);
             command.arg("-append").arg(command_line(options));
@@ -173,15 +181,19 @@ pub fn qemu_command(rig: &Rig, options: &Options, dir: &Path) -> Result<Command>
     for (index, socket) in options.sockets.iter().enumerate() {
         let slot = FIRST_SLOT + index;
         let path = socket.display();
-        let boots = index == 0 && !matches!(options.boot, Boot::Kernel(_));
+        let boots = index == 0 && matches!(options.boot, Boot::Firmware | Boot::Bios);
         let order = if boots { r#","bootindex":1"# } else { "" };
         command.arg("-device").arg(format!(
             r#"{{"driver":"vfio-user-pci","socket":{{"type":"unix","path":"{path}"}},"bus":"pcie.0","addr":"0x{slot:x}"{order}}}"#
         ));
     }
-    if options.program {
+    if options.program || !options.files.is_empty() {
         let file = dir.join("program");
-        rig.write_program(&file)?;
+        if options.program {
+            rig.write_program(&file)?;
+        } else {
+            program::write_files(&options.files, &file)?;
+        }
         // In the last slot: the drives under test have theirs from 10h on.
         command.arg("-drive").arg(format!(
             "if=none,id=program,format=raw,readonly=on,file={}",

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -54,7 +54,8 @@ pub fn recipe() -> String {
     format!("{PROGRAMS:?} {FILES:?} {MODULES:?} {INIT} {STEPS}")
 }
 
-enum Node {
+/// What is at a path.
+pub(crate) enum Node {
     Directory,
     File { program: bool, content: Vec<u8> },
     Link(String),
@@ -62,12 +63,12 @@ enum Node {
 
 /// Every path of the file system, parents before children since paths sort that way.
 #[derive(Default)]
-struct Tree {
+pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
 }
 
 impl Tree {
-    fn add(&mut self, path: &str, node: Node) {
+    pub(crate) fn add(&mut self, path: &str, node: Node) {
         if let Some((parent, _)) = path.rsplit_once('/')
             && !self.nodes.contains_key(parent)
         {
@@ -76,10 +77,23 @@ impl Tree {
         self.nodes.insert(path.to_owned(), node);
     }
 
-    fn copy(&mut self, root: &Path, path: &str, program: bool) -> Result<()> {
+    pub(crate) fn copy(&mut self, root: &Path, path: &str, program: bool) -> Result<()> {
         let content = fs::read(root.join(path))
             .with_context(|| format!("cannot read {path} of the guest"))?;
         self.add(path, Node::File { program, content });
+        Ok(())
+    }
+
+    /// Writes all of it.
+    pub(crate) fn write(&self, mut archive: Archive<impl Write>) -> Result<()> {
+        for (path, node) in &self.nodes {
+            match node {
+                Node::Directory => archive.directory(path)?,
+                Node::File { program, content } => archive.file(path, *program, content)?,
+                Node::Link(target) => archive.link(path, target)?,
+            }
+        }
+        archive.finish()?;
         Ok(())
     }
 }
@@ -131,16 +145,7 @@ pub fn write(root: &Path, kernel: &Path, release: &str, to: &Path) -> Result<()>
     );
 
     let file = fs::File::create(to).with_context(|| format!("cannot create {}", to.display()))?;
-    let mut archive = Archive::new(BufWriter::new(file));
-    for (path, node) in &tree.nodes {
-        match node {
-            Node::Directory => archive.directory(path)?,
-            Node::File { program, content } => archive.file(path, *program, content)?,
-            Node::Link(target) => archive.link(path, target)?,
-        }
-    }
-    archive.finish()?;
-    Ok(())
+    tree.write(Archive::new(BufWriter::new(file)))
 }
 
 fn add_program(tree: &mut Tree, root: &Path, path: &str, names: &[&str]) -> Result<()> {
@@ -170,7 +175,7 @@ fn add_program(tree: &mut Tree, root: &Path, path: &str, names: &[&str]) -> Resu
 }
 
 /// Adds the modules, what they depend on, and the indexes that modprobe reads.
-fn add_modules(tree: &mut Tree, root: &Path, release: &str) -> Result<()> {
+pub(crate) fn add_modules(tree: &mut Tree, root: &Path, release: &str) -> Result<()> {
     let folder = format!("usr/lib/modules/{release}");
     let index = fs::read_to_string(root.join(&folder).join("modules.dep"))
         .context("the guest's kernel has no index of its modules")?;

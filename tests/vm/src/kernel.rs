@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Apt, Program};
-use crate::initramfs;
+use crate::{initramfs, systemd};
 
 /// Stands for the newest kernel of a suite: small, with the NVMe driver and ext4 built in.
 pub(crate) const PACKAGE: &str = "linux-image-cloud-amd64";
@@ -60,22 +60,57 @@ impl Kernel {
         programs_key: &str,
         note: Note<'_>,
     ) -> Result<Option<Bootable>> {
+        self.get_with(
+            cache,
+            programs_key,
+            &initramfs::recipe(),
+            note,
+            |root, release, to| initramfs::write(programs, root, release, to),
+        )
+    }
+
+    /// The kernel as the cache has it, with the file system that `write` makes of it, its release and `recipe`.
+    fn get_with(
+        self,
+        cache: &Cache,
+        programs_key: &str,
+        recipe: &str,
+        note: Note<'_>,
+        write: impl FnOnce(&Path, &str, &Path) -> Result<()>,
+    ) -> Result<Option<Bootable>> {
         let kernel_key = self.key();
         let Some(root) = cache.get(&kernel_key) else {
             return Ok(None);
         };
         let release = release(&root)?;
-        let recipe = initramfs::recipe();
-        let parts = [programs_key, &kernel_key, &recipe].map(str::as_bytes);
+        let parts = [programs_key, &kernel_key, recipe].map(str::as_bytes);
         let key = format!("initramfs-{}", key_hash(&parts));
         let made = cache.ensure(&key, note, |dir, note| {
             note(&format!("building the file system of guests of {release}"));
-            initramfs::write(programs, &root, &release, &dir.join(INITRAMFS))
+            write(&root, &release, &dir.join(INITRAMFS))
         })?;
         Ok(Some(Bootable {
             image: image(&root, &release)?,
             initramfs: made.join(INITRAMFS),
         }))
+    }
+
+    /// The kernel as the cache has it, with the file system of a guest whose first process is systemd, made from the
+    /// packages in `packages`, whose key is `packages_key`; none where the kernel has not been fetched.
+    pub(crate) fn get_systemd(
+        self,
+        cache: &Cache,
+        packages: &Path,
+        packages_key: &str,
+        note: Note<'_>,
+    ) -> Result<Option<Bootable>> {
+        self.get_with(
+            cache,
+            packages_key,
+            &systemd::recipe(),
+            note,
+            |root, release, to| systemd::write(packages, root, release, to),
+        )
     }
 
     /// Fetches it where the cache has none. `open_apt` makes a state of apt in the folder that it gets.

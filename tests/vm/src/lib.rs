@@ -20,6 +20,7 @@ pub mod report;
 pub mod rig;
 pub mod server;
 pub mod sources;
+mod systemd;
 
 pub use guest::{Boot, Guest, Options};
 pub use kernel::Kernel;

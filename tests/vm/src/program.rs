@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -38,6 +38,25 @@ pub(crate) fn write(root: &Path, to: &Path) -> Result<()> {
         let inside = inside.to_str().context("a library's path is not UTF-8")?;
         archive.file(inside, false, &fs::read(&library)?)?;
     }
+    write_drive(archive, to)
+}
+
+/// Writes an archive with `files`, each under its own name, to the file `to`.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub(crate) fn write_files(files: &[PathBuf], to: &Path) -> Result<()> {
+    let mut archive = Archive::new(Vec::new());
+    for file in files {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let name = name.context("a file has no name")?;
+        let content = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        archive.file(name, false, &content)?;
+    }
+    write_drive(archive, to)
+}
+
+fn write_drive(archive: Archive<Vec<u8>>, to: &Path) -> Result<()> {
     let mut content = archive.finish()?;
     content.resize(content.len().next_multiple_of(SECTOR), 0);
     let file = File::create(to).with_context(|| format!("cannot create {}", to.display()))?;

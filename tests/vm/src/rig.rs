@@ -13,6 +13,7 @@ use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Apt, Program};
 use crate::firmware::{self, Firmware};
 use crate::kernel::{self, Bootable, Kernel};
+use crate::systemd;
 
 /// The first QEMU with the device `vfio-user-pci`.
 const QEMU_NEEDED: (u32, u32) = (10, 1);
@@ -87,6 +88,8 @@ impl Rig {
             rig.prepare_kernel(kernel, note)?;
         }
         rig.cache.ensure(&Firmware::key(), note, fetch_firmware)?;
+        let packages = rig.cache.ensure(&systemd_key(), note, fetch_systemd)?;
+        Kernel::Stable.get_systemd(&rig.cache, &packages, &systemd_key(), note)?;
         Ok(rig)
     }
 
@@ -104,6 +107,17 @@ impl Rig {
     pub fn kernel(&self, kernel: Kernel) -> Result<Bootable> {
         kernel
             .get(&self.cache, &self.guest, &guest_key(), &mut |_| {})?
+            .context(MISSING)
+    }
+
+    /// The release's kernel, and the file system of a guest whose first process is systemd.
+    ///
+    /// # Errors
+    /// It has not been fetched: says how to.
+    pub fn systemd(&self) -> Result<Bootable> {
+        let packages = self.cache.get(&systemd_key()).context(MISSING)?;
+        Kernel::Stable
+            .get_systemd(&self.cache, &packages, &systemd_key(), &mut |_| {})?
             .context(MISSING)
     }
 
@@ -183,6 +197,17 @@ fn fetch_guest(dir: &Path, note: Note<'_>) -> Result<()> {
 fn fetch_firmware(dir: &Path, note: Note<'_>) -> Result<()> {
     let apt = open_apt(dir, note)?;
     apt.unpack_closure(debian::RELEASE, firmware::PACKAGES, dir, note)?;
+    apt.close()
+}
+
+fn systemd_key() -> String {
+    let recipe = format!("{:?} {}", systemd::PACKAGES, debian::RELEASE);
+    format!("systemd-{}", key_hash(&[recipe.as_bytes()]))
+}
+
+fn fetch_systemd(dir: &Path, note: Note<'_>) -> Result<()> {
+    let apt = open_apt(dir, note)?;
+    apt.install_closure(systemd::PACKAGES, dir, note)?;
     apt.close()
 }
 

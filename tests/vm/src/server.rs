@@ -17,16 +17,41 @@ const START: Duration = Duration::from_secs(30);
 /// How often a program that is about to end is looked at.
 const TURN: Duration = Duration::from_millis(20);
 
+/// Where the workspace builds.
+fn target() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.join(env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from))
+}
+
+/// The workspace's Debian package.
+///
+/// # Errors
+/// There is none, or several: says how to build it.
+pub fn package() -> Result<PathBuf> {
+    let folder = target().join("package");
+    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+    let mut found = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "deb"));
+    match (found.next(), found.next()) {
+        (Some(package), None) => Ok(package),
+        (Some(_), Some(_)) => bail!(
+            "{} has several packages: remove the old ones",
+            folder.display()
+        ),
+        (None, _) => bail!(
+            "there is no package in {}: run `cargo xtask package`",
+            folder.display()
+        ),
+    }
+}
+
 /// The release build of the program: the one that `NVMIRAGE_BIN` names, else the workspace's.
 ///
 /// # Errors
 /// There is none: says how to build it.
 pub fn program() -> Result<PathBuf> {
-    let built = || {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let target = env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-        root.join(target).join("release/nvmirage")
-    };
+    let built = || target().join("release/nvmirage");
     let path = env::var_os("NVMIRAGE_BIN").map_or_else(built, PathBuf::from);
     ensure!(
         path.is_file(),

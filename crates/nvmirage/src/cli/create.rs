@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use super::parse::{self, Control};
 use crate::{
     config::{
-        self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, Span,
-        Timing,
+        self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, SocketMode,
+        Span, Timing,
         tenant::{Class, Tenant},
     },
     control,
@@ -237,6 +237,10 @@ struct ControllerArgs {
     #[arg(long)]
     page_cache: bool,
 
+    /// Who may connect to its socket, as in chmod: 0600 for its owner, 0660 for its group, too, 0666 for all
+    #[arg(long, value_name = "MODE")]
+    socket_mode: Option<SocketMode>,
+
     /// I/O queue pairs it offers, 1 to 64
     #[arg(long)]
     queues: Option<u16>,
@@ -381,6 +385,7 @@ impl ControllerArgs {
             subsystem: self.subsystem,
             namespaces: self.namespaces,
             pool: self.pool,
+            socket_mode: self.socket_mode.unwrap_or_default(),
             fuse: (fuse != config::Fuse::default()).then_some(fuse),
             queues: self.queues.unwrap_or(defaults.queues),
             queue_depth: self.queue_depth.unwrap_or(defaults.queue_depth),

@@ -78,7 +78,7 @@ impl Control {
     pub(super) fn socket(&self) -> PathBuf {
         match &self.control {
             Some(path) => path.clone(),
-            None => crate::control::default_socket(),
+            None => crate::control::socket_to_ask(),
         }
     }
 

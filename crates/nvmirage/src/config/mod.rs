@@ -9,6 +9,7 @@ pub(crate) mod drive;
 pub(crate) mod log;
 mod read;
 pub(crate) mod size;
+mod socket_mode;
 mod subsystems;
 pub(crate) mod tenant;
 pub(crate) mod timing;
@@ -29,6 +30,7 @@ pub(crate) use allow::AdminAllow;
 pub(crate) use read::from_toml;
 pub(crate) use read::{from_file, from_json};
 pub(crate) use size::{Range, Size, Span};
+pub(crate) use socket_mode::SocketMode;
 pub(crate) use timing::{Text, Timing};
 pub(crate) use validate::Problem;
 pub(crate) use zoned::Zoned;
@@ -341,6 +343,9 @@ pub(crate) struct Controller {
     pub(crate) pool: Vec<String>,
     /// Where hosts reach it: `vfio-user:PATH`, or `fuse:FOLDER` for this machine itself.
     pub(crate) listen: Listen,
+    /// Who may connect to its socket beside its owner, as in chmod(1): `0660` for the group, `0666` for all.
+    #[serde(default, skip_serializing_if = "SocketMode::is_default")]
+    pub(crate) socket_mode: SocketMode,
     /// How its namespaces are mounted; only with `fuse:FOLDER`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fuse: Option<Fuse>,
@@ -398,6 +403,7 @@ impl Controller {
             namespaces: Vec::new(),
             pool: Vec::new(),
             listen,
+            socket_mode: SocketMode::default(),
             fuse: None,
             queues: default_queues(),
             queue_depth: default_queue_depth(),

@@ -9,7 +9,7 @@ mod routes;
 pub(crate) mod server;
 mod types;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) use problem::Refusal;
 pub(crate) use types::*;
@@ -18,11 +18,23 @@ pub(crate) use types::*;
 pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
 
 /// Where the control socket lies when nothing else is said: `$XDG_RUNTIME_DIR/nvmirage/control.sock`, or
-/// `/run/nvmirage/control.sock` where that variable is not set.
+/// that of the system's service where that variable is not set.
 pub(crate) fn default_socket() -> PathBuf {
     std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
         .filter(|dir| dir.is_absolute())
-        .unwrap_or_else(|| "/run".into())
-        .join("nvmirage/control.sock")
+        .map_or_else(|| SERVICE.into(), |dir| dir.join("nvmirage/control.sock"))
 }
+
+/// Where a server is looked for when nothing else is said: the user's own, else the system's service.
+pub(crate) fn socket_to_ask() -> PathBuf {
+    let own = default_socket();
+    let service = Path::new(SERVICE);
+    match !own.exists() && service.exists() {
+        true => service.to_owned(),
+        false => own,
+    }
+}
+
+/// The control socket of the system's service.
+const SERVICE: &str = "/run/nvmirage/control.sock";

@@ -113,6 +113,7 @@ impl State {
         subsystem: SubsystemSlot,
     ) -> anyhow::Result<NewController> {
         let listener = Listener::bind(socket)?;
+        listener.open_to(config.socket_mode.bits())?;
         let Words { serial, subnqn } = self.words(&self.config.clone(), config.subsystem())?;
         let doorbells = match config.doorbells {
             Doorbells::Mapped => DoorbellMode::Mapped,

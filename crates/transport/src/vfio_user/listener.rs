@@ -124,6 +124,16 @@ impl Listener {
         })
     }
 
+    /// Lets users connect that `mode` gives write permission: of the socket's group, or all. Until then its owner alone may.
+    ///
+    /// # Errors
+    /// [`BindError::System`].
+    pub fn open_to(&self, mode: u32) -> Result<(), BindError> {
+        let mode = rustix::fs::Mode::from_raw_mode(mode);
+        rustix::fs::chmod(&self.path, mode)
+            .map_err(|errno| refused("change who may connect to", &self.path, errno))
+    }
+
     /// Takes the next host, if one waits. Never blocks.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ mod polled;
 mod resets;
 mod rings;
 mod served;
+mod service;
 mod shared;
 mod two;
 mod vfio;

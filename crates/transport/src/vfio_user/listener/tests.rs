@@ -37,9 +37,12 @@ fn a_host_is_accepted_and_nobody_is_waited_for() {
 #[test]
 fn the_file_is_for_its_owner_only() {
     let (_folder, path) = folder();
-    let _listener = Listener::bind(&path).unwrap();
+    let listener = Listener::bind(&path).unwrap();
     let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    listener.open_to(0o660).unwrap();
+    let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
 }
 
 #[test]

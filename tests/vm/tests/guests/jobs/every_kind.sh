@@ -80,7 +80,7 @@ KEY1="--cdw2=0x2d79656b --cdw3=0x31303030 --cdw11=8"
 pairs() {
     printf 'a value of 21 bytes..' >/tmp/value
     dd if=/dev/urandom of=/tmp/large bs=1000 count=40
-    ! pass 0x14 $COLO
+    fails pass 0x14 $COLO
     pass 1 $COLO --write --input-file=/tmp/value --data-len=21 --cdw10=21
     pass 1 $KEY1 --write --input-file=/tmp/large --data-len=40000 --cdw10=40000
     pass 0x14 $COLO
@@ -113,13 +113,13 @@ together() {
         wait $job
     done
     pass 0x10 $COLO
-    ! pass 0x14 $COLO
+    fails pass 0x14 $COLO
 }
 step together together
 step complaints no_complaints
 
 # Not where the write pointer is, which the kernel complains of.
 out_of_order() {
-    ! dd if=/dev/zero of=/dev/zones bs=4k count=1 seek=100 oflag=direct
+    fails dd if=/dev/zero of=/dev/zones bs=4k count=1 seek=100 oflag=direct
 }
 step out-of-order out_of_order

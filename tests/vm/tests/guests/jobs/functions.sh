@@ -88,6 +88,18 @@ interrupts() {
     sed -n "s/:\(.*\)PCI-MSI.*nvme0q$1\$/\1/p" /proc/interrupts | tr -s ' ' '\n' | awk '{ sum += $1 } END { print sum }'
 }
 
+# kernel_refuses COMMAND [ARGUMENT...]: kernels since the autumn of 2026 let nobody but their own driver change the features
+# that it uses (Number of Queues, Keep Alive Timer, Host Behavior Support, power states). The command then reaches no drive, and
+# fails with the words of EACCES; else it is carried out.
+kernel_refuses() {
+    if "$@" >/tmp/kernel 2>&1; then
+        return 1
+    fi
+    grep -F 'Permission denied' /tmp/kernel && return 0
+    cat /tmp/kernel
+    return 1
+}
+
 # refused WORDS COMMAND [ARGUMENT...]: the command fails, and says these words.
 refused() {
     refused_words=$1

@@ -135,14 +135,14 @@ random() {
     grep 'WP: 0 .*State: 0x30 .*Attrs: 0x8' /tmp/random
     nvme zns zrwa-flush-zone /dev/zoned --lba=3
     nvme zns report-zones /dev/zoned --descs=1 | grep 'WP: 0x4 '
-    ! nvme zns zrwa-flush-zone /dev/zoned --lba=5
-    ! nvme write /dev/zoned --start-block=3 --block-count=0 --data-size=4096 --data=/tmp/block
+    fails nvme zns zrwa-flush-zone /dev/zoned --lba=5
+    fails nvme write /dev/zoned --start-block=3 --block-count=0 --data-size=4096 --data=/tmp/block
     nvme write /dev/zoned --start-block=24 --block-count=0 --data-size=4096 --data=/tmp/block
     nvme zns report-zones /dev/zoned --descs=1 | grep 'WP: 0xc '
     dd if=/dev/zoned of=/tmp/back bs=4k skip=9 count=1 iflag=direct
     cmp /tmp/block /tmp/back
-    ! nvme zns open-zone /dev/zoned --start-lba=0 --zrwaa
-    ! nvme zns zone-append /dev/zoned --zslba=0 --data-size=4096 --data=/tmp/block
+    fails nvme zns open-zone /dev/zoned --start-lba=0 --zrwaa
+    fails nvme zns zone-append /dev/zoned --zslba=0 --data-size=4096 --data=/tmp/block
     nvme zns reset-zone /dev/zoned --start-lba=0
     dd if=/dev/zoned bs=4k count=32 iflag=direct | tr -d '\0' | wc -c | grep -x 0
 }
@@ -155,7 +155,7 @@ managed() {
     nvme zns close-zone /dev/zoned --start-lba=1024
     nvme zns finish-zone /dev/zoned --start-lba=1024
     nvme zns reset-zone /dev/zoned --select-all
-    ! nvme zns offline-zone /dev/zoned --start-lba=1024
+    fails nvme zns offline-zone /dev/zoned --start-lba=1024
     nvme zns changed-zone-list /dev/zoned
     nvme zns id-ctrl /dev/nvme0
     nvme cmdset-ind-id-ns /dev/nvme0 -n 1
@@ -180,7 +180,7 @@ lost() {
     grep -i -E '2400|9216' /tmp/changed
     nvme zns report-zones /dev/zoned --start=9216 --descs=1 | tee /tmp/offline
     grep 'State: 0xf0' /tmp/offline
-    ! nvme read /dev/zoned --start-block=9216 --block-count=0 --data-size=4096 --data=/tmp/nothing
+    fails nvme read /dev/zoned --start-block=9216 --block-count=0 --data-size=4096 --data=/tmp/nothing
     blkzone report --offset 73728 --length 8192 /dev/zoned | grep 'zcond:15'
 }
 step lost lost

@@ -1,0 +1,122 @@
+# The package, installed into a system whose first process is systemd, as its administrator would.
+
+unit=nvmirage.service
+
+# value NAME: what systemd says of the service
+value() {
+    systemctl show --property="$1" --value $unit
+}
+
+# until_true COMMAND...: waits, for a minute at most
+until_true() {
+    until_left=600
+    until "$@"; do
+        [ $until_left -gt 0 ] || {
+            echo "not true within a minute: $*"
+            systemctl status --no-pager $unit
+            journalctl --no-pager --unit $unit
+            return 1
+        }
+        until_left=$((until_left - 1))
+        sleep 0.1
+    done
+}
+
+is() {
+    [ "$(value "$1")" = "$2" ]
+}
+
+install_package() {
+    files /root
+    dpkg --install /root/nvmirage_*.deb
+    until_true is ActiveState active
+    [ "$(systemctl is-enabled $unit nvmirage.socket | sort -u)" = enabled ]
+}
+
+# what the kernel says of the process, and not the unit
+confined() {
+    status=/proc/$(value MainPID)/status
+    cat $status
+    [ "$(stat --format=%U "$status")" = nvmirage ]
+    grep -E '^NoNewPrivs:\s1$' $status
+    grep -E '^Seccomp:\s2$' $status
+    for set in CapInh CapPrm CapEff CapBnd CapAmb; do
+        grep -E "^$set:\s0+$" $status
+    done
+    root=/proc/$(value MainPID)/root
+    touch /tmp/of-the-system
+    [ ! -e "$root/tmp/of-the-system" ]
+    [ ! -e "$root/dev/ttyS0" ]
+    # what root has there, the package itself, is hidden
+    fails ls "$root"/root/nvmirage_*.deb
+    [ "$(stat --format=%a /var/lib/nvmirage)" = 700 ]
+    [ "$(stat --format=%a%U /run/nvmirage/control.sock)" = 600nvmirage ]
+}
+
+# a drive in a file, made while the service runs, open to the service's group
+drive() {
+    nvmirage create media disk --kind file --path /var/lib/nvmirage/disk.img --size 16MiB
+    nvmirage create namespace disk --media disk
+    nvmirage create controller nvme0 --namespaces disk --listen vfio-user:/run/nvmirage/nvme0.sock --socket-mode 0660
+    [ "$(stat --format=%a%U%G /run/nvmirage/nvme0.sock)" = 660nvmirage"nvmirage" ]
+    nvmirage bench --target vfio-user:/run/nvmirage/nvme0.sock --rw randrw --time 500ms --verify
+    nvmirage ls
+}
+
+# the journal knows how bad a line is, by the priority in front of it
+journal() {
+    nvmirage set log filter=debug
+    journalctl --no-pager --unit $unit --priority info | grep 'the log is changed'
+    journalctl --no-pager --unit $unit --priority warning >/tmp/warnings
+    fails grep 'the log is changed' /tmp/warnings
+    journalctl --no-pager --unit $unit --output cat >/tmp/texts
+    fails grep '^<[0-9]>' /tmp/texts
+}
+
+# somebody asks, and the service is there
+activated() {
+    systemctl stop $unit
+    is ActiveState inactive
+    [ -S /run/nvmirage/control.sock ]
+    nvmirage ls
+    is ActiveState active
+}
+
+# a service that hangs is killed and started again
+watchdog() {
+    mkdir -p /run/systemd/system/$unit.d
+    printf '[Service]\nWatchdogSec=3s\nTimeoutAbortSec=3s\n' >/run/systemd/system/$unit.d/quick.conf
+    systemctl daemon-reload
+    systemctl restart $unit
+    # it lives longer than the bound
+    sleep 8
+    is ActiveState active
+    is NRestarts 0
+    kill -STOP "$(value MainPID)"
+    until_true is NRestarts 1
+    until_true is ActiveState active
+    nvmirage ls
+    journalctl --no-pager --unit $unit | grep -i watchdog
+}
+
+purge() {
+    dpkg --purge nvmirage
+    fails systemctl is-active $unit
+    [ ! -e /usr/bin/nvmirage ]
+    [ ! -e /etc/nvmirage/nvmirage.toml ]
+    # what drives hold is not thrown away with the program
+    [ "$(stat --format=%s /var/lib/nvmirage/disk.img)" = 16777216 ]
+}
+
+step install install_package
+step verify systemd-analyze verify --man=no $unit nvmirage.socket
+# 2.0 of 10 at most, where systemd says "OK" to less than 5
+step security systemd-analyze security --no-pager --offline=yes --threshold=20 $unit
+tell exposure tail -n 1 /tmp/step.log
+step confined confined
+step drive drive
+step journal journal
+step activated activated
+step watchdog watchdog
+step purge purge
+step quiet no_complaints
