@@ -14,6 +14,7 @@ mod partitions;
 mod physical;
 mod queues;
 mod resets;
+mod service;
 mod simulate;
 mod subsystem;
 mod tenants;
@@ -38,6 +39,7 @@ const ALL: &[&[Mutation]] = &[
     partitions::MUTATIONS,
     physical::MUTATIONS,
     resets::MUTATIONS,
+    service::MUTATIONS,
     simulate::MUTATIONS,
     subsystem::MUTATIONS,
     tenants::MUTATIONS,

@@ -1,6 +1,6 @@
 //! Partitions of drives, and what drives say of themselves.
 
-use super::super::{Mutation, integration, unit};
+use super::super::{Mutation, integration, of_program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -9,8 +9,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/nvmirage/src/partition/table.rs",
         from: "match self.taken(taken).find(|t| t.range.overlaps(range)) {",
         to: "match self.taken(taken).find(|t| t.range == range) {",
-        test: unit(
-            "nvmirage",
+        test: of_program(
             "partition::table::tests::what_cannot_be_made_changes_nothing_and_says_why",
         ),
     },
@@ -20,10 +19,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/nvmirage/src/partition/table.rs",
         from: ".filter(|t| t.range.start >= range.end)",
         to: ".filter(|t| t.range.start > range.end)",
-        test: unit(
-            "nvmirage",
-            "partition::table::tests::partitions_stay_apart_whatever_is_done",
-        ),
+        test: of_program("partition::table::tests::partitions_stay_apart_whatever_is_done"),
     },
     Mutation {
         name: "partition-two-writers",
@@ -31,10 +27,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "crates/nvmirage/src/partition/store.rs",
         from: "        if self.claim.is_none() {\n            self.claim()",
         to: "        if false {\n            self.claim()",
-        test: unit(
-            "nvmirage",
-            "partition::store::tests::two_do_not_have_it_at_once",
-        ),
+        test: of_program("partition::store::tests::two_do_not_have_it_at_once"),
     },
     Mutation {
         name: "partition-in-use",
