@@ -27,8 +27,8 @@ is() {
 }
 
 install_package() {
-    files /root
-    dpkg --install /root/nvmirage_*.deb
+    files "$HOME"
+    dpkg --install "$HOME"/nvmirage_*.deb
     until_true is ActiveState active
     [ "$(systemctl is-enabled $unit nvmirage.socket | sort -u)" = enabled ]
 }
@@ -48,7 +48,7 @@ confined() {
     [ ! -e "$root/tmp/of-the-system" ]
     [ ! -e "$root/dev/ttyS0" ]
     # what root has there, the package itself, is hidden
-    fails ls "$root"/root/nvmirage_*.deb
+    fails ls "$root$HOME"/nvmirage_*.deb
     [ "$(stat --format=%a /var/lib/nvmirage)" = 700 ]
     [ "$(stat --format=%a%U /run/nvmirage/control.sock)" = 600nvmirage ]
 }
