@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
+use utoipa::ToSchema;
 
 /// Which log lines are written, and how. All of it may change while the program runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Log {
     /// A level (error, warn, info, debug, trace), and others for modules: `info,transport=debug`. Default: `info`.
@@ -16,7 +17,7 @@ pub(crate) struct Log {
 }
 
 /// How a log line is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
     /// Time, level and text, with colours on a terminal.

@@ -22,6 +22,7 @@ mod tests;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::identity;
 
@@ -43,12 +44,13 @@ pub(crate) const MAX_QUEUE_DEPTH: u16 = 4096;
 pub(crate) const DEFAULT_LBA_SIZE: u32 = 4096;
 
 /// Everything one process serves.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     /// Where what must be kept between runs lies: the seed of derived identities, and what hosts changed.
     /// Default: `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) state_dir: Option<PathBuf>,
     /// The control socket, as `unix:PATH`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,11 +79,12 @@ pub(crate) struct Config {
     /// It was made of a command line: what tells it apart from others, as the names in it are always the same. Its first
     /// file, else its socket, from the root. A drive in memory is then a new one at every start, of which nothing is kept.
     #[serde(skip)]
+    #[schema(value_type = Option<String>)]
     pub(crate) short_form: Option<PathBuf>,
 }
 
 /// What is done about the pages of memory in use: hosts' and that of media in memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HugePages {
     /// Pages that are all there are put together into huge ones.
@@ -98,7 +101,7 @@ impl HugePages {
 }
 
 /// How a reactor waits for work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
     /// Never sleeps.
@@ -122,7 +125,7 @@ impl Mode {
 }
 
 /// One serving thread.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reactor {
     /// The CPU it is pinned to. Default: not pinned.
@@ -151,7 +154,7 @@ impl Default for Reactor {
 }
 
 /// What a medium is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MediumKind {
     /// Discards writes and leaves read buffers untouched: for measuring.
@@ -167,7 +170,7 @@ pub(crate) enum MediumKind {
 }
 
 /// What hosts of a key-value medium speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Dialect {
     /// The Key Value command set.
@@ -178,7 +181,7 @@ pub(crate) enum Dialect {
 }
 
 /// How a file is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direct {
     /// `O_DIRECT` where the file system has it.
@@ -191,7 +194,7 @@ pub(crate) enum Direct {
 }
 
 /// A place where bytes live.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Medium {
     /// Its name.
@@ -200,6 +203,7 @@ pub(crate) struct Medium {
     pub(crate) kind: MediumKind,
     /// The file or block device; only for `kind = "file"`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) path: Option<PathBuf>,
     /// Its size; a file that exists may leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,6 +238,7 @@ pub(crate) struct Medium {
     /// The file that holds a medium in memory, with its zones, while it is not served; only for `kind = "ram"`, and
     /// `kind = "keyvalue"` without a path. Default: none, it is gone when the program ends.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) state: Option<PathBuf>,
     /// The model that says when its commands are done. Default: none, as fast as they go.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -268,7 +273,7 @@ impl Medium {
 }
 
 /// A part of a medium, as a host sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Namespace {
     /// Its name.
@@ -299,7 +304,7 @@ pub(crate) struct Namespace {
 }
 
 /// How doorbells reach the reactor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Doorbells {
     /// Mapped where every reactor of the controller is in `poll` mode, unmapped otherwise.
@@ -314,7 +319,7 @@ pub(crate) enum Doorbells {
 }
 
 /// How the namespaces of a controller are mounted as files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fuse {
     /// Other users of the machine may open the files.
@@ -326,7 +331,7 @@ pub(crate) struct Fuse {
 }
 
 /// An NVMe controller.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Controller {
     /// Its name.

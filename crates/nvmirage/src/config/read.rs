@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
 
 use super::Config;
+use crate::control::Refusal;
 
 /// Largest configuration that is read.
 const MAX_FILE_LEN: u64 = 1 << 20;
@@ -37,8 +38,27 @@ pub(crate) fn from_toml(text: &str) -> anyhow::Result<Config> {
 }
 
 /// Reads one object of the control socket's requests.
-pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    serde_json::from_slice(bytes).map_err(|error| with_suggestion(&error.to_string()))
+pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let mut from = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut from).map_err(|error| {
+        let detail = with_suggestion(&error.inner().to_string());
+        Refusal::invalid_at(pointer(error.path()), detail)
+    })?;
+    let ended = from.end();
+    ended.map_err(|error| Refusal::invalid(error.to_string()))?;
+    Ok(read)
+}
+
+/// A place in an object as a JSON pointer (RFC 6901).
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
+    let part = |segment: &Segment| match segment {
+        Segment::Seq { index } => format!("/{index}"),
+        Segment::Map { key } | Segment::Enum { variant: key } => format!("/{}", escaped(key)),
+        Segment::Unknown => String::new(),
+    };
+    path.iter().map(part).collect()
 }
 
 /// Adds "did you mean" to serde's message for an unknown field or variant.

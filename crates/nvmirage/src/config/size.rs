@@ -197,6 +197,17 @@ macro_rules! serde_as_text {
                 from.deserialize_any(Text)
             }
         }
+
+        impl ::utoipa::PartialSchema for $type {
+            fn schema() -> ::utoipa::openapi::RefOr<::utoipa::openapi::schema::Schema> {
+                ::utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(::utoipa::openapi::Type::String)
+                    .description(Some($what))
+                    .into()
+            }
+        }
+
+        impl ::utoipa::ToSchema for $type {}
     )+};
 }
 

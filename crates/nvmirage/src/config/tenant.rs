@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use engine::tenants::{Cap, TenantSpec};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     Config, Size, Span,
@@ -18,7 +19,7 @@ const MAX_WEIGHT: u32 = 10_000;
 const MAX_BURST: Duration = Duration::from_secs(60);
 
 /// How a tenant stands to others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Class {
     /// By its weight.
@@ -29,7 +30,7 @@ pub(crate) enum Class {
 }
 
 /// Who shares media with others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tenant {
     /// Its name, which controllers and namespaces write as `tenant`.

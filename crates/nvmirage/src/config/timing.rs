@@ -14,6 +14,10 @@ use std::{
 
 use model::{InvalidParameter, Kind, Moment, Parameters, preset::MeasuredBy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType},
+};
 
 use super::{
     Medium, MediumKind, Size, Span, Zoned,
@@ -26,7 +30,7 @@ use super::{
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The timing of a medium.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Timing {
     /// The drive that it is taken from, as in `samsung-970-pro` or `samsung-970-pro@paper`, or the file that describes it.
     pub(crate) preset: String,
@@ -39,6 +43,7 @@ pub(crate) struct Timing {
     /// The file that keeps what the drive has become: how its pages lie, and how worn it is. Default: beside the file of a
     /// medium that is one, with `.timing` behind its name; else none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) state: Option<PathBuf>,
     /// How often that is written while the drive works; `0s`: at a clean stop only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +51,7 @@ pub(crate) struct Timing {
     /// The file that what the drive is told is written to when its medium is closed, for `nvmirage fidelity --replay`. Default:
     /// nothing is recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     pub(crate) record: Option<PathBuf>,
     /// Parameters that differ from the preset.
     #[serde(flatten)]
@@ -81,7 +87,7 @@ impl FromStr for Timing {
 }
 
 /// Where a latency was measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Measured {
     /// At the device.
@@ -102,6 +108,20 @@ impl From<Measured> for MeasuredBy {
 /// A value as it was written: text, a whole number or a boolean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
+
+impl PartialSchema for Text {
+    fn schema() -> RefOr<Schema> {
+        let one_of = [Type::String, Type::Integer, Type::Boolean];
+        ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter(one_of))
+            .description(Some(
+                "a parameter's value: text with its unit, a whole number, true or false",
+            ))
+            .into()
+    }
+}
+
+impl ToSchema for Text {}
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

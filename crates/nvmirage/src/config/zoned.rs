@@ -3,11 +3,12 @@
 use controller::set::RandomAreas;
 use media::ZoneSpec;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{Medium, MediumKind, Size, validate::Place};
 
 /// The zones of a medium.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Zoned {
     /// From one zone to the next.

@@ -6,53 +6,107 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::config::Problem;
+
+/// What kinds of problems begin with (RFC 9457, 3.1.1).
+const TYPE: &str = "urn:nvmirage:problem:";
 
 /// Why a request was refused (RFC 9457, problem+json).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Refusal {
+    /// The kind of problem, for programs: `urn:nvmirage:problem:` and the title with `-` for blanks.
+    #[serde(rename = "type", default)]
+    pub(crate) kind: String,
     /// The HTTP status.
     pub(crate) status: u16,
     /// The kind of problem, in a few words.
     pub(crate) title: String,
     /// What is wrong and what to do about it.
     pub(crate) detail: String,
+    /// What is wrong with each part of the request, where that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) errors: Vec<FieldProblem>,
+}
+
+/// What is wrong with one part of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FieldProblem {
+    /// The part of the body, as a JSON pointer (RFC 6901).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pointer: Option<String>,
+    /// The object, as in `controller vm1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) object: Option<String>,
+    /// What is wrong and what to do about it.
+    pub(crate) detail: String,
 }
 
 impl Refusal {
+    /// A refusal with any status.
+    pub(crate) fn new(status: StatusCode, title: &str, detail: impl Into<String>) -> Self {
+        Refusal {
+            kind: format!("{TYPE}{}", title.replace(' ', "-")),
+            status: status.as_u16(),
+            title: title.into(),
+            detail: detail.into(),
+            errors: Vec::new(),
+        }
+    }
+
     /// A request that cannot be understood or carried out as it stands.
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid request", detail)
+    }
+
+    /// The same, at a known part of the body.
+    pub(crate) fn invalid_at(pointer: String, detail: String) -> Self {
+        let error = FieldProblem {
+            pointer: Some(pointer),
+            object: None,
+            detail: detail.clone(),
+        };
         Refusal {
-            status: 422,
-            title: "invalid request".into(),
-            detail: detail.into(),
+            errors: vec![error],
+            ..Refusal::invalid(detail)
+        }
+    }
+
+    /// A configuration that would be none.
+    pub(crate) fn of_problems(problems: &[Problem]) -> Self {
+        let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        let errors = problems.iter().map(|problem| FieldProblem {
+            pointer: None,
+            object: Some(problem.place.clone()),
+            detail: problem.what.clone(),
+        });
+        Refusal {
+            errors: errors.collect(),
+            ..Refusal::invalid(lines.join("\n"))
         }
     }
 
     /// The object does not exist.
     pub(crate) fn not_found(kind: &str, name: &str) -> Self {
-        Refusal {
-            status: 404,
-            title: "not found".into(),
-            detail: format!("there is no {kind} `{name}`; `nvmirage ls` shows what there is"),
-        }
+        let detail = format!("there is no {kind} `{name}`; `nvmirage ls` shows what there is");
+        Refusal::new(StatusCode::NOT_FOUND, "not found", detail)
     }
 
     /// The object exists, or is in use.
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
-        Refusal {
-            status: 409,
-            title: "conflict".into(),
-            detail: detail.into(),
-        }
+        Refusal::new(StatusCode::CONFLICT, "conflict", detail)
+    }
+
+    /// The object is not what the request says that it is.
+    pub(crate) fn changed(detail: impl Into<String>) -> Self {
+        Refusal::new(StatusCode::PRECONDITION_FAILED, "changed meanwhile", detail)
     }
 
     /// Our own fault, or the system's.
     pub(crate) fn failed(error: &anyhow::Error) -> Self {
-        Refusal {
-            status: 500,
-            title: "failed".into(),
-            detail: format!("{error:#}"),
-        }
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Refusal::new(status, "failed", format!("{error:#}"))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{
     config::{self, Text},
@@ -10,7 +11,7 @@ use crate::{
 };
 
 /// What is served now.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Inventory {
     /// Reactors, in the order of the configuration.
     #[serde(default)]
@@ -27,8 +28,11 @@ pub(crate) struct Inventory {
 }
 
 /// A reactor, and what it has done since it started.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReactorStatus {
+    /// Its place in the configuration, from 0, which controllers write as `reactor`.
+    #[serde(default)]
+    pub(crate) reactor: usize,
     /// As configured.
     #[serde(flatten)]
     pub(crate) config: config::Reactor,
@@ -53,7 +57,7 @@ pub(crate) struct ReactorStatus {
 }
 
 /// Commands that moved data, by what the kernel had to do for their memory.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct IoStatus {
     /// It was registered beforehand.
     pub(crate) registered: u64,
@@ -62,7 +66,7 @@ pub(crate) struct IoStatus {
 }
 
 /// A medium and what is known of it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MediumStatus {
     /// As configured.
     #[serde(flatten)]
@@ -80,7 +84,7 @@ pub(crate) struct MediumStatus {
 }
 
 /// A namespace and what is known of it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct NamespaceStatus {
     /// As configured, but for what was changed since. One that a host has made is called `SUBSYSTEM:NSID`.
     #[serde(flatten)]
@@ -100,7 +104,7 @@ pub(crate) struct NamespaceStatus {
 }
 
 /// A tenant, and what it has had since it is there, on all reactors together.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TenantStatus {
     /// As configured, but for what was changed since.
     #[serde(flatten)]
@@ -118,7 +122,7 @@ pub(crate) struct TenantStatus {
 }
 
 /// A controller and what is known of it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ControllerStatus {
     /// As configured, but that `namespaces` are those that are attached, and `subsystem` is there.
     #[serde(flatten)]
@@ -136,8 +140,32 @@ pub(crate) struct ControllerStatus {
     pub(crate) placement: Vec<QueuePlacement>,
 }
 
+/// A host: whoever has attached to a controller.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct HostStatus {
+    /// The controller that it is attached to; there is one host at a time.
+    pub(crate) controller: String,
+    /// Where it came in: `vfio-user:PATH`, or `fuse:FOLDER` where it is a mount of this machine.
+    pub(crate) listen: config::Listen,
+    /// I/O queues that it has made: completion queues, with the reactors that serve them.
+    pub(crate) placement: Vec<QueuePlacement>,
+}
+
+/// A partition, and the medium that it is of.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct PartitionStatus {
+    /// The medium.
+    pub(crate) media: String,
+    /// What there is of it.
+    #[serde(flatten)]
+    pub(crate) partition: Partition,
+    /// The namespace that it is, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+}
+
 /// Where an I/O queue lives.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct QueuePlacement {
     /// The completion queue; submission queues live with the one they complete into.
     pub(crate) queue: u16,
@@ -146,7 +174,7 @@ pub(crate) struct QueuePlacement {
 }
 
 /// What is changed of a medium.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MediumChange {
     /// Parameters of its timing, by name, as they stand in a configuration.
@@ -158,7 +186,7 @@ pub(crate) struct MediumChange {
 }
 
 /// What becomes of a zone that its drive gives up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ZoneLoss {
     /// It can be read, and no longer written.
@@ -168,7 +196,7 @@ pub(crate) enum ZoneLoss {
 }
 
 /// What is changed of a tenant.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantChange {
     /// Its keys with their values, as they stand in a configuration; `none` takes one away.
@@ -176,7 +204,7 @@ pub(crate) struct TenantChange {
 }
 
 /// Where queues of a controller are to live.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPlacement {
     /// The reactors: completion queue 1 lives on the first of them, and so on in turn.
@@ -187,7 +215,7 @@ pub(crate) struct NewPlacement {
 }
 
 /// The namespace that a controller is to have.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Attachment {
     /// Its name.
@@ -195,7 +223,7 @@ pub(crate) struct Attachment {
 }
 
 /// What is to become of a namespace.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSize {
     /// Its size from now on.
@@ -206,7 +234,7 @@ pub(crate) struct NewSize {
 }
 
 /// A partition that a medium is to have.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPartition {
     /// Its name.
@@ -219,7 +247,7 @@ pub(crate) struct NewPartition {
 }
 
 /// What is to become of a partition.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartitionSize {
     /// Its size from now on.
@@ -227,7 +255,7 @@ pub(crate) struct PartitionSize {
 }
 
 /// How a partition is deleted.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartitionEnd {
     /// Its bytes are zeros before its place is anybody's.
@@ -236,7 +264,7 @@ pub(crate) struct PartitionEnd {
 }
 
 /// Where a partition is.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartitionPlace {
     /// Its part of the medium.

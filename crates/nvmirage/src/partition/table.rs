@@ -5,6 +5,7 @@ use std::{fmt, path::Path};
 use anyhow::Context;
 use media::Medium;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::config::{Range, Size};
 
@@ -75,7 +76,7 @@ impl fmt::Display for Owner {
 }
 
 /// A part of a drive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Partition {
     /// Its name.

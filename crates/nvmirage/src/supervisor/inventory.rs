@@ -3,70 +3,163 @@
 use controller::subsystem::Allocated;
 
 use super::{
-    State,
+    OpenMedium, State, Supervisor,
     media::range_of,
     operate::label,
     subsystems::{Live, id_of},
 };
 use crate::{
-    config,
+    config::{self, Config},
     control::{
-        ControllerStatus, Inventory, IoStatus, MediumStatus, NamespaceStatus, QueuePlacement,
-        ReactorStatus,
+        ControllerStatus, HostStatus, Inventory, IoStatus, MediumStatus, NamespaceStatus,
+        PartitionStatus, QueuePlacement, ReactorStatus, Refusal, TenantStatus,
     },
+    partition::Partition,
     reactor::subsystems::View,
 };
 
+impl Supervisor {
+    /// What is served now.
+    pub(crate) fn inventory(&self) -> Result<Inventory, Refusal> {
+        self.lock().inventory().map_err(failed)
+    }
+
+    /// Reactors, in the order of the configuration.
+    pub(crate) fn reactors(&self) -> Vec<ReactorStatus> {
+        self.lock().reactor_statuses()
+    }
+
+    /// Media, in order of creation.
+    pub(crate) fn media(&self) -> Vec<MediumStatus> {
+        self.lock().medium_statuses()
+    }
+
+    /// Partitions of all media.
+    pub(crate) fn partitions(&self) -> Vec<PartitionStatus> {
+        self.lock().partition_statuses()
+    }
+
+    /// Namespaces, in order of creation, then those that hosts have made.
+    pub(crate) fn namespaces(&self) -> Result<Vec<NamespaceStatus>, Refusal> {
+        let state = self.lock();
+        let views = state.views().map_err(failed)?;
+        state.namespaces(&views).map_err(failed)
+    }
+
+    /// Tenants, in order of creation.
+    pub(crate) fn tenants(&self) -> Vec<TenantStatus> {
+        self.lock().tenant_statuses()
+    }
+
+    /// Controllers, in order of creation.
+    pub(crate) fn controllers(&self) -> Result<Vec<ControllerStatus>, Refusal> {
+        let state = self.lock();
+        let views = state.views().map_err(failed)?;
+        state.controller_statuses(&views).map_err(failed)
+    }
+
+    /// Hosts, in the order of their controllers.
+    pub(crate) fn hosts(&self) -> Result<Vec<HostStatus>, Refusal> {
+        let controllers = self.controllers()?.into_iter();
+        let attached = controllers.filter(|controller| controller.attached);
+        Ok(attached
+            .map(|controller| HostStatus {
+                controller: controller.config.name,
+                listen: controller.config.listen,
+                placement: controller.placement,
+            })
+            .collect())
+    }
+
+    /// The configuration of a kind's objects as it stands, with what was changed since the start.
+    pub(crate) fn config_of<T>(&self, of: impl FnOnce(&Config) -> Option<T>) -> Option<T> {
+        of(&self.lock().config)
+    }
+}
+
+fn failed(error: anyhow::Error) -> Refusal {
+    Refusal::failed(&error)
+}
+
 impl State {
-    pub(super) fn inventory(&self) -> anyhow::Result<Inventory> {
-        let mut views = Vec::new();
-        for live in &self.subsystems {
-            views.push((live, self.view(live)?));
-        }
-        let media = self.config.media.iter().zip(&self.media);
-        let reactors = self.config.reactor.iter().zip(&self.reactors);
+    fn inventory(&self) -> anyhow::Result<Inventory> {
+        let views = self.views()?;
         Ok(Inventory {
-            reactors: reactors
-                .map(|(config, handle)| {
-                    let counters = handle.counters();
-                    ReactorStatus {
-                        config: config.clone(),
-                        commands: counters.completions.get(),
-                        turns: counters.turns.get(),
-                        turns_with_work: counters.turns_with_work.get(),
-                        busy_ns: counters.busy_ns.get(),
-                        spun_ns: counters.spun_ns.get(),
-                        slept_ns: counters.slept_ns.get(),
-                        sleeps: counters.sleeps.get(),
-                        stalls: counters.stalls.get(),
-                        stalled_ns: counters.stalled_ns.get(),
-                    }
-                })
-                .collect(),
-            media: media
-                .map(|(config, open)| MediumStatus {
-                    config: config.clone(),
-                    bytes: open.medium.size(),
-                    description: open.medium.describe(),
-                    partitions: open
-                        .partitions
-                        .as_ref()
-                        .map_or(Vec::new(), |store| store.table().partitions().to_vec()),
-                    io: open.medium.io_counts().map(|counts| IoStatus {
-                        registered: counts.registered,
-                        plain: counts.plain,
-                    }),
-                })
-                .collect(),
+            reactors: self.reactor_statuses(),
+            media: self.medium_statuses(),
             namespaces: self.namespaces(&views)?,
             tenants: self.tenant_statuses(),
-            controllers: self
-                .config
-                .controller
-                .iter()
-                .map(|config| self.controller_status(config, &views))
-                .collect::<anyhow::Result<_>>()?,
+            controllers: self.controller_statuses(&views)?,
         })
+    }
+
+    /// Every subsystem with what its reactor says of it now.
+    fn views(&self) -> anyhow::Result<Vec<(&Live, View)>> {
+        let live = self.subsystems.iter();
+        live.map(|live| Ok((live, self.view(live)?))).collect()
+    }
+
+    fn reactor_statuses(&self) -> Vec<ReactorStatus> {
+        let reactors = self.config.reactor.iter().zip(&self.reactors).enumerate();
+        reactors
+            .map(|(reactor, (config, handle))| {
+                let counters = handle.counters();
+                ReactorStatus {
+                    reactor,
+                    config: config.clone(),
+                    commands: counters.completions.get(),
+                    turns: counters.turns.get(),
+                    turns_with_work: counters.turns_with_work.get(),
+                    busy_ns: counters.busy_ns.get(),
+                    spun_ns: counters.spun_ns.get(),
+                    slept_ns: counters.slept_ns.get(),
+                    sleeps: counters.sleeps.get(),
+                    stalls: counters.stalls.get(),
+                    stalled_ns: counters.stalled_ns.get(),
+                }
+            })
+            .collect()
+    }
+
+    fn medium_statuses(&self) -> Vec<MediumStatus> {
+        let media = self.config.media.iter().zip(&self.media);
+        media
+            .map(|(config, open)| MediumStatus {
+                config: config.clone(),
+                bytes: open.medium.size(),
+                description: open.medium.describe(),
+                partitions: open.partitions().to_vec(),
+                io: open.medium.io_counts().map(|counts| IoStatus {
+                    registered: counts.registered,
+                    plain: counts.plain,
+                }),
+            })
+            .collect()
+    }
+
+    fn partition_statuses(&self) -> Vec<PartitionStatus> {
+        let of_medium = |open: &OpenMedium| {
+            let partitions = open.partitions().iter();
+            let status = |partition: &Partition| PartitionStatus {
+                media: open.name.clone(),
+                partition: partition.clone(),
+                namespace: self
+                    .namespace_of_partition(&open.name, &partition.name)
+                    .map(|namespace| namespace.name.clone()),
+            };
+            partitions.map(status).collect::<Vec<_>>()
+        };
+        self.media.iter().flat_map(of_medium).collect()
+    }
+
+    fn controller_statuses(
+        &self,
+        views: &[(&Live, View)],
+    ) -> anyhow::Result<Vec<ControllerStatus>> {
+        let configs = self.config.controller.iter();
+        configs
+            .map(|config| self.controller_status(config, views))
+            .collect()
     }
 
     /// Those of the configuration, then those that hosts have made.
@@ -163,6 +256,13 @@ impl State {
             cntlid: id.map(|id| id.0),
             config,
         })
+    }
+}
+
+impl OpenMedium {
+    fn partitions(&self) -> &[Partition] {
+        let store = self.partitions.as_ref();
+        store.map_or(&[], |store| store.table().partitions())
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) use self::media::spec_of;
 pub(crate) use self::tenants::TenantNews;
 use self::{media::Resting, subsystems::Live, timing::TimingState};
 use crate::{
-    config::{self, Config, HugePages, Problem},
-    control::{Inventory, MediumChange, Refusal},
+    config::{self, Config, HugePages},
+    control::{MediumChange, Refusal},
     fuse::Mount,
     identity::Identities,
     keep::{keeper::Keeper, memory::Image, timing::checkpoints::Checkpoints},
@@ -94,6 +94,15 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     state: Mutex<State>,
+    /// Whose turn it is to change something; taken before `state`.
+    turn: Mutex<()>,
+}
+
+/// The turn to change what is served, until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Turn<'a> {
+    _guard: MutexGuard<'a, ()>,
 }
 
 impl Supervisor {
@@ -129,6 +138,7 @@ impl Supervisor {
         }
         let supervisor = Supervisor {
             state: Mutex::new(state),
+            turn: Mutex::new(()),
         };
         let served = supervisor.lock().serve_all(config);
         if let Err(error) = served {
@@ -155,10 +165,12 @@ impl Supervisor {
             .collect()
     }
 
-    /// What is served now.
-    pub(crate) fn inventory(&self) -> Result<Inventory, Refusal> {
-        let inventory = self.lock().inventory();
-        inventory.map_err(|error| Refusal::failed(&error))
+    /// Waits for its turn to change what is served. Whoever decides by a look at what there is whether to change it holds
+    /// this from the look to the change: an operator's requests, and a configuration that is read again.
+    pub(crate) fn steer(&self) -> Turn<'_> {
+        Turn {
+            _guard: self.turn.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Opens a medium.
@@ -373,6 +385,5 @@ fn refuse_problems(config: &Config) -> Result<(), Refusal> {
     if problems.is_empty() {
         return Ok(());
     }
-    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
-    Err(Refusal::invalid(lines.join("\n")))
+    Err(Refusal::of_problems(&problems))
 }

@@ -60,12 +60,14 @@ impl Supervisor {
         Ok(range)
     }
 
-    /// Deletes a partition that no namespace is. With `erase` its bytes are zeros before its place is anybody's.
-    pub(crate) fn delete_partition(
+    /// Deletes a partition that no namespace is. With `erase` its bytes are zeros before its place is anybody's; that takes
+    /// long, and `begun` is dropped before.
+    pub(crate) fn delete_partition<B>(
         &self,
         medium: &str,
         name: &str,
         erase: bool,
+        begun: B,
     ) -> Result<(), Refusal> {
         let (bytes, range) = {
             let mut state = self.lock();
@@ -84,6 +86,7 @@ impl Supervisor {
             (bytes, range)
         };
         // Nobody uses it, and nobody comes to: others are steered meanwhile.
+        drop(begun);
         let erased = bytes.erase(range.start.0, range.len());
         erased
             .with_context(|| {
@@ -139,7 +142,11 @@ impl State {
         Ok(found?.range)
     }
 
-    fn namespace_of_partition(&self, medium: &str, name: &str) -> Option<&config::Namespace> {
+    pub(super) fn namespace_of_partition(
+        &self,
+        medium: &str,
+        name: &str,
+    ) -> Option<&config::Namespace> {
         let mut namespaces = self.config.namespace.iter();
         namespaces.find(|n| n.media == medium && n.partition.as_deref() == Some(name))
     }

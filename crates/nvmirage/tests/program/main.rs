@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
+mod api;
 mod bench;
 mod calibrate;
 mod check;
@@ -18,6 +19,7 @@ mod fidelity;
 mod fuse;
 mod fuse_user;
 mod host;
+mod http;
 mod kept;
 mod keys_kept;
 mod kv;

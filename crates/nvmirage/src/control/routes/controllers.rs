@@ -1,68 +1,133 @@
 //! `/v1/controllers`: what hosts attach to, the namespaces they have and where their queues live.
 
 use axum::{
+    Json,
     body::Bytes,
     extract::{Path, State},
-    http::StatusCode,
-    routing::{delete, post, put},
+    http::HeaderMap,
 };
+use utoipa_axum::routes;
 
-use super::{Routes, Shared, blocking, body};
-use crate::control::{Attachment, NewPlacement, Refusal};
+use super::{
+    Routes, Shared, body,
+    item::{self, Done, Item, Shown},
+};
+use crate::{
+    config,
+    control::{Attachment, ControllerStatus, NewPlacement, Refusal},
+    supervisor::Supervisor,
+};
 
 pub(super) fn routes() -> Routes {
     Routes::new()
-        .route("/v1/controllers", post(create_controller))
-        .route("/v1/controllers/{name}", delete(delete_controller))
-        .route("/v1/controllers/{name}/namespaces", post(attach))
-        .route(
-            "/v1/controllers/{name}/namespaces/{namespace}",
-            delete(detach),
-        )
-        .route("/v1/controllers/{name}/placement", put(move_queues))
+        .routes(routes!(list_controllers, create_controller))
+        .routes(routes!(show_controller, put_controller, delete_controller))
+        .routes(routes!(attach))
+        .routes(routes!(put_attachment, detach))
+        .routes(routes!(move_queues))
 }
 
-async fn create_controller(State(supervisor): Shared, bytes: Bytes) -> Result<StatusCode, Refusal> {
-    let controller = body(&bytes)?;
-    blocking(supervisor, move |s| s.create_controller(controller)).await?;
-    Ok(StatusCode::CREATED)
+/// All controllers
+#[utoipa::path(get, path = "/v1/controllers", tag = "controllers", responses((status = 200, body = Vec<ControllerStatus>)))]
+async fn list_controllers(
+    State(supervisor): Shared,
+) -> Result<Json<Vec<ControllerStatus>>, Refusal> {
+    item::list(supervisor).await
 }
 
+/// Make a controller
+#[utoipa::path(post, path = "/v1/controllers", tag = "controllers", request_body = config::Controller, responses((status = 201, body = ControllerStatus)))]
+async fn create_controller(
+    State(supervisor): Shared,
+    bytes: Bytes,
+) -> Result<Shown<ControllerStatus>, Refusal> {
+    item::create(supervisor, bytes).await
+}
+
+/// One controller
+#[utoipa::path(get, path = "/v1/controllers/{name}", tag = "controllers", responses((status = 200, body = ControllerStatus)))]
+async fn show_controller(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+) -> Result<Shown<ControllerStatus>, Refusal> {
+    item::show(supervisor, name).await
+}
+
+/// Make a controller, or confirm that it is there and the same
+#[utoipa::path(put, path = "/v1/controllers/{name}", tag = "controllers", request_body = config::Controller,
+    responses((status = 200, description = "it is there and the same", body = ControllerStatus), (status = 201, description = "it is made", body = ControllerStatus)))]
+async fn put_controller(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Shown<ControllerStatus>, Refusal> {
+    item::put(supervisor, name, headers, bytes).await
+}
+
+/// Delete a controller that nothing uses
+#[utoipa::path(delete, path = "/v1/controllers/{name}", tag = "controllers", responses((status = 204)))]
 async fn delete_controller(
     State(supervisor): Shared,
     Path(name): Path<String>,
-) -> Result<StatusCode, Refusal> {
-    blocking(supervisor, move |s| s.delete_controller(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    headers: HeaderMap,
+) -> Result<Done, Refusal> {
+    item::change::<ControllerStatus>(supervisor, name, headers, |s, name| {
+        s.delete_controller(name)
+    })
+    .await
 }
 
+/// Give a namespace to a controller
+#[utoipa::path(post, path = "/v1/controllers/{name}/namespaces", tag = "controllers", request_body = Attachment, responses((status = 204)))]
 async fn attach(
     State(supervisor): Shared,
-    Path(controller): Path<String>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
     bytes: Bytes,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Done, Refusal> {
     let Attachment { namespace } = body(&bytes)?;
-    blocking(supervisor, move |s| s.attach(&namespace, &controller)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let work = move |s: &Supervisor, name: &str| s.attach(&namespace, name);
+    item::change::<ControllerStatus>(supervisor, name, headers, work).await
 }
 
+/// Give a namespace to a controller, or confirm that it has it
+#[utoipa::path(put, path = "/v1/controllers/{name}/namespaces/{namespace}", tag = "controllers", responses((status = 204)))]
+async fn put_attachment(
+    State(supervisor): Shared,
+    Path((name, namespace)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Done, Refusal> {
+    let work = move |s: &Supervisor, name: &str| {
+        let controller = ControllerStatus::named(s, name)?;
+        match controller.config.namespaces.contains(&namespace) {
+            true => Ok(()),
+            false => s.attach(&namespace, name),
+        }
+    };
+    item::change::<ControllerStatus>(supervisor, name, headers, work).await
+}
+
+/// Take a namespace from a controller
+#[utoipa::path(delete, path = "/v1/controllers/{name}/namespaces/{namespace}", tag = "controllers", responses((status = 204)))]
 async fn detach(
     State(supervisor): Shared,
-    Path((controller, namespace)): Path<(String, String)>,
-) -> Result<StatusCode, Refusal> {
-    blocking(supervisor, move |s| s.detach(&namespace, &controller)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Path((name, namespace)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Done, Refusal> {
+    let work = move |s: &Supervisor, name: &str| s.detach(&namespace, name);
+    item::change::<ControllerStatus>(supervisor, name, headers, work).await
 }
 
+/// Move queues of a controller to other reactors
+#[utoipa::path(put, path = "/v1/controllers/{name}/placement", tag = "controllers", request_body = NewPlacement, responses((status = 204)))]
 async fn move_queues(
     State(supervisor): Shared,
-    Path(controller): Path<String>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
     bytes: Bytes,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Done, Refusal> {
     let NewPlacement { reactors, queue } = body(&bytes)?;
-    blocking(supervisor, move |s| {
-        s.move_queues(&controller, &reactors, queue)
-    })
-    .await?;
-    Ok(StatusCode::NO_CONTENT)
+    let work = move |s: &Supervisor, name: &str| s.move_queues(name, &reactors, queue);
+    item::change::<ControllerStatus>(supervisor, name, headers, work).await
 }

@@ -1,6 +1,7 @@
 //! `/v1`: everything that is served.
 
-use axum::{Json, extract::State, routing::get};
+use axum::{Json, extract::State};
+use utoipa_axum::routes;
 
 use super::{Routes, Shared, blocking};
 use crate::{
@@ -9,9 +10,11 @@ use crate::{
 };
 
 pub(super) fn routes() -> Routes {
-    Routes::new().route("/v1", get(inventory))
+    Routes::new().routes(routes!(inventory))
 }
 
+/// Everything that is served
+#[utoipa::path(get, path = "/v1", tag = "inventory", responses((status = 200, body = Inventory)))]
 async fn inventory(State(supervisor): Shared) -> Result<Json<Inventory>, Refusal> {
     blocking(supervisor, Supervisor::inventory).await.map(Json)
 }

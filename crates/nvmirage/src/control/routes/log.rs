@@ -1,19 +1,23 @@
 //! `/v1/log`: which log lines are written, and how.
 
-use axum::{Json, body::Bytes, routing::get};
+use axum::{Json, body::Bytes};
+use utoipa_axum::routes;
 
 use super::{Routes, body};
 use crate::{config::log::Log, control::Refusal, logging};
 
 pub(super) fn routes() -> Routes {
-    Routes::new().route("/v1/log", get(read_log).patch(change_log))
+    Routes::new().routes(routes!(read_log, change_log))
 }
 
+/// Which log lines are written, and how
+#[utoipa::path(get, path = "/v1/log", tag = "log", responses((status = 200, body = Log)))]
 async fn read_log() -> Json<Log> {
     Json(logging::now())
 }
 
-/// From the next line on.
+/// Change that, from the next line on
+#[utoipa::path(patch, path = "/v1/log", tag = "log", request_body = Log, responses((status = 200, body = Log)))]
 async fn change_log(bytes: Bytes) -> Result<Json<Log>, Refusal> {
     let change: Log = body(&bytes)?;
     logging::change(&change).map_err(Refusal::invalid)?;

@@ -1,11 +1,19 @@
 //! What the server answers: one file for each resource, each with its `routes`.
+//!
+//! A route is a function with `#[utoipa::path]`, and `.routes(routes!(function, ...))` puts it there: functions of one path
+//! with different methods stand in one `routes!`. `/openapi.json` and the book's list of routes are made of that; a test
+//! compares the book with them. Path parameters and the problems that any route may answer are added in `openapi.rs`.
 
 mod controllers;
+mod hosts;
 mod inventory;
+mod item;
 mod log;
 mod media;
 mod namespaces;
+mod openapi;
 mod partitions;
+mod reactors;
 mod tenants;
 
 use std::sync::Arc;
@@ -14,29 +22,41 @@ use axum::{
     Router,
     body::Bytes,
     extract::{DefaultBodyLimit, State},
+    http::{StatusCode, Uri},
 };
 use serde::de::DeserializeOwned;
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{MAX_BODY_LEN, Refusal};
 use crate::{config, supervisor::Supervisor};
 
 /// Routes of one resource.
-type Routes = Router<Arc<Supervisor>>;
+type Routes = OpenApiRouter<Arc<Supervisor>>;
 
 /// What a route steers.
 type Shared = State<Arc<Supervisor>>;
 
-/// Everything that is answered.
-pub(super) fn router(supervisor: Arc<Supervisor>) -> Router {
-    Router::new()
+/// Routes of all resources.
+fn resources() -> Routes {
+    Routes::new()
         .merge(inventory::routes())
         .merge(log::routes())
+        .merge(reactors::routes())
         .merge(media::routes())
         .merge(partitions::routes())
         .merge(namespaces::routes())
         .merge(tenants::routes())
         .merge(controllers::routes())
+        .merge(hosts::routes())
+        .merge(openapi::routes())
+}
+
+/// Everything that is answered.
+pub(super) fn router(supervisor: Arc<Supervisor>) -> Router {
+    let (routes, _) = resources().split_for_parts();
+    routes
         .fallback(unknown)
+        .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_LEN))
         .with_state(supervisor)
 }
@@ -53,14 +73,23 @@ async fn blocking<T: Send + 'static>(
 
 /// What a request says.
 fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
-    config::from_json(bytes).map_err(Refusal::invalid)
+    config::from_json(bytes)
 }
 
 /// Any other path.
-async fn unknown() -> Refusal {
-    Refusal {
-        status: 404,
-        title: "not found".into(),
-        detail: "there are /v1, /v1/media, /v1/namespaces, /v1/controllers and /v1/tenants".into(),
-    }
+async fn unknown(uri: Uri) -> Refusal {
+    let detail = format!(
+        "there is nothing at {}; /openapi.json says what there is",
+        uri.path()
+    );
+    Refusal::new(StatusCode::NOT_FOUND, "not found", detail)
+}
+
+/// A path that has other methods, which the header `Allow` names.
+async fn other_method() -> Refusal {
+    Refusal::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method not allowed",
+        "this path has other methods: the header `Allow` names them, and /openapi.json",
+    )
 }

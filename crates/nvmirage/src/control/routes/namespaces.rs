@@ -1,44 +1,92 @@
 //! `/v1/namespaces`: parts of media, as hosts see them.
 
 use axum::{
+    Json,
     body::Bytes,
     extract::{Path, State},
-    http::StatusCode,
-    routing::{delete, post},
+    http::HeaderMap,
 };
+use utoipa_axum::routes;
 
-use super::{Routes, Shared, blocking, body};
-use crate::control::{NewSize, Refusal};
+use super::{
+    Routes, Shared, body,
+    item::{self, Done, Shown},
+};
+use crate::{
+    config,
+    control::{NamespaceStatus, NewSize, Refusal},
+    supervisor::Supervisor,
+};
 
 pub(super) fn routes() -> Routes {
     Routes::new()
-        .route("/v1/namespaces", post(create_namespace))
-        .route(
-            "/v1/namespaces/{name}",
-            delete(delete_namespace).patch(resize),
-        )
+        .routes(routes!(list_namespaces, create_namespace))
+        .routes(routes!(
+            show_namespace,
+            put_namespace,
+            change_namespace,
+            delete_namespace
+        ))
 }
 
-async fn create_namespace(State(supervisor): Shared, bytes: Bytes) -> Result<StatusCode, Refusal> {
-    let namespace = body(&bytes)?;
-    blocking(supervisor, move |s| s.create_namespace(namespace)).await?;
-    Ok(StatusCode::CREATED)
+/// All namespaces
+#[utoipa::path(get, path = "/v1/namespaces", tag = "namespaces", responses((status = 200, body = Vec<NamespaceStatus>)))]
+async fn list_namespaces(State(supervisor): Shared) -> Result<Json<Vec<NamespaceStatus>>, Refusal> {
+    item::list(supervisor).await
 }
 
+/// Make a namespace
+#[utoipa::path(post, path = "/v1/namespaces", tag = "namespaces", request_body = config::Namespace, responses((status = 201, body = NamespaceStatus)))]
+async fn create_namespace(
+    State(supervisor): Shared,
+    bytes: Bytes,
+) -> Result<Shown<NamespaceStatus>, Refusal> {
+    item::create(supervisor, bytes).await
+}
+
+/// One namespace
+#[utoipa::path(get, path = "/v1/namespaces/{name}", tag = "namespaces", responses((status = 200, body = NamespaceStatus)))]
+async fn show_namespace(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+) -> Result<Shown<NamespaceStatus>, Refusal> {
+    item::show(supervisor, name).await
+}
+
+/// Make a namespace, or confirm that it is there and the same
+#[utoipa::path(put, path = "/v1/namespaces/{name}", tag = "namespaces", request_body = config::Namespace,
+    responses((status = 200, description = "it is there and the same", body = NamespaceStatus), (status = 201, description = "it is made", body = NamespaceStatus)))]
+async fn put_namespace(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Shown<NamespaceStatus>, Refusal> {
+    item::put(supervisor, name, headers, bytes).await
+}
+
+/// Give a namespace another size
+#[utoipa::path(patch, path = "/v1/namespaces/{name}", tag = "namespaces", request_body = NewSize, responses((status = 204)))]
+async fn change_namespace(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Done, Refusal> {
+    let NewSize { size, shrink } = body(&bytes)?;
+    let work = move |s: &Supervisor, name: &str| s.resize(name, size, shrink);
+    item::change::<NamespaceStatus>(supervisor, name, headers, work).await
+}
+
+/// Delete a namespace that nothing uses
+#[utoipa::path(delete, path = "/v1/namespaces/{name}", tag = "namespaces", responses((status = 204)))]
 async fn delete_namespace(
     State(supervisor): Shared,
     Path(name): Path<String>,
-) -> Result<StatusCode, Refusal> {
-    blocking(supervisor, move |s| s.delete_namespace(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-async fn resize(
-    State(supervisor): Shared,
-    Path(namespace): Path<String>,
-    bytes: Bytes,
-) -> Result<StatusCode, Refusal> {
-    let NewSize { size, shrink } = body(&bytes)?;
-    blocking(supervisor, move |s| s.resize(&namespace, size, shrink)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    headers: HeaderMap,
+) -> Result<Done, Refusal> {
+    item::change::<NamespaceStatus>(supervisor, name, headers, |s, name| {
+        s.delete_namespace(name)
+    })
+    .await
 }

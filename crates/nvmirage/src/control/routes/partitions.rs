@@ -1,25 +1,36 @@
-//! `/v1/media/NAME/partitions`: parts of drives and files that have names.
+//! `/v1/media/NAME/partitions`: parts of drives and files that have names. `/v1/partitions` lists those of all media.
 
 use axum::{
     Json,
     body::Bytes,
     extract::{Path, State},
-    http::StatusCode,
-    routing::{patch, post},
+    http::{HeaderMap, StatusCode},
 };
+use utoipa_axum::routes;
 
-use super::{Routes, Shared, blocking, body};
-use crate::control::{NewPartition, PartitionEnd, PartitionPlace, PartitionSize, Refusal};
+use super::{
+    Routes, Shared, blocking, body,
+    item::{self, Condition, Item, Shown},
+};
+use crate::control::{
+    NewPartition, PartitionEnd, PartitionPlace, PartitionSize, PartitionStatus, Refusal,
+};
 
 pub(super) fn routes() -> Routes {
     Routes::new()
-        .route("/v1/media/{name}/partitions", post(create_partition))
-        .route(
-            "/v1/media/{name}/partitions/{partition}",
-            patch(grow_partition).delete(delete_partition),
-        )
+        .routes(routes!(list_partitions))
+        .routes(routes!(create_partition))
+        .routes(routes!(show_partition, grow_partition, delete_partition))
 }
 
+/// Partitions of all media
+#[utoipa::path(get, path = "/v1/partitions", tag = "partitions", responses((status = 200, body = Vec<PartitionStatus>)))]
+async fn list_partitions(State(supervisor): Shared) -> Result<Json<Vec<PartitionStatus>>, Refusal> {
+    item::list(supervisor).await
+}
+
+/// Make a partition
+#[utoipa::path(post, path = "/v1/media/{name}/partitions", tag = "partitions", request_body = NewPartition, responses((status = 201, body = PartitionPlace)))]
 async fn create_partition(
     State(supervisor): Shared,
     Path(medium): Path<String>,
@@ -27,33 +38,60 @@ async fn create_partition(
 ) -> Result<(StatusCode, Json<PartitionPlace>), Refusal> {
     let NewPartition { name, size, at } = body(&bytes)?;
     let made = blocking(supervisor, move |s| {
+        let _turn = s.steer();
         s.create_partition(&medium, &name, size, at)
     });
     let range = made.await?;
     Ok((StatusCode::CREATED, Json(PartitionPlace { range })))
 }
 
+/// One partition of a medium
+#[utoipa::path(get, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", responses((status = 200, body = PartitionStatus)))]
+async fn show_partition(
+    State(supervisor): Shared,
+    Path((medium, partition)): Path<(String, String)>,
+) -> Result<Shown<PartitionStatus>, Refusal> {
+    item::show(supervisor, format!("{medium}/{partition}")).await
+}
+
+/// Give a partition another size
+#[utoipa::path(patch, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", request_body = PartitionSize, responses((status = 200, body = PartitionPlace)))]
 async fn grow_partition(
     State(supervisor): Shared,
     Path((medium, name)): Path<(String, String)>,
+    headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Json<PartitionPlace>, Refusal> {
     let PartitionSize { size } = body(&bytes)?;
-    let range = blocking(supervisor, move |s| s.grow_partition(&medium, &name, size)).await?;
+    let condition = Condition::of(&headers)?;
+    let grown = blocking(supervisor, move |s| {
+        let _turn = s.steer();
+        let full_name = format!("{medium}/{name}");
+        condition.check(Some(&PartitionStatus::named(s, &full_name)?), &full_name)?;
+        s.grow_partition(&medium, &name, size)
+    });
+    let range = grown.await?;
     Ok(Json(PartitionPlace { range }))
 }
 
+/// Delete a partition that no namespace is; `erase` makes its bytes zeros first
+#[utoipa::path(delete, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", request_body = Option<PartitionEnd>, responses((status = 204)))]
 async fn delete_partition(
     State(supervisor): Shared,
     Path((medium, name)): Path<(String, String)>,
+    headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<StatusCode, Refusal> {
     let PartitionEnd { erase } = match bytes.is_empty() {
         true => PartitionEnd::default(),
         false => body(&bytes)?,
     };
+    let condition = Condition::of(&headers)?;
     blocking(supervisor, move |s| {
-        s.delete_partition(&medium, &name, erase)
+        let turn = s.steer();
+        let full_name = format!("{medium}/{name}");
+        condition.check(Some(&PartitionStatus::named(s, &full_name)?), &full_name)?;
+        s.delete_partition(&medium, &name, erase, turn)
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)

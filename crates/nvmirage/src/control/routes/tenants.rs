@@ -1,45 +1,90 @@
 //! `/v1/tenants`: who shares media with whom.
 
 use axum::{
+    Json,
     body::Bytes,
     extract::{Path, State},
-    http::StatusCode,
-    routing::{delete, post},
+    http::HeaderMap,
 };
+use utoipa_axum::routes;
 
-use super::{Routes, Shared, blocking, body};
-use crate::control::{Refusal, TenantChange};
+use super::{
+    Routes, Shared, body,
+    item::{self, Done, Shown},
+};
+use crate::{
+    config,
+    control::{Refusal, TenantChange, TenantStatus},
+    supervisor::Supervisor,
+};
 
 pub(super) fn routes() -> Routes {
     Routes::new()
-        .route("/v1/tenants", post(create_tenant))
-        .route(
-            "/v1/tenants/{name}",
-            delete(delete_tenant).patch(change_tenant),
-        )
+        .routes(routes!(list_tenants, create_tenant))
+        .routes(routes!(
+            show_tenant,
+            put_tenant,
+            change_tenant,
+            delete_tenant
+        ))
 }
 
-async fn create_tenant(State(supervisor): Shared, bytes: Bytes) -> Result<StatusCode, Refusal> {
-    let tenant = body(&bytes)?;
-    blocking(supervisor, move |s| s.create_tenant(tenant)).await?;
-    Ok(StatusCode::CREATED)
+/// All tenants
+#[utoipa::path(get, path = "/v1/tenants", tag = "tenants", responses((status = 200, body = Vec<TenantStatus>)))]
+async fn list_tenants(State(supervisor): Shared) -> Result<Json<Vec<TenantStatus>>, Refusal> {
+    item::list(supervisor).await
 }
 
+/// Make a tenant
+#[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = config::tenant::Tenant, responses((status = 201, body = TenantStatus)))]
+async fn create_tenant(
+    State(supervisor): Shared,
+    bytes: Bytes,
+) -> Result<Shown<TenantStatus>, Refusal> {
+    item::create(supervisor, bytes).await
+}
+
+/// One tenant
+#[utoipa::path(get, path = "/v1/tenants/{name}", tag = "tenants", responses((status = 200, body = TenantStatus)))]
+async fn show_tenant(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+) -> Result<Shown<TenantStatus>, Refusal> {
+    item::show(supervisor, name).await
+}
+
+/// Make a tenant, or confirm that it is there and the same
+#[utoipa::path(put, path = "/v1/tenants/{name}", tag = "tenants", request_body = config::tenant::Tenant,
+    responses((status = 200, description = "it is there and the same", body = TenantStatus), (status = 201, description = "it is made", body = TenantStatus)))]
+async fn put_tenant(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Shown<TenantStatus>, Refusal> {
+    item::put(supervisor, name, headers, bytes).await
+}
+
+/// Change keys of a tenant
+#[utoipa::path(patch, path = "/v1/tenants/{name}", tag = "tenants", request_body = TenantChange, responses((status = 204)))]
+async fn change_tenant(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Done, Refusal> {
+    let TenantChange { changes } = body(&bytes)?;
+    let changes: Vec<_> = changes.into_iter().collect();
+    let work = move |s: &Supervisor, name: &str| s.change_tenant(name, &changes);
+    item::change::<TenantStatus>(supervisor, name, headers, work).await
+}
+
+/// Delete a tenant that nothing uses
+#[utoipa::path(delete, path = "/v1/tenants/{name}", tag = "tenants", responses((status = 204)))]
 async fn delete_tenant(
     State(supervisor): Shared,
     Path(name): Path<String>,
-) -> Result<StatusCode, Refusal> {
-    blocking(supervisor, move |s| s.delete_tenant(&name)).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-async fn change_tenant(
-    State(supervisor): Shared,
-    Path(tenant): Path<String>,
-    bytes: Bytes,
-) -> Result<StatusCode, Refusal> {
-    let TenantChange { changes } = body(&bytes)?;
-    let changes: Vec<_> = changes.into_iter().collect();
-    blocking(supervisor, move |s| s.change_tenant(&tenant, &changes)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    headers: HeaderMap,
+) -> Result<Done, Refusal> {
+    item::change::<TenantStatus>(supervisor, name, headers, |s, name| s.delete_tenant(name)).await
 }

@@ -1,0 +1,34 @@
+//! `/v1/hosts`: who is attached, by the controller that it is attached to. A host comes and goes of its own accord.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use utoipa_axum::routes;
+
+use super::{
+    Routes, Shared,
+    item::{self, Shown},
+};
+use crate::control::{HostStatus, Refusal};
+
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(routes!(list_hosts))
+        .routes(routes!(show_host))
+}
+
+/// All hosts that are attached
+#[utoipa::path(get, path = "/v1/hosts", tag = "hosts", responses((status = 200, body = Vec<HostStatus>)))]
+async fn list_hosts(State(supervisor): Shared) -> Result<Json<Vec<HostStatus>>, Refusal> {
+    item::list(supervisor).await
+}
+
+/// The host of a controller; 404 where none is attached
+#[utoipa::path(get, path = "/v1/hosts/{name}", tag = "hosts", responses((status = 200, body = HostStatus)))]
+async fn show_host(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+) -> Result<Shown<HostStatus>, Refusal> {
+    item::show(supervisor, name).await
+}

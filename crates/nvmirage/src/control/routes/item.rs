@@ -1,0 +1,347 @@
+//! Objects by name: how they are shown, made, confirmed and changed, whatever their kind.
+//!
+//! An object's tag (`ETag`) is a digest of its configuration, so that what it counts changes no tag. A request with
+//! `If-Match` is carried out where the object still has that tag; the look and the change are one turn
+//! ([`Supervisor::steer`]), between which no other request changes anything.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Bytes,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::{blocking, body};
+use crate::{
+    control::{
+        ControllerStatus, HostStatus, MediumStatus, NamespaceStatus, PartitionStatus,
+        ReactorStatus, Refusal, TenantStatus,
+    },
+    supervisor::Supervisor,
+};
+
+/// Bytes of a digest that are its tag.
+const TAG_LEN: usize = 12;
+
+/// An object that has a place of its own under `/v1`.
+pub(super) trait Item: Serialize + Send + Sized + 'static {
+    /// What it is called in errors.
+    const KIND: &'static str;
+    /// All that there are.
+    fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal>;
+    /// Whether it is the one of that name.
+    fn is(&self, name: &str) -> bool;
+    /// What an operator has said, or may say, of it.
+    fn config(&self) -> Value;
+
+    /// The one of that name.
+    fn named(supervisor: &Supervisor, name: &str) -> Result<Self, Refusal> {
+        let mut all = Self::all(supervisor)?.into_iter();
+        let found = all.find(|item| item.is(name));
+        found.ok_or_else(|| Refusal::not_found(Self::KIND, name))
+    }
+
+    /// Its tag.
+    fn tag(&self) -> String {
+        let digest = Sha256::digest(self.config().to_string());
+        let digits = digest.iter().take(TAG_LEN);
+        format!(
+            "\"{}\"",
+            digits.map(|b| format!("{b:02x}")).collect::<String>()
+        )
+    }
+}
+
+/// An item whose configuration an operator can send.
+pub(super) trait Configured: Item {
+    /// That.
+    type Config: Serialize + DeserializeOwned + Send + 'static;
+    /// What the operator has said of it last.
+    fn said(supervisor: &Supervisor, name: &str) -> Option<Self::Config>;
+    /// Makes it.
+    fn create(supervisor: &Supervisor, config: Self::Config) -> Result<(), Refusal>;
+    /// Its name in there.
+    fn name_of(config: &Self::Config) -> &str;
+}
+
+fn json(config: &impl Serialize) -> Value {
+    serde_json::to_value(config).unwrap_or_default()
+}
+
+/// What a request demands of the object that it names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Condition {
+    /// `If-Match`: it has one of these tags.
+    matches: Option<String>,
+    /// `If-None-Match: *`: it is not there.
+    absent: bool,
+}
+
+impl Condition {
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let text = |name: header::HeaderName| {
+            let value = headers.get(&name).map(HeaderValue::to_str).transpose();
+            value.map_err(|_| Refusal::invalid(format!("the header {name} is no text")))
+        };
+        let absent = match text(header::IF_NONE_MATCH)? {
+            None => false,
+            Some("*") => true,
+            Some(other) => {
+                return Err(Refusal::invalid(format!(
+                    "If-None-Match: {other}: write `*`, for an object that is not there yet"
+                )));
+            }
+        };
+        Ok(Condition {
+            matches: text(header::IF_MATCH)?.map(str::to_owned),
+            absent,
+        })
+    }
+
+    /// Whether an object is what the request says (RFC 9110, 13.1).
+    pub(super) fn check<T: Item>(&self, item: Option<&T>, name: &str) -> Result<(), Refusal> {
+        let kind = T::KIND;
+        if self.absent && item.is_some() {
+            return Err(Refusal::changed(format!(
+                "there is a {kind} `{name}` already; without `If-None-Match: *` it is confirmed where it is the same"
+            )));
+        }
+        let Some(tags) = &self.matches else {
+            return Ok(());
+        };
+        let Some(item) = item else {
+            return Err(Refusal::changed(format!(
+                "there is no {kind} `{name}` any more; without `If-Match` it is made anew"
+            )));
+        };
+        let tag = item.tag();
+        let mut tags = tags.split(',').map(str::trim);
+        if tags.any(|one| one == "*" || one == tag) {
+            return Ok(());
+        }
+        Err(Refusal::changed(format!(
+            "{kind} `{name}` was changed since you have looked: it is {tag} now. Read it again, and repeat the request with this tag where it still fits"
+        )))
+    }
+}
+
+/// An object with its tag.
+pub(super) struct Shown<T>(StatusCode, T);
+
+impl<T: Item> IntoResponse for Shown<T> {
+    fn into_response(self) -> Response {
+        let tag = [(header::ETAG, self.1.tag())];
+        (self.0, tag, Json(self.1)).into_response()
+    }
+}
+
+/// It is done, and an object has this tag now, if it is there.
+pub(super) struct Done(Option<String>);
+
+impl IntoResponse for Done {
+    fn into_response(self) -> Response {
+        match self.0 {
+            Some(tag) => (StatusCode::NO_CONTENT, [(header::ETAG, tag)]).into_response(),
+            None => StatusCode::NO_CONTENT.into_response(),
+        }
+    }
+}
+
+/// All objects of a kind.
+pub(super) async fn list<T: Item>(supervisor: Arc<Supervisor>) -> Result<Json<Vec<T>>, Refusal> {
+    blocking(supervisor, T::all).await.map(Json)
+}
+
+/// The object of that name.
+pub(super) async fn show<T: Item>(
+    supervisor: Arc<Supervisor>,
+    name: String,
+) -> Result<Shown<T>, Refusal> {
+    let item = blocking(supervisor, move |s| T::named(s, &name)).await?;
+    Ok(Shown(StatusCode::OK, item))
+}
+
+/// Makes an object that is not there yet.
+pub(super) async fn create<T: Configured>(
+    supervisor: Arc<Supervisor>,
+    bytes: Bytes,
+) -> Result<Shown<T>, Refusal> {
+    let config: T::Config = body(&bytes)?;
+    let made = blocking(supervisor, move |s| {
+        let _turn = s.steer();
+        let name = T::name_of(&config).to_owned();
+        T::create(s, config)?;
+        T::named(s, &name)
+    });
+    Ok(Shown(StatusCode::CREATED, made.await?))
+}
+
+/// Makes an object, or confirms that it is there and the same.
+pub(super) async fn put<T: Configured>(
+    supervisor: Arc<Supervisor>,
+    name: String,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Shown<T>, Refusal> {
+    let condition = Condition::of(&headers)?;
+    let config: T::Config = named_body(&bytes, &name)?;
+    if T::name_of(&config) != name {
+        return Err(Refusal::invalid_at(
+            "/name".into(),
+            format!("name: the path says `{name}`: write the same, or leave it out"),
+        ));
+    }
+    let put = blocking(supervisor, move |s| {
+        let _turn = s.steer();
+        let present = T::all(s)?.into_iter().find(|item| item.is(&name));
+        condition.check(present.as_ref(), &name)?;
+        let Some(present) = present else {
+            T::create(s, config)?;
+            return Ok((StatusCode::CREATED, T::named(s, &name)?));
+        };
+        let wanted = json(&config);
+        let said = T::said(s, &name).map(|said| json(&said));
+        if said.as_ref() == Some(&wanted) || present.config() == wanted {
+            return Ok((StatusCode::OK, present));
+        }
+        let differs = differences(said.as_ref().unwrap_or(&Value::Null), &wanted);
+        Err(Refusal::conflict(format!(
+            "{} `{name}` is there, and differs: {differs}. Change it by PATCH where that can be, or delete it and make it anew",
+            T::KIND
+        )))
+    });
+    put.await.map(|(status, item)| Shown(status, item))
+}
+
+/// Changes an object, if it is what the request says.
+pub(super) async fn change<T: Item>(
+    supervisor: Arc<Supervisor>,
+    name: String,
+    headers: HeaderMap,
+    work: impl FnOnce(&Supervisor, &str) -> Result<(), Refusal> + Send + 'static,
+) -> Result<Done, Refusal> {
+    let condition = Condition::of(&headers)?;
+    let changed = blocking(supervisor, move |s| {
+        let _turn = s.steer();
+        let item = T::named(s, &name)?;
+        condition.check(Some(&item), &name)?;
+        work(s, &name)?;
+        let all = T::all(s)?;
+        Ok(all.iter().find(|item| item.is(&name)).map(T::tag))
+    });
+    changed.await.map(Done)
+}
+
+/// A body where `name` may be left out, as the path has it.
+fn named_body<T: DeserializeOwned>(bytes: &Bytes, name: &str) -> Result<T, Refusal> {
+    let mut value: Value = body(bytes)?;
+    if let Value::Object(keys) = &mut value {
+        keys.entry("name").or_insert_with(|| name.into());
+    }
+    body(&Bytes::from(value.to_string()))
+}
+
+/// The keys that differ, with what is there and what was asked for.
+fn differences(there: &Value, wanted: &Value) -> String {
+    let empty = serde_json::Map::new();
+    let (there, wanted) = (
+        there.as_object().unwrap_or(&empty),
+        wanted.as_object().unwrap_or(&empty),
+    );
+    let keys = there.keys().chain(wanted.keys());
+    let mut keys: Vec<_> = keys
+        .filter(|key| there.get(*key) != wanted.get(*key))
+        .collect();
+    keys.sort();
+    keys.dedup();
+    let shown = |value: Option<&Value>| value.map_or("left out".to_owned(), Value::to_string);
+    let lines = keys.into_iter().map(|key| {
+        let (there, wanted) = (shown(there.get(key)), shown(wanted.get(key)));
+        format!("`{key}` is {there}, not {wanted}")
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+/// Kinds whose configuration an operator sends: a status, what it is called, where it comes from, how it is made.
+macro_rules! configured {
+    ($($status:ty, $config:ty, $kind:literal, $all:expr, $in:ident, $create:ident;)+) => {$(
+        impl Item for $status {
+            const KIND: &'static str = $kind;
+            fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal> {
+                $all(supervisor)
+            }
+            fn is(&self, name: &str) -> bool {
+                self.config.name == name
+            }
+            fn config(&self) -> Value {
+                json(&self.config)
+            }
+        }
+
+        impl Configured for $status {
+            type Config = $config;
+            fn said(supervisor: &Supervisor, name: &str) -> Option<Self::Config> {
+                supervisor.config_of(|config| config.$in.iter().find(|one| one.name == name).cloned())
+            }
+            fn create(supervisor: &Supervisor, config: Self::Config) -> Result<(), Refusal> {
+                supervisor.$create(config)
+            }
+            fn name_of(config: &Self::Config) -> &str {
+                &config.name
+            }
+        }
+    )+};
+}
+
+configured! {
+    MediumStatus, crate::config::Medium, "media", |s: &Supervisor| Ok(s.media()), media, create_medium;
+    NamespaceStatus, crate::config::Namespace, "namespace", Supervisor::namespaces, namespace, create_namespace;
+    TenantStatus, crate::config::tenant::Tenant, "tenant", |s: &Supervisor| Ok(s.tenants()), tenant, create_tenant;
+    ControllerStatus, crate::config::Controller, "controller", Supervisor::controllers, controller, create_controller;
+}
+
+impl Item for ReactorStatus {
+    const KIND: &'static str = "reactor";
+    fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal> {
+        Ok(supervisor.reactors())
+    }
+    fn is(&self, name: &str) -> bool {
+        self.reactor.to_string() == name
+    }
+    fn config(&self) -> Value {
+        json(&self.config)
+    }
+}
+
+/// Called by its controller.
+impl Item for HostStatus {
+    const KIND: &'static str = "host at controller";
+    fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal> {
+        supervisor.hosts()
+    }
+    fn is(&self, name: &str) -> bool {
+        self.controller == name
+    }
+    fn config(&self) -> Value {
+        json(self)
+    }
+}
+
+/// Called `MEDIUM/PARTITION`.
+impl Item for PartitionStatus {
+    const KIND: &'static str = "partition";
+    fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal> {
+        Ok(supervisor.partitions())
+    }
+    fn is(&self, name: &str) -> bool {
+        name.split_once('/') == Some((&self.media, &self.partition.name))
+    }
+    fn config(&self) -> Value {
+        json(self)
+    }
+}

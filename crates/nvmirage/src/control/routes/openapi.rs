@@ -1,0 +1,152 @@
+//! `/openapi.json`: what there is, made of the routes and their types, and the book's copies of it.
+
+use std::sync::OnceLock;
+
+use axum::{
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        Content, Info, License, OpenApi, Ref, RefOr, Required, ResponseBuilder, ServerBuilder,
+        path::{Operation, ParameterBuilder, ParameterIn, PathItem},
+        schema::{ObjectBuilder, Type},
+        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    },
+};
+use utoipa_axum::routes;
+
+use super::{Routes, resources};
+use crate::control::Refusal;
+
+/// The content type of OpenAPI documents (draft of the OpenAPI initiative's registration).
+const CONTENT_TYPE: &str = "application/vnd.oai.openapi+json;version=3.1";
+
+pub(super) fn routes() -> Routes {
+    Routes::new().routes(routes!(openapi))
+}
+
+/// This description
+#[utoipa::path(get, path = "/openapi.json", tag = "inventory", responses((status = 200, content_type = "application/vnd.oai.openapi+json")))]
+async fn openapi() -> Response {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(text);
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.as_str()).into_response()
+}
+
+fn text() -> String {
+    let mut text = document().to_pretty_json().expect("it has only text keys");
+    text.push('\n');
+    text
+}
+
+/// Everything that is answered, described.
+fn document() -> OpenApi {
+    let mut document = resources().into_openapi();
+    let mut info = Info::new("nvmirage", env!("CARGO_PKG_VERSION"));
+    info.description = Some(
+        "NVMe drives in software: what is served, and how it is steered. Objects have the keys, units and defaults of the configuration."
+            .into(),
+    );
+    let mut license = License::new("MIT OR Apache-2.0");
+    license.identifier = Some("MIT OR Apache-2.0".into());
+    info.license = Some(license);
+    document.info = info;
+    let here = ServerBuilder::new()
+        .url("http://localhost")
+        .description(Some(
+            "the control socket, or the address of `[control] tcp`",
+        ));
+    document.servers = Some(vec![here.build()]);
+    // over the socket nothing more is asked for; over TCP a token is
+    document.security = Some(vec![
+        SecurityRequirement::default(),
+        SecurityRequirement::new("token", [] as [&str; 0]),
+    ]);
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    if let Some(components) = &mut document.components {
+        let mut schemas = vec![(Refusal::name().into_owned(), Refusal::schema())];
+        Refusal::schemas(&mut schemas);
+        components.schemas.extend(schemas);
+        components.add_security_scheme("token", SecurityScheme::Http(bearer));
+    }
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in operations(item) {
+            complete(path, method, operation);
+        }
+    }
+    document
+}
+
+/// The methods of a path that there are.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    [
+        ("GET", &mut item.get),
+        ("PUT", &mut item.put),
+        ("POST", &mut item.post),
+        ("PATCH", &mut item.patch),
+        ("DELETE", &mut item.delete),
+    ]
+    .into_iter()
+    .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// Adds what is the same everywhere: parameters of the path, preconditions, and problems.
+fn complete(path: &str, method: &str, operation: &mut Operation) {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let parameters = operation.parameters.get_or_insert_default();
+    for name in path.split(['{', '}']).skip(1).step_by(2) {
+        if parameters
+            .iter()
+            .any(|there| matches!(there, RefOr::T(there) if there.name == name))
+        {
+            continue;
+        }
+        let parameter = ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True)
+            .schema(Some(text()));
+        parameters.push(RefOr::T(parameter.build()));
+    }
+    if matches!(method, "PUT" | "PATCH" | "DELETE") {
+        let parameter = ParameterBuilder::new()
+            .name("If-Match")
+            .parameter_in(ParameterIn::Header)
+            .description(Some(
+                "the `ETag` that the object had when it was looked at: 412 where it was changed since",
+            ))
+            .required(Required::False)
+            .schema(Some(text()));
+        parameters.push(RefOr::T(parameter.build()));
+    }
+    if parameters.is_empty() {
+        operation.parameters = None;
+    }
+    let problem = ResponseBuilder::new()
+        .description("why not, and what to do about it (RFC 9457)")
+        .content(
+            "application/problem+json",
+            Content::new(Some(Ref::from_schema_name("Refusal"))),
+        );
+    let responses = &mut operation.responses.responses;
+    for (status, response) in &mut *responses {
+        if let RefOr::T(response) = response {
+            let status = status
+                .parse()
+                .ok()
+                .and_then(|status| StatusCode::from_u16(status).ok());
+            let reason = status.and_then(|status| status.canonical_reason());
+            let description = reason.unwrap_or_default().to_lowercase();
+            if response.description.is_empty() {
+                response.description = description;
+            }
+        }
+    }
+    let default = || problem.build().into();
+    responses.entry("default".into()).or_insert_with(default);
+}
+
+#[cfg(test)]
+mod tests;

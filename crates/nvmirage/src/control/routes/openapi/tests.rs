@@ -1,0 +1,80 @@
+//! The book has the description as it is, and a list of routes that is made of it.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use utoipa::openapi::Response;
+
+use super::*;
+
+/// The routes as a table of Markdown.
+fn table() -> String {
+    let mut text = String::from("| request | body | what it does | success |\n|---|---|---|---|\n");
+    let mut document = document();
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in operations(item) {
+            let responses = operation.responses.responses.keys();
+            let success: Vec<&str> = responses
+                .filter(|status| *status != "default")
+                .map(String::as_str)
+                .collect();
+            let body = operation.request_body.as_ref().map_or("", |_| "JSON");
+            let summary = operation.summary.as_deref().unwrap_or_default();
+            let success = success.join(", ");
+            writeln!(
+                text,
+                "| `{method} {path}` | {body} | {summary} | {success} |"
+            )
+            .unwrap();
+        }
+    }
+    text
+}
+
+/// Compares a file of the book with what it should be, or writes it where `UPDATE_BOOK` is set.
+fn check(name: &str, text: &str) {
+    let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src/reference");
+    let path = book.join(name);
+    if std::env::var_os("UPDATE_BOOK").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        there == text,
+        "book/src/reference/{name} is not what the routes are: renew it with UPDATE_BOOK=1 cargo test -p nvmirage --bin nvmirage openapi"
+    );
+}
+
+#[test]
+fn the_book_has_the_description() {
+    check("openapi.json", &text());
+}
+
+#[test]
+fn the_book_has_the_routes() {
+    let text = format!(
+        "# Routes\n\nEvery request that the [control socket](control-socket.md) answers, made of the program's routes, as\n[openapi.json](openapi.json) is, which the server has at `/openapi.json`.\n\n{}",
+        table()
+    );
+    check("api-routes.md", &text);
+}
+
+#[test]
+fn every_operation_says_what_it_answers() {
+    let mut document = document();
+    assert!(document.paths.paths.len() > 15);
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in operations(item) {
+            let responses = &operation.responses.responses;
+            assert!(
+                responses.len() > 1,
+                "{method} {path} says nothing of success"
+            );
+            assert!(
+                operation.summary.is_some(),
+                "{method} {path} has no summary"
+            );
+            let is_response = |one| matches!(one, &utoipa::openapi::RefOr::T(Response { .. }));
+            assert!(responses.values().all(is_response));
+        }
+    }
+}

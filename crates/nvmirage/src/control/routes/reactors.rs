@@ -1,0 +1,34 @@
+//! `/v1/reactors`: the threads that serve, by their place in the configuration.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+};
+use utoipa_axum::routes;
+
+use super::{
+    Routes, Shared,
+    item::{self, Shown},
+};
+use crate::control::{ReactorStatus, Refusal};
+
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(routes!(list_reactors))
+        .routes(routes!(show_reactor))
+}
+
+/// All reactors
+#[utoipa::path(get, path = "/v1/reactors", tag = "reactors", responses((status = 200, body = Vec<ReactorStatus>)))]
+async fn list_reactors(State(supervisor): Shared) -> Result<Json<Vec<ReactorStatus>>, Refusal> {
+    item::list(supervisor).await
+}
+
+/// One reactor, by its number from 0
+#[utoipa::path(get, path = "/v1/reactors/{name}", tag = "reactors", responses((status = 200, body = ReactorStatus)))]
+async fn show_reactor(
+    State(supervisor): Shared,
+    Path(name): Path<String>,
+) -> Result<Shown<ReactorStatus>, Refusal> {
+    item::show(supervisor, name).await
+}
