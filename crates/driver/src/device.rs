@@ -29,13 +29,13 @@ use nvme_spec::{cqe::CQE_SIZE, sqe::SQE_SIZE};
 
 pub use bring_up::Shutdown;
 
-use crate::bus::Bus;
 use crate::bus::in_process::InProcess;
 use crate::bus::place::{AnyBus, Place};
 use crate::bus::vfio_user::VfioUser;
+use crate::bus::{Bus, MappedDoorbells};
 use crate::doorbell::{Doorbell, Ringing};
-use crate::queue::{Parts, QueueMemory};
-use crate::{Doorbells, DriverError, Options, QueuePair, prp};
+use crate::queue::{CarrierParts, Parts, QueueMemory};
+use crate::{Carrier, Doorbells, DriverError, Options, QueuePair, prp};
 
 /// Where the driver's memory begins in the device's address space. Not 0, so
 /// that an offset taken for an address reaches nothing.
@@ -253,13 +253,13 @@ impl<B: Bus> Device<B> {
     /// Rings, lists and doorbells of a queue pair; the controller is not told.
     fn make_queue_pair(
         &self,
-        qid: u16,
-        depth: u16,
+        (qid, depth): (u16, u16),
         ringing: &Ringing,
         transfer_len: u32,
         (vector, interrupt): (Option<u16>, Option<EventFd>),
         current: &Arc<AtomicBool>,
-    ) -> Result<QueuePair<B>, DriverError> {
+        carried: bool,
+    ) -> Result<(QueuePair<B>, Option<Carrier<B>>), DriverError> {
         let entries = usize::from(depth) + 1;
         let sq = self.alloc((entries * SQE_SIZE).next_multiple_of(PAGE))?;
         let cq = self.alloc((entries * CQE_SIZE).next_multiple_of(PAGE))?;
@@ -279,25 +279,54 @@ impl<B: Bus> Device<B> {
             let shadow_at = usize::try_from(at).expect("2^17 doorbells of 128 KiB at most");
             Doorbell::new(ringing, DOORBELLS + at, shadow_at)
         };
-        Ok(QueuePair::new(Parts {
+        let mut memory = QueueMemory::new(HostSq::new(sq), HostCq::new(cq), lists, list_pages);
+        let mut cq_head = doorbell(at + stride);
+        let mut relay = None;
+        if carried {
+            let posted = self.alloc((entries * CQE_SIZE).next_multiple_of(PAGE))?;
+            posted.zero();
+            memory = memory.posted_to(HostCq::new(posted));
+            // Its reader tells the carrier how far it is as a host tells a controller.
+            let heads = DoorbellPages::new(1).map_err(|source| DriverError::System {
+                what: "make a doorbell page",
+                source,
+            })?;
+            let heads = Arc::new(heads);
+            let start = cq_head.offset();
+            let ours = Ringing::Mapped(MappedDoorbells {
+                pages: heads.clone(),
+                start,
+            });
+            let told = std::mem::replace(&mut cq_head, Doorbell::new(&ours, start, 0));
+            relay = Some((told, heads));
+        }
+        let memory = Arc::new(memory);
+        let carrier = relay.map(|(cq_head, heads)| {
+            Carrier::new(CarrierParts {
+                bus: self.bus.clone(),
+                qid,
+                depth,
+                memory: memory.clone(),
+                cq_head,
+                heads,
+                current: current.clone(),
+            })
+        });
+        let queue = QueuePair::new(Parts {
             bus: self.bus.clone(),
             qid,
             depth,
             base: MEMORY_AT,
-            memory: Arc::new(QueueMemory::new(
-                HostSq::new(sq),
-                HostCq::new(cq),
-                lists,
-                list_pages,
-            )),
+            memory,
             sq_tail: doorbell(at),
-            cq_head: doorbell(at + stride),
+            cq_head,
             vector,
             interrupt,
             timeout: self.options.timeout,
             transfer_len,
             current: current.clone(),
-        }))
+        });
+        Ok((queue, carrier))
     }
 
     /// Makes an I/O queue pair in which `depth` commands may be in flight; with
@@ -313,10 +342,11 @@ impl<B: Bus> Device<B> {
         depth: u16,
         interrupt: bool,
     ) -> Result<QueuePair<B>, DriverError> {
-        self.create_pair(depth, |device, qid| {
+        let made = self.create_pair(depth, false, |device, qid| {
             let interrupt = interrupt.then(|| device.make_interrupt(qid)).transpose()?;
             Ok((interrupt.is_some().then_some(qid), interrupt))
-        })
+        });
+        made.map(|(queue, _)| queue)
     }
 
     /// As [`Self::create_queue_pair`], with an interrupt that signals nobody
@@ -326,10 +356,28 @@ impl<B: Bus> Device<B> {
     /// # Errors
     /// As [`Self::create_queue_pair`].
     pub fn create_quiet_queue_pair(&mut self, depth: u16) -> Result<QueuePair<B>, DriverError> {
-        self.create_pair(depth, |device, qid| {
-            let has_one = device.options.interrupts && qid < device.bus.vectors();
-            Ok((has_one.then_some(qid), None))
-        })
+        let made = self.create_pair(depth, false, Self::quiet_interrupt);
+        made.map(|(queue, _)| queue)
+    }
+
+    /// As [`Self::create_quiet_queue_pair`], with the completions brought by a
+    /// [`Carrier`] that another thread may have. Nothing completes without it;
+    /// it must have ended before the queue pair is deleted.
+    ///
+    /// # Errors
+    /// As [`Self::create_queue_pair`].
+    pub fn create_carried_queue_pair(
+        &mut self,
+        depth: u16,
+    ) -> Result<(QueuePair<B>, Carrier<B>), DriverError> {
+        let (queue, carrier) = self.create_pair(depth, true, Self::quiet_interrupt)?;
+        Ok((queue, carrier.expect("it was asked for")))
+    }
+
+    /// The vector of a queue whose interrupt signals nobody yet.
+    fn quiet_interrupt(&self, qid: u16) -> Result<(Option<u16>, Option<EventFd>), DriverError> {
+        let has_one = self.options.interrupts && qid < self.bus.vectors();
+        Ok((has_one.then_some(qid), None))
     }
 
     /// Has the interrupts of a vector signal `eventfd` from now on.
@@ -345,8 +393,9 @@ impl<B: Bus> Device<B> {
     fn create_pair(
         &mut self,
         depth: u16,
+        carried: bool,
         interrupt: impl FnOnce(&Self, u16) -> Result<(Option<u16>, Option<EventFd>), DriverError>,
-    ) -> Result<QueuePair<B>, DriverError> {
+    ) -> Result<(QueuePair<B>, Option<Carrier<B>>), DriverError> {
         let depth_max = self.depth_max();
         if depth == 0 || depth > depth_max {
             return Err(DriverError::Unsupported(format!(
@@ -364,12 +413,18 @@ impl<B: Bus> Device<B> {
         let (ringing, transfer_len) = (enabled.ringing.clone(), enabled.transfer_len);
         let current = enabled.current.clone();
         let interrupt = interrupt(self, qid)?;
-        let queue =
-            self.make_queue_pair(qid, depth, &ringing, transfer_len, interrupt, &current)?;
+        let (queue, carrier) = self.make_queue_pair(
+            (qid, depth),
+            &ringing,
+            transfer_len,
+            interrupt,
+            &current,
+            carried,
+        )?;
         // Known from here on: a command that times out may still be done.
         self.enabled()?.queues.push((qid, queue.memory().clone()));
         match self.create_queues(&queue) {
-            Ok(()) => Ok(queue),
+            Ok(()) => Ok((queue, carrier)),
             Err(error) => {
                 if let DriverError::Status { .. } = error {
                     self.enabled()?.queues.retain(|(other, _)| *other != qid);

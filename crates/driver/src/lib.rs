@@ -32,4 +32,4 @@ pub mod workload;
 pub use device::{Device, Shutdown};
 pub use error::DriverError;
 pub use options::{Doorbells, Options};
-pub use queue::{Full, QueueInterrupt, QueuePair, Rung};
+pub use queue::{Carrier, Full, HeadCarrier, QueueInterrupt, QueuePair, Rung};

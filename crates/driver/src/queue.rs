@@ -24,6 +24,11 @@ use crate::bus::Bus;
 use crate::doorbell::{Doorbell, Rang};
 use crate::prp::{self, PrpError, Prps};
 
+mod carrier;
+
+pub(crate) use carrier::CarrierParts;
+pub use carrier::{Carrier, HeadCarrier};
+
 /// Empty looks between two questions whether the server is still there: about
 /// every millisecond of polling in vain, never while there is work.
 const LOOKS_PER_ALIVE_CHECK: u32 = 1 << 16;
@@ -78,7 +83,10 @@ impl<B: Bus> QueueInterrupt<B> {
 /// the controller has forgotten the queue: it may write here as long.
 pub(crate) struct QueueMemory {
     pub(crate) sq: HostSq,
+    /// Where completions are taken from.
     pub(crate) cq: HostCq,
+    /// Where the controller posts them, if not there: a [`Carrier`] brings them.
+    pub(crate) posted: Option<HostCq>,
     /// `list_pages` pages per command.
     lists: Option<Buffer>,
     list_pages: u64,
@@ -89,9 +97,16 @@ impl QueueMemory {
         Self {
             sq,
             cq,
+            posted: None,
             lists,
             list_pages,
         }
+    }
+
+    /// The controller posts completions somewhere else.
+    pub(crate) fn posted_to(mut self, posted: HostCq) -> Self {
+        self.posted = Some(posted);
+        self
     }
 }
 
@@ -265,7 +280,8 @@ impl<B: Bus> QueuePair<B> {
 
     /// Where the controller finds the completion queue.
     pub(crate) fn cq_iova(&self) -> Iova {
-        self.memory.cq.buffer().iova(self.base)
+        let cq = self.memory.posted.as_ref().unwrap_or(&self.memory.cq);
+        cq.buffer().iova(self.base)
     }
 
     /// The vector of the queue's interrupt, where it has one.
@@ -470,15 +486,7 @@ impl<B: Bus> QueuePair<B> {
 
     #[inline]
     fn check_current(&self) -> Result<(), DriverError> {
-        // Relaxed: it is set by the thread that has the device, before queues of
-        // the same number are made there and handed to this one.
-        if self.current.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        Err(DriverError::Unsupported(format!(
-            "queue {} ended when its device was reset or dropped; make a new one",
-            self.qid
-        )))
+        check_current(&self.current, self.qid)
     }
 
     /// Between two looks for a completion that is waited for.
@@ -652,6 +660,18 @@ impl<B: Bus> QueuePair<B> {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         self.bus.now_ns().saturating_add(timeout)
     }
+}
+
+#[inline]
+fn check_current(current: &AtomicBool, qid: u16) -> Result<(), DriverError> {
+    // Relaxed: it is set by the thread that has the device, before queues of
+    // the same number are made there and handed to this one.
+    if current.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    Err(DriverError::Unsupported(format!(
+        "queue {qid} ended when its device was reset or dropped; make a new one"
+    )))
 }
 
 #[cfg(test)]

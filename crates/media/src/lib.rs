@@ -46,4 +46,7 @@ pub use self::keyvalue::Dialect;
 pub use self::medium::{
     Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec, RECORD_MAX, RecordSink,
 };
+/// A reactor's part in the completions of a drive's channels.
+pub type Relay = drive::Relay<driver::bus::place::AnyBus>;
+pub use self::drive::Duty;
 pub use self::zoned::{ZoneLoss, ZoneLossError, ZoneSpec};

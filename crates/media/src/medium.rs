@@ -12,7 +12,7 @@ use driver::bus::place::{AnyBus, Place};
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 
 use crate::channel::{Channel, IoCounts, Kind};
-use crate::drive::{Drive, DriveIdentity, ShownPage};
+use crate::drive::{Drive, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
 use crate::file::FileMedium;
 use crate::journal::{self, StateError, Superblock};
@@ -414,6 +414,20 @@ impl Medium {
         let inner = self.with_zones(depth)?;
         let timed = TimedChannel::new(inner, model, depth);
         Ok(Channel(Kind::Timed(Box::new(timed))))
+    }
+
+    /// A handle for a reactor that does a part of what there is to do for completions of channels of a drive that are made
+    /// after it.
+    ///
+    /// # Errors
+    /// It is no drive; the system has no descriptor.
+    pub fn relay(&self, duty: Duty) -> io::Result<Relay<AnyBus>> {
+        match &self.backing {
+            Backing::Drive(drive) => drive.relay(duty),
+            _ => Err(io::Error::other(
+                "only a drive has completion queues that another reactor may poll",
+            )),
+        }
     }
 
     /// As [`Channel::lose_zone`], while no channel is open.

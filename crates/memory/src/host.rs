@@ -361,6 +361,18 @@ impl HostCq {
         let low = self.buffer.word_u64(at).load(Ordering::Relaxed);
         [low, high]
     }
+
+    /// Stores an entry in the controller's place, for another thread to [`Self::load`]: the low word, then the high one with
+    /// the phase (Release). What was seen of the data with the entry that it is a copy of is seen behind it, too.
+    ///
+    /// # Panics
+    /// If there is no such entry.
+    #[inline]
+    pub fn store(&self, index: u32, [low, high]: [u64; 2]) {
+        let at = index as usize * 16;
+        self.buffer.word_u64(at).store(low, Ordering::Relaxed);
+        self.buffer.word_u64(at + 8).store(high, Ordering::Release);
+    }
 }
 
 #[cfg(test)]
@@ -422,5 +434,10 @@ mod tests {
         let cq = HostCq::new(memory.alloc(4096, 4096).unwrap());
         cq.buffer().write_from(16, &[1, 0, 0, 0, 0, 0, 0, 0, 2]);
         assert_eq!(cq.load(1), [1, 2]);
+        cq.store(1, [0x0102_0304_0506_0708, 3]);
+        assert_eq!(cq.load(1), [0x0102_0304_0506_0708, 3]);
+        let mut bytes = [0; 16];
+        cq.buffer().read_into(16, &mut bytes);
+        assert_eq!(bytes, [8, 7, 6, 5, 4, 3, 2, 1, 3, 0, 0, 0, 0, 0, 0, 0]);
     }
 }

@@ -56,7 +56,9 @@ impl<B: Bus> Device<B> {
             _ => Ringing::Trapped,
         };
         let current = Arc::new(AtomicBool::new(true));
-        let admin = self.make_queue_pair(0, depth, &admin_ringing, 0, (None, None), &current)?;
+        let admin = (0, depth);
+        let (admin, _) =
+            self.make_queue_pair(admin, &admin_ringing, 0, (None, None), &current, false)?;
         self.bus
             .write32(AQA, Aqa::new().with_asqs_z(depth).with_acqs_z(depth).into())?;
         self.bus.write64(ASQ, admin.sq_iova().0)?;

@@ -1,5 +1,7 @@
 //! A queue pair against completions written by hand.
 
+mod carried;
+
 use std::sync::Mutex;
 
 use memory::{EventFd, HostMemory};

@@ -22,13 +22,18 @@ use std::time::{Duration, Instant};
 use controller::port::DriveReport;
 use driver::bus::Bus;
 use driver::{Device, DriverError, QueuePair, Shutdown};
-use memory::{Buffer, EventFd, Iova, Lent, ViewPins};
+use memory::{Bell, Buffer, EventFd, Iova, Lent, ViewPins};
 
 use super::erase;
 use super::facts::Facts;
+use super::relay::{Duty, Order, Sleeper};
 use super::report::{self, ShownPage};
 use super::warden::{Tell, Warden};
 use super::windows::{Window, Windows};
+
+mod relays;
+
+use relays::{Made, Relays};
 
 /// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for a moment alone, as a
 /// firmware does, is not.
@@ -54,6 +59,8 @@ pub(super) struct Queue<B: Bus> {
     /// A page that stays zero.
     pub(super) zeros: Buffer,
     pub(super) wakes: Wakes,
+    /// Its completions are brought by a relay: who sleeps says so here.
+    pub(super) bell: Option<Arc<Bell>>,
 }
 
 /// Whether completions of a queue pair wake its channel's reactor.
@@ -90,8 +97,18 @@ pub(super) enum Job<B: Bus> {
     },
     /// That the drive gives commands up, so that its other ones need not end. There is no answer but theirs.
     Abort { qid: u16, cids: Vec<u16> },
-    /// Interrupts of its queue pairs, from now on: its reactor wants to sleep.
+    /// Interrupts of its queue pairs, from now on: its reactor wants to sleep, or the one that polls them for it.
     Wake { channel: u32 },
+    /// Another reactor does a part of what there is to do for completions of channels that are opened from now on.
+    OpenRelay {
+        duty: Duty,
+        orders: Sender<Order<B>>,
+        its: Sleeper,
+    },
+    /// It does so no longer for a channel.
+    Returned { channel: u32, duty: Duty },
+    /// Nor for any.
+    CloseRelay { duty: Duty },
     /// That the drive reaches this memory.
     Share(Vec<Weak<Lent>>),
     /// That these bytes, which are whole blocks, read as zeros; the answer is whether they do.
@@ -157,6 +174,7 @@ pub struct Keeper<B: Bus> {
     jobs: Receiver<Job<B>>,
     ticks: Arc<AtomicU32>,
     clients: Vec<Client<B>>,
+    relays: Relays<B>,
     windows: Windows,
     /// Where memory can be taken from the drive whatever it does: who does so, until it has a thread, and how it is told.
     warden: Option<Warden<B>>,
@@ -194,6 +212,7 @@ impl<B: Bus> Keeper<B> {
             jobs,
             ticks,
             clients: Vec::new(),
+            relays: Relays::default(),
             windows: Windows::default(),
             warden,
             tell_warden,
@@ -324,10 +343,12 @@ impl<B: Bus> Keeper<B> {
             } => {
                 self.clients.retain(|client| client.channel != channel);
                 if let Some(queue) = queue {
-                    self.delete(*queue);
+                    self.part_with(channel, *queue, Some(pins));
                 }
-                drop(pins);
             }
+            Job::OpenRelay { duty, orders, its } => self.open_relay(duty, orders, its),
+            Job::Returned { channel, duty } => self.returned(channel, duty),
+            Job::CloseRelay { duty } => self.close_relay(duty),
             Job::Wake { channel } => self.wake(channel),
             Job::Abort { qid, cids } => self.abort(qid, &cids),
             Job::Share(regions) => {
@@ -363,12 +384,14 @@ impl<B: Bus> Keeper<B> {
                 return;
             };
             let client = &mut self.clients[at];
-            match make_queue(device, client.depth) {
+            match make_queue(device, client, &mut self.relays) {
                 Ok(mut queue) => {
                     client.is_served = true;
                     client.vector = queue.pair.interrupt_vector();
-                    if client.sleeps {
-                        queue.wakes = connect(device, client);
+                    if client.sleeps
+                        && let Some(wakes) = connect(device, client, &self.relays)
+                    {
+                        queue.wakes = wakes;
                     }
                     client.tell(News::Queue(Box::new(queue)));
                 }
@@ -401,8 +424,9 @@ impl<B: Bus> Keeper<B> {
             client.sleeps = true;
             if let Some(device) = &self.device
                 && client.is_served
+                && let Some(wakes) = connect(device, client, &self.relays)
             {
-                client.tell(News::Wakes(connect(device, client)));
+                client.tell(News::Wakes(wakes));
             }
         }
     }
@@ -414,12 +438,7 @@ impl<B: Bus> Keeper<B> {
             queue = queue.pair.qid(),
             "a queue of a drive is given up, its commands end as interrupted: {why}"
         );
-        self.delete(queue);
-        if let Some(client) = self.clients.iter_mut().find(|c| c.channel == channel) {
-            client.is_served = false;
-            client.tell(News::Over);
-        }
-        self.serve();
+        self.part_with(channel, queue, None);
     }
 
     /// Deletes a queue pair. A drive that does not do that is reset, and one that cannot be reset is lost.
@@ -429,6 +448,7 @@ impl<B: Bus> Keeper<B> {
             bounce,
             zeros,
             wakes: _,
+            bell: _,
         } = queue;
         let Some(device) = &mut self.device else {
             return;
@@ -620,37 +640,45 @@ impl<B: Bus> Keeper<B> {
     }
 }
 
-fn make_queue<B: Bus>(device: &mut Device<B>, depth: u16) -> Result<Queue<B>, DriverError> {
+fn make_queue<B: Bus>(
+    device: &mut Device<B>,
+    client: &Client<B>,
+    relays: &mut Relays<B>,
+) -> Result<Queue<B>, DriverError> {
     let bounce = (0..BOUNCES).map(|_| device.alloc(BOUNCE_BYTES as usize));
     let bounce = bounce.collect::<Result<Vec<_>, _>>()?;
     let zeros = device.alloc(4096)?;
-    let depth = depth.min(device.depth_max());
-    let pair = device.create_quiet_queue_pair(depth)?;
-    let wakes = match pair.interrupt_vector() {
-        Some(_) => Wakes::Can,
-        None => Wakes::Cannot,
-    };
+    let depth = client.depth.min(device.depth_max());
+    let Made { pair, wakes, bell } = relays.make_pair(device, client, depth)?;
     Ok(Queue {
         pair,
         bounce,
         zeros,
         wakes,
+        bell,
     })
 }
 
-/// Has the interrupt of a channel's queue pair wake its reactor.
-fn connect<B: Bus>(device: &Device<B>, client: &Client<B>) -> Wakes {
-    let Some(vector) = client.vector else {
-        return Wakes::Cannot;
+/// Has the interrupt of a channel's queue pair wake its reactor, or who brings its completions: that one is told by itself.
+fn connect<B: Bus>(device: &Device<B>, client: &Client<B>, relays: &Relays<B>) -> Option<Wakes> {
+    let relay = relays.sleeper(client.channel);
+    let wake = relay.map_or(&client.wake, |its| &its.wake);
+    let wakes = match client.vector {
+        None => Wakes::Cannot,
+        Some(vector) => match device.signal_interrupts(vector, wake) {
+            Ok(()) => Wakes::Does,
+            Err(error) => {
+                tracing::info!(
+                    vector,
+                    "a drive's interrupt cannot be had, and it is polled: {error}"
+                );
+                Wakes::Cannot
+            }
+        },
     };
-    match device.signal_interrupts(vector, &client.wake) {
-        Ok(()) => Wakes::Does,
-        Err(error) => {
-            tracing::info!(
-                vector,
-                "a drive's interrupt cannot be had, and it is polled: {error}"
-            );
-            Wakes::Cannot
-        }
+    if relay.is_none() {
+        return Some(wakes);
     }
+    relays.tell_wakes(client.channel, wakes);
+    None
 }

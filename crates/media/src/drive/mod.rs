@@ -14,7 +14,7 @@
 //! What it does NOT do: keep partitions apart (the controller has checked each request against its namespace), schedule, use
 //! SGLs, metadata or a drive's own Compare and Copy.
 //!
-//! [`keeper`] has the device and a thread, [`warden`] takes memory away meanwhile, [`channel`] is what a reactor has, [`windows`] says where the drive finds hosts'
+//! [`keeper`] has the device and a thread, [`warden`] takes memory away meanwhile, [`channel`] is what a reactor has, [`relay`] another one that polls for it, [`windows`] says where the drive finds hosts'
 //! memory, [`data`] where a command's is.
 
 mod channel;
@@ -24,6 +24,7 @@ mod erase;
 mod facts;
 mod keeper;
 mod op;
+mod relay;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,8 @@ use self::channel::Parts;
 use self::facts::Facts;
 use self::keeper::Job;
 pub use self::keeper::{Keeper, Reopen};
+use self::relay::Sleeper;
+pub use self::relay::{Duty, Relay};
 pub use self::report::ShownPage;
 use crate::order::Order;
 use crate::size::Bytes;
@@ -230,6 +233,28 @@ impl<B: Bus> Drive<B> {
             depth,
             held,
         }))
+    }
+
+    /// A handle for a reactor that does a part of what there is to do for the completions of channels that are opened after it.
+    /// There is one for each duty; that of heads is of no use without the other.
+    ///
+    /// # Errors
+    /// The system has no descriptor.
+    pub fn relay(&self, duty: Duty) -> io::Result<Relay<B>> {
+        let its = Sleeper {
+            bell: Arc::default(),
+            wake: EventFd::new()?,
+        };
+        let (orders, taken) = channel();
+        let open = Job::OpenRelay {
+            duty,
+            orders,
+            its: its.clone(),
+        };
+        self.jobs
+            .send(open)
+            .map_err(|_| io::Error::other("the drive's keeper has ended"))?;
+        Ok(Relay::new(duty, self.jobs.clone(), taken, its))
     }
 
     /// Has everything that was completed put onto the media, and waits for that.

@@ -3,6 +3,7 @@
 mod erase;
 mod faults;
 mod model;
+mod relay;
 mod report;
 mod rig;
 mod sleep;

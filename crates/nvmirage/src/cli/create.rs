@@ -76,6 +76,14 @@ struct MediumArgs {
     #[arg(long, value_delimiter = ',', value_name = "get-log-page:LID[:BYTES]")]
     admin_allow: Vec<AdminAllow>,
 
+    /// The reactor that polls the completion queues of a `drive`, whichever places its commands; default: each its own
+    #[arg(long, value_name = "REACTOR")]
+    completions: Option<usize>,
+
+    /// The reactor that tells a `drive` which completions were taken; default: that of --completions
+    #[arg(long, value_name = "REACTOR")]
+    heads: Option<usize>,
+
     /// Whether a file is opened with O_DIRECT
     #[arg(long, value_parser = parse::word::<Direct>(&["auto", "on", "off"]))]
     direct: Option<Direct>,
@@ -326,6 +334,8 @@ impl MediumArgs {
             target: self.target,
             nsid: self.nsid,
             admin_allow: self.admin_allow,
+            completions: self.completions,
+            heads: self.heads,
             direct: self.direct,
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,

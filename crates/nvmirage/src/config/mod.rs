@@ -217,6 +217,12 @@ pub(crate) struct Medium {
     /// What of a drive's own hosts may ask for, as `get-log-page:0xc0`; only for `kind = "drive"`. Default: nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) admin_allow: Vec<AdminAllow>,
+    /// The reactor that polls a drive's completion queues, whichever places the commands. Default: each its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) completions: Option<usize>,
+    /// The reactor that tells a drive which completions were taken. Default: who polls them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) heads: Option<usize>,
     /// How a file is opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) direct: Option<Direct>,
@@ -259,6 +265,8 @@ impl Medium {
             target: None,
             nsid: None,
             admin_allow: Vec::new(),
+            completions: None,
+            heads: None,
             direct: None,
             poll_submissions: None,
             poll_completions: None,

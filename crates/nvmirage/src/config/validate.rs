@@ -138,6 +138,7 @@ impl Config {
         );
         for medium in &self.media {
             medium.validate(&mut problems);
+            medium.validate_relays(self.reactor.len().max(1), &mut problems);
         }
         for (index, namespace) in self.namespace.iter().enumerate() {
             namespace.validate(self, &self.namespace[..index], &mut problems);
@@ -215,6 +216,8 @@ impl Medium {
             ("target", self.target.is_some()),
             ("nsid", self.nsid.is_some()),
             ("admin_allow", !self.admin_allow.is_empty()),
+            ("completions", self.completions.is_some()),
+            ("heads", self.heads.is_some()),
         ] {
             place.require(self.kind == MediumKind::Drive || !is_there, || {
                 format!("only kind = \"drive\" has `{key}`: remove it")
@@ -277,6 +280,29 @@ impl Medium {
         });
         super::allow::validate(&self.admin_allow, place);
         self.refuse_keys_of_files(place);
+    }
+
+    /// Reactors that do a part of what there is to do for a drive's completions.
+    fn validate_relays(&self, reactors: usize, problems: &mut Vec<Problem>) {
+        let mut place = Place {
+            name: format!("media {}", self.name),
+            problems,
+        };
+        for (key, reactor) in [("completions", self.completions), ("heads", self.heads)] {
+            let there_is = reactor.is_none_or(|reactor| reactor < reactors);
+            place.require(there_is, || {
+                let reactor = reactor.unwrap_or_default();
+                format!("{key} = {reactor}: there are {reactors}, counted from 0")
+            });
+        }
+        place.require(self.heads.is_none() || self.completions.is_some(), || {
+            "heads is for a drive whose completions are polled by a reactor of their own: write completions = 1, or remove heads".into()
+        });
+        let differ = self.heads.is_none() || self.heads != self.completions;
+        place.require(differ, || {
+            "heads is the reactor of completions, which tells the drive by itself: remove heads"
+                .into()
+        });
     }
 
     fn refuse_keys_of_files(&self, place: &mut Place<'_>) {

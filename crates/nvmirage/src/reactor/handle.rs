@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 use controller::counters::ReactorCounters;
 use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
-use media::{Medium, ZoneLoss, ZoneLossError};
+use media::{Duty, Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, Counter, EventFd};
 use nvme_spec::Status;
 
@@ -61,6 +61,10 @@ pub(super) enum Message {
     Snapshot(ChannelId, Asked),
     /// Close a medium's channel.
     CloseChannel(Arc<Medium>, Answer<()>),
+    /// Do a part of what there is to do for completions of a drive's channels, wherever they are.
+    OpenRelay(Arc<Medium>, Duty, Answer<io::Result<()>>),
+    /// Do so no longer.
+    CloseRelays(Arc<Medium>, Answer<()>),
     /// Serve a subsystem, without controllers yet.
     AddSubsystem(
         Box<NewSubsystem>,
@@ -356,6 +360,16 @@ impl ReactorHandle {
     /// Closes a medium's channel; no controller uses it any more.
     pub(crate) fn close_channel(&self, medium: Arc<Medium>) -> anyhow::Result<()> {
         self.ask(|answer| Message::CloseChannel(medium, answer))
+    }
+
+    /// Has it do a part of what there is to do for completions of a drive's channels that are opened after this.
+    pub(crate) fn open_relay(&self, medium: Arc<Medium>, duty: Duty) -> anyhow::Result<()> {
+        Ok(self.ask(|answer| Message::OpenRelay(medium, duty, answer))??)
+    }
+
+    /// Has it do so no longer; the channels are closed.
+    pub(crate) fn close_relays(&self, medium: Arc<Medium>) -> anyhow::Result<()> {
+        self.ask(|answer| Message::CloseRelays(medium, answer))
     }
 
     /// Serves a subsystem, without controllers yet.

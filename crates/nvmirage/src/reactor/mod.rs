@@ -8,6 +8,7 @@ pub(crate) mod handle;
 mod hosted;
 mod lines;
 mod poller;
+mod relays;
 mod reports;
 mod run;
 mod snapshots;

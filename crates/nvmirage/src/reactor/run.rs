@@ -14,6 +14,7 @@ use super::{
     hosted::Hosted,
     lines::{Lines, Raiser},
     poller::{Poller, Source, source_of},
+    relays::Relays,
     reports::Reports,
     snapshots::Snapshots,
     subsystems::Subsystems,
@@ -48,6 +49,7 @@ pub(super) struct Reactor {
     hosted: Vec<Option<Hosted>>,
     subsystems: Subsystems,
     channels: Vec<(Arc<Medium>, ChannelId)>,
+    relays: Relays,
     clock: Clock,
     poller: Poller,
     mailbox: Receiver<Message>,
@@ -96,6 +98,7 @@ impl Reactor {
             hosted: Vec::new(),
             subsystems: Subsystems::new(address),
             channels: Vec::new(),
+            relays: Relays::default(),
             clock,
             poller,
             mailbox,
@@ -127,7 +130,8 @@ impl Reactor {
                 lines: &self.lines,
             };
             let turn = self.engine.turn(now, raiser);
-            let mut worked = turn.worked;
+            let turn_worked = self.relays.carry() | turn.worked;
+            let mut worked = turn_worked;
             if self.engine.expects_mail() || !self.late.is_empty() {
                 worked |= self.exchange_mail();
             }
@@ -147,14 +151,14 @@ impl Reactor {
             let mut after = self.clock.now();
             self.counters.turns.add(1);
             let awake_ns = after.since(now).saturating_sub(slept_ns);
-            if turn.worked {
+            if turn_worked {
                 self.counters.turns_with_work.add(1);
                 self.counters.completions.add(turn.completions);
             }
             if awake_ns > STALL_NS {
                 self.counters.stalls.add(1);
                 self.counters.stalled_ns.add(awake_ns);
-            } else if turn.worked {
+            } else if turn_worked {
                 self.counters.busy_ns.add(awake_ns);
             } else {
                 if !looks {
@@ -240,13 +244,13 @@ impl Reactor {
     /// Whether completions are on their way that show only to who asks for them.
     fn media_are_polled(&mut self) -> bool {
         let mut channels = self.engine.channels_mut().iter_mut();
-        channels.any(|(_, channel)| channel.is_polled())
+        channels.any(|(_, channel)| channel.is_polled()) || self.relays.are_polled()
     }
 
     /// Whether some medium has completions that its descriptor would not tell of.
     fn media_are_due(&mut self) -> bool {
         let mut channels = self.engine.channels_mut().iter_mut();
-        channels.any(|(_, channel)| channel.is_due())
+        self.relays.are_due() || channels.any(|(_, channel)| channel.is_due())
     }
 
     /// One look at sockets, mailbox and channels; true when something was done.
@@ -274,6 +278,7 @@ impl Reactor {
         for (_, channel) in self.engine.channels_mut().iter_mut() {
             channel.tend();
         }
+        self.relays.tend();
         self.reports.carry(&mut self.engine, &self.hosted);
         self.snapshots.look(self.engine.channels_mut());
         for at in 0..self.ready.len() {
@@ -408,6 +413,13 @@ impl Reactor {
             Message::Residences(slot, answer) => reply(&answer, self.engine.residences(slot)),
             Message::CloseChannel(medium, answer) => {
                 self.close_channel(&medium);
+                reply(&answer, ());
+            }
+            Message::OpenRelay(medium, duty, answer) => {
+                reply(&answer, self.relays.open(medium, duty, &self.poller));
+            }
+            Message::CloseRelays(medium, answer) => {
+                self.relays.close(&medium, &self.poller);
                 reply(&answer, ());
             }
             Message::AddSubsystem(new, answer) => {

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
 use controller::{port::ChannelId, subsystem::Allocated};
-use media::{Dialect, Direct, FileIo, Medium, MediumKind as Backing, MediumSpec};
+use media::{Dialect, Direct, Duty, FileIo, Medium, MediumKind as Backing, MediumSpec};
 
 use super::{
     OpenMedium, State, operate::label, recording::RecordingFile, subsystems::medium_basis, timing,
@@ -51,6 +51,7 @@ impl State {
         let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
         let channel = free.context("there are 65,536 media, and there is room for no more")?;
         let partitions = self.open_partitions(&config, &medium).with_context(place)?;
+        self.open_relays(&config, &medium).with_context(place)?;
         // The last thing that may fail: what is taken from there is nowhere else.
         let image = take_image(&config, &medium).with_context(place)?;
         tracing::info!(media = config.name, "{}", medium.describe());
@@ -71,11 +72,30 @@ impl State {
         Ok(())
     }
 
+    /// Has reactors do their part for completions of a drive, before it has channels.
+    fn open_relays(&self, config: &config::Medium, medium: &Arc<Medium>) -> anyhow::Result<()> {
+        let duties = [
+            (Duty::Entries, config.completions),
+            (Duty::Heads, config.heads),
+        ];
+        for (duty, reactor) in duties {
+            let Some(reactor) = reactor else { continue };
+            let its = self.reactors.get(reactor);
+            let its = its.with_context(|| format!("there is no reactor {reactor}"))?;
+            its.open_relay(medium.clone(), duty)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn close_medium(&mut self, at: usize) -> anyhow::Result<()> {
         let medium = self.media[at].medium.clone();
         self.checkpoints.forget(&self.media[at].name);
         for reactor in &self.reactors {
             reactor.close_channel(medium.clone())?;
+        }
+        // After the channels: none is left whose completions they bring.
+        for reactor in &self.reactors {
+            reactor.close_relays(medium.clone())?;
         }
         let name = &self.media[at].name;
         medium.sync().with_context(|| {

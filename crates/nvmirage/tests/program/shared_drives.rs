@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{Device, Options, bus::vfio_user::VfioUser, io::Namespace};
+use driver::{Device, DriverError, Options, bus::vfio_user::VfioUser, io::Namespace};
+
+use nvme_spec::Status;
 
 use crate::{
     host::Host,
@@ -20,18 +22,21 @@ const LOOKED_AT: u64 = 20;
 
 /// A drive of a medium, and a server of two tenants on it whose reactor waits so.
 fn serve(drive: &World, world: &World, medium: &str, mode: &str) -> (Server, Server) {
+    let reactors = format!("[[reactor]]\nmode = \"{mode}\"\n");
+    serve_split(drive, world, medium, (&reactors, ""))
+}
+
+/// The same with these reactors, which the drive of the tenants has these keys for.
+fn serve_split(
+    drive: &World,
+    world: &World,
+    medium: &str,
+    (reactors, keys): (&str, &str),
+) -> (Server, Server) {
+    let server = serve_drive(drive, medium);
     let listen = drive.vfio_user("drive.sock");
-    let text = format!(
-        "[[media]]\nname = \"medium\"\n{medium}\n\
-         [[namespace]]\nname = \"all\"\nmedia = \"medium\"\nlba_size = 512\n\
-         [[controller]]\nname = \"drive\"\nnamespaces = [\"all\"]\nlisten = \"{listen}\"\n\
-         doorbells = \"mapped\"\n"
-    );
-    let config = drive.write("drive.toml", &text);
-    let server = drive.serve(&["--config", config.to_str().unwrap()]);
     let mut text = format!(
-        "[[reactor]]\nmode = \"{mode}\"\n\
-         [[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{listen}\"\n"
+        "{reactors}[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{listen}\"\n{keys}"
     );
     for (name, from, to) in PARTS {
         write!(
@@ -45,6 +50,18 @@ fn serve(drive: &World, world: &World, medium: &str, mode: &str) -> (Server, Ser
     let config = world.write("tenants.toml", &text);
     let tenants = world.serve(&["--config", config.to_str().unwrap()]);
     (server, tenants)
+}
+
+fn serve_drive(drive: &World, medium: &str) -> Server {
+    let listen = drive.vfio_user("drive.sock");
+    let text = format!(
+        "[[media]]\nname = \"medium\"\n{medium}\n\
+         [[namespace]]\nname = \"all\"\nmedia = \"medium\"\nlba_size = 512\n\
+         [[controller]]\nname = \"drive\"\nnamespaces = [\"all\"]\nlisten = \"{listen}\"\n\
+         doorbells = \"mapped\"\n"
+    );
+    let config = drive.write("drive.toml", &text);
+    drive.serve(&["--config", config.to_str().unwrap()])
 }
 
 /// What stands in a block: whose it is, and which.
@@ -199,4 +216,146 @@ fn a_reactor_sleeps_while_its_drive_works_and_is_woken_by_it() {
     drop(host);
     tenants.stop();
     server.stop();
+}
+
+const RAM: &str = "kind = \"ram\"\nsize = \"64MiB\"";
+
+/// Reactors that wait so, with the completion side of the drive on the second, or on the second and the third.
+fn splits(mode: &str) -> [(String, &'static str); 2] {
+    let reactors = |count| format!("[[reactor]]\nmode = \"{mode}\"\n").repeat(count);
+    [
+        (reactors(2), "completions = 1\n"),
+        (reactors(3), "completions = 1\nheads = 2\n"),
+    ]
+}
+
+/// What each reactor has completed, and how often it has slept.
+fn reactors(world: &World) -> Vec<(u64, u64)> {
+    let all = world.json(&world.steer(&["ls", "--json"]));
+    let all = all["reactors"].as_array().unwrap();
+    let of = |reactor: &serde_json::Value, key: &str| reactor[key].as_u64().unwrap();
+    let each = all
+        .iter()
+        .map(|r| (of(r, "turns_with_work"), of(r, "sleeps")));
+    each.collect()
+}
+
+#[test]
+fn a_drive_whose_completions_other_reactors_bring_has_the_same_bytes() {
+    for mode in ["interrupt", "adaptive"] {
+        for (reactors_of, keys) in splits(mode) {
+            let (drive, world) = (World::new(), World::new());
+            let (server, tenants) = serve_split(&drive, &world, RAM, (&reactors_of, keys));
+            let before = reactors(&world);
+            thread::scope(|scope| {
+                for (owner, (name, _, _)) in (1..).zip(PARTS) {
+                    let world = &world;
+                    scope.spawn(move || fill(world, name, owner));
+                }
+            });
+            for (owner, (name, from, to)) in (1..).zip(PARTS) {
+                let len = (to - from) * MIB;
+                assert!(
+                    read(&world, name, 0, len) == expected(owner, len),
+                    "{name}, {keys}"
+                );
+            }
+            // Each did its part, and in interrupt mode slept between.
+            for (at, (before, after)) in before.iter().zip(reactors(&world)).enumerate() {
+                assert!(after.0 > before.0, "reactor {at} of {keys} did nothing");
+                assert!(
+                    mode != "interrupt" || after.1 > before.1,
+                    "reactor {at} of {keys}"
+                );
+            }
+            tenants.stop();
+            server.stop();
+        }
+    }
+}
+
+/// Every one that sleeps is woken by the one before: one that is not would sleep for a second.
+#[test]
+fn reactors_that_sleep_wake_each_other_along_a_command() {
+    let medium =
+        format!("{RAM}\n[media.timing]\npreset = \"optane-p4800x\"\nread_latency = \"5ms\"");
+    for (reactors_of, keys) in splits("interrupt") {
+        let (drive, world) = (World::new(), World::new());
+        let (server, tenants) = serve_split(&drive, &world, &medium, (&reactors_of, keys));
+        let mut host = Host::attach(&world, "a");
+        host.time_of_read(1);
+        let mut times: Vec<Duration> = (0..30).map(|_| host.time_of_read(1)).collect();
+        times.sort_unstable();
+        let median = times[times.len() / 2];
+        assert!(median < Duration::from_millis(300), "{keys}: {median:?}");
+        drop(host);
+        tenants.stop();
+        server.stop();
+    }
+}
+
+/// The drive's server is killed under load and started again: what was in flight is tried again by its host, on the same queues.
+#[test]
+fn a_drive_whose_completions_other_reactors_bring_is_lost_and_comes_back() {
+    let (reactors_of, keys) = &splits("adaptive")[1];
+    let (drive, world) = (World::new(), World::new());
+    let (mut server, tenants) = serve_split(&drive, &world, RAM, (reactors_of, keys));
+    let (mut device, namespace) = attach(&world, "a");
+    let mut queue = device.create_queue_pair(4, false).unwrap();
+    let buffer = device.alloc(4096).unwrap();
+    buffer.write_from(0, &block(7, 0, 4096));
+    queue.write(&namespace, 0, 8, &buffer, false).unwrap();
+    server.child().kill().unwrap();
+    server.end();
+    let error = queue.write(&namespace, 0, 8, &buffer, false).unwrap_err();
+    // Command Interrupted: to be tried again (Base 2.1, figure 102).
+    let interrupted = matches!(&error, DriverError::Status { status, .. } if *status == Status::COMMAND_INTERRUPTED);
+    assert!(interrupted, "{error}");
+    let server = serve_drive(&drive, RAM);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = queue.write(&namespace, 8, 8, &buffer, false) {
+        assert!(Instant::now() < deadline, "it does not come back: {error}");
+    }
+    drop((queue, device));
+    let given_up = || tenants.log().matches("is given up").count();
+    let before = given_up();
+    // It goes in order: no queue has to be given up for that.
+    let steer = |args: &[&str]| world.steer(args);
+    for (name, _, _) in PARTS {
+        world.ok(&steer(&["delete", "controller", name]));
+        world.ok(&steer(&["delete", "namespace", name]));
+    }
+    world.ok(&steer(&["delete", "media", "drive"]));
+    assert_eq!(given_up(), before, "{}", tenants.log());
+    tenants.stop();
+    server.stop();
+}
+
+#[test]
+fn reactors_of_completions_are_checked() {
+    let world = World::new();
+    for (keys, said) in [
+        (
+            "completions = 2\n",
+            "completions = 2: there are 2, counted from 0",
+        ),
+        ("heads = 1\n", "write completions = 1, or remove heads"),
+        ("completions = 1\nheads = 1\n", "remove heads"),
+    ] {
+        let text = format!(
+            "[[reactor]]\n[[reactor]]\n[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"vfio-user:/no.sock\"\n{keys}"
+        );
+        let config = world.write("wrong.toml", &text);
+        let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
+        assert!(error.contains(said), "{keys}: {error}");
+    }
+    let config = world.write(
+        "ram.toml",
+        "[[media]]\nname = \"ram\"\nkind = \"ram\"\nsize = \"1MiB\"\ncompletions = 0\n",
+    );
+    let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
+    assert!(
+        error.contains("only kind = \"drive\" has `completions`"),
+        "{error}"
+    );
 }

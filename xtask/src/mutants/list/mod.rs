@@ -16,6 +16,7 @@ mod queues;
 mod resets;
 mod service;
 mod simulate;
+mod splits;
 mod subsystem;
 mod tenants;
 mod travel;
@@ -41,6 +42,7 @@ const ALL: &[&[Mutation]] = &[
     resets::MUTATIONS,
     service::MUTATIONS,
     simulate::MUTATIONS,
+    splits::MUTATIONS,
     subsystem::MUTATIONS,
     tenants::MUTATIONS,
     travel::MUTATIONS,

@@ -52,6 +52,7 @@ impl<B: Bus> DriveChannel<B> {
         self.tend();
         if self.in_flight == 0 {
             self.order.rest();
+            self.tell_taken();
             return false;
         }
         if !self.ended.is_empty() || self.order.is_waiting() {
@@ -61,6 +62,9 @@ impl<B: Bus> DriveChannel<B> {
         let Some(queue) = &mut self.queue else {
             return false;
         };
+        if let Some(bell) = &queue.bell {
+            bell.announce();
+        }
         let can_place = queue.pair.next_cid().is_some()
             && (!self.ready.is_empty()
                 || !self.ready_bounced.is_empty() && !self.bounces.is_empty());
@@ -84,6 +88,15 @@ impl<B: Bus> DriveChannel<B> {
         self.queue
             .as_ref()
             .is_none_or(|queue| queue.wakes != Wakes::Does)
+    }
+
+    /// Who tells the drive what was taken stays awake until it knows.
+    fn tell_taken(&mut self) {
+        let queue = self.queue.as_mut().filter(|queue| queue.bell.is_some());
+        // An error shows in the next poll, too.
+        if let Some(Ok(is_told)) = queue.map(|queue| queue.pair.try_ring()) {
+            self.untold = !is_told;
+        }
     }
 
     /// Completions of the drive show only to who looks: it has no interrupt for them.

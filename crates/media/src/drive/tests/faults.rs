@@ -20,7 +20,7 @@ const BESIDE: Request<'static> = Request::Read {
 };
 
 #[test]
-fn a_command_that_hangs_ends_after_4_s_and_the_next_one_is_done() {
+pub(super) fn a_command_that_hangs_ends_after_4_s_and_the_next_one_is_done() {
     let mut rig = Rig::new(Shape::default());
     let host = Host::new();
     rig.run(&host, &READ, &[(0, 4096)]);
@@ -39,7 +39,7 @@ fn a_command_that_hangs_ends_after_4_s_and_the_next_one_is_done() {
 
 /// Flushing and deallocating take drives seconds, and no host's memory is held up by them.
 #[test]
-fn what_takes_drives_long_has_20_s() {
+pub(super) fn what_takes_drives_long_has_20_s() {
     let ranges = [ByteRange {
         offset: 0,
         len: 1 << 20,
@@ -80,7 +80,7 @@ fn what_takes_drives_long_has_20_s() {
 }
 
 #[test]
-fn a_command_that_the_drive_aborts_ends_alone() {
+pub(super) fn a_command_that_the_drive_aborts_ends_alone() {
     let mut rig = Rig::new(Shape::default());
     let host = Host::new();
     rig.run(&host, &READ, &[(0, 4096)]);
@@ -104,7 +104,7 @@ fn a_command_that_the_drive_aborts_ends_alone() {
 }
 
 #[test]
-fn what_waits_behind_what_hangs_is_done_when_that_has_ended() {
+pub(super) fn what_waits_behind_what_hangs_is_done_when_that_has_ended() {
     let mut rig = Rig::new(Shape::default());
     let host = Host::new();
     rig.mood.hangs.store(true, Ordering::Relaxed);
@@ -124,7 +124,7 @@ fn what_waits_behind_what_hangs_is_done_when_that_has_ended() {
 }
 
 #[test]
-fn a_channel_whose_queue_hangs_leaves_others_alone() {
+pub(super) fn a_channel_whose_queue_hangs_leaves_others_alone() {
     let mut rig = Rig::new(Shape::default());
     let host = Host::new();
     let claimant = rig.claims.claimant().unwrap();
@@ -144,7 +144,7 @@ fn a_channel_whose_queue_hangs_leaves_others_alone() {
 }
 
 #[test]
-fn requests_that_no_medium_may_get_are_refused_here_too() {
+pub(super) fn requests_that_no_medium_may_get_are_refused_here_too() {
     let mut rig = Rig::new(Shape {
         lba_shift: 12,
         ..Shape::default()
@@ -167,7 +167,7 @@ fn requests_that_no_medium_may_get_are_refused_here_too() {
 }
 
 #[test]
-fn a_drive_has_no_more_channels_than_queues() {
+pub(super) fn a_drive_has_no_more_channels_than_queues() {
     let rig = Rig::new(Shape::default());
     let open = || rig.drive.channel(8, rig.claims.claimant().unwrap());
     let others = [open(), open(), open()].map(Result::unwrap);

@@ -232,3 +232,8 @@ proptest! {
         }
     }
 }
+
+/// All of that, for rigs of another kind.
+pub(super) fn programs() {
+    requests_do_what_a_vector_of_bytes_says();
+}

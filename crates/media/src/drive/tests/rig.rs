@@ -1,5 +1,6 @@
 //! What the tests have: a drive, its keeper, which does something when it is told to, a channel and a host.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,7 +22,7 @@ use memory::{
 
 use crate::drive::channel::DriveChannel;
 use crate::drive::keeper::Keeper;
-use crate::drive::{Drive, ShownPage, options};
+use crate::drive::{Drive, Duty, Relay, ShownPage, options};
 use crate::{Channel, Medium, MediumKind, MediumSpec};
 
 /// Bytes of the drive's namespace.
@@ -182,12 +183,27 @@ pub(super) fn device(
     Ok(device)
 }
 
+thread_local! {
+    /// What others do of the completion side of the rigs that this thread makes.
+    static DUTIES: RefCell<Vec<Duty>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs a test with rigs whose completion side is split: in two, and in three.
+pub(super) fn split(test: fn()) {
+    for duties in [vec![Duty::Entries], vec![Duty::Entries, Duty::Heads]] {
+        DUTIES.set(duties);
+        test();
+    }
+    DUTIES.take();
+}
+
 /// A drive with one channel.
 pub(super) struct Rig {
     pub(super) mood: Arc<Mood>,
     pub(super) drive: Drive<Bus>,
     pub(super) keeper: Keeper<Bus>,
     pub(super) channel: DriveChannel<Bus>,
+    pub(super) relays: Vec<Relay<Bus>>,
     pub(super) claims: Claims,
     pub(super) now: u32,
     next: u64,
@@ -211,6 +227,10 @@ impl Rig {
         let reopen = Box::new(move || device(&medium, &its, shape, &says));
         let (drive, keeper) = Drive::of("test".into(), first, None, reopen).unwrap();
         let keeper = keeper.showing(shown);
+        let relays = DUTIES.with_borrow(|duties| {
+            let relays = duties.iter().map(|duty| drive.relay(*duty).unwrap());
+            relays.collect()
+        });
         let claims = Claims::new();
         let channel = drive.channel(32, claims.claimant().unwrap()).unwrap();
         let mut rig = Rig {
@@ -218,6 +238,7 @@ impl Rig {
             drive,
             keeper,
             channel,
+            relays,
             claims,
             now: 0,
             next: 1,
@@ -233,6 +254,11 @@ impl Rig {
         for _ in 0..ticks {
             self.now += 1;
             self.keeper.look(self.now);
+            if !self.relays.is_empty() {
+                self.relays.iter_mut().for_each(Relay::tend);
+                self.keeper.look(self.now);
+                self.relays.iter_mut().for_each(Relay::tend);
+            }
             self.channel.tend();
             self.reap();
         }
@@ -269,6 +295,9 @@ impl Rig {
     /// A turn.
     pub(super) fn reap(&mut self) {
         self.channel.submit();
+        for relay in &mut self.relays {
+            relay.carry();
+        }
         self.channel.reap(&mut self.done);
         for Done { ticket, outcome } in self.done.drain(..) {
             let twice = self.ended.insert(ticket.into_bits(), outcome);

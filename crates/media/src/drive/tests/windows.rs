@@ -21,7 +21,7 @@ fn write(offset: u64, len: u32) -> Request<'static> {
 }
 
 #[test]
-fn data_is_copied_until_the_drive_reaches_it_and_then_no_more() {
+pub(super) fn data_is_copied_until_the_drive_reaches_it_and_then_no_more() {
     let mut rig = Rig::new(Shape::default());
     let host = Host::new();
     host.put(&[(0, 4096)], &[7; 4096]);
@@ -59,7 +59,7 @@ fn data_is_copied_until_the_drive_reaches_it_and_then_no_more() {
 }
 
 #[test]
-fn what_a_host_takes_back_is_taken_back_from_the_drive() {
+pub(super) fn what_a_host_takes_back_is_taken_back_from_the_drive() {
     let mut rig = Rig::new(Shape::default());
     let mut host = Host::new();
     rig.run(&host, &read(0, 4096), &[(0, 4096)]);
@@ -78,7 +78,7 @@ fn what_a_host_takes_back_is_taken_back_from_the_drive() {
 }
 
 #[test]
-fn memory_is_kept_for_the_drive_as_long_as_it_has_a_command_there() {
+pub(super) fn memory_is_kept_for_the_drive_as_long_as_it_has_a_command_there() {
     let mut rig = Rig::new(Shape::default());
     let mut host = Host::new();
     rig.run(&host, &read(0, 4096), &[(0, 4096)]);
@@ -108,7 +108,7 @@ fn taken_back(rig: &mut Rig) -> (Host, u64) {
 }
 
 #[test]
-fn a_command_in_memory_that_is_taken_back_has_two_seconds() {
+pub(super) fn a_command_in_memory_that_is_taken_back_has_two_seconds() {
     let mut rig = Rig::new(Shape::default());
     let (mut host, id) = taken_back(&mut rig);
     let reached = host.reached();
@@ -122,7 +122,7 @@ fn a_command_in_memory_that_is_taken_back_has_two_seconds() {
 }
 
 #[test]
-fn memory_is_taken_from_a_drive_whose_keeper_waits() {
+pub(super) fn memory_is_taken_from_a_drive_whose_keeper_waits() {
     let mut rig = Rig::new(Shape::default());
     let mut warden = rig.keeper.take_warden().unwrap();
     warden.look(rig.now);

@@ -1,0 +1,210 @@
+//! The keeper and the relays: who has which half of a queue pair, and what waits for it to come back.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use driver::bus::Bus;
+use driver::{Device, DriverError, QueuePair};
+use memory::{Bell, ViewPins};
+
+use super::{Client, Keeper, News, Queue, Wakes};
+use crate::drive::relay::{Duty, Load, Order, Sleeper};
+
+/// A relay, as the keeper knows it.
+pub(super) struct RelayClient<B: Bus> {
+    duty: Duty,
+    orders: Sender<Order<B>>,
+    its: Sleeper,
+}
+
+impl<B: Bus> RelayClient<B> {
+    fn tell(&self, order: Order<B>) {
+        // One that is gone has said so, or will.
+        let _ = self.orders.send(order);
+        let _ = self.its.wake.signal();
+    }
+}
+
+/// A queue pair for a channel.
+pub(super) struct Made<B: Bus> {
+    pub(super) pair: QueuePair<B>,
+    pub(super) wakes: Wakes,
+    pub(super) bell: Option<Arc<Bell>>,
+}
+
+/// A queue pair that is to be deleted when its halves have come back.
+struct Leaving<B: Bus> {
+    channel: u32,
+    queue: Queue<B>,
+    /// Kept until it is gone; `None` where its channel stays and gets another one.
+    pins: Option<ViewPins>,
+}
+
+/// The relays of a drive.
+pub(super) struct Relays<B: Bus> {
+    all: Vec<RelayClient<B>>,
+    /// What is out: for which channel, at whose.
+    out: Vec<(u32, Duty)>,
+    leaving: Vec<Leaving<B>>,
+}
+
+impl<B: Bus> Default for Relays<B> {
+    fn default() -> Self {
+        Relays {
+            all: Vec::new(),
+            out: Vec::new(),
+            leaving: Vec::new(),
+        }
+    }
+}
+
+impl<B: Bus> Relays<B> {
+    fn of(&self, duty: Duty) -> Option<&RelayClient<B>> {
+        self.all.iter().find(|relay| relay.duty == duty)
+    }
+
+    /// Some half of a channel's queue pair is out.
+    fn has(&self, channel: u32) -> bool {
+        self.out.iter().any(|(of, _)| *of == channel)
+    }
+
+    /// Who the interrupt of a channel's queue pair is to wake, where that is not the channel.
+    pub(super) fn sleeper(&self, channel: u32) -> Option<&Sleeper> {
+        let is_out = self.out.contains(&(channel, Duty::Entries));
+        let relay = self.of(Duty::Entries).filter(|_| is_out);
+        relay.map(|relay| &relay.its)
+    }
+
+    /// Tells who brings a channel's completions whether the drive's interrupt wakes it.
+    pub(super) fn tell_wakes(&self, channel: u32, wakes: Wakes) {
+        if let Some(relay) = self.of(Duty::Entries) {
+            relay.tell(Order::Wakes { channel, wakes });
+        }
+    }
+
+    /// A queue pair of a channel: whole where nobody brings completions, and otherwise without what relays have of it from now on.
+    pub(super) fn make_pair(
+        &mut self,
+        device: &mut Device<B>,
+        client: &Client<B>,
+        depth: u16,
+    ) -> Result<Made<B>, DriverError> {
+        let wakes = |pair: &QueuePair<B>| match pair.interrupt_vector() {
+            Some(_) => Wakes::Can,
+            None => Wakes::Cannot,
+        };
+        let Some(entries) = self.of(Duty::Entries) else {
+            let pair = device.create_quiet_queue_pair(depth)?;
+            let wakes = wakes(&pair);
+            return Ok(Made {
+                pair,
+                wakes,
+                bell: None,
+            });
+        };
+        let (pair, mut carrier) = device.create_carried_queue_pair(depth)?;
+        let channel = client.channel;
+        let bell = Arc::new(Bell::new());
+        let reader = Sleeper {
+            bell: bell.clone(),
+            wake: client.wake.clone(),
+        };
+        let mut readers = vec![reader];
+        if let Some(heads) = self.of(Duty::Heads) {
+            readers.push(heads.its.clone());
+            let load = Load::Heads(carrier.split_heads());
+            heads.tell(Order::Take { channel, load });
+        }
+        let wakes = wakes(&pair);
+        let load = Load::Entries {
+            carrier,
+            readers,
+            wakes,
+        };
+        entries.tell(Order::Take { channel, load });
+        let out = self.all.iter().map(|relay| (channel, relay.duty));
+        self.out.extend(out);
+        // Who brings them wakes it.
+        Ok(Made {
+            pair,
+            wakes: Wakes::Does,
+            bell: Some(bell),
+        })
+    }
+}
+
+impl<B: Bus> Keeper<B> {
+    /// A reactor is there for the completions of channels: they get queue pairs of which it has a part.
+    pub(super) fn open_relay(&mut self, duty: Duty, orders: Sender<Order<B>>, its: Sleeper) {
+        self.relays.all.push(RelayClient { duty, orders, its });
+    }
+
+    /// It is there no more, and has dropped what it had.
+    pub(super) fn close_relay(&mut self, duty: Duty) {
+        self.relays.all.retain(|relay| relay.duty != duty);
+        let its = self.relays.out.extract_if(.., |(_, of)| *of == duty);
+        let channels: Vec<u32> = its.map(|(channel, _)| channel).collect();
+        for channel in channels {
+            self.came_back(channel);
+        }
+    }
+
+    /// A relay has dropped its half of a channel's queue pair.
+    pub(super) fn returned(&mut self, channel: u32, duty: Duty) {
+        self.relays.out.retain(|out| *out != (channel, duty));
+        self.came_back(channel);
+    }
+
+    fn came_back(&mut self, channel: u32) {
+        let mut leaving = self.relays.leaving.iter();
+        match leaving.position(|leaving| leaving.channel == channel) {
+            Some(_) if self.relays.has(channel) => {}
+            Some(at) => {
+                let leaving = self.relays.leaving.swap_remove(at);
+                self.end(leaving);
+            }
+            // Nobody brings the completions of that queue pair any more.
+            None => {
+                let mut clients = self.clients.iter();
+                if let Some(client) = clients.find(|client| client.channel == channel) {
+                    client.tell(News::Ended);
+                }
+            }
+        }
+    }
+
+    /// Deletes a queue pair that its channel gave back, as soon as nobody else has a part of it.
+    pub(super) fn part_with(&mut self, channel: u32, queue: Queue<B>, pins: Option<ViewPins>) {
+        let leaving = Leaving {
+            channel,
+            queue,
+            pins,
+        };
+        if !self.relays.has(channel) {
+            return self.end(leaving);
+        }
+        for (_, duty) in self.relays.out.iter().filter(|(of, _)| *of == channel) {
+            if let Some(relay) = self.relays.of(*duty) {
+                relay.tell(Order::Drop { channel });
+            }
+        }
+        self.relays.leaving.push(leaving);
+    }
+
+    fn end(&mut self, leaving: Leaving<B>) {
+        let Leaving {
+            channel,
+            queue,
+            pins,
+        } = leaving;
+        self.delete(queue);
+        if pins.is_some() {
+            return;
+        }
+        if let Some(client) = self.clients.iter_mut().find(|c| c.channel == channel) {
+            client.is_served = false;
+            client.tell(News::Over);
+        }
+        self.serve();
+    }
+}

@@ -1,0 +1,59 @@
+//! The completion sides of drives whose commands other reactors place.
+
+use std::{io, sync::Arc};
+
+use media::{Duty, Medium, Relay};
+
+use super::poller::{Poller, Source};
+
+/// What this reactor does for channels of others.
+#[derive(Debug, Default)]
+pub(super) struct Relays(Vec<(Arc<Medium>, Relay)>);
+
+impl Relays {
+    pub(super) fn open(
+        &mut self,
+        medium: Arc<Medium>,
+        duty: Duty,
+        poller: &Poller,
+    ) -> io::Result<()> {
+        let relay = medium.relay(duty)?;
+        poller.add(relay.wait_fd(), Source::Channel)?;
+        self.0.push((medium, relay));
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self, medium: &Arc<Medium>, poller: &Poller) {
+        let of_it = |(of, _): &mut (Arc<Medium>, Relay)| Arc::ptr_eq(of, medium);
+        for (_, relay) in self.0.extract_if(.., of_it) {
+            if let Err(error) = poller.remove(relay.wait_fd()) {
+                tracing::error!("a reactor cannot forget a drive's completions: {error}");
+            }
+        }
+    }
+
+    /// A turn; whether there was something to do.
+    #[inline]
+    pub(super) fn carry(&mut self) -> bool {
+        let mut worked = false;
+        for (_, relay) in &mut self.0 {
+            worked |= relay.carry();
+        }
+        worked
+    }
+
+    /// Hears what keepers say.
+    pub(super) fn tend(&mut self) {
+        self.0.iter_mut().for_each(|(_, relay)| relay.tend());
+    }
+
+    /// The second look before a sleep, which each of them needs.
+    pub(super) fn are_due(&mut self) -> bool {
+        let each = self.0.iter_mut().map(|(_, relay)| relay.is_due());
+        each.fold(false, |any, due| any | due)
+    }
+
+    pub(super) fn are_polled(&self) -> bool {
+        self.0.iter().any(|(_, relay)| relay.is_polled())
+    }
+}
