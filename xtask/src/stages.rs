@@ -64,7 +64,7 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "unit",
         about: "unit, property and documentation tests",
-        minutes: 20,
+        minutes: 30,
         run: unit,
     },
     Stage {
@@ -118,7 +118,7 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "guests",
         about: "real guests under QEMU",
-        minutes: 15,
+        minutes: 30,
         run: guests,
     },
     Stage {

@@ -27,6 +27,7 @@ mod placement;
 mod qemu;
 mod reactor;
 mod report;
+mod saved;
 mod service;
 mod supervisor;
 

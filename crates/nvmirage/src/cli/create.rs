@@ -25,7 +25,7 @@ Examples:
 
 /// Create a medium, a namespace, a tenant or a controller in a running server
 ///
-/// It lasts as long as the server: to have it again, write it into the configuration.
+/// A server that was started with a configuration has it again at its next start; `nvmirage export` prints it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Create {

@@ -17,6 +17,7 @@ mod doctor;
 mod drive;
 mod error;
 mod explain;
+mod export;
 mod fidelity;
 mod floor;
 mod identify;
@@ -33,7 +34,9 @@ mod qemu_args;
 mod resize;
 mod serve;
 mod set;
+mod show;
 mod simulate;
+mod stop;
 
 #[cfg(test)]
 mod tests;
@@ -99,6 +102,8 @@ enum Command {
     Precondition(precondition::Precondition),
     Clone(clone::Clone),
     Ls(ls::Ls),
+    Show(show::Show),
+    Export(export::Export),
     Create(create::Create),
     Delete(delete::Delete),
     Attach(attach::Attach),
@@ -106,6 +111,7 @@ enum Command {
     Resize(resize::Resize),
     Move(move_queues::Move),
     Set(set::Set),
+    Stop(stop::Stop),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -152,6 +158,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Precondition(precondition) => precondition.run(),
         Command::Clone(clone) => clone.run(),
         Command::Ls(ls) => ls.run(),
+        Command::Show(show) => show.run(),
+        Command::Export(export) => export.run(),
         Command::Create(create) => create.run(),
         Command::Delete(delete) => delete.run(),
         Command::Attach(attach) => attach.run(),
@@ -159,6 +167,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Resize(resize) => resize.run(),
         Command::Move(moves) => moves.run(),
         Command::Set(set) => set.run(),
+        Command::Stop(stop) => stop.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
     }

@@ -16,6 +16,7 @@ use crate::{
     control::{self, ControllerStatus, server::Socket},
     interrupt::Signals,
     logging, report,
+    saved::{self, Saved},
     service::{self, Watchdog},
     supervisor::Supervisor,
 };
@@ -70,6 +71,10 @@ pub(super) struct Serve {
     #[arg(long, value_name = "unix:PATH", value_parser = parse::unix)]
     control: Option<PathBuf>,
 
+    /// Begin with the configuration alone: what was made over the control socket before is put aside
+    #[arg(long, requires = "config")]
+    forget: bool,
+
     /// Stop when standard input ends, too: for a program that starts this one and may be killed
     #[arg(long)]
     stop_at_eof: bool,
@@ -77,12 +82,13 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let config = self.config()?;
+        let mut config = self.config()?;
         logging::configure(&config.log).map_err(UsageError)?;
+        let saved = self.saved(&mut config)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let served = runtime.block_on(serve(config, self.stop_at_eof));
+        let served = runtime.block_on(serve(config, saved, self.stop_at_eof));
         // a request that hangs does not keep the process
         runtime.shutdown_background();
         served
@@ -107,6 +113,26 @@ impl Serve {
             return Err(UsageError(lines.join("\n")).into());
         }
         Ok(config)
+    }
+
+    /// Takes what was made at run time before, and puts it into the configuration. Nothing is kept of a drive that the command
+    /// line makes, nor where there is no place for it and none was asked for.
+    fn saved(&self, config: &mut Config) -> anyhow::Result<Option<Saved>> {
+        let Some(file) = &self.config else {
+            return Ok(None);
+        };
+        let place = saved::folder(config.state_dir.as_deref());
+        let folder = match place {
+            Ok(folder) => folder,
+            Err(error) if config.state_dir.is_none() => {
+                tracing::warn!("what is made at run time is gone at the next start: {error:#}");
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let (saved, lost) = Saved::take(&folder, file, config, self.forget)?;
+        lost.iter().for_each(|line| tracing::warn!("{line}"));
+        Ok(Some(saved))
     }
 
     /// One controller, `nvme0`, with a namespace for each medium.
@@ -181,12 +207,12 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
     }
 }
 
-async fn serve(config: Config, stop_at_eof: bool) -> anyhow::Result<()> {
+async fn serve(config: Config, saved: Option<Saved>, stop_at_eof: bool) -> anyhow::Result<()> {
     // first of all: a signal that comes while media are opened stops cleanly, too
     let mut signals = Signals::new().context("cannot take over signals")?;
     let socket = control_socket(config.control.as_ref())?;
     let steerable = socket.is_some();
-    let supervisor = Arc::new(Supervisor::start(config)?);
+    let supervisor = Arc::new(Supervisor::start(config, saved)?);
     let (stop, stopped) = oneshot::channel();
     let control = socket.map(|socket| {
         let until = async {
@@ -206,6 +232,7 @@ async fn serve(config: Config, stop_at_eof: bool) -> anyhow::Result<()> {
     let mut input = stop_at_eof.then(end_of_input).transpose()?;
     let why = tokio::select! {
         signal = signals.recv() => signal,
+        () = supervisor.asked_to_stop() => "the control socket",
         () = ended(&mut input) => "the end of standard input",
     };
     tracing::info!("stopping: {why}");

@@ -25,7 +25,7 @@ Examples:
   nvmirage set tenant web iops=none
       No cap of commands any more
   nvmirage set log filter=info,transport=debug format=json
-      From the next line on the server's log has what goes over its sockets, an object of JSON a line
+      From the next line on the server logs what goes over its sockets, an object of JSON a line
 
 Which parameters there are, and which of them may change while hosts use the drive: nvmirage explain
 PRESET";

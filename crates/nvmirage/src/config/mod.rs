@@ -572,6 +572,11 @@ impl Config {
                 medium.register_memory.get_or_insert(true);
             }
         }
-        toml::to_string(&full).expect("every value of a configuration has a TOML form")
+        full.as_toml()
+    }
+
+    /// The configuration as a file has it, without defaults.
+    pub(crate) fn as_toml(&self) -> String {
+        toml::to_string(self).expect("every value of a configuration has a TOML form")
     }
 }

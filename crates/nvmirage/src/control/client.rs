@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::{
     Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPartition, NewPlacement, NewSize,
-    PartitionEnd, PartitionPlace, PartitionSize, Refusal, TenantChange,
+    PartitionEnd, PartitionPlace, PartitionSize, Refusal, Stopping, TenantChange,
 };
-use crate::config::{Size, log::Log};
+use crate::config::{Config, Size, log::Log};
 
 /// How long a request may take: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,6 +24,18 @@ const NOT_UNDERSTOOD: &str = "the server's reply is not understood: is it of ano
 /// Asks for everything that is served.
 pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
     let body = request(socket, Method::GET, "/v1", None)?;
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// The configuration that serves what is served.
+pub(crate) fn configuration(socket: &Path) -> anyhow::Result<Config> {
+    let body = request(socket, Method::GET, "/v1/configuration", None)?;
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// Asks the server to end; whose process is to be waited for.
+pub(crate) fn stop(socket: &Path) -> anyhow::Result<Stopping> {
+    let body = request(socket, Method::POST, "/v1/stop", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 

@@ -270,3 +270,10 @@ pub(crate) struct PartitionPlace {
     /// Its part of the medium.
     pub(crate) range: config::Range,
 }
+
+/// A server that has begun to end.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Stopping {
+    /// Its process, which is there until media are durable.
+    pub(crate) pid: u32,
+}

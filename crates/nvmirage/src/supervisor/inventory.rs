@@ -162,6 +162,22 @@ impl State {
             .collect()
     }
 
+    /// The configuration that serves what is served now. Namespaces that hosts have made are not in it: no configuration has
+    /// them.
+    pub(super) fn configuration(&self) -> anyhow::Result<config::Config> {
+        let inventory = self.inventory()?;
+        let mut config = self.config.clone();
+        let namespaces = inventory.namespaces.into_iter();
+        let of_operators: Vec<_> = namespaces.filter(|n| !n.made_by_host).collect();
+        let is_named = |name: &String| of_operators.iter().any(|n| n.config.name == *name);
+        for (config, now) in config.controller.iter_mut().zip(inventory.controllers) {
+            config.namespaces = now.config.namespaces;
+            config.namespaces.retain(is_named);
+        }
+        config.namespace = of_operators.into_iter().map(|n| n.config).collect();
+        Ok(config)
+    }
+
     /// Those of the configuration, then those that hosts have made.
     fn namespaces(&self, views: &[(&Live, View)]) -> anyhow::Result<Vec<NamespaceStatus>> {
         let mut all = Vec::new();

@@ -25,6 +25,7 @@ use std::{
 use ::controller::port::ChannelId;
 use anyhow::Context;
 use engine::{ControllerSlot, Mode};
+use tokio::sync::Notify;
 
 pub(crate) use self::media::spec_of;
 pub(crate) use self::tenants::TenantNews;
@@ -38,6 +39,7 @@ use crate::{
     memory_care,
     partition::Store,
     reactor::{Pulse, handle::ReactorHandle},
+    saved::Saved,
 };
 
 /// A medium that is open.
@@ -88,6 +90,8 @@ struct State {
     controllers: Vec<Served>,
     /// What reactors know of tenants.
     tenants: tenants::Told,
+    /// Where what is changed from now on is kept.
+    saved: Option<Saved>,
 }
 
 /// Everything one process serves.
@@ -96,6 +100,8 @@ pub(crate) struct Supervisor {
     state: Mutex<State>,
     /// Whose turn it is to change something; taken before `state`.
     turn: Mutex<()>,
+    /// Somebody has asked it to end.
+    stop_asked: Notify,
 }
 
 /// The turn to change what is served, until it is dropped.
@@ -106,8 +112,8 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Supervisor {
-    /// Starts to serve a configuration: all of it, or nothing.
-    pub(crate) fn start(config: Config) -> anyhow::Result<Self> {
+    /// Starts to serve a configuration: all of it, or nothing. What is changed from then on is kept in `saved`.
+    pub(crate) fn start(config: Config, saved: Option<Saved>) -> anyhow::Result<Self> {
         let mut state = State {
             config: Config {
                 media: Vec::new(),
@@ -123,6 +129,7 @@ impl Supervisor {
             resting: Vec::new(),
             controllers: Vec::new(),
             tenants: tenants::Told::default(),
+            saved: None,
         };
         memory_care::start(config.huge_pages == HugePages::Collapse)
             .context("cannot start a thread")?;
@@ -139,6 +146,7 @@ impl Supervisor {
         let supervisor = Supervisor {
             state: Mutex::new(state),
             turn: Mutex::new(()),
+            stop_asked: Notify::new(),
         };
         let served = supervisor.lock().serve_all(config);
         if let Err(error) = served {
@@ -148,7 +156,32 @@ impl Supervisor {
             }
             return Err(error);
         }
+        supervisor.lock().saved = saved;
         Ok(supervisor)
+    }
+
+    /// Asks whoever has started it to end.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop_asked.notify_one();
+    }
+
+    /// Waits until somebody has asked it to end.
+    pub(crate) async fn asked_to_stop(&self) {
+        self.stop_asked.notified().await;
+    }
+
+    /// Changes something, and keeps what has changed, whatever came of it.
+    fn change<T>(&self, work: impl FnOnce(&mut State) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let mut state = self.lock();
+        let done = work(&mut state);
+        let State { saved, config, .. } = &mut *state;
+        let kept = saved.as_mut().map_or(Ok(()), |saved| saved.keep(config));
+        let kept = kept.context(
+            "it is done, but cannot be saved: it will be gone at the next start unless a later change can be",
+        );
+        let done = done?;
+        kept.map_err(|error| Refusal::failed(&error))?;
+        Ok(done)
     }
 
     /// A request that panicked has left the state as it was before or after one step; later requests may go on.
@@ -173,97 +206,109 @@ impl Supervisor {
         }
     }
 
+    /// The configuration that serves what is served now.
+    pub(crate) fn configuration(&self) -> Result<Config, Refusal> {
+        let configuration = self.lock().configuration();
+        configuration.map_err(|error| Refusal::failed(&error))
+    }
+
     /// Opens a medium.
     pub(crate) fn create_medium(&self, medium: config::Medium) -> Result<(), Refusal> {
-        let mut state = self.lock();
-        if state.config.media.iter().any(|m| m.name == medium.name) {
-            return Err(exists("media", &medium.name));
-        }
-        let mut next = state.config.clone();
-        next.media.push(medium.clone());
-        refuse_problems(&next)?;
-        state.open_medium(medium).map_err(refused)
+        self.change(|state| {
+            if state.config.media.iter().any(|m| m.name == medium.name) {
+                return Err(exists("media", &medium.name));
+            }
+            let mut next = state.config.clone();
+            next.media.push(medium.clone());
+            refuse_problems(&next)?;
+            state.open_medium(medium).map_err(refused)
+        })
     }
 
     /// Makes a namespace, which a controller may then have.
     pub(crate) fn create_namespace(&self, namespace: config::Namespace) -> Result<(), Refusal> {
-        let mut state = self.lock();
-        let mut namespaces = state.config.namespace.iter();
-        if namespaces.any(|n| n.name == namespace.name) {
-            return Err(exists("namespace", &namespace.name));
-        }
-        let mut next = state.config.clone();
-        next.namespace.push(namespace.clone());
-        refuse_problems(&next)?;
-        state.check_namespace(&namespace).map_err(refused)?;
-        state.check_space(&namespace)?;
-        let before = std::mem::replace(&mut state.config, next);
-        let made = state
-            .give_to_pool(&namespace.name)
-            .and_then(|()| state.tell_of_tenants());
-        if made.is_err() {
-            state.config = before;
-        }
-        made
+        self.change(|state| {
+            let mut namespaces = state.config.namespace.iter();
+            if namespaces.any(|n| n.name == namespace.name) {
+                return Err(exists("namespace", &namespace.name));
+            }
+            let mut next = state.config.clone();
+            next.namespace.push(namespace.clone());
+            refuse_problems(&next)?;
+            state.check_namespace(&namespace).map_err(refused)?;
+            state.check_space(&namespace)?;
+            let before = std::mem::replace(&mut state.config, next);
+            let made = state
+                .give_to_pool(&namespace.name)
+                .and_then(|()| state.tell_of_tenants());
+            if made.is_err() {
+                state.config = before;
+            }
+            made
+        })
     }
 
     /// Serves a controller.
     pub(crate) fn create_controller(&self, controller: config::Controller) -> Result<(), Refusal> {
-        let mut state = self.lock();
-        let mut controllers = state.config.controller.iter();
-        if controllers.any(|c| c.name == controller.name) {
-            return Err(exists("controller", &controller.name));
-        }
-        let mut next = state.config.clone();
-        next.controller.push(controller.clone());
-        refuse_problems(&next)?;
-        let before = std::mem::replace(&mut state.config, next);
-        let served = state.add_controller(&controller, &before);
-        let served = served.and_then(|()| state.tell_of_tenants());
-        if served.is_err() {
-            state.config = before;
-        }
-        served
+        self.change(|state| {
+            let mut controllers = state.config.controller.iter();
+            if controllers.any(|c| c.name == controller.name) {
+                return Err(exists("controller", &controller.name));
+            }
+            let mut next = state.config.clone();
+            next.controller.push(controller.clone());
+            refuse_problems(&next)?;
+            let before = std::mem::replace(&mut state.config, next);
+            let served = state.add_controller(&controller, &before);
+            let served = served.and_then(|()| state.tell_of_tenants());
+            if served.is_err() {
+                state.config = before;
+            }
+            served
+        })
     }
 
     /// Closes a medium that no namespace uses.
     pub(crate) fn delete_medium(&self, name: &str) -> Result<(), Refusal> {
-        let mut state = self.lock();
-        let at = state.media.iter().position(|m| m.name == name);
-        let at = at.ok_or_else(|| Refusal::not_found("media", name))?;
-        state.refuse_use_of_medium(name)?;
-        state
-            .close_medium(at)
-            .map_err(|error| Refusal::failed(&error))?;
-        state.config.media.retain(|m| m.name != name);
-        Ok(())
+        self.change(|state| {
+            let at = state.media.iter().position(|m| m.name == name);
+            let at = at.ok_or_else(|| Refusal::not_found("media", name))?;
+            state.refuse_use_of_medium(name)?;
+            state
+                .close_medium(at)
+                .map_err(|error| Refusal::failed(&error))?;
+            state.config.media.retain(|m| m.name != name);
+            Ok(())
+        })
     }
 
     /// Forgets a namespace that no controller has; its bytes stay in the medium.
     pub(crate) fn delete_namespace(&self, name: &str) -> Result<(), Refusal> {
-        let mut state = self.lock();
-        state.delete_namespace(name)?;
-        state.tell_of_tenants()
+        self.change(|state| {
+            state.delete_namespace(name)?;
+            state.tell_of_tenants()
+        })
     }
 
     /// Serves a controller no longer; its host loses the drive.
     pub(crate) fn delete_controller(&self, name: &str) -> Result<(), Refusal> {
-        let mut state = self.lock();
-        let at = state.controllers.iter().position(|c| c.name == name);
-        let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
-        state.unmount(at)?;
-        state.end(at).map_err(|error| Refusal::failed(&error))?;
-        state.detach_all(name)
+        self.change(|state| {
+            let at = state.controllers.iter().position(|c| c.name == name);
+            let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
+            state.unmount(at)?;
+            state.end(at).map_err(|error| Refusal::failed(&error))?;
+            state.detach_all(name)
+        })
     }
 
     /// Gives a namespace to a controller.
     pub(crate) fn attach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
-        self.lock().attach(namespace, controller)
+        self.change(|state| state.attach(namespace, controller))
     }
 
     /// Takes a namespace from a controller.
     pub(crate) fn detach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
-        self.lock().detach(namespace, controller)
+        self.change(|state| state.detach(namespace, controller))
     }
 
     /// Gives a namespace another size; a smaller one only where `shrink` says so.
@@ -273,26 +318,27 @@ impl Supervisor {
         size: config::Size,
         shrink: bool,
     ) -> Result<(), Refusal> {
-        self.lock().resize(namespace, size, shrink)
+        self.change(|state| state.resize(namespace, size, shrink))
     }
 
     /// Changes a medium while hosts use it: parameters of its timing, and zones.
     pub(crate) fn change_medium(&self, medium: &str, change: &MediumChange) -> Result<(), Refusal> {
-        let mut state = self.lock();
-        if !change.timing.is_empty() || change.zones.is_empty() {
-            state.retune(medium, &change.timing)?;
-        }
-        state.lose_zones(medium, &change.zones)
+        self.change(|state| {
+            if !change.timing.is_empty() || change.zones.is_empty() {
+                state.retune(medium, &change.timing)?;
+            }
+            state.lose_zones(medium, &change.zones)
+        })
     }
 
     /// Takes a tenant, which controllers and namespaces that are made later may name.
     pub(crate) fn create_tenant(&self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
-        self.lock().create_tenant(tenant)
+        self.change(|state| state.create_tenant(tenant))
     }
 
     /// Forgets a tenant that no controller and no namespace names.
     pub(crate) fn delete_tenant(&self, name: &str) -> Result<(), Refusal> {
-        self.lock().delete_tenant(name)
+        self.change(|state| state.delete_tenant(name))
     }
 
     /// Changes a tenant while its hosts go on.
@@ -301,7 +347,7 @@ impl Supervisor {
         name: &str,
         changes: &[(String, String)],
     ) -> Result<(), Refusal> {
-        self.lock().change_tenant(name, changes)
+        self.change(|state| state.change_tenant(name, changes))
     }
 
     /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts make from now on.
@@ -311,7 +357,7 @@ impl Supervisor {
         reactors: &[usize],
         queue: Option<u16>,
     ) -> Result<(), Refusal> {
-        self.lock().move_queues(controller, reactors, queue)
+        self.change(|state| state.move_queues(controller, reactors, queue))
     }
 
     /// Ends everything in order: mounts and controllers, then media, whose bytes are made durable.

@@ -28,6 +28,7 @@ mod partitions;
 mod pool;
 mod qemu;
 mod recorded;
+mod saved;
 mod serve;
 mod service;
 mod sgl;

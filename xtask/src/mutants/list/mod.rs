@@ -14,6 +14,7 @@ mod partitions;
 mod physical;
 mod queues;
 mod resets;
+mod saved;
 mod service;
 mod simulate;
 mod splits;
@@ -40,6 +41,7 @@ const ALL: &[&[Mutation]] = &[
     partitions::MUTATIONS,
     physical::MUTATIONS,
     resets::MUTATIONS,
+    saved::MUTATIONS,
     service::MUTATIONS,
     simulate::MUTATIONS,
     splits::MUTATIONS,

@@ -4,6 +4,7 @@
 //! with different methods stand in one `routes!`. `/openapi.json` and the book's list of routes are made of that; a test
 //! compares the book with them. Path parameters and the problems that any route may answer are added in `openapi.rs`.
 
+mod configuration;
 mod controllers;
 mod hosts;
 mod inventory;
@@ -40,6 +41,7 @@ type Shared = State<Arc<Supervisor>>;
 fn resources() -> Routes {
     Routes::new()
         .merge(inventory::routes())
+        .merge(configuration::routes())
         .merge(log::routes())
         .merge(reactors::routes())
         .merge(media::routes())

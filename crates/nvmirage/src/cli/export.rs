@@ -1,0 +1,33 @@
+//! `nvmirage export`: what a running server serves, as a configuration.
+
+use super::parse::Control;
+use crate::{control, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage export > nvmirage.toml
+      What `nvmirage serve --config nvmirage.toml` serves somewhere else, or here with --forget";
+
+/// Print what a running server serves as a configuration
+///
+/// What was made and changed at run time is in it. Namespaces that hosts have made are in no configuration.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Export {
+    #[command(flatten)]
+    control: Control,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Export {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let configuration = control::client::configuration(&self.control.socket())?;
+        if self.json {
+            return report::print_json(&configuration);
+        }
+        report::print(&configuration.as_toml())
+    }
+}

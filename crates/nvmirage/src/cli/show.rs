@@ -1,0 +1,124 @@
+//! `nvmirage show`: one object of a running server, with all that is known of it.
+
+use serde_json::Value;
+
+use super::parse::Control;
+use crate::{control, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage show controller vm1
+      Every key of its configuration, and what is known of it
+  nvmirage show media disk --json | jq .bytes
+      One of them";
+
+/// The kinds, by the word for one and that for all of them.
+const KINDS: [(&str, &str); 5] = [
+    ("media", "media"),
+    ("namespace", "namespaces"),
+    ("tenant", "tenants"),
+    ("controller", "controllers"),
+    ("reactor", "reactors"),
+];
+
+/// Show one object of a running server
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Show {
+    /// What kind of object it is
+    #[arg(value_parser = KINDS.map(|(one, _)| one))]
+    kind: String,
+
+    /// Its name; of a reactor its number, counted from 0
+    name: String,
+
+    #[command(flatten)]
+    control: Control,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Show {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let inventory = control::client::inventory(&self.control.socket())?;
+        let inventory = serde_json::to_value(&inventory)?;
+        let all = KINDS.iter().find(|(one, _)| *one == self.kind);
+        let all = all.map_or(&Value::Null, |(_, all)| &inventory[*all]);
+        let found = match self.kind.as_str() {
+            "reactor" => self.name.parse().ok().and_then(|at: usize| all.get(at)),
+            _ => all
+                .as_array()
+                .and_then(|all| all.iter().find(|one| one["name"] == self.name)),
+        };
+        let found = found.ok_or_else(|| {
+            let (kind, name) = (&self.kind, &self.name);
+            anyhow::anyhow!("there is no {kind} `{name}`; `nvmirage ls` shows what there is")
+        })?;
+        if self.json {
+            return report::print_json(found);
+        }
+        let mut shown = String::new();
+        lines("", found, &mut shown);
+        report::print(&shown)
+    }
+}
+
+/// A line for each value, with the way to it in front.
+fn lines(way: &str, value: &Value, shown: &mut String) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let dot = if way.is_empty() { "" } else { "." };
+                lines(&format!("{way}{dot}{key}"), value, shown);
+            }
+        }
+        Value::Array(values) if values.iter().all(|v| !v.is_object() && !v.is_array()) => {
+            let words: Vec<_> = values.iter().map(word).collect();
+            *shown += &format!("{way:<24} {}\n", words.join(", "));
+        }
+        Value::Array(values) => {
+            for (at, value) in values.iter().enumerate() {
+                lines(&format!("{way}.{at}"), value, shown);
+            }
+        }
+        value => *shown += &format!("{way:<24} {}\n", word(value)),
+    }
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_has_a_line() {
+        let value = serde_json::json!({
+            "name": "a", "timing": {"read_latency": "8us"}, "namespaces": ["x", "y"],
+            "placement": [{"queue": 1}, {"queue": 2}], "empty": [],
+        });
+        let mut shown = String::new();
+        lines("", &value, &mut shown);
+        let mut words: Vec<Vec<&str>> = shown
+            .lines()
+            .map(|l| l.split_whitespace().collect())
+            .collect();
+        words.sort();
+        let expected: [&[&str]; 6] = [
+            &["empty"],
+            &["name", "a"],
+            &["namespaces", "x,", "y"],
+            &["placement.0.queue", "1"],
+            &["placement.1.queue", "2"],
+            &["timing.read_latency", "8us"],
+        ];
+        assert_eq!(words, expected);
+    }
+}

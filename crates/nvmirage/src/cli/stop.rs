@@ -1,0 +1,66 @@
+//! `nvmirage stop`: ends a running server.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
+use super::parse::Control;
+use crate::{control, report::progress};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage stop
+      Hosts lose their drives; what was made at run time is there again at the next start";
+
+/// How long a server may take: commands in flight get 4 s, and each medium 5 s to be durable.
+const BOUND: Duration = Duration::from_secs(120);
+/// How long nothing is said.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// End a running server, and wait until it has ended
+///
+/// As SIGTERM does: commands in flight end, and media are made durable. A virtual machine whose drive is gone is ended by
+/// QEMU.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Stop {
+    #[command(flatten)]
+    control: Control,
+}
+
+impl Stop {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let stopping = control::client::stop(&self.control.socket())?;
+        let pid = i32::try_from(stopping.pid).ok().and_then(Pid::from_raw);
+        let pid = pid.context("the server told no process id of its own")?;
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) => process,
+            Err(Errno::SRCH) => return Ok(()),
+            Err(error) => return Err(error).context("cannot watch the server's process"),
+        };
+        let deadline = Instant::now() + BOUND;
+        let mut is_told = false;
+        while Instant::now() < deadline {
+            let wait = Timespec::try_from(PATIENCE)?;
+            let mut ended = [PollFd::new(&process, PollFlags::IN)];
+            match poll(&mut ended, Some(&wait)) {
+                Ok(0) if !is_told => {
+                    progress::note("commands end, and media are made durable");
+                    is_told = true;
+                }
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error).context("cannot wait for the server"),
+            }
+        }
+        bail!(
+            "the server, process {pid:?}, has not ended within {} s: its log says what it waits for",
+            BOUND.as_secs()
+        )
+    }
+}

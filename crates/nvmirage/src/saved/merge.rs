@@ -1,0 +1,262 @@
+//! What was made, changed and deleted at run time, put together with a configuration that may have been edited since.
+//!
+//! Each object is looked at by itself, by its kind and name, in three versions: as the configuration had it when the change was
+//! made, as it was at the end, and as the configuration has it now. What only one side has changed is so; where both have, the
+//! configuration counts, and a line says what is lost by that.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Config, Controller, Medium, Namespace, tenant::Tenant};
+
+/// The objects that come and go at run time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Objects {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) media: Vec<Medium>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) namespace: Vec<Namespace>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tenant: Vec<Tenant>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) controller: Vec<Controller>,
+}
+
+impl Objects {
+    /// Those of a configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        Objects {
+            media: config.media.clone(),
+            namespace: config.namespace.clone(),
+            tenant: config.tenant.clone(),
+            controller: config.controller.clone(),
+        }
+    }
+
+    /// Puts them into a configuration.
+    pub(crate) fn put_into(self, config: &mut Config) {
+        config.media = self.media;
+        config.namespace = self.namespace;
+        config.tenant = self.tenant;
+        config.controller = self.controller;
+    }
+}
+
+/// What comes of three versions.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    pub(crate) objects: Objects,
+    /// What was changed at run time and counts no longer.
+    pub(crate) lost: Vec<String>,
+}
+
+/// An object with a name.
+trait Named: Clone + PartialEq {
+    const KIND: &'static str;
+    fn name(&self) -> &str;
+}
+
+macro_rules! named {
+    ($($type:ty: $kind:literal),*) => {$(
+        impl Named for $type {
+            const KIND: &'static str = $kind;
+            fn name(&self) -> &str {
+                &self.name
+            }
+        }
+    )*};
+}
+
+named!(Medium: "media", Namespace: "namespace", Tenant: "tenant", Controller: "controller");
+
+/// Puts together what the configuration had `then`, what there was at the `end`, and what it has `now`.
+pub(crate) fn merge(then: &Objects, end: &Objects, now: &Objects) -> Merged {
+    let mut lost = Vec::new();
+    let objects = Objects {
+        media: kind(&then.media, &end.media, &now.media, &mut lost),
+        namespace: kind(&then.namespace, &end.namespace, &now.namespace, &mut lost),
+        tenant: kind(&then.tenant, &end.tenant, &now.tenant, &mut lost),
+        controller: kind(
+            &then.controller,
+            &end.controller,
+            &now.controller,
+            &mut lost,
+        ),
+    };
+    Merged { objects, lost }
+}
+
+/// Objects of one kind: those of the configuration in its order, then those that were made at run time in theirs.
+fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> Vec<T> {
+    fn find<'a, T: Named>(all: &'a [T], name: &str) -> Option<&'a T> {
+        all.iter().find(|one| one.name() == name)
+    }
+    let mut merged = Vec::new();
+    for object in now {
+        let name = object.name();
+        let (then, end) = (find(then, name), find(end, name));
+        let edited = then != Some(object);
+        let changed = then != end;
+        if edited && changed && end != Some(object) {
+            let what = match (then, end) {
+                (None, _) => "was made",
+                (Some(_), None) => "was deleted",
+                (Some(_), Some(_)) => "was changed",
+            };
+            lost.push(format!(
+                "{} {name} {what} at run time and is another one in the configuration now: that counts",
+                T::KIND
+            ));
+        }
+        match end {
+            _ if edited => merged.push(object.clone()),
+            Some(end) => merged.push(end.clone()),
+            None => {}
+        }
+    }
+    for object in end.iter().filter(|one| find(now, one.name()).is_none()) {
+        match find(then, object.name()) {
+            None => merged.push(object.clone()),
+            Some(then) if then != object => lost.push(format!(
+                "{} {} was changed at run time and is in the configuration no longer: it is gone",
+                T::KIND,
+                object.name()
+            )),
+            Some(_) => {}
+        }
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::tenant;
+
+    /// A tenant, told from others of its name by its weight.
+    fn one(name: &str, weight: u32) -> Tenant {
+        let text = format!("name = \"{name}\"\nweight = {weight}\n");
+        let tenant: tenant::Tenant = toml::from_str(&text).unwrap();
+        tenant
+    }
+
+    fn all(tenants: &[(&str, u32)]) -> Objects {
+        Objects {
+            tenant: tenants
+                .iter()
+                .map(|(name, weight)| one(name, *weight))
+                .collect(),
+            ..Objects::default()
+        }
+    }
+
+    fn shown(objects: &Objects) -> Vec<(String, u32)> {
+        let tenants = objects.tenant.iter();
+        tenants.map(|t| (t.name.clone(), t.weight)).collect()
+    }
+
+    #[test]
+    fn what_one_side_has_changed_is_so() {
+        let then = all(&[
+            ("kept", 1),
+            ("edited", 1),
+            ("set", 1),
+            ("taken", 1),
+            ("deleted", 1),
+        ]);
+        let end = all(&[
+            ("kept", 1),
+            ("edited", 1),
+            ("set", 2),
+            ("taken", 1),
+            ("made", 3),
+        ]);
+        let now = all(&[
+            ("new", 4),
+            ("kept", 1),
+            ("edited", 5),
+            ("set", 1),
+            ("deleted", 1),
+        ]);
+        let merged = merge(&then, &end, &now);
+        let expected = [
+            ("new", 4),
+            ("kept", 1),
+            ("edited", 5),
+            ("set", 2),
+            ("made", 3),
+        ];
+        assert_eq!(
+            shown(&merged.objects),
+            expected.map(|(n, w)| (n.to_owned(), w))
+        );
+        assert_eq!(merged.lost, [""; 0]);
+    }
+
+    #[test]
+    fn where_both_have_the_configuration_counts_and_it_is_said() {
+        let then = all(&[("set", 1), ("deleted", 1), ("gone", 1)]);
+        let end = all(&[("set", 2), ("made", 3), ("gone", 2)]);
+        let now = all(&[("set", 5), ("deleted", 6), ("made", 7)]);
+        let merged = merge(&then, &end, &now);
+        let expected = [("set", 5), ("deleted", 6), ("made", 7)];
+        assert_eq!(
+            shown(&merged.objects),
+            expected.map(|(n, w)| (n.to_owned(), w))
+        );
+        let words = [
+            "set was changed",
+            "deleted was deleted",
+            "made was made",
+            "gone was changed",
+        ];
+        assert_eq!(merged.lost.len(), words.len());
+        for (line, words) in merged.lost.iter().zip(words) {
+            assert!(line.contains(words), "{line}");
+        }
+    }
+
+    fn any_objects() -> impl Strategy<Value = Objects> {
+        let names = prop::collection::btree_map(0..6_u32, 1..4_u32, 0..6);
+        names.prop_map(|map| {
+            let tenants: Vec<_> = map.iter().map(|(n, w)| (format!("t{n}"), *w)).collect();
+            let tenants: Vec<_> = tenants.iter().map(|(n, w)| (n.as_str(), *w)).collect();
+            all(&tenants)
+        })
+    }
+
+    fn sorted(objects: &Objects) -> Vec<(String, u32)> {
+        let mut all = shown(objects);
+        all.sort();
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn an_unedited_configuration_gives_the_end_and_an_unchanged_end_the_configuration(
+            then in any_objects(),
+            other in any_objects(),
+        ) {
+            let kept = merge(&then, &other, &then);
+            prop_assert_eq!(sorted(&kept.objects), sorted(&other));
+            prop_assert_eq!(kept.lost.len(), 0);
+            let edited = merge(&then, &then, &other);
+            prop_assert_eq!(&edited.objects, &other);
+            prop_assert_eq!(edited.lost.len(), 0);
+        }
+
+        #[test]
+        fn each_object_is_of_one_side(then in any_objects(), end in any_objects(), now in any_objects()) {
+            for (name, weight) in shown(&merge(&then, &end, &now).objects) {
+                let find = |all: &Objects| shown(all).into_iter().find(|one| one.0 == name);
+                let (then, end, now) = (find(&then), find(&end), find(&now));
+                let mine = Some((name, weight));
+                prop_assert!(mine == end || mine == now);
+                // what the configuration has edited is as it says
+                prop_assert!(now == then || now.is_none() || mine == now);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What is made, changed and deleted over the control socket, over a restart.
+//!
+//! Beside the state of subsystems there is a file for each configuration that is served, written whole before a change is
+//! answered. It holds the objects as the configuration had them, and as they are: at the next start [`merge`] puts the two together
+//! with the configuration as it is then. Nothing is written while nothing was changed.
+//!
+//! What hosts and operators change of namespaces (attachments, sizes) is kept by their [subsystems](crate::keep); moves of single queues
+//! and the log are not kept.
+
+mod merge;
+
+use std::{
+    fs,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use self::merge::{Merged, Objects, merge};
+use crate::{
+    config::Config,
+    identity,
+    keep::{claim::Claim, owned},
+};
+
+/// The version of the file's layout.
+const VERSION: u32 = 1;
+/// The folder of these files, in that of the state.
+const FOLDER: &str = "runtime";
+/// The longest file that is read: a thousand objects take some hundred kilobytes.
+const MAX_LEN: u64 = 64 << 20;
+
+/// What the file holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    /// The configuration that it belongs to, for who reads it.
+    configuration: PathBuf,
+    /// What the configuration had.
+    then: Objects,
+    /// What there is.
+    now: Objects,
+}
+
+/// The file of one configuration; nobody else writes it.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    path: PathBuf,
+    content: Content,
+    _claim: Claim,
+}
+
+impl Saved {
+    /// Takes the file in `folder` that belongs to the configuration at `file`, and puts what it has into `config`, of which there are
+    /// lines to be told where something is lost by that. With `forget` it is put aside first.
+    ///
+    /// # Errors
+    /// Another server has it; it cannot be read, or what comes of it is no configuration: what to do is said.
+    pub(crate) fn take(
+        folder: &Path,
+        file: &Path,
+        config: &mut Config,
+        forget: bool,
+    ) -> anyhow::Result<(Self, Vec<String>)> {
+        let file = std::path::absolute(file)?;
+        let path = folder.join(name_of(&file));
+        let shown = path.display().to_string();
+        let claim = Claim::take(&path.with_extension("lock"), || {
+            format!(
+                "another server keeps what is made at run time in {shown}: serve each configuration once, or give the other one a state_dir of its own"
+            )
+        })?;
+        if forget && path.exists() {
+            put_aside(&path)?;
+        }
+        let of_file = Objects::of(config);
+        let mut content = Content {
+            version: VERSION,
+            configuration: file,
+            then: of_file.clone(),
+            now: of_file.clone(),
+        };
+        let mut lost = Vec::new();
+        if let Some(found) = read(&path)? {
+            let merged = merge(&found.then, &found.now, &of_file);
+            if !merged.lost.is_empty() {
+                // what is lost by the next write is still there
+                put_aside(&path)?;
+            }
+            let advice = || {
+                format!(
+                    "what was made at run time does not fit the configuration any more: change that, or begin without it once (--forget), which puts {shown} aside"
+                )
+            };
+            let Merged {
+                objects,
+                lost: lines,
+            } = merged;
+            content.now = objects.clone();
+            objects.put_into(config);
+            lost = lines;
+            let problems = config.validate();
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            ensure!(problems.is_empty(), "{}\n{}", lines.join("\n"), advice());
+        }
+        let saved = Saved {
+            path,
+            content,
+            _claim: claim,
+        };
+        Ok((saved, lost))
+    }
+
+    /// Writes what there is now, where it is not what was written last.
+    ///
+    /// # Errors
+    /// The system's; what was written last is still there.
+    pub(crate) fn keep(&mut self, config: &Config) -> anyhow::Result<()> {
+        let mut now = Objects::of(config);
+        // Sizes are their subsystems' to keep: they look for the place where a namespace was made.
+        for namespace in &mut now.namespace {
+            let mut before = self.content.now.namespace.iter();
+            if let Some(before) = before.find(|n| n.name == namespace.name) {
+                namespace.range = before.range;
+            }
+        }
+        if now == self.content.now {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.content.now, now);
+        let written = self.write();
+        if written.is_err() {
+            self.content.now = before;
+        }
+        written
+    }
+
+    fn write(&self) -> anyhow::Result<()> {
+        let replaced = owned::replace(&self.path, "state_dir", |file| {
+            let mut file = BufWriter::new(file);
+            serde_json::to_writer_pretty(&mut file, &self.content)?;
+            file.write_all(b"\n")?;
+            file.flush()
+        })?;
+        replaced.durable
+    }
+}
+
+/// The folder of these files, made where it is missing: in `state_dir`, or where state is kept by default.
+///
+/// # Errors
+/// There is no place by default, or it cannot be made.
+pub(crate) fn folder(state_dir: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let place = match state_dir {
+        Some(place) => place.to_owned(),
+        None => identity::default_state_dir()?,
+    };
+    let folder = place.join(FOLDER);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// The file of a configuration: named after it, and told from others of its name by its folder.
+fn name_of(file: &Path) -> String {
+    let digest = Sha256::digest(file.as_os_str().as_encoded_bytes());
+    let digits: String = digest[..6]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    format!("{stem}-{digits}.json")
+}
+
+/// Moves a file out of the way; the one that was there before is gone.
+fn put_aside(path: &Path) -> anyhow::Result<()> {
+    let aside = path.with_extension("old.json");
+    fs::rename(path, &aside)
+        .with_context(|| format!("cannot move {} to {}", path.display(), aside.display()))?;
+    tracing::warn!(
+        "what was made at run time is put aside: {}",
+        aside.display()
+    );
+    Ok(())
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<Content>> {
+    let shown = path.display();
+    let len = match fs::metadata(path) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+    };
+    if len > MAX_LEN {
+        bail!("{shown} has {len} bytes, which nothing of ours has: move it away");
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let version = serde_json::from_slice::<serde_json::Value>(&bytes)
+        .ok()
+        .and_then(|value| value["version"].as_u64());
+    match version {
+        Some(version) if version != u64::from(VERSION) => bail!(
+            "{shown} has version {version}, and this program reads version {VERSION}: use the program that wrote it, or begin without it (--forget)"
+        ),
+        _ => {}
+    }
+    let content = serde_json::from_slice(&bytes).with_context(|| {
+        format!("{shown}, what was made at run time, cannot be read: mend it, or begin without it (--forget)")
+    })?;
+    Ok(Some(content))
+}

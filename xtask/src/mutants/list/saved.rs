@@ -1,0 +1,62 @@
+//! What is made at run time, over a restart.
+
+use super::super::{Mutation, integration, of_program};
+
+const PROGRAM: &[&str] = &["--test", "program"];
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "saved-before-the-answer",
+        guard: "what is changed is kept before it is answered",
+        file: "crates/nvmirage/src/saved/mod.rs",
+        from: "        let written = self.write();",
+        to: "        let written = Ok(());",
+        test: integration(
+            "nvmirage",
+            PROGRAM,
+            "saved::it_is_there_again_after_a_stop_and_after_a_kill",
+        ),
+    },
+    Mutation {
+        name: "saved-edited-counts",
+        guard: "what the configuration has edited since is as it says",
+        file: "crates/nvmirage/src/saved/merge.rs",
+        from: "            _ if edited => merged.push(object.clone()),",
+        to: "            None if edited => merged.push(object.clone()),",
+        test: of_program("saved::merge::tests::each_object_is_of_one_side"),
+    },
+    Mutation {
+        name: "saved-loss-is-told",
+        guard: "it is said what counts no longer",
+        file: "crates/nvmirage/src/saved/merge.rs",
+        from: "if edited && changed && end != Some(object) {",
+        to: "if edited && changed && end == Some(object) {",
+        test: of_program(
+            "saved::merge::tests::where_both_have_the_configuration_counts_and_it_is_said",
+        ),
+    },
+    Mutation {
+        name: "saved-one-server",
+        guard: "two servers do not keep what is made in one file",
+        file: "crates/nvmirage/src/saved/mod.rs",
+        from: "path.with_extension(\"lock\")",
+        to: "path.with_extension(std::process::id().to_string())",
+        test: integration(
+            "nvmirage",
+            PROGRAM,
+            "saved::what_does_not_fit_any_more_or_cannot_be_read_ends_the_start_and_loses_nothing",
+        ),
+    },
+    Mutation {
+        name: "saved-size-is-the-subsystems",
+        guard: "the size of a namespace is its subsystem's to keep",
+        file: "crates/nvmirage/src/saved/mod.rs",
+        from: "                namespace.range = before.range;",
+        to: "                let _ = before;",
+        test: integration(
+            "nvmirage",
+            PROGRAM,
+            "saved::it_is_there_again_after_a_stop_and_after_a_kill",
+        ),
+    },
+];
