@@ -10,7 +10,7 @@ use controller::time::Time;
 use controller::{Controller, Interrupt};
 use driver::{Device, DriverError};
 use engine::{ControllerSlot, Engine, Mode};
-use media::drive::{Drive, DriveChannel, Keeper, options};
+use media::drive::{Drive, DriveChannel, Duty, Keeper, Relay, options};
 use memory::{Claims, DoorbellPages};
 
 use crate::host::{ENTRIES, QUEUES};
@@ -40,6 +40,7 @@ pub enum Tenant {
 pub struct World {
     engine: Engine<DriveChannel<Witness>>,
     keeper: Keeper<Witness>,
+    relays: Vec<Relay<Witness>>,
     /// The drive.
     pub witness: Witness,
     /// Its hosts.
@@ -85,9 +86,21 @@ impl World {
     /// # Errors
     /// The drive says of itself what nobody can use.
     pub fn new(witness: Witness) -> Result<World, DriverError> {
+        World::split(witness, &[])
+    }
+
+    /// The same, where others do these parts of the completion side of the drive.
+    ///
+    /// # Errors
+    /// The drive says of itself what nobody can use.
+    pub fn split(witness: Witness, duties: &[Duty]) -> Result<World, DriverError> {
         let its = witness.clone();
         let reopen = Box::new(move || open(&its));
         let (drive, keeper) = Drive::of("witness".into(), open(&witness)?, None, reopen)?;
+        let relays = duties
+            .iter()
+            .map(|duty| drive.relay(*duty).expect("a descriptor"));
+        let relays = relays.collect();
         let mut engine = Engine::new(Mode::Poll, Time(0));
         let claims = Claims::new();
         let claimant = claims.claimant().expect("the first");
@@ -114,6 +127,7 @@ impl World {
         let mut world = World {
             engine,
             keeper,
+            relays,
             witness,
             hosts: [a, b],
             slots: [a_slot, b_slot],
@@ -232,6 +246,10 @@ impl World {
     pub fn turns(&mut self, count: u32) {
         for _ in 0..count {
             self.now = self.now + TURN_NS;
+            for relay in &mut self.relays {
+                relay.tend();
+                relay.carry();
+            }
             let turn = self.engine.turn(self.now, |_, interrupt| match interrupt {
                 Interrupt::Vector(vector) => assert!(vector <= 4),
                 Interrupt::Message(message) => assert!(message < 32),
@@ -251,6 +269,11 @@ impl World {
             self.ticks += 1;
             self.now = self.now + TICK_NS;
             self.keeper.look(self.ticks);
+            if !self.relays.is_empty() {
+                // What it wants back, it has in the same tick.
+                self.relays.iter_mut().for_each(Relay::tend);
+                self.keeper.look(self.ticks);
+            }
             self.turns(4);
         }
     }

@@ -1,6 +1,7 @@
 //! Drives that lie, hang, or fail: their hosts' commands end, nothing of ours panics, and a drive that is in order again is
 //! used again.
 
+use media::drive::Duty;
 use tests_hostile::{Identity, Lie, Tenant, Witness, World, command, size_of};
 
 /// Quarters of a second in which whatever hangs has ended, and a drive that is lost has been opened anew.
@@ -16,6 +17,16 @@ fn world() -> World {
 
 #[test]
 fn a_drive_that_lies_is_used_again_when_it_does_not() {
+    lies(&[]);
+}
+
+#[test]
+fn a_drive_that_lies_to_who_brings_its_completions_is_used_again_when_it_does_not() {
+    lies(&[Duty::Entries]);
+    lies(&[Duty::Entries, Duty::Heads]);
+}
+
+fn lies(duties: &[Duty]) {
     for lie in [
         Lie::OtherCommand,
         Lie::Twice,
@@ -32,7 +43,8 @@ fn a_drive_that_lies_is_used_again_when_it_does_not() {
         Lie::Status(0x371),
         Lie::Status(0x7ff),
     ] {
-        let mut world = world();
+        let mut world =
+            World::split(Witness::default(), duties).expect("the drive is as it should be");
         world.witness.lie(Some(lie));
         let page = world.hosts[0].page(0);
         let host = world.host(Tenant::Hostile);
@@ -72,8 +84,11 @@ const ANSWER: u32 = 16;
 
 #[test]
 fn memory_that_is_taken_back_is_out_of_a_hanging_drives_reach_in_time() {
-    for lie in [Lie::Hangs, Lie::Dead, Lie::Ones] {
-        let mut world = world();
+    let duties: [&[Duty]; 3] = [&[], &[Duty::Entries], &[Duty::Entries, Duty::Heads]];
+    let lies = [Lie::Hangs, Lie::Dead, Lie::Ones].into_iter();
+    for (lie, duties) in lies.flat_map(|lie| duties.map(|duties| (lie, duties))) {
+        let mut world =
+            World::split(Witness::default(), duties).expect("the drive is as it should be");
         assert_eq!(world.witness.reaches(), 8 << 20);
         world.witness.lie(Some(lie));
         let page = world.hosts[0].page(0);

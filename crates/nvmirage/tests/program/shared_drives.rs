@@ -302,9 +302,18 @@ fn a_drive_whose_completions_other_reactors_bring_is_lost_and_comes_back() {
     let (mut server, tenants) = serve_split(&drive, &world, RAM, (reactors_of, keys));
     let (mut device, namespace) = attach(&world, "a");
     let mut queue = device.create_queue_pair(4, false).unwrap();
-    let buffer = device.alloc(4096).unwrap();
+    let [buffer, back] = [0, 1].map(|_| device.alloc(4096).unwrap());
     buffer.write_from(0, &block(7, 0, 4096));
-    queue.write(&namespace, 0, 8, &buffer, false).unwrap();
+    // Its queue goes to the reactors that do those parts, and back.
+    for (lba, to) in (0..).step_by(8).zip(["1", "2", "0"]) {
+        world.ok(&world.steer(&["move", "a", to]));
+        queue.write(&namespace, lba, 8, &buffer, false).unwrap();
+        queue.read(&namespace, lba, 8, &back).unwrap();
+        let mut bytes = vec![0; 4096];
+        back.read_into(0, &mut bytes);
+        assert_eq!(bytes, block(7, 0, 4096), "on reactor {to}");
+        back.zero();
+    }
     server.child().kill().unwrap();
     server.end();
     let error = queue.write(&namespace, 0, 8, &buffer, false).unwrap_err();
