@@ -6,6 +6,7 @@
 
 mod rows;
 mod served;
+mod split;
 mod workloads;
 
 use std::fmt::Write as _;
@@ -16,6 +17,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::json;
 
+use self::split::Placement;
 use self::workloads::Workloads;
 use super::Cpus;
 use super::reach::Row;
@@ -37,7 +39,8 @@ pub(crate) struct MediatedArgs {
     rounds: u32,
     #[command(flatten)]
     cpus: Cpus,
-    /// Where the plot of the workloads is written, as SVG; default: beside the logs of the tests
+    /// Where the plot of the workloads is written, as SVG, and beside it as `.split.svg`, or alone, that of the split; default: beside the
+    /// logs of the tests
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print JSON instead of tables
@@ -46,7 +49,7 @@ pub(crate) struct MediatedArgs {
 }
 
 /// What can be measured, in this order.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     "turns",
     "added",
     "rate",
@@ -55,6 +58,7 @@ const PARTS: [&str; 8] = [
     "latency",
     "tenants",
     "workloads",
+    "split",
 ];
 
 /// A run.
@@ -76,7 +80,7 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
         args,
     };
     let mut all = Vec::new();
-    let mut workloads = Workloads::default();
+    let (mut workloads, mut split) = (Workloads::default(), Workloads::default());
     for (number, part) in PARTS.into_iter().enumerate() {
         if !args.only.iter().any(|only| only == part) {
             continue;
@@ -90,8 +94,12 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
             "caps" => rows::caps(&mediated),
             "latency" => rows::latency(&mediated),
             "tenants" => rows::tenants(&mediated),
-            _ => workloads::measure(&mediated).map(|measured| {
+            "workloads" => workloads::measure(&mediated).map(|measured| {
                 workloads = measured;
+                Vec::new()
+            }),
+            _ => workloads::measure_split(&mediated).map(|measured| {
+                split = measured;
                 Vec::new()
             }),
         };
@@ -104,6 +112,7 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
     let json = json!({
         "rows": all.iter().map(Row::in_json).collect::<Vec<_>>(),
         "workloads": workloads.in_json(),
+        "split": split.in_json(),
     });
     fs::write(
         workspace.logs().join("mediated.json"),
@@ -112,13 +121,29 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
     let plot = workspace.logs().join("mediated.svg");
     let plot = args.plot.as_ref().unwrap_or(&plot);
     workloads.plot(plot)?;
+    let plot_of_split = match workloads.is_empty() {
+        true => plot.clone(),
+        false => plot.with_extension("split.svg"),
+    };
+    split.plot(&plot_of_split)?;
     if args.json {
         println!("{json:#}");
         return Ok(());
     }
-    let mut text = super::reach::table(&all);
+    let mut text = String::new();
+    if !all.is_empty() {
+        text += &super::reach::table(&all);
+    }
     if !workloads.is_empty() {
         let _ = write!(text, "\n{}", workloads.table());
+    }
+    if !split.is_empty() {
+        let how = Placement::of(0, args.cpus.pair())?.described();
+        let _ = write!(
+            text,
+            "\nThe completion side apart; {how}:\n\n{}",
+            split.table()
+        );
     }
     print!("{text}");
     Ok(())

@@ -13,6 +13,7 @@ use super::super::ours::output;
 use super::super::process::cpu_time;
 use super::super::sample::Sample;
 use super::Mediated;
+use super::split::Placement;
 
 /// How long the server may take to begin and to end.
 const BOUND: Duration = Duration::from_secs(20);
@@ -29,6 +30,8 @@ pub(super) struct Setup {
     /// What each host of the drive is created with: options of `nvmirage create tenant`; empty: it is no tenant's. Without any,
     /// the drive is driven directly.
     pub(super) hosts: Vec<String>,
+    /// Reactors, and what of a command each does; `None`: one that polls.
+    pub(super) placement: Option<Placement>,
 }
 
 impl Setup {
@@ -38,6 +41,7 @@ impl Setup {
             medium: format!("kind = {kind:?}"),
             size_mib: 1024,
             hosts: Vec::new(),
+            placement: None,
         }
     }
 
@@ -47,6 +51,15 @@ impl Setup {
             medium: format!("kind = \"null\"\ntiming = {{ preset = {timing:?} }}"),
             size_mib,
             hosts: Vec::new(),
+            placement: None,
+        }
+    }
+
+    /// The same with these reactors.
+    pub(super) fn placed(&self, placement: Placement) -> Self {
+        Self {
+            placement: Some(placement),
+            ..self.clone()
         }
     }
 
@@ -72,14 +85,16 @@ impl<'a> Served<'a> {
         let dir = tempfile::Builder::new().prefix("nvmirage-").tempdir()?;
         let at = |name: &str| dir.path().join(name).display().to_string();
         let file = dir.path().join("config.toml");
+        let one = || Placement::one(mediated.args.cpus.pair().0);
+        let placement = setup.placement.clone().unwrap_or_else(one);
         let text = format!(
-            "state_dir = {:?}\ncontrol = {:?}\n[[reactor]]\ncpu = {}\nmode = \"poll\"\n\
+            "state_dir = {:?}\ncontrol = {:?}\n{}\
              [[media]]\nname = \"medium\"\n{}\nsize = \"{}MiB\"\n\
              [[namespace]]\nname = \"all\"\nmedia = \"medium\"\nlba_size = 4096\n\
              [[controller]]\nname = \"drive\"\nnamespaces = [\"all\"]\nlisten = {:?}\nmax_transfer = \"1MiB\"\n",
             at("state"),
             format!("unix:{}", at("control")),
-            mediated.args.cpus.pair().0,
+            placement.reactors(),
             setup.medium,
             setup.size_mib,
             address(dir.path(), "drive"),
@@ -102,7 +117,8 @@ impl<'a> Served<'a> {
     fn mediate(&self, setup: &Setup) -> Result<()> {
         let drive = address(self.dir.path(), "drive");
         self.steer(&format!(
-            "create media shared --kind drive --target {drive}"
+            "create media shared --kind drive --target {drive}{}",
+            setup.placement.as_ref().map_or("", Placement::options)
         ))?;
         for (number, options) in setup.hosts.iter().enumerate() {
             let from = PART_MIB * number as u64;

@@ -17,6 +17,7 @@ use super::super::sample::{Sample, Summary};
 use super::super::{memory_dir, vhost, write_file};
 use super::Mediated;
 use super::served::{PART_MIB, Served, Setup};
+use super::split::Placement;
 
 /// Of the paper: name, kind of access, reads of a hundred, commands in flight in a queue, queues.
 const WORKLOADS: [(&str, &str, u32, u64, u64); 5] = [
@@ -26,6 +27,7 @@ const WORKLOADS: [(&str, &str, u32, u64, u64); 5] = [
     ("random write, QD32 x 4", "randwrite", 0, 32, 4),
     ("70 % reads, QD32 x 4", "randrw", 70, 32, 4),
 ];
+/// Ways of `workloads`.
 const WAYS: [&str; 4] = ["direct", "mediated", "file", "qemu-storage-daemon"];
 /// Width and height of a panel in pixels.
 const PANEL: (u32, u32) = (760, 480);
@@ -33,36 +35,60 @@ const PANEL: (u32, u32) = (760, 480);
 /// Samples by workload and way.
 #[derive(Debug, Default)]
 pub(super) struct Workloads {
-    samples: Vec<[Vec<Sample>; WAYS.len()]>,
+    /// Names of the ways; figures of the others are held against the first.
+    ways: Vec<&'static str>,
+    samples: Vec<Vec<Vec<Sample>>>,
     /// Ways that could not be measured, and why.
     failures: Vec<String>,
 }
 
-/// Measures all of them, in turn.
+/// Samples of all workloads; `None` for one that cannot be.
+type Measured = Result<Vec<Option<Sample>>>;
+
+/// Measures them in the four ways, in turn.
 pub(super) fn measure(mediated: &Mediated<'_>) -> Result<Workloads> {
-    let mut all = Workloads {
-        samples: WORKLOADS.map(|_| Default::default()).into(),
-        failures: Vec::new(),
-    };
     let memory = memory_dir()?;
     let file = memory.path().join("file");
     write_file(&file, PART_MIB)?;
     let rig = Rig::prepare(&mut |text| eprintln!("{text}"));
+    rounds(mediated, &WAYS, |way| match way {
+        0 => ours(mediated, &Setup::direct("ram")),
+        1 => ours(mediated, &Setup::direct("ram").with(&[""])),
+        2 => of_file(mediated, &file),
+        _ => match &rig {
+            Ok(rig) => exported(mediated, rig, &file, memory.path()),
+            Err(error) => Err(anyhow::anyhow!("{error:#}")),
+        },
+    })
+}
+
+/// Measures them with the completion side of the drive where it may be, in turn.
+pub(super) fn measure_split(mediated: &Mediated<'_>) -> Result<Workloads> {
+    let drive = Setup::direct("ram").with(&[""]);
+    rounds(mediated, &Placement::NAMES, |way| {
+        let placement = Placement::of(way, mediated.args.cpus.pair())?;
+        ours(mediated, &drive.placed(placement))
+    })
+}
+
+fn rounds(
+    mediated: &Mediated<'_>,
+    ways: &[&'static str],
+    measure: impl Fn(usize) -> Measured,
+) -> Result<Workloads> {
+    let mut all = Workloads {
+        ways: ways.to_vec(),
+        samples: vec![vec![Vec::new(); ways.len()]; WORKLOADS.len()],
+        failures: Vec::new(),
+    };
     for round in 1..=mediated.args.rounds {
-        for (at, way) in WAYS.into_iter().enumerate() {
-            if all.failures.iter().any(|failure| failure.starts_with(way)) {
+        for (at, way) in ways.iter().enumerate() {
+            let failed = |failure: &String| failure.starts_with(&format!("{way}:"));
+            if all.failures.iter().any(failed) {
                 continue;
             }
             eprintln!("  round {round} of {}: {way}", mediated.args.rounds);
-            let done = match way {
-                "direct" => ours(mediated, &Setup::direct("ram")),
-                "mediated" => ours(mediated, &Setup::direct("ram").with(&[""])),
-                "file" => of_file(mediated, &file),
-                _ => match &rig {
-                    Ok(rig) => exported(mediated, rig, &file, memory.path()),
-                    Err(error) => Err(anyhow::anyhow!("{error:#}")),
-                },
-            };
+            let done = measure(at);
             ensure!(!mediated.interrupt.is_set(), "interrupted");
             match done {
                 Ok(samples) => {
@@ -86,7 +112,7 @@ fn job(time: &str, (_, rw, reads, depth, queues): (&str, &str, u32, u64, u64)) -
     )
 }
 
-fn ours(mediated: &Mediated<'_>, setup: &Setup) -> Result<Vec<Option<Sample>>> {
+fn ours(mediated: &Mediated<'_>, setup: &Setup) -> Measured {
     let served = Served::start(mediated, setup)?;
     served.fill()?;
     let time = mediated.time();
@@ -96,7 +122,7 @@ fn ours(mediated: &Mediated<'_>, setup: &Setup) -> Result<Vec<Option<Sample>>> {
     samples
 }
 
-fn of_file(mediated: &Mediated<'_>, file: &Path) -> Result<Vec<Option<Sample>>> {
+fn of_file(mediated: &Mediated<'_>, file: &Path) -> Measured {
     let setup = OursSetup {
         path: Some(file.to_owned()),
         ..OursSetup::new("file", "256MiB")
@@ -109,12 +135,7 @@ fn of_file(mediated: &Mediated<'_>, file: &Path) -> Result<Vec<Option<Sample>>> 
     samples
 }
 
-fn exported(
-    mediated: &Mediated<'_>,
-    rig: &Rig,
-    file: &Path,
-    dir: &Path,
-) -> Result<Vec<Option<Sample>>> {
+fn exported(mediated: &Mediated<'_>, rig: &Rig, file: &Path, dir: &Path) -> Measured {
     let export = vhost::Export::start(rig, file, dir, mediated.args.cpus.pair())?;
     let sample = |(_, rw, _, depth, queues)| match rw {
         "randrw" => Ok(None),
@@ -137,7 +158,8 @@ impl Workloads {
 
     /// Every workload with every way that was measured.
     fn each(&self) -> impl Iterator<Item = (usize, usize, Summary)> {
-        let both = (0..WORKLOADS.len()).flat_map(|at| (0..WAYS.len()).map(move |way| (at, way)));
+        let both =
+            (0..WORKLOADS.len()).flat_map(|at| (0..self.ways.len()).map(move |way| (at, way)));
         both.filter_map(|(at, way)| Some((at, way, self.summary(at, way)?)))
     }
 
@@ -145,7 +167,7 @@ impl Workloads {
         let rows = self.each().map(|(at, way, summary)| {
             let mut json = summary.in_json();
             json["workload"] = WORKLOADS[at].0.into();
-            json["way"] = WAYS[way].into();
+            json["way"] = self.ways[way].into();
             json
         });
         json!({ "rows": rows.collect::<Vec<_>>(), "not_measured": self.failures })
@@ -153,9 +175,10 @@ impl Workloads {
 
     /// As the book has it.
     pub(super) fn table(&self) -> String {
-        let mut text =
-            "| 4 KiB | way | IOPS | of direct | mean us | p99 us | processor ns a command |\n|---|---|---|---|---|---|---|\n"
-                .to_owned();
+        let first = self.ways.first().copied().unwrap_or_default();
+        let mut text = format!(
+            "| 4 KiB | way | IOPS | of {first} | mean us | p99 us | processor ns a command |\n|---|---|---|---|---|---|---|\n"
+        );
         let some = |value: Option<f64>, digits: usize| {
             value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
         };
@@ -168,7 +191,7 @@ impl Workloads {
                 text,
                 "| {} | {} | {:.0} K | {} | {:.2} | {} | {} |",
                 WORKLOADS[at].0,
-                WAYS[way],
+                self.ways[way],
                 of.iops / 1e3,
                 some(direct, 2),
                 of.mean_us,
@@ -195,7 +218,7 @@ impl Workloads {
             title: title.to_owned(),
             across: Axis::places("", WORKLOADS.map(|workload| workload.0.to_owned()).into()),
             up,
-            series: (0..WAYS.len()).map(|way| self.bars(way, of)).collect(),
+            series: (0..self.ways.len()).map(|way| self.bars(way, of)).collect(),
         };
         let picture = Picture {
             title: "4 KiB, medians".to_owned(),
@@ -220,7 +243,7 @@ impl Workloads {
             Point::from((at as f64, of(&summary.median)))
         };
         Series {
-            name: WAYS[way].to_owned(),
+            name: self.ways[way].to_owned(),
             mark: Mark::Bars,
             color: None,
             points: self
@@ -244,11 +267,11 @@ mod tests {
             server_ns: Some(400.0),
             ..Sample::default()
         };
-        let mut samples: Vec<[Vec<Sample>; WAYS.len()]> =
-            WORKLOADS.map(|_| Default::default()).into();
+        let mut samples = vec![vec![Vec::new(); WAYS.len()]; WORKLOADS.len()];
         samples[0][0] = vec![sample(1e6), sample(9e6), sample(2e6)];
         samples[0][1] = vec![sample(1e6)];
         let all = Workloads {
+            ways: WAYS.to_vec(),
             samples,
             failures: vec!["file: no\nroom".to_owned()],
         };

@@ -1,0 +1,105 @@
+//! Where the completion side of a drive is: one reactor for all of a command, or others for a part of it.
+//!
+//! Reactors have a processor each and poll where there are as many beside the host's; otherwise all of them, whichever the way, share the
+//! server's and sleep when they have nothing to do, so that the ways are compared by the same rule.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// Reactors and what the drive is told of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Placement {
+    /// The processor of each reactor.
+    cpus: Vec<u32>,
+    /// They share one, and sleep.
+    shared: bool,
+}
+
+impl Placement {
+    /// The ways, by how many reactors they have.
+    pub(super) const NAMES: [&'static str; 3] =
+        ["one reactor", "two: completions apart", "three: heads, too"];
+
+    /// One reactor that polls.
+    pub(super) fn one(cpu: u32) -> Self {
+        Self {
+            cpus: vec![cpu],
+            shared: false,
+        }
+    }
+
+    /// A way, by its place in [`Self::NAMES`], with a server and a host on these processors.
+    ///
+    /// # Errors
+    /// The system does not say which processors there are.
+    pub(super) fn of(way: usize, (server, host): (u32, u32)) -> Result<Self> {
+        let set = sched_getaffinity(None).context("cannot see which processors there are")?;
+        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+        let cpus: Vec<u32> = cpus.map_while(|cpu| u32::try_from(cpu).ok()).collect();
+        Ok(Self::among(&cpus, way, (server, host)))
+    }
+
+    fn among(cpus: &[u32], way: usize, (server, host): (u32, u32)) -> Self {
+        let most = Self::NAMES.len() - 1;
+        let beside = cpus.iter().filter(|cpu| ![server, host].contains(cpu));
+        let others: Vec<u32> = beside.take(most).copied().collect();
+        // The same for every way: with a processor less for the largest, none has its own.
+        let shared = others.len() < most;
+        let cpus = match shared {
+            true => vec![server; way + 1],
+            false => [server].into_iter().chain(others).take(way + 1).collect(),
+        };
+        Self { cpus, shared }
+    }
+
+    /// The reactors of a configuration.
+    pub(super) fn reactors(&self) -> String {
+        let mode = match self.shared {
+            true => "interrupt",
+            false => "poll",
+        };
+        self.cpus.iter().fold(String::new(), |mut text, cpu| {
+            let _ = write!(text, "[[reactor]]\ncpu = {cpu}\nmode = {mode:?}\n");
+            text
+        })
+    }
+
+    /// What `nvmirage create media` is told of a drive.
+    pub(super) fn options(&self) -> &'static str {
+        match self.cpus.len() {
+            1 => "",
+            2 => " --completions 1",
+            _ => " --completions 1 --heads 2",
+        }
+    }
+
+    /// How the reactors have their processors, for the heading of a table.
+    pub(super) fn described(&self) -> &'static str {
+        match self.shared {
+            true => "reactors share one processor and sleep",
+            false => "reactors poll, on a processor each",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reactor_has_a_processor_or_none_has() {
+        let four = Placement::among(&[0, 1, 2, 3], 2, (0, 1));
+        assert_eq!(four.cpus, [0, 2, 3]);
+        assert_eq!(four.options(), " --completions 1 --heads 2");
+        assert!(four.reactors().contains("cpu = 3\nmode = \"poll\""));
+        for way in 0..3 {
+            let three = Placement::among(&[0, 1, 2], way, (0, 1));
+            assert_eq!(three.cpus, vec![0; way + 1]);
+            assert!(!three.reactors().contains("poll"));
+        }
+        assert_eq!(Placement::among(&[0, 1, 2, 3], 1, (2, 3)).cpus, [2, 0]);
+        assert_eq!(Placement::one(4).options(), "");
+    }
+}
