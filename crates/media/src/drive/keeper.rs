@@ -374,8 +374,11 @@ impl<B: Bus> Keeper<B> {
         }
     }
 
-    /// Gives a queue pair to every channel that has none.
+    /// Gives a queue pair to every channel that has none, as soon as the drive has one for it.
     fn serve(&mut self) {
+        if self.relays.is_parting() {
+            return;
+        }
         for at in 0..self.clients.len() {
             if self.clients[at].is_served {
                 continue;

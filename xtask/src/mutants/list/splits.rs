@@ -37,6 +37,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "split-wait",
+        guard: "a channel waits for a queue that is to come back, and the drive is not given up for it",
+        file: "crates/media/src/drive/keeper.rs",
+        from: "if self.relays.is_parting() {",
+        to: "if self.relays.is_parting() && self.clients.is_empty() {",
+        test: unit(
+            "media",
+            "drive::tests::relay::a_channel_waits_for_a_queue_that_is_to_come_back",
+        ),
+    },
+    Mutation {
         name: "split-rouse",
         guard: "who brings completions wakes who takes them",
         file: "crates/media/src/drive/relay.rs",

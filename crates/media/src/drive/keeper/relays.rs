@@ -68,6 +68,11 @@ impl<B: Bus> Relays<B> {
         self.out.iter().any(|(of, _)| *of == channel)
     }
 
+    /// Some queue pair is to be deleted first: the drive may have no other for who wants one.
+    pub(super) fn is_parting(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// Who the interrupt of a channel's queue pair is to wake, where that is not the channel.
     pub(super) fn sleeper(&self, channel: u32) -> Option<&Sleeper> {
         let is_out = self.out.contains(&(channel, Duty::Entries));
@@ -198,10 +203,8 @@ impl<B: Bus> Keeper<B> {
             pins,
         } = leaving;
         self.delete(queue);
-        if pins.is_some() {
-            return;
-        }
-        if let Some(client) = self.clients.iter_mut().find(|c| c.channel == channel) {
+        let mut clients = self.clients.iter_mut().filter(|_| pins.is_none());
+        if let Some(client) = clients.find(|client| client.channel == channel) {
             client.is_served = false;
             client.tell(News::Over);
         }

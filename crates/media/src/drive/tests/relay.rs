@@ -166,3 +166,32 @@ fn a_drive_that_comes_back_is_split_as_before() {
         assert_eq!(rig.ended.remove(&second), Some(Outcome::OK));
     });
 }
+
+/// The drive has as many queue pairs as channels: one that is opened waits for the one of another that was closed.
+#[test]
+fn a_channel_waits_for_a_queue_that_is_to_come_back() {
+    split(|| {
+        let host = Host::new();
+        let mut rig = Rig::new(Shape::default());
+        let open = |rig: &mut Rig| rig.drive.channel(8, rig.claims.claimant().unwrap());
+        let mut others = Vec::new();
+        while let Ok(other) = open(&mut rig) {
+            others.push(other);
+        }
+        rig.tick(1);
+        others.iter_mut().for_each(|other| other.tend());
+        assert!(others.iter().all(|other| other.queue_id().is_some()));
+        let qid = rig.channel.queue_id();
+        others.pop();
+        let mut last = open(&mut rig).unwrap();
+        rig.now += 1;
+        rig.keeper.look(rig.now);
+        last.tend();
+        assert_eq!(last.queue_id(), None, "its relay has the old one still");
+        rig.tick(1);
+        last.tend();
+        assert_ne!(last.queue_id(), None);
+        assert_eq!(rig.channel.queue_id(), qid, "the drive was not given up");
+        assert_eq!(rig.run(&host, &READ, &[(0, 4096)]), Outcome::OK);
+    });
+}
