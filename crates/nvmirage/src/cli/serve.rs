@@ -4,7 +4,6 @@ use std::{
     io::{self, Read},
     path::PathBuf,
     sync::Arc,
-    time::Duration,
 };
 
 use anyhow::{Context, ensure};
@@ -13,7 +12,10 @@ use tokio::sync::oneshot;
 use super::{UsageError, media_arg::MediaArg, parse};
 use crate::{
     config::{self, Config, Doorbells, Listen},
-    control::{self, ControllerStatus, server::Socket},
+    control::{
+        self, ControllerStatus,
+        server::{Server, Socket, Tcp},
+    },
     interrupt::Signals,
     logging, report,
     saved::{self, Saved},
@@ -33,9 +35,6 @@ Examples:
       All that the file says; `nvmirage check nvmirage.toml` prints it with every default
 
 It prints a line `ready: …` for each controller once hosts can attach. SIGTERM and SIGINT stop it.";
-
-/// How long requests on the control socket may go on once the program stops.
-const CONTROL_STOP: Duration = Duration::from_secs(2);
 
 /// Serve controllers until told to stop
 ///
@@ -105,7 +104,8 @@ impl Serve {
             }
         };
         if let Some(control) = &self.control {
-            config.control = Some(Listen::Unix(control.clone()));
+            let asked_for = &mut config.control.get_or_insert_default().socket;
+            *asked_for = Some(Listen::Unix(control.clone()));
         }
         let problems = config.validate();
         if !problems.is_empty() {
@@ -210,16 +210,18 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
 async fn serve(config: Config, saved: Option<Saved>, stop_at_eof: bool) -> anyhow::Result<()> {
     // first of all: a signal that comes while media are opened stops cleanly, too
     let mut signals = Signals::new().context("cannot take over signals")?;
-    let socket = control_socket(config.control.as_ref())?;
-    let steerable = socket.is_some();
+    let control = config.control.clone().unwrap_or_default();
+    let socket = control_socket(control.socket.as_ref())?;
+    let tcp = Tcp::of(&control)?;
+    let steerable = socket.is_some() || tcp.is_some();
     let supervisor = Arc::new(Supervisor::start(config, saved)?);
-    let (stop, stopped) = oneshot::channel();
-    let control = socket.map(|socket| {
-        let until = async {
-            let _ = stopped.await;
-        };
-        tokio::spawn(control::server::serve(socket, supervisor.clone(), until))
-    });
+    let server = match steerable {
+        true => {
+            let server = Server::start(socket, tcp, supervisor.clone());
+            Some(server.context("cannot start a thread")?)
+        }
+        false => None,
+    };
     let inventory = supervisor.inventory();
     let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
     announce(&inventory.controllers, steerable)?;
@@ -238,10 +240,10 @@ async fn serve(config: Config, saved: Option<Saved>, stop_at_eof: bool) -> anyho
     tracing::info!("stopping: {why}");
     service::stopping();
     drop(watchdog);
-    // nobody listens where there is no control socket
-    let _ = stop.send(());
-    if let Some(control) = control {
-        wait_for_control(control).await;
+    if let Some(server) = server
+        && let Err(error) = server.stop().await
+    {
+        tracing::error!("the control socket failed: {error}");
     }
     stop_supervisor(supervisor, &mut signals).await
 }
@@ -292,20 +294,6 @@ async fn ended(input: &mut Option<oneshot::Receiver<()>>) {
             let _ = receiver.await;
         }
         None => std::future::pending().await,
-    }
-}
-
-/// Lets requests end, for a while.
-async fn wait_for_control(mut control: tokio::task::JoinHandle<io::Result<()>>) {
-    match tokio::time::timeout(CONTROL_STOP, &mut control).await {
-        Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => tracing::error!("the control socket failed: {error}"),
-        Ok(Err(error)) => tracing::error!("the control socket failed: {error}"),
-        Err(_) => {
-            control.abort();
-            // its socket's file goes with it
-            let _ = control.await;
-        }
     }
 }
 

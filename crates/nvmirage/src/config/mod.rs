@@ -5,6 +5,7 @@
 //! that does not exist.
 
 mod allow;
+mod control;
 pub(crate) mod drive;
 pub(crate) mod log;
 mod read;
@@ -27,6 +28,7 @@ use utoipa::ToSchema;
 use crate::identity;
 
 pub(crate) use allow::AdminAllow;
+pub(crate) use control::Control;
 #[cfg(test)]
 pub(crate) use read::from_toml;
 pub(crate) use read::{from_file, from_json};
@@ -52,9 +54,9 @@ pub(crate) struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) state_dir: Option<PathBuf>,
-    /// The control socket, as `unix:PATH`. Default: none.
+    /// Where the server is steered, as `unix:PATH` or as a table. Default: a socket in the folder for run-time files.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) control: Option<Listen>,
+    pub(crate) control: Option<Control>,
     /// Which log lines are written, and how.
     #[serde(default, skip_serializing_if = "log::Log::is_default")]
     pub(crate) log: log::Log,

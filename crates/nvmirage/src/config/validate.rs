@@ -90,13 +90,8 @@ impl Config {
     /// Everything that is wrong with it; empty when it can be used.
     pub(crate) fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if let Some(control) = &self.control
-            && !matches!(control, Listen::Unix(_))
-        {
-            problems.push(Problem {
-                place: "control".into(),
-                what: format!("\"{control}\": write unix:PATH"),
-            });
+        if let Some(control) = &self.control {
+            control.validate(&mut problems);
         }
         if let Some(text) = &self.log.filter
             && let Err(why) = super::log::filter(text)

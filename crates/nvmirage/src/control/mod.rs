@@ -4,9 +4,13 @@
 //! a file in `routes`. The socket has mode 0600: who can open it is who may steer.
 
 pub(crate) mod client;
+mod guard;
+mod limits;
 mod problem;
 mod routes;
 pub(crate) mod server;
+mod stalling;
+mod token;
 mod types;
 
 use std::path::{Path, PathBuf};

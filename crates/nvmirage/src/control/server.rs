@@ -1,4 +1,4 @@
-//! Where requests come in: the listener.
+//! Where requests come in: the control socket, and TCP where the configuration says so.
 
 use std::{
     io,
@@ -7,10 +7,27 @@ use std::{
     sync::Arc,
 };
 
-use tokio::net::UnixListener;
+use anyhow::Context as _;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
+    time::{sleep, timeout},
+};
 
-use super::routes::router;
-use crate::supervisor::Supervisor;
+use super::{
+    guard, limits,
+    routes::{Desk, router},
+    stalling::Stalling,
+    token::Token,
+};
+use crate::{config::Control, supervisor::Supervisor};
 
 /// A bound control socket; its path is removed when it is dropped, unless a service manager made it.
 #[derive(Debug)]
@@ -78,14 +95,190 @@ impl Drop for Socket {
     }
 }
 
-/// Serves until `stop` is done.
-pub(crate) async fn serve(
-    socket: Socket,
-    supervisor: Arc<Supervisor>,
-    stop: impl Future<Output = ()> + Send + 'static,
+/// A bound address of TCP, and the token that whoever asks there must have.
+#[derive(Debug)]
+pub(crate) struct Tcp {
+    listener: std::net::TcpListener,
+    token: Token,
+}
+
+impl Tcp {
+    /// Binds what the configuration says, if it says something.
+    ///
+    /// # Errors
+    /// The token cannot be read or made, or the address not be had.
+    pub(crate) fn of(control: &Control) -> anyhow::Result<Option<Self>> {
+        let (Some(address), Some(file)) = (control.tcp, &control.token_file) else {
+            return Ok(None);
+        };
+        let token = Token::of_file(file)?;
+        let listener = std::net::TcpListener::bind(address)
+            .with_context(|| format!("cannot listen on [control] tcp = \"{address}\""))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let file = file.display();
+        tracing::info!("control at http://{address}, with the token in {file}");
+        Ok(Some(Tcp { listener, token }))
+    }
+}
+
+/// The thread that answers. It stands lower than what serves hosts, and what it starts stands there, too; changes run on
+/// threads of the program's own, as they may start threads that serve hosts.
+#[derive(Debug)]
+pub(crate) struct Server {
+    stop: watch::Sender<bool>,
+    ended: oneshot::Receiver<io::Result<()>>,
+}
+
+impl Server {
+    /// Starts to answer. Changes run on the runtime that this is called in.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn start(
+        socket: Option<Socket>,
+        tcp: Option<Tcp>,
+        supervisor: Arc<Supervisor>,
+    ) -> io::Result<Self> {
+        let desk = Desk::new(supervisor, tokio::runtime::Handle::current());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(limits::LOOKS)
+            .thread_name("control")
+            .build()?;
+        let (stop, stopped) = watch::channel(false);
+        let (end, ended) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || {
+                // of this thread alone (setpriority(2), NOTES); where it may not, it stands where it stands
+                let _ = rustix::process::setpriority_process(None, limits::NICE);
+                let served = runtime.block_on(serve(socket, tcp, desk, stopped));
+                // a request that hangs does not keep the process
+                runtime.shutdown_background();
+                let _ = end.send(served);
+            })?;
+        Ok(Server { stop, ended })
+    }
+
+    /// Takes no more requests, and lets those that run end, for a while.
+    pub(crate) async fn stop(self) -> io::Result<()> {
+        self.stop.send_replace(true);
+        let ended = self.ended.await;
+        ended.unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
+    }
+}
+
+async fn serve(
+    socket: Option<Socket>,
+    tcp: Option<Tcp>,
+    desk: Desk,
+    mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let listener = UnixListener::from_std(socket.listener.try_clone()?)?;
-    axum::serve(listener, router(supervisor))
-        .with_graceful_shutdown(stop)
-        .await
+    let answers = guard::with_whole_bodies(router(desk));
+    let (open, mut all_closed) = mpsc::channel(1);
+    let gate = |router: Router| Gate {
+        router,
+        room: Arc::new(Semaphore::new(limits::CONNECTIONS)),
+        stop: stop.clone(),
+        open: open.clone(),
+    };
+    if let Some(socket) = &socket {
+        let listener = UnixListener::from_std(socket.listener.try_clone()?)?;
+        let (gate, strangers) = (gate(answers.clone()), gate(guard::to_strangers()));
+        tokio::spawn(async move {
+            while let Some((stream, place)) = gate.accept(|| listener.accept()).await {
+                let may = stream
+                    .peer_cred()
+                    .is_ok_and(|peer| guard::may_steer(peer.uid()));
+                let gate = if may { &gate } else { &strangers };
+                tokio::spawn(gate.clone().answer(stream, place));
+            }
+        });
+    }
+    if let Some(Tcp { listener, token }) = tcp {
+        let listener = TcpListener::from_std(listener)?;
+        let gate = gate(guard::with_token(answers, token));
+        tokio::spawn(async move {
+            while let Some((stream, place)) = gate.accept(|| listener.accept()).await {
+                tokio::spawn(gate.clone().answer(stream, place));
+            }
+        });
+    }
+    drop(open);
+    // whoever could tell is gone where this fails, and then it is time to stop
+    let _ = stop.wait_for(|stop| *stop).await;
+    // those that go on are closed with the runtime
+    let _ = timeout(limits::STOP, all_closed.recv()).await;
+    Ok(())
+}
+
+/// A way in.
+#[derive(Clone)]
+struct Gate {
+    router: Router,
+    /// Places for connections.
+    room: Arc<Semaphore>,
+    stop: watch::Receiver<bool>,
+    /// Held by all that is open.
+    open: mpsc::Sender<()>,
+}
+
+impl Gate {
+    /// The next connection with its place, when there is one for it; none when the server stops.
+    async fn accept<S, A, F>(&self, accept: impl Fn() -> F) -> Option<(S, OwnedSemaphorePermit)>
+    where
+        F: Future<Output = io::Result<(S, A)>>,
+    {
+        let mut stop = self.stop.clone();
+        let next = async {
+            let place = self.room.clone().acquire_owned().await.ok()?;
+            loop {
+                match accept().await {
+                    Ok((stream, _)) => return Some((stream, place)),
+                    Err(error) => {
+                        tracing::debug!("no connection to control: {error}");
+                        sleep(limits::PAUSE).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            next = next => next,
+            _ = stop.wait_for(|stop| *stop) => None,
+        }
+    }
+
+    /// Answers the requests of one connection.
+    async fn answer<S>(mut self, stream: S, place: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let stream = TokioIo::new(Stalling::new(stream, limits::STALL));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits::HEAD)
+            .max_headers(limits::HEADERS)
+            .max_buf_size(limits::HEAD_LEN)
+            .serve_connection(stream, TowerToHyperService::new(self.router));
+        let mut connection = std::pin::pin!(connection);
+        let stops = async {
+            let _ = self.stop.wait_for(|stop| *stop).await;
+        };
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Some(ended),
+            () = stops => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!("a connection to control ended: {error}");
+        }
+        drop((place, self.open));
+    }
 }

@@ -24,7 +24,7 @@ use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::{
-    config::{self, Config, Listen, MediumKind, Mode, Size},
+    config::{self, Config, Control, Listen, MediumKind, Mode, Size},
     cpu,
     interrupt::Interrupt,
     load::{Host, Needs, Queue},
@@ -271,7 +271,7 @@ impl Findings {
 fn configuration(dir: &Path, cpu: Option<u32>) -> anyhow::Result<Config> {
     let mut config = Config {
         state_dir: Some(dir.join("state")),
-        control: Some(Listen::Unix(dir.join("control"))),
+        control: Some(Control::at(dir.join("control"))),
         reactor: vec![config::Reactor {
             cpu,
             // a reactor that never sleeps would take the only CPU from the host

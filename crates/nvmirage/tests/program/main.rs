@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
 mod api;
+mod api_abuse;
 mod bench;
 mod calibrate;
 mod check;

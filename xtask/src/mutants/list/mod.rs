@@ -1,5 +1,6 @@
 //! The mutations, by where they are in the life of a command.
 
+mod api;
 mod commands;
 mod drives;
 mod files;
@@ -27,6 +28,7 @@ mod zones;
 use super::Mutation;
 
 const ALL: &[&[Mutation]] = &[
+    api::MUTATIONS,
     queues::MUTATIONS,
     memory_map::MUTATIONS,
     commands::MUTATIONS,

@@ -29,72 +29,67 @@ pub(super) fn routes() -> Routes {
 
 /// All controllers
 #[utoipa::path(get, path = "/v1/controllers", tag = "controllers", responses((status = 200, body = Vec<ControllerStatus>)))]
-async fn list_controllers(
-    State(supervisor): Shared,
-) -> Result<Json<Vec<ControllerStatus>>, Refusal> {
-    item::list(supervisor).await
+async fn list_controllers(State(desk): Shared) -> Result<Json<Vec<ControllerStatus>>, Refusal> {
+    item::list(desk).await
 }
 
 /// Make a controller
 #[utoipa::path(post, path = "/v1/controllers", tag = "controllers", request_body = config::Controller, responses((status = 201, body = ControllerStatus)))]
 async fn create_controller(
-    State(supervisor): Shared,
+    State(desk): Shared,
     bytes: Bytes,
 ) -> Result<Shown<ControllerStatus>, Refusal> {
-    item::create(supervisor, bytes).await
+    item::create(desk, bytes).await
 }
 
 /// One controller
 #[utoipa::path(get, path = "/v1/controllers/{name}", tag = "controllers", responses((status = 200, body = ControllerStatus)))]
 async fn show_controller(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
 ) -> Result<Shown<ControllerStatus>, Refusal> {
-    item::show(supervisor, name).await
+    item::show(desk, name).await
 }
 
 /// Make a controller, or confirm that it is there and the same
 #[utoipa::path(put, path = "/v1/controllers/{name}", tag = "controllers", request_body = config::Controller,
     responses((status = 200, description = "it is there and the same", body = ControllerStatus), (status = 201, description = "it is made", body = ControllerStatus)))]
 async fn put_controller(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Shown<ControllerStatus>, Refusal> {
-    item::put(supervisor, name, headers, bytes).await
+    item::put(desk, name, headers, bytes).await
 }
 
 /// Delete a controller that nothing uses
 #[utoipa::path(delete, path = "/v1/controllers/{name}", tag = "controllers", responses((status = 204)))]
 async fn delete_controller(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Done, Refusal> {
-    item::change::<ControllerStatus>(supervisor, name, headers, |s, name| {
-        s.delete_controller(name)
-    })
-    .await
+    item::change::<ControllerStatus>(desk, name, headers, |s, name| s.delete_controller(name)).await
 }
 
 /// Give a namespace to a controller
 #[utoipa::path(post, path = "/v1/controllers/{name}/namespaces", tag = "controllers", request_body = Attachment, responses((status = 204)))]
 async fn attach(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Done, Refusal> {
     let Attachment { namespace } = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.attach(&namespace, name);
-    item::change::<ControllerStatus>(supervisor, name, headers, work).await
+    item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
 /// Give a namespace to a controller, or confirm that it has it
 #[utoipa::path(put, path = "/v1/controllers/{name}/namespaces/{namespace}", tag = "controllers", responses((status = 204)))]
 async fn put_attachment(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path((name, namespace)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Done, Refusal> {
@@ -105,29 +100,29 @@ async fn put_attachment(
             false => s.attach(&namespace, name),
         }
     };
-    item::change::<ControllerStatus>(supervisor, name, headers, work).await
+    item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
 /// Take a namespace from a controller
 #[utoipa::path(delete, path = "/v1/controllers/{name}/namespaces/{namespace}", tag = "controllers", responses((status = 204)))]
 async fn detach(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path((name, namespace)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Done, Refusal> {
     let work = move |s: &Supervisor, name: &str| s.detach(&namespace, name);
-    item::change::<ControllerStatus>(supervisor, name, headers, work).await
+    item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
 /// Move queues of a controller to other reactors
 #[utoipa::path(put, path = "/v1/controllers/{name}/placement", tag = "controllers", request_body = NewPlacement, responses((status = 204)))]
 async fn move_queues(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Done, Refusal> {
     let NewPlacement { reactors, queue } = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.move_queues(name, &reactors, queue);
-    item::change::<ControllerStatus>(supervisor, name, headers, work).await
+    item::change::<ControllerStatus>(desk, name, headers, work).await
 }

@@ -20,15 +20,15 @@ pub(super) fn routes() -> Routes {
 
 /// All hosts that are attached
 #[utoipa::path(get, path = "/v1/hosts", tag = "hosts", responses((status = 200, body = Vec<HostStatus>)))]
-async fn list_hosts(State(supervisor): Shared) -> Result<Json<Vec<HostStatus>>, Refusal> {
-    item::list(supervisor).await
+async fn list_hosts(State(desk): Shared) -> Result<Json<Vec<HostStatus>>, Refusal> {
+    item::list(desk).await
 }
 
 /// The host of a controller; 404 where none is attached
 #[utoipa::path(get, path = "/v1/hosts/{name}", tag = "hosts", responses((status = 200, body = HostStatus)))]
 async fn show_host(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
 ) -> Result<Shown<HostStatus>, Refusal> {
-    item::show(supervisor, name).await
+    item::show(desk, name).await
 }

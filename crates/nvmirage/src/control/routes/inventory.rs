@@ -15,6 +15,6 @@ pub(super) fn routes() -> Routes {
 
 /// Everything that is served
 #[utoipa::path(get, path = "/v1", tag = "inventory", responses((status = 200, body = Inventory)))]
-async fn inventory(State(supervisor): Shared) -> Result<Json<Inventory>, Refusal> {
-    blocking(supervisor, Supervisor::inventory).await.map(Json)
+async fn inventory(State(desk): Shared) -> Result<Json<Inventory>, Refusal> {
+    blocking(desk, Supervisor::inventory).await.map(Json)
 }

@@ -4,8 +4,6 @@
 //! `If-Match` is carried out where the object still has that tag; the look and the change are one turn
 //! ([`Supervisor::steer`]), between which no other request changes anything.
 
-use std::sync::Arc;
-
 use axum::{
     Json,
     body::Bytes,
@@ -16,7 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::{blocking, body};
+use super::{Desk, blocking, body, changing};
 use crate::{
     control::{
         ControllerStatus, HostStatus, MediumStatus, NamespaceStatus, PartitionStatus,
@@ -153,26 +151,20 @@ impl IntoResponse for Done {
 }
 
 /// All objects of a kind.
-pub(super) async fn list<T: Item>(supervisor: Arc<Supervisor>) -> Result<Json<Vec<T>>, Refusal> {
-    blocking(supervisor, T::all).await.map(Json)
+pub(super) async fn list<T: Item>(desk: Desk) -> Result<Json<Vec<T>>, Refusal> {
+    blocking(desk, T::all).await.map(Json)
 }
 
 /// The object of that name.
-pub(super) async fn show<T: Item>(
-    supervisor: Arc<Supervisor>,
-    name: String,
-) -> Result<Shown<T>, Refusal> {
-    let item = blocking(supervisor, move |s| T::named(s, &name)).await?;
+pub(super) async fn show<T: Item>(desk: Desk, name: String) -> Result<Shown<T>, Refusal> {
+    let item = blocking(desk, move |s| T::named(s, &name)).await?;
     Ok(Shown(StatusCode::OK, item))
 }
 
 /// Makes an object that is not there yet.
-pub(super) async fn create<T: Configured>(
-    supervisor: Arc<Supervisor>,
-    bytes: Bytes,
-) -> Result<Shown<T>, Refusal> {
+pub(super) async fn create<T: Configured>(desk: Desk, bytes: Bytes) -> Result<Shown<T>, Refusal> {
     let config: T::Config = body(&bytes)?;
-    let made = blocking(supervisor, move |s| {
+    let made = changing(desk, move |s| {
         let _turn = s.steer();
         let name = T::name_of(&config).to_owned();
         T::create(s, config)?;
@@ -183,7 +175,7 @@ pub(super) async fn create<T: Configured>(
 
 /// Makes an object, or confirms that it is there and the same.
 pub(super) async fn put<T: Configured>(
-    supervisor: Arc<Supervisor>,
+    desk: Desk,
     name: String,
     headers: HeaderMap,
     bytes: Bytes,
@@ -196,7 +188,7 @@ pub(super) async fn put<T: Configured>(
             format!("name: the path says `{name}`: write the same, or leave it out"),
         ));
     }
-    let put = blocking(supervisor, move |s| {
+    let put = changing(desk, move |s| {
         let _turn = s.steer();
         let present = T::all(s)?.into_iter().find(|item| item.is(&name));
         condition.check(present.as_ref(), &name)?;
@@ -220,13 +212,13 @@ pub(super) async fn put<T: Configured>(
 
 /// Changes an object, if it is what the request says.
 pub(super) async fn change<T: Item>(
-    supervisor: Arc<Supervisor>,
+    desk: Desk,
     name: String,
     headers: HeaderMap,
     work: impl FnOnce(&Supervisor, &str) -> Result<(), Refusal> + Send + 'static,
 ) -> Result<Done, Refusal> {
     let condition = Condition::of(&headers)?;
-    let changed = blocking(supervisor, move |s| {
+    let changed = changing(desk, move |s| {
         let _turn = s.steer();
         let item = T::named(s, &name)?;
         condition.check(Some(&item), &name)?;

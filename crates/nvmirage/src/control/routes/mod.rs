@@ -26,16 +26,36 @@ use axum::{
     http::{StatusCode, Uri},
 };
 use serde::de::DeserializeOwned;
+use tokio::{runtime::Handle, sync::Semaphore};
 use utoipa_axum::router::OpenApiRouter;
 
-use super::{MAX_BODY_LEN, Refusal};
+use super::{MAX_BODY_LEN, Refusal, limits::CHANGES};
 use crate::{config, supervisor::Supervisor};
 
 /// Routes of one resource.
-type Routes = OpenApiRouter<Arc<Supervisor>>;
+type Routes = OpenApiRouter<Desk>;
 
 /// What a route steers.
-type Shared = State<Arc<Supervisor>>;
+type Shared = State<Desk>;
+
+/// What is steered, and where changes run.
+#[derive(Clone, Debug)]
+pub(super) struct Desk {
+    supervisor: Arc<Supervisor>,
+    work: Handle,
+    changes: Arc<Semaphore>,
+}
+
+impl Desk {
+    /// Changes run on threads of that runtime.
+    pub(super) fn new(supervisor: Arc<Supervisor>, work: Handle) -> Self {
+        Desk {
+            supervisor,
+            work,
+            changes: Arc::new(Semaphore::new(CHANGES)),
+        }
+    }
+}
 
 /// Routes of all resources.
 fn resources() -> Routes {
@@ -54,23 +74,51 @@ fn resources() -> Routes {
 }
 
 /// Everything that is answered.
-pub(super) fn router(supervisor: Arc<Supervisor>) -> Router {
+pub(super) fn router(desk: Desk) -> Router {
     let (routes, _) = resources().split_for_parts();
     routes
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_LEN))
-        .with_state(supervisor)
+        .with_state(desk)
 }
 
-/// Runs one request on a thread that may block: making a controller waits for its reactor.
+impl std::ops::Deref for Desk {
+    type Target = Supervisor;
+
+    fn deref(&self) -> &Supervisor {
+        &self.supervisor
+    }
+}
+
+/// Looks something up on a thread that may block, as it may wait for a change or a reactor.
 async fn blocking<T: Send + 'static>(
-    supervisor: Arc<Supervisor>,
+    desk: Desk,
     work: impl FnOnce(&Supervisor) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(move || work(&supervisor))
+    tokio::task::spawn_blocking(move || work(&desk.supervisor))
         .await
         .unwrap_or_else(|error| Err(Refusal::failed(&error.into())))
+}
+
+/// Changes something when its turn comes. A change goes on where whoever asked is gone.
+async fn changing<T: Send + 'static>(
+    desk: Desk,
+    work: impl FnOnce(&Supervisor) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let place = desk.changes.clone().acquire_owned().await;
+    let place = place.map_err(|error| Refusal::failed(&error.into()))?;
+    let supervisor = desk.supervisor.clone();
+    // the thread is started by a thread of that runtime, and stands where that one does
+    let change = desk.work.spawn(async {
+        let change = tokio::task::spawn_blocking(move || work(&supervisor)).await;
+        drop(place);
+        change
+    });
+    match change.await {
+        Ok(Ok(changed)) => changed,
+        Ok(Err(error)) | Err(error) => Err(Refusal::failed(&error.into())),
+    }
 }
 
 /// What a request says.

@@ -31,62 +31,59 @@ pub(super) fn routes() -> Routes {
 
 /// All namespaces
 #[utoipa::path(get, path = "/v1/namespaces", tag = "namespaces", responses((status = 200, body = Vec<NamespaceStatus>)))]
-async fn list_namespaces(State(supervisor): Shared) -> Result<Json<Vec<NamespaceStatus>>, Refusal> {
-    item::list(supervisor).await
+async fn list_namespaces(State(desk): Shared) -> Result<Json<Vec<NamespaceStatus>>, Refusal> {
+    item::list(desk).await
 }
 
 /// Make a namespace
 #[utoipa::path(post, path = "/v1/namespaces", tag = "namespaces", request_body = config::Namespace, responses((status = 201, body = NamespaceStatus)))]
 async fn create_namespace(
-    State(supervisor): Shared,
+    State(desk): Shared,
     bytes: Bytes,
 ) -> Result<Shown<NamespaceStatus>, Refusal> {
-    item::create(supervisor, bytes).await
+    item::create(desk, bytes).await
 }
 
 /// One namespace
 #[utoipa::path(get, path = "/v1/namespaces/{name}", tag = "namespaces", responses((status = 200, body = NamespaceStatus)))]
 async fn show_namespace(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
 ) -> Result<Shown<NamespaceStatus>, Refusal> {
-    item::show(supervisor, name).await
+    item::show(desk, name).await
 }
 
 /// Make a namespace, or confirm that it is there and the same
 #[utoipa::path(put, path = "/v1/namespaces/{name}", tag = "namespaces", request_body = config::Namespace,
     responses((status = 200, description = "it is there and the same", body = NamespaceStatus), (status = 201, description = "it is made", body = NamespaceStatus)))]
 async fn put_namespace(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Shown<NamespaceStatus>, Refusal> {
-    item::put(supervisor, name, headers, bytes).await
+    item::put(desk, name, headers, bytes).await
 }
 
 /// Give a namespace another size
 #[utoipa::path(patch, path = "/v1/namespaces/{name}", tag = "namespaces", request_body = NewSize, responses((status = 204)))]
 async fn change_namespace(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Done, Refusal> {
     let NewSize { size, shrink } = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.resize(name, size, shrink);
-    item::change::<NamespaceStatus>(supervisor, name, headers, work).await
+    item::change::<NamespaceStatus>(desk, name, headers, work).await
 }
 
 /// Delete a namespace that nothing uses
 #[utoipa::path(delete, path = "/v1/namespaces/{name}", tag = "namespaces", responses((status = 204)))]
 async fn delete_namespace(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Done, Refusal> {
-    item::change::<NamespaceStatus>(supervisor, name, headers, |s, name| {
-        s.delete_namespace(name)
-    })
-    .await
+    item::change::<NamespaceStatus>(desk, name, headers, |s, name| s.delete_namespace(name)).await
 }

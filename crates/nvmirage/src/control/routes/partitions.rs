@@ -9,7 +9,7 @@ use axum::{
 use utoipa_axum::routes;
 
 use super::{
-    Routes, Shared, blocking, body,
+    Routes, Shared, body, changing,
     item::{self, Condition, Item, Shown},
 };
 use crate::control::{
@@ -25,19 +25,19 @@ pub(super) fn routes() -> Routes {
 
 /// Partitions of all media
 #[utoipa::path(get, path = "/v1/partitions", tag = "partitions", responses((status = 200, body = Vec<PartitionStatus>)))]
-async fn list_partitions(State(supervisor): Shared) -> Result<Json<Vec<PartitionStatus>>, Refusal> {
-    item::list(supervisor).await
+async fn list_partitions(State(desk): Shared) -> Result<Json<Vec<PartitionStatus>>, Refusal> {
+    item::list(desk).await
 }
 
 /// Make a partition
 #[utoipa::path(post, path = "/v1/media/{name}/partitions", tag = "partitions", request_body = NewPartition, responses((status = 201, body = PartitionPlace)))]
 async fn create_partition(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(medium): Path<String>,
     bytes: Bytes,
 ) -> Result<(StatusCode, Json<PartitionPlace>), Refusal> {
     let NewPartition { name, size, at } = body(&bytes)?;
-    let made = blocking(supervisor, move |s| {
+    let made = changing(desk, move |s| {
         let _turn = s.steer();
         s.create_partition(&medium, &name, size, at)
     });
@@ -48,23 +48,23 @@ async fn create_partition(
 /// One partition of a medium
 #[utoipa::path(get, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", responses((status = 200, body = PartitionStatus)))]
 async fn show_partition(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path((medium, partition)): Path<(String, String)>,
 ) -> Result<Shown<PartitionStatus>, Refusal> {
-    item::show(supervisor, format!("{medium}/{partition}")).await
+    item::show(desk, format!("{medium}/{partition}")).await
 }
 
 /// Give a partition another size
 #[utoipa::path(patch, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", request_body = PartitionSize, responses((status = 200, body = PartitionPlace)))]
 async fn grow_partition(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path((medium, name)): Path<(String, String)>,
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Json<PartitionPlace>, Refusal> {
     let PartitionSize { size } = body(&bytes)?;
     let condition = Condition::of(&headers)?;
-    let grown = blocking(supervisor, move |s| {
+    let grown = changing(desk, move |s| {
         let _turn = s.steer();
         let full_name = format!("{medium}/{name}");
         condition.check(Some(&PartitionStatus::named(s, &full_name)?), &full_name)?;
@@ -77,7 +77,7 @@ async fn grow_partition(
 /// Delete a partition that no namespace is; `erase` makes its bytes zeros first
 #[utoipa::path(delete, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", request_body = Option<PartitionEnd>, responses((status = 204)))]
 async fn delete_partition(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path((medium, name)): Path<(String, String)>,
     headers: HeaderMap,
     bytes: Bytes,
@@ -87,7 +87,7 @@ async fn delete_partition(
         false => body(&bytes)?,
     };
     let condition = Condition::of(&headers)?;
-    blocking(supervisor, move |s| {
+    changing(desk, move |s| {
         let turn = s.steer();
         let full_name = format!("{medium}/{name}");
         condition.check(Some(&PartitionStatus::named(s, &full_name)?), &full_name)?;

@@ -20,15 +20,15 @@ pub(super) fn routes() -> Routes {
 
 /// All reactors
 #[utoipa::path(get, path = "/v1/reactors", tag = "reactors", responses((status = 200, body = Vec<ReactorStatus>)))]
-async fn list_reactors(State(supervisor): Shared) -> Result<Json<Vec<ReactorStatus>>, Refusal> {
-    item::list(supervisor).await
+async fn list_reactors(State(desk): Shared) -> Result<Json<Vec<ReactorStatus>>, Refusal> {
+    item::list(desk).await
 }
 
 /// One reactor, by its number from 0
 #[utoipa::path(get, path = "/v1/reactors/{name}", tag = "reactors", responses((status = 200, body = ReactorStatus)))]
 async fn show_reactor(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
 ) -> Result<Shown<ReactorStatus>, Refusal> {
-    item::show(supervisor, name).await
+    item::show(desk, name).await
 }

@@ -31,44 +31,41 @@ pub(super) fn routes() -> Routes {
 
 /// All tenants
 #[utoipa::path(get, path = "/v1/tenants", tag = "tenants", responses((status = 200, body = Vec<TenantStatus>)))]
-async fn list_tenants(State(supervisor): Shared) -> Result<Json<Vec<TenantStatus>>, Refusal> {
-    item::list(supervisor).await
+async fn list_tenants(State(desk): Shared) -> Result<Json<Vec<TenantStatus>>, Refusal> {
+    item::list(desk).await
 }
 
 /// Make a tenant
 #[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = config::tenant::Tenant, responses((status = 201, body = TenantStatus)))]
-async fn create_tenant(
-    State(supervisor): Shared,
-    bytes: Bytes,
-) -> Result<Shown<TenantStatus>, Refusal> {
-    item::create(supervisor, bytes).await
+async fn create_tenant(State(desk): Shared, bytes: Bytes) -> Result<Shown<TenantStatus>, Refusal> {
+    item::create(desk, bytes).await
 }
 
 /// One tenant
 #[utoipa::path(get, path = "/v1/tenants/{name}", tag = "tenants", responses((status = 200, body = TenantStatus)))]
 async fn show_tenant(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
 ) -> Result<Shown<TenantStatus>, Refusal> {
-    item::show(supervisor, name).await
+    item::show(desk, name).await
 }
 
 /// Make a tenant, or confirm that it is there and the same
 #[utoipa::path(put, path = "/v1/tenants/{name}", tag = "tenants", request_body = config::tenant::Tenant,
     responses((status = 200, description = "it is there and the same", body = TenantStatus), (status = 201, description = "it is made", body = TenantStatus)))]
 async fn put_tenant(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Result<Shown<TenantStatus>, Refusal> {
-    item::put(supervisor, name, headers, bytes).await
+    item::put(desk, name, headers, bytes).await
 }
 
 /// Change keys of a tenant
 #[utoipa::path(patch, path = "/v1/tenants/{name}", tag = "tenants", request_body = TenantChange, responses((status = 204)))]
 async fn change_tenant(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
     bytes: Bytes,
@@ -76,15 +73,15 @@ async fn change_tenant(
     let TenantChange { changes } = body(&bytes)?;
     let changes: Vec<_> = changes.into_iter().collect();
     let work = move |s: &Supervisor, name: &str| s.change_tenant(name, &changes);
-    item::change::<TenantStatus>(supervisor, name, headers, work).await
+    item::change::<TenantStatus>(desk, name, headers, work).await
 }
 
 /// Delete a tenant that nothing uses
 #[utoipa::path(delete, path = "/v1/tenants/{name}", tag = "tenants", responses((status = 204)))]
 async fn delete_tenant(
-    State(supervisor): Shared,
+    State(desk): Shared,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Result<Done, Refusal> {
-    item::change::<TenantStatus>(supervisor, name, headers, |s, name| s.delete_tenant(name)).await
+    item::change::<TenantStatus>(desk, name, headers, |s, name| s.delete_tenant(name)).await
 }

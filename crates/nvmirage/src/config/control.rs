@@ -1,0 +1,184 @@
+//! `control`: where the server is steered.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::ToSchema;
+
+use super::{Listen, validate::Problem};
+
+/// Where the server is steered: `control = "unix:PATH"`, or a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, ToSchema)]
+pub(crate) struct Control {
+    /// The control socket, as `unix:PATH`. Default: that in the folder for run-time files.
+    pub(crate) socket: Option<Listen>,
+    /// An address of TCP, as `127.0.0.1:9600`. Default: none.
+    #[schema(value_type = Option<String>)]
+    pub(crate) tcp: Option<SocketAddr>,
+    /// The file with the token that requests over TCP need; it is made where there is none, with mode 0600.
+    #[schema(value_type = Option<String>)]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The address may be one that other machines reach: the token goes over the network as it is.
+    pub(crate) tcp_allow_remote: bool,
+}
+
+/// The same, as a table.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket: Option<Listen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_file: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    tcp_allow_remote: bool,
+}
+
+impl Control {
+    /// Only a socket.
+    pub(crate) fn at(socket: PathBuf) -> Self {
+        Control {
+            socket: Some(Listen::Unix(socket)),
+            ..Control::default()
+        }
+    }
+
+    /// What is wrong with it.
+    pub(super) fn validate(&self, problems: &mut Vec<Problem>) {
+        let mut problem = |what: String| {
+            problems.push(Problem {
+                place: "control".into(),
+                what,
+            });
+        };
+        if let Some(socket) = &self.socket
+            && !matches!(socket, Listen::Unix(_))
+        {
+            problem(format!("\"{socket}\": write unix:PATH"));
+        }
+        match (&self.tcp, &self.token_file) {
+            (Some(tcp), None) => problem(format!(
+                "tcp = \"{tcp}\" without a token is open to everybody: write token_file = \"/run/nvmirage/token\"; it is made where there is none"
+            )),
+            (None, Some(_)) => problem(
+                "token_file is for tcp: write tcp = \"127.0.0.1:9600\", too, or remove it".into(),
+            ),
+            _ => {}
+        }
+        if let Some(tcp) = &self.tcp
+            && !tcp.ip().is_loopback()
+            && !self.tcp_allow_remote
+        {
+            problem(format!(
+                "tcp = \"{tcp}\" is reached by other machines, and nothing there is encrypted: write 127.0.0.1:{}, or tcp_allow_remote = true where the network is trusted",
+                tcp.port()
+            ));
+        }
+    }
+}
+
+impl Serialize for Control {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Control {
+            socket,
+            tcp,
+            token_file,
+            tcp_allow_remote,
+        } = self.clone();
+        if let (Some(socket), None, None, false) = (&socket, &tcp, &token_file, tcp_allow_remote) {
+            return socket.serialize(to);
+        }
+        let table = Table {
+            socket,
+            tcp,
+            token_file,
+            tcp_allow_remote,
+        };
+        table.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Control {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> de::Visitor<'de> for Either {
+            type Value = Control;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an address in quotes, as in \"unix:/run/nvmirage/control.sock\", or a table with `socket` and `tcp`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Control, E> {
+                let socket = text.parse().map_err(E::custom)?;
+                Ok(Control {
+                    socket: Some(socket),
+                    ..Control::default()
+                })
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Control, A::Error> {
+                let table = Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(Control {
+                    socket: table.socket,
+                    tcp: table.tcp,
+                    token_file: table.token_file,
+                    tcp_allow_remote: table.tcp_allow_remote,
+                })
+            }
+        }
+        from.deserialize_any(Either)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::from_toml;
+
+    #[test]
+    fn tcp_is_for_this_machine_and_never_without_a_token() {
+        let address =
+            |table: &str| from_toml(&format!("[control]\n{table}")).map_err(|e| format!("{e:#}"));
+        let tcp = "tcp = \"127.0.0.1:9600\"\n";
+        let token = "token_file = \"/run/token\"\n";
+        let control = address(&format!("{tcp}{token}")).unwrap().control.unwrap();
+        assert_eq!(control.tcp, Some("127.0.0.1:9600".parse().unwrap()));
+        assert!(address("tcp = \"[::1]:9600\"\ntoken_file = \"t\"").is_ok());
+        for (table, says) in [
+            (tcp.to_owned(), "open to everybody"),
+            (token.to_owned(), "is for tcp"),
+            (
+                format!("tcp = \"0.0.0.0:9600\"\n{token}"),
+                "write 127.0.0.1:9600",
+            ),
+            (format!("tcp = \"[::]:9600\"\n{token}"), "tcp_allow_remote"),
+            ("socket = \"vfio-user:a\"".to_owned(), "write unix:PATH"),
+            (
+                format!("tpc = \"127.0.0.1:1\"\n{token}"),
+                "did you mean `tcp`?",
+            ),
+        ] {
+            let error = address(&table).unwrap_err();
+            assert!(error.contains(says), "{says} is missing in {error}");
+        }
+        let remote = address(&format!(
+            "tcp = \"0.0.0.0:9600\"\ntcp_allow_remote = true\n{token}"
+        ));
+        assert!(remote.is_ok(), "{remote:?}");
+    }
+
+    #[test]
+    fn a_socket_alone_is_a_string() {
+        let config = from_toml("control = \"unix:/run/c\"").unwrap();
+        let text = config.with_defaults();
+        assert!(text.contains("control = \"unix:/run/c\""), "{text}");
+        let table =
+            "[control]\nsocket = \"unix:/run/c\"\ntcp = \"127.0.0.1:1\"\ntoken_file = \"/t\"\n";
+        let config = from_toml(table).unwrap();
+        assert_eq!(
+            from_toml(&config.with_defaults()).unwrap().control,
+            config.control
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! Who may ask, and how much: what is looked at before a request is one.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, HttpBody},
+    extract::{Request, State},
+    http::{HeaderMap, Method, StatusCode, Uri, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use http_body_util::{BodyExt, Limited};
+use tokio::{sync::Semaphore, time::timeout};
+
+use super::{
+    MAX_BODY_LEN, Refusal,
+    limits::{BODIES_KIB, BODY},
+    token::Token,
+};
+
+/// Bodies are read whole, within their bounds, before anything else is done.
+pub(super) fn with_whole_bodies(router: Router) -> Router {
+    let room = Arc::new(Semaphore::new(BODIES_KIB));
+    router.layer(middleware::from_fn_with_state(room, whole_body))
+}
+
+/// Requests need a token, and a `Host` that no name server can have made.
+pub(super) fn with_token(router: Router, token: Token) -> Router {
+    router.layer(middleware::from_fn_with_state(Arc::new(token), admitted))
+}
+
+/// Whether a user of this machine may steer: its own, and root. The socket's mode says the same; this holds whatever became
+/// of that.
+pub(super) fn may_steer(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+/// What all others are answered.
+pub(super) fn to_strangers() -> Router {
+    Router::new().fallback(|| async {
+        let detail =
+            "this server is steered by the user that it runs as, and by root: ask as one of them";
+        Refusal::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    })
+}
+
+async fn whole_body(State(room): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let bytes = match timeout(BODY, read(&room, body)).await {
+        Ok(Ok(read)) => read,
+        Ok(Err(refusal)) => return refusal.into_response(),
+        Err(_) => {
+            let detail = format!("the body did not come within {} s", BODY.as_secs());
+            return Refusal::new(StatusCode::REQUEST_TIMEOUT, "too slow", detail).into_response();
+        }
+    };
+    // the room is taken until the request is answered
+    let (bytes, _room) = bytes;
+    next.run(Request::from_parts(parts, Body::from(bytes)))
+        .await
+}
+
+async fn read<'a>(
+    room: &'a Semaphore,
+    body: Body,
+) -> Result<(Bytes, tokio::sync::SemaphorePermit<'a>), Refusal> {
+    let too_large = || {
+        let detail = format!("a body has at most {} KiB", MAX_BODY_LEN >> 10);
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too large", detail)
+    };
+    let most = MAX_BODY_LEN as u64;
+    let hint = body.size_hint();
+    if hint.lower() > most {
+        return Err(too_large());
+    }
+    let len = hint.upper().unwrap_or(most).min(most);
+    let kib = u32::try_from(len.div_ceil(1024)).unwrap_or(u32::MAX);
+    let permit = room.acquire_many(kib).await;
+    let permit = permit.map_err(|error| Refusal::failed(&error.into()))?;
+    let read = Limited::new(body, MAX_BODY_LEN).collect().await;
+    let read = read.map_err(
+        |error| match error.is::<http_body_util::LengthLimitError>() {
+            true => too_large(),
+            false => Refusal::new(
+                StatusCode::BAD_REQUEST,
+                "broken off",
+                format!("the body broke off: {error}"),
+            ),
+        },
+    )?;
+    Ok((read.to_bytes(), permit))
+}
+
+async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next) -> Response {
+    if !is_address(request.headers(), request.uri()) {
+        let detail = "the header `Host` is a name: a page of another site may have asked. Use the address itself, as 127.0.0.1, or localhost";
+        let status = StatusCode::MISDIRECTED_REQUEST;
+        return Refusal::new(status, "not asked by address", detail).into_response();
+    }
+    let authorization = request.headers().get(header::AUTHORIZATION);
+    let authorization = authorization.and_then(|value| value.to_str().ok());
+    if !is_public(&request) && !token.admits(authorization) {
+        let detail = "send `Authorization: Bearer TOKEN`, with what stands in the file that `token_file` names";
+        let refusal = Refusal::new(StatusCode::UNAUTHORIZED, "no token", detail);
+        return ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response();
+    }
+    next.run(request).await
+}
+
+/// Files of the dashboard hold nothing of what is served; what it shows it asks for, with the token.
+fn is_public(request: &Request) -> bool {
+    let path = request.uri().path();
+    request.method() == Method::GET && (path == "/dashboard" || path.starts_with("/dashboard/"))
+}
+
+/// Whether a request names us by an address or as this machine. A page that has its own name resolve to this machine (DNS
+/// rebinding) sends that name.
+fn is_address(headers: &HeaderMap, uri: &Uri) -> bool {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok(),
+        _ => None,
+    };
+    let is_ours = |host: &str| {
+        let host = host.parse::<axum::http::uri::Authority>().ok();
+        host.is_some_and(|host| {
+            let name = host.host().trim_start_matches('[').trim_end_matches(']');
+            name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+        })
+    };
+    let target = uri.authority().map(|authority| authority.as_str());
+    host.is_some_and(is_ours) && target.is_none_or(is_ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_user_and_root_may_steer_and_nobody_else() {
+        let own = rustix::process::geteuid().as_raw();
+        assert!(may_steer(own) && may_steer(0));
+        for other in [own + 1, 65534, u32::MAX] {
+            assert!(!may_steer(other));
+        }
+    }
+
+    #[test]
+    fn only_addresses_and_this_machine_are_asked() {
+        let asked = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            is_address(&headers, &Uri::from_static("/v1"))
+        };
+        for host in [
+            "127.0.0.1:9600",
+            "127.0.0.1",
+            "localhost:9600",
+            "LOCALHOST",
+            "[::1]:9600",
+            "192.168.1.7:80",
+        ] {
+            assert!(asked(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:9600",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "",
+            "a@b@c",
+        ] {
+            assert!(!asked(host), "{host}");
+        }
+        assert!(!is_address(&HeaderMap::new(), &Uri::from_static("/v1")));
+    }
+}
