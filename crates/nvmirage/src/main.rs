@@ -13,6 +13,7 @@ mod control;
 mod cpu;
 mod demo;
 mod doctor;
+mod events;
 mod fuse;
 mod identity;
 mod interrupt;

@@ -16,6 +16,7 @@ mod demo;
 mod doctor;
 mod drive;
 mod error;
+mod events;
 mod explain;
 mod export;
 mod fidelity;
@@ -111,6 +112,7 @@ enum Command {
     Resize(resize::Resize),
     Move(move_queues::Move),
     Set(set::Set),
+    Events(events::Events),
     Stop(stop::Stop),
     Completions(completions::Completions),
     Man(man::Man),
@@ -167,6 +169,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Resize(resize) => resize.run(),
         Command::Move(moves) => moves.run(),
         Command::Set(set) => set.run(),
+        Command::Events(events) => events.run(),
         Command::Stop(stop) => stop.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),

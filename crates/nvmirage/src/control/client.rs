@@ -4,15 +4,24 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::{Method, Request, body::Bytes, header};
+use hyper::{
+    Method, Request, Response,
+    body::{Bytes, Incoming},
+    client::conn::http1::SendRequest,
+    header,
+};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
+use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 
 use super::{
     Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPartition, NewPlacement, NewSize,
     PartitionEnd, PartitionPlace, PartitionSize, Refusal, Stopping, TenantChange,
 };
-use crate::config::{Config, Size, log::Log};
+use crate::{
+    config::{Config, Size, log::Log},
+    events::Event,
+};
 
 /// How long a request may take: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -167,6 +176,70 @@ pub(crate) fn move_queues(
     request(socket, Method::PUT, &path, Some(body)).map(drop)
 }
 
+/// Hears of events, those behind `since` first, as long as `each` wants more.
+///
+/// # Errors
+/// The server is gone, or has more events than it remembers.
+pub(crate) fn events(
+    socket: &Path,
+    since: Option<u64>,
+    mut each: impl FnMut(Event) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let path = match since {
+        Some(since) => format!("/v1/events?since={since}"),
+        None => "/v1/events".to_owned(),
+    };
+    runtime()?.block_on(async {
+        let asked = timeout(REQUEST_TIMEOUT, ask(socket, Method::GET, &path, None)).await;
+        let asked = asked.map_err(|_| no_reply(socket, REQUEST_TIMEOUT))?;
+        let (response, _driving) = asked?;
+        let mut body = response.into_body();
+        let mut text = Vec::new();
+        // the server says something every 15 s, if only that it is there
+        while let Ok(frame) = timeout(2 * REQUEST_TIMEOUT, body.frame()).await {
+            let Some(frame) = frame else {
+                bail!("the server has stopped");
+            };
+            let frame = frame.context("the server has stopped")?;
+            text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
+                let rest = text.split_off(end + 2);
+                let block = String::from_utf8(std::mem::replace(&mut text, rest))?;
+                if let Some(event) = event_of(&block)?
+                    && !each(event)?
+                {
+                    return Ok(());
+                }
+            }
+            anyhow::ensure!(text.len() < MAX_BODY_LEN, NOT_UNDERSTOOD);
+        }
+        bail!("nothing was heard from {} for a minute", socket.display())
+    })
+}
+
+/// What a block of a stream of events says (HTML Standard, 9.2.6); nothing where it is there only to be heard.
+fn event_of(block: &str) -> anyhow::Result<Option<Event>> {
+    let field = |name: &str| {
+        let mut lines = block.lines();
+        lines.find_map(|line| {
+            line.strip_prefix(name)?
+                .strip_prefix(':')
+                .map(str::trim_start)
+        })
+    };
+    let Some(data) = field("data") else {
+        return Ok(None);
+    };
+    if field("event") == Some("lost") {
+        let lost: serde_json::Value = serde_json::from_str(data).context(NOT_UNDERSTOOD)?;
+        bail!(
+            "{} events are gone: look at what there is with `nvmirage ls`, and begin anew",
+            lost["lost"]
+        );
+    }
+    serde_json::from_str(data).map(Some).context(NOT_UNDERSTOOD)
+}
+
 /// A name that may stand in a URL: that of an object, or `SUBSYSTEM:NSID`.
 fn checked(name: &str) -> anyhow::Result<&str> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
@@ -194,17 +267,33 @@ fn request_within(
     path: &str,
     body: Option<Vec<u8>>,
 ) -> anyhow::Result<Bytes> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        tokio::time::timeout(bound, exchange(socket, method, path, body))
+    runtime()?.block_on(async {
+        timeout(bound, exchange(socket, method, path, body))
             .await
-            .map_err(|_| {
-                let (shown, bound) = (socket.display(), bound.as_secs());
-                anyhow!("no reply from {shown} within {bound} s")
-            })?
+            .map_err(|_| no_reply(socket, bound))?
     })
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build()
+}
+
+fn no_reply(socket: &Path, bound: Duration) -> anyhow::Error {
+    let (shown, bound) = (socket.display(), bound.as_secs());
+    anyhow!("no reply from {shown} within {bound} s")
+}
+
+/// What keeps a reply coming; it ends with this.
+struct Driving {
+    _sender: SendRequest<Full<Bytes>>,
+    task: JoinHandle<hyper::Result<()>>,
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 async fn exchange(
@@ -213,6 +302,17 @@ async fn exchange(
     path: &str,
     body: Option<Vec<u8>>,
 ) -> anyhow::Result<Bytes> {
+    let (response, _driving) = ask(socket, method, path, body).await?;
+    whole(response, socket).await
+}
+
+/// Asks; what comes is success.
+async fn ask(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> anyhow::Result<(Response<Incoming>, Driving)> {
     let shown = socket.display();
     let stream = tokio::net::UnixStream::connect(socket)
         .await
@@ -223,7 +323,7 @@ async fn exchange(
         })?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let driving = tokio::spawn(connection);
+    let task = tokio::spawn(connection);
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -231,18 +331,27 @@ async fn exchange(
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(body.unwrap_or_default())))?;
     let response = sender.send_request(request).await?;
+    let driving = Driving {
+        _sender: sender,
+        task,
+    };
     let status = response.status();
-    let bytes = Limited::new(response.into_body(), MAX_BODY_LEN)
-        .collect()
-        .await
-        .map_err(|error| anyhow!("the reply from {shown} broke off: {error}"))?
-        .to_bytes();
-    driving.abort();
     if status.is_success() {
-        return Ok(bytes);
+        return Ok((response, driving));
     }
+    let bytes = whole(response, socket).await?;
     match serde_json::from_slice::<Refusal>(&bytes) {
         Ok(refusal) => bail!("{refusal}"),
         Err(_) => bail!("the server refused with status {status}"),
     }
+}
+
+/// The whole of a reply.
+async fn whole(response: Response<Incoming>, socket: &Path) -> anyhow::Result<Bytes> {
+    let body = Limited::new(response.into_body(), MAX_BODY_LEN);
+    let whole = body.collect().await;
+    let shown = socket.display();
+    Ok(whole
+        .map_err(|error| anyhow!("the reply from {shown} broke off: {error}"))?
+        .to_bytes())
 }

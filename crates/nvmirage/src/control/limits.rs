@@ -22,6 +22,8 @@ pub(super) const NICE: i32 = 10;
 pub(super) const LOOKS: usize = 4;
 /// Changes that wait for their turn or are under way; a partition that is erased is one of them.
 pub(super) const CHANGES: usize = 32;
+/// Those who read events at once.
+pub(super) const READERS: usize = 32;
 /// How long requests have to end when the server stops.
 pub(super) const STOP: Duration = Duration::from_secs(2);
 /// A pause after a connection that could not be had, as when too many files are open.

@@ -20,6 +20,7 @@ use super::{
     poller::{Poller, Source},
 };
 use crate::{
+    events::{self, What},
     memory_care::{self, Owner},
     nodes::Nodes,
 };
@@ -176,6 +177,7 @@ impl Hosted {
             Ok(Some(session)) => {
                 tracing::info!(controller = self.name, "host attached");
                 self.attached.store(true, Ordering::Relaxed);
+                events::tell(What::HostAttached, "controller", &self.name);
                 self.output_watched = false;
                 self.refusal_logged = false;
                 self.memory_told = 0;
@@ -224,6 +226,7 @@ impl Hosted {
                 }
             }
             self.attached.store(false, Ordering::Relaxed);
+            events::tell(What::HostDetached, "controller", &self.name);
             controller.function_reset();
         }
     }

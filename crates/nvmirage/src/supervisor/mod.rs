@@ -33,6 +33,7 @@ use self::{media::Resting, subsystems::Live, timing::TimingState};
 use crate::{
     config::{self, Config, HugePages},
     control::{MediumChange, Refusal},
+    events::{self, What},
     fuse::Mount,
     identity::Identities,
     keep::{keeper::Keeper, memory::Image, timing::checkpoints::Checkpoints},
@@ -170,8 +171,13 @@ impl Supervisor {
         self.stop_asked.notified().await;
     }
 
-    /// Changes something, and keeps what has changed, whatever came of it.
-    fn change<T>(&self, work: impl FnOnce(&mut State) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    /// Changes an object, keeps what has changed, whatever came of it, and tells what has happened.
+    fn change<T>(
+        &self,
+        what: What,
+        (kind, name): (&str, &str),
+        work: impl FnOnce(&mut State) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
         let mut state = self.lock();
         let done = work(&mut state);
         let State { saved, config, .. } = &mut *state;
@@ -180,6 +186,7 @@ impl Supervisor {
             "it is done, but cannot be saved: it will be gone at the next start unless a later change can be",
         );
         let done = done?;
+        events::tell(what, kind, name);
         kept.map_err(|error| Refusal::failed(&error))?;
         Ok(done)
     }
@@ -214,7 +221,7 @@ impl Supervisor {
 
     /// Opens a medium.
     pub(crate) fn create_medium(&self, medium: config::Medium) -> Result<(), Refusal> {
-        self.change(|state| {
+        self.change(What::Created, ("media", &medium.name.clone()), |state| {
             if state.config.media.iter().any(|m| m.name == medium.name) {
                 return Err(exists("media", &medium.name));
             }
@@ -227,7 +234,7 @@ impl Supervisor {
 
     /// Makes a namespace, which a controller may then have.
     pub(crate) fn create_namespace(&self, namespace: config::Namespace) -> Result<(), Refusal> {
-        self.change(|state| {
+        self.change(What::Created, ("namespace", &namespace.name), |state| {
             let mut namespaces = state.config.namespace.iter();
             if namespaces.any(|n| n.name == namespace.name) {
                 return Err(exists("namespace", &namespace.name));
@@ -250,7 +257,7 @@ impl Supervisor {
 
     /// Serves a controller.
     pub(crate) fn create_controller(&self, controller: config::Controller) -> Result<(), Refusal> {
-        self.change(|state| {
+        self.change(What::Created, ("controller", &controller.name), |state| {
             let mut controllers = state.config.controller.iter();
             if controllers.any(|c| c.name == controller.name) {
                 return Err(exists("controller", &controller.name));
@@ -270,7 +277,7 @@ impl Supervisor {
 
     /// Closes a medium that no namespace uses.
     pub(crate) fn delete_medium(&self, name: &str) -> Result<(), Refusal> {
-        self.change(|state| {
+        self.change(What::Deleted, ("media", name), |state| {
             let at = state.media.iter().position(|m| m.name == name);
             let at = at.ok_or_else(|| Refusal::not_found("media", name))?;
             state.refuse_use_of_medium(name)?;
@@ -284,7 +291,7 @@ impl Supervisor {
 
     /// Forgets a namespace that no controller has; its bytes stay in the medium.
     pub(crate) fn delete_namespace(&self, name: &str) -> Result<(), Refusal> {
-        self.change(|state| {
+        self.change(What::Deleted, ("namespace", name), |state| {
             state.delete_namespace(name)?;
             state.tell_of_tenants()
         })
@@ -292,7 +299,7 @@ impl Supervisor {
 
     /// Serves a controller no longer; its host loses the drive.
     pub(crate) fn delete_controller(&self, name: &str) -> Result<(), Refusal> {
-        self.change(|state| {
+        self.change(What::Deleted, ("controller", name), |state| {
             let at = state.controllers.iter().position(|c| c.name == name);
             let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
             state.unmount(at)?;
@@ -303,12 +310,16 @@ impl Supervisor {
 
     /// Gives a namespace to a controller.
     pub(crate) fn attach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
-        self.change(|state| state.attach(namespace, controller))
+        self.change(What::Changed, ("controller", controller), |state| {
+            state.attach(namespace, controller)
+        })
     }
 
     /// Takes a namespace from a controller.
     pub(crate) fn detach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
-        self.change(|state| state.detach(namespace, controller))
+        self.change(What::Changed, ("controller", controller), |state| {
+            state.detach(namespace, controller)
+        })
     }
 
     /// Gives a namespace another size; a smaller one only where `shrink` says so.
@@ -318,12 +329,14 @@ impl Supervisor {
         size: config::Size,
         shrink: bool,
     ) -> Result<(), Refusal> {
-        self.change(|state| state.resize(namespace, size, shrink))
+        self.change(What::Changed, ("namespace", namespace), |state| {
+            state.resize(namespace, size, shrink)
+        })
     }
 
     /// Changes a medium while hosts use it: parameters of its timing, and zones.
     pub(crate) fn change_medium(&self, medium: &str, change: &MediumChange) -> Result<(), Refusal> {
-        self.change(|state| {
+        self.change(What::Changed, ("media", medium), |state| {
             if !change.timing.is_empty() || change.zones.is_empty() {
                 state.retune(medium, &change.timing)?;
             }
@@ -333,12 +346,16 @@ impl Supervisor {
 
     /// Takes a tenant, which controllers and namespaces that are made later may name.
     pub(crate) fn create_tenant(&self, tenant: config::tenant::Tenant) -> Result<(), Refusal> {
-        self.change(|state| state.create_tenant(tenant))
+        self.change(What::Created, ("tenant", &tenant.name.clone()), |state| {
+            state.create_tenant(tenant)
+        })
     }
 
     /// Forgets a tenant that no controller and no namespace names.
     pub(crate) fn delete_tenant(&self, name: &str) -> Result<(), Refusal> {
-        self.change(|state| state.delete_tenant(name))
+        self.change(What::Deleted, ("tenant", name), |state| {
+            state.delete_tenant(name)
+        })
     }
 
     /// Changes a tenant while its hosts go on.
@@ -347,7 +364,9 @@ impl Supervisor {
         name: &str,
         changes: &[(String, String)],
     ) -> Result<(), Refusal> {
-        self.change(|state| state.change_tenant(name, changes))
+        self.change(What::Changed, ("tenant", name), |state| {
+            state.change_tenant(name, changes)
+        })
     }
 
     /// Moves queues of a controller to other reactors: one of them, or all and those that its hosts make from now on.
@@ -357,7 +376,9 @@ impl Supervisor {
         reactors: &[usize],
         queue: Option<u16>,
     ) -> Result<(), Refusal> {
-        self.change(|state| state.move_queues(controller, reactors, queue))
+        self.change(What::QueuesMoved, ("controller", controller), |state| {
+            state.move_queues(controller, reactors, queue)
+        })
     }
 
     /// Ends everything in order: mounts and controllers, then media, whose bytes are made durable.

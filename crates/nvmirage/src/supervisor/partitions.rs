@@ -12,6 +12,7 @@ use super::{State, Supervisor};
 use crate::{
     config::{self, MediumKind, Range, Size},
     control::Refusal,
+    events::{self, What},
     partition::{Owner, Store, Taken},
 };
 
@@ -32,7 +33,9 @@ impl Supervisor {
         }
         let taken = state.taken_beside_partitions(medium)?;
         let store = state.store_mut(medium)?;
-        store.change(|table| table.create(name, size, at, &taken))
+        let range = store.change(|table| table.create(name, size, at, &taken))?;
+        tell(What::Created, medium, name);
+        Ok(range)
     }
 
     /// Gives a partition another size, and the namespace that it is.
@@ -46,6 +49,7 @@ impl Supervisor {
         let taken = state.taken_beside_partitions(medium)?;
         let store = state.store_mut(medium)?;
         let range = store.change(|table| table.grow(name, size, &taken))?;
+        tell(What::Changed, medium, name);
         let namespace = state.namespace_of_partition(medium, name).cloned();
         let Some(namespace) = namespace else {
             return Ok(range);
@@ -79,7 +83,9 @@ impl Supervisor {
             }
             let store = state.store_mut(medium)?;
             if !erase {
-                return store.change(|table| table.delete(name));
+                store.change(|table| table.delete(name))?;
+                tell(What::Deleted, medium, name);
+                return Ok(());
             }
             let range = store.change(|table| table.begin_delete(name))?;
             let bytes: Arc<Medium> = state.medium(medium).map_err(failed)?.clone();
@@ -94,8 +100,16 @@ impl Supervisor {
             })
             .map_err(failed)?;
         let mut state = self.lock();
-        state.store_mut(medium)?.change(|table| table.delete(name))
+        state
+            .store_mut(medium)?
+            .change(|table| table.delete(name))?;
+        tell(What::Deleted, medium, name);
+        Ok(())
     }
+}
+
+fn tell(what: What, medium: &str, partition: &str) {
+    events::tell(what, "partition", &format!("{medium}/{partition}"));
 }
 
 fn failed(error: anyhow::Error) -> Refusal {

@@ -14,6 +14,7 @@ mod conformance;
 mod control;
 mod demo;
 mod drives;
+mod events;
 mod every_kind;
 mod explain;
 mod fidelity;

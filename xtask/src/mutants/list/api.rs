@@ -77,4 +77,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "control::stalling::tests::who_does_not_read_is_cut_and_who_reads_slowly_is_not",
         ),
     },
+    Mutation {
+        name: "api-events-lost",
+        guard: "who comes too late for events is told that some are gone",
+        file: "crates/nvmirage/src/events.rs",
+        from: "let lost = first.saturating_sub(id.saturating_add(1));",
+        to: "let lost = 0 * first;",
+        test: of_program("events::tests::the_last_are_kept_and_who_is_late_is_told"),
+    },
 ];

@@ -6,6 +6,7 @@
 
 mod configuration;
 mod controllers;
+mod events;
 mod hosts;
 mod inventory;
 mod item;
@@ -29,7 +30,10 @@ use serde::de::DeserializeOwned;
 use tokio::{runtime::Handle, sync::Semaphore};
 use utoipa_axum::router::OpenApiRouter;
 
-use super::{MAX_BODY_LEN, Refusal, limits::CHANGES};
+use super::{
+    MAX_BODY_LEN, Refusal,
+    limits::{CHANGES, READERS},
+};
 use crate::{config, supervisor::Supervisor};
 
 /// Routes of one resource.
@@ -44,6 +48,8 @@ pub(super) struct Desk {
     supervisor: Arc<Supervisor>,
     work: Handle,
     changes: Arc<Semaphore>,
+    /// Places for those who read events.
+    readers: Arc<Semaphore>,
 }
 
 impl Desk {
@@ -53,6 +59,7 @@ impl Desk {
             supervisor,
             work,
             changes: Arc::new(Semaphore::new(CHANGES)),
+            readers: Arc::new(Semaphore::new(READERS)),
         }
     }
 }
@@ -70,6 +77,7 @@ fn resources() -> Routes {
         .merge(tenants::routes())
         .merge(controllers::routes())
         .merge(hosts::routes())
+        .merge(events::routes())
         .merge(openapi::routes())
 }
 

@@ -1,0 +1,67 @@
+//! `nvmirage events`: what happens to what a running server serves, as it happens.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::parse::Control;
+use crate::{control, events::Event, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage events
+      Objects that are made, changed and deleted, hosts that come and go, until it is interrupted
+  nvmirage events --since 0 --json
+      Those that the server remembers, too, each an object of JSON on a line";
+
+/// Show what happens to what a running server serves, as it happens
+///
+/// The server remembers the last 1024 events, by number. Who wants more of them than it remembers is told how many are gone.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Events {
+    /// The last event that is known: those behind it come first. Default: only those to come
+    #[arg(long, value_name = "ID")]
+    since: Option<u64>,
+
+    /// End after so many events
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+
+    /// An object of JSON on a line for each
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+impl Events {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let mut left = self.count.unwrap_or(u64::MAX);
+        if left == 0 {
+            return Ok(());
+        }
+        control::client::events(&self.control.socket(), self.since, |event| {
+            match self.json {
+                true => report::print(&format!("{}\n", serde_json::to_string(&event)?))?,
+                false => report::print(&shown(&event, SystemTime::now()))?,
+            }
+            left -= 1;
+            Ok(left > 0)
+        })
+    }
+}
+
+/// An event in words, with its age.
+fn shown(event: &Event, now: SystemTime) -> String {
+    let then = UNIX_EPOCH + Duration::from_nanos(event.time_ns);
+    let ago = now.duration_since(then).unwrap_or_default().as_secs();
+    let Event {
+        id,
+        event,
+        kind,
+        name,
+        ..
+    } = event;
+    let event = event.name();
+    format!("{id:>6}  {ago:>6} s ago  {event:<14} {kind} {name}\n")
+}

@@ -1,0 +1,114 @@
+//! `/v1/events`: what happens, as it happens (server-sent events, HTML Standard 9.2).
+//!
+//! A reader that goes on where it was names the last event that it has: `Last-Event-ID`, or `since`. One that is so slow that events
+//! are gone is told how many (`lost`), and cut: it looks at what there is, and begins anew.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::{Query, State},
+    http::{HeaderMap, StatusCode},
+    response::{
+        IntoResponse, Response,
+        sse::{Event as Sent, KeepAlive, Sse},
+    },
+};
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use utoipa_axum::routes;
+
+use super::{Routes, Shared};
+use crate::{
+    control::Refusal,
+    events::{self, Event},
+};
+
+/// Events that are taken out at once.
+const BATCH: usize = 64;
+
+pub(super) fn routes() -> Routes {
+    Routes::new().routes(routes!(read_events))
+}
+
+/// From where.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct From {
+    since: Option<u64>,
+}
+
+/// What happens, as it happens: server-sent events, each an object of JSON
+#[utoipa::path(get, path = "/v1/events", tag = "events",
+    params(("since" = Option<u64>, Query, description = "the last event that is known: those behind it come first. Default: only those to come")),
+    responses((status = 200, body = Event, content_type = "text/event-stream")))]
+async fn read_events(
+    State(desk): Shared,
+    from: Result<Query<From>, axum::extract::rejection::QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let Query(from) =
+        from.map_err(|error| Refusal::invalid(format!("{error}: write ?since=ID")))?;
+    let header = headers.get("last-event-id");
+    let header = header.and_then(|id| id.to_str().ok()?.trim().parse().ok());
+    let place = desk.readers.clone().try_acquire_owned();
+    let place = place.map_err(|_| {
+        let detail = "as many read events as can at once: close one of them, or ask again later";
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many readers", detail)
+    })?;
+    let bell = events::all().bell();
+    let since = header.or(from.since).unwrap_or(*bell.borrow());
+    let reader = Reader {
+        since,
+        ready: Vec::new().into_iter(),
+        bell,
+        cut: false,
+        _place: place,
+    };
+    let stream = futures_util::stream::unfold(reader, Reader::next);
+    Ok(Sse::new(stream)
+        .keep_alive(KeepAlive::default())
+        .into_response())
+}
+
+/// One reader.
+struct Reader {
+    /// The last event that it has had.
+    since: u64,
+    ready: std::vec::IntoIter<Event>,
+    bell: watch::Receiver<u64>,
+    cut: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Reader {
+    /// The next event, when there is one; none for a reader that is cut. Asked only when the connection takes more.
+    async fn next(mut self) -> Option<(Result<Sent, Infallible>, Self)> {
+        if self.cut {
+            return None;
+        }
+        loop {
+            if let Some(event) = self.ready.next() {
+                self.since = event.id;
+                let sent = Sent::default()
+                    .id(event.id.to_string())
+                    .event(event.event.name());
+                // numbers and text have a JSON form
+                let sent = sent.json_data(&event).unwrap_or_default();
+                return Some((Ok(sent), self));
+            }
+            let (lost, ready) = events::all().since(self.since, BATCH);
+            if lost > 0 {
+                self.cut = true;
+                let sent = Sent::default()
+                    .event("lost")
+                    .data(format!("{{\"lost\":{lost}}}"));
+                return Some((Ok(sent), self));
+            }
+            if ready.is_empty() {
+                let since = self.since;
+                self.bell.wait_for(|last| *last > since).await.ok()?;
+            }
+            self.ready = ready.into_iter();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What has happened to what is served: the last events, for whoever asks what it has missed, and a bell for who waits.
+//!
+//! As with the log, anything in the process may tell; nothing on the command path does. The ring is bounded: who comes too
+//! late learns that, and how many events are gone.
+
+use std::{
+    collections::VecDeque,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use utoipa::ToSchema;
+
+/// Events that are kept.
+const KEPT: usize = 1024;
+
+static EVENTS: LazyLock<Events> = LazyLock::new(|| Events::new(KEPT));
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum What {
+    /// An operator has made the object.
+    Created,
+    /// An operator has changed it.
+    Changed,
+    /// An operator has deleted it.
+    Deleted,
+    /// A host has attached to the controller.
+    HostAttached,
+    /// It is gone.
+    HostDetached,
+    /// Queues of the controller live on other reactors.
+    QueuesMoved,
+}
+
+impl What {
+    /// The word for it, which is also that of its JSON form.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            What::Created => "created",
+            What::Changed => "changed",
+            What::Deleted => "deleted",
+            What::HostAttached => "host-attached",
+            What::HostDetached => "host-detached",
+            What::QueuesMoved => "queues-moved",
+        }
+    }
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Event {
+    /// Its number: the first since the server has started is 1.
+    pub(crate) id: u64,
+    /// When, in nanoseconds since 1970 (UTC).
+    pub(crate) time_ns: u64,
+    /// What.
+    pub(crate) event: What,
+    /// Of which kind the object is: `media`, `namespace`, `controller`, `tenant` or `partition`.
+    pub(crate) kind: String,
+    /// Which one.
+    pub(crate) name: String,
+}
+
+/// The last events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    ring: Mutex<VecDeque<Event>>,
+    kept: usize,
+    /// The last one's number.
+    last: watch::Sender<u64>,
+}
+
+impl Events {
+    fn new(kept: usize) -> Self {
+        Events {
+            ring: Mutex::default(),
+            kept,
+            last: watch::Sender::new(0),
+        }
+    }
+
+    fn ring(&self) -> MutexGuard<'_, VecDeque<Event>> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, event: What, kind: &str, name: &str) {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time_ns = time.map_or(0, |time| time.as_nanos());
+        let mut ring = self.ring();
+        let id = *self.last.borrow() + 1;
+        if ring.len() == self.kept {
+            ring.pop_front();
+        }
+        ring.push_back(Event {
+            id,
+            time_ns: u64::try_from(time_ns).unwrap_or(u64::MAX),
+            event,
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        });
+        self.last.send_replace(id);
+    }
+
+    /// Those behind a number, `most` of them at most, and how many between were not kept.
+    pub(crate) fn since(&self, id: u64, most: usize) -> (u64, Vec<Event>) {
+        let ring = self.ring();
+        let Some(first) = ring.front().map(|event| event.id) else {
+            return (0, Vec::new());
+        };
+        let lost = first.saturating_sub(id.saturating_add(1));
+        let behind = ring.iter().filter(|event| event.id > id);
+        (lost, behind.take(most).cloned().collect())
+    }
+
+    /// Hears of each further one.
+    pub(crate) fn bell(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
+    }
+}
+
+/// Those of this process.
+pub(crate) fn all() -> &'static Events {
+    &EVENTS
+}
+
+/// Something has happened to an object.
+pub(crate) fn tell(event: What, kind: &str, name: &str) {
+    EVENTS.add(event, kind, name);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_are_kept_and_who_is_late_is_told() {
+        let events = Events::new(4);
+        assert_eq!(events.since(0, 9), (0, Vec::new()));
+        for index in 1..=6 {
+            events.add(What::Created, "media", &format!("m{index}"));
+        }
+        let ids = |since, most| {
+            let (lost, events) = events.since(since, most);
+            (
+                lost,
+                events.iter().map(|event| event.id).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(ids(0, 9), (2, vec![3, 4, 5, 6]));
+        assert_eq!(ids(2, 9), (0, vec![3, 4, 5, 6]));
+        assert_eq!(ids(3, 2), (0, vec![4, 5]));
+        assert_eq!(ids(6, 9), (0, vec![]));
+        assert_eq!(ids(u64::MAX, 9), (0, vec![]));
+        assert_eq!(*events.bell().borrow(), 6);
+    }
+}
