@@ -4,6 +4,8 @@
 
 use memory::Counter;
 
+use crate::admin::health::HealthRecord;
+
 /// What a lane did.
 #[derive(Debug, Default)]
 pub struct LaneCounters {
@@ -66,4 +68,28 @@ pub struct ReactorCounters {
     pub slept_ns: Counter,
     /// Times that it went to sleep.
     pub sleeps: Counter,
+}
+
+/// What a controller has counted, all of it at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    /// What its SMART log has.
+    pub health: HealthRecord,
+    /// What its I/O completion queues that are there have done since they were made.
+    pub queues: Vec<QueueCounted>,
+}
+
+/// What a completion queue, with every submission queue that completes into it, has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounted {
+    /// The completion queue.
+    pub cqid: u16,
+    /// Completions posted.
+    pub completions: u64,
+    /// Those with an error.
+    pub errors: u64,
+    /// Interrupts sent.
+    pub interrupts: u64,
+    /// Interrupts that were not, as the host had consumed everything by then.
+    pub interrupts_spared: u64,
 }

@@ -22,6 +22,7 @@ mod load;
 mod logging;
 mod memory_care;
 mod nodes;
+mod observe;
 mod partition;
 mod physical;
 mod placement;

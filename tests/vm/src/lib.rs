@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod lines;
 mod monitor;
 mod program;
+pub mod prometheus;
 pub mod report;
 pub mod rig;
 pub mod server;

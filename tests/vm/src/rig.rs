@@ -13,7 +13,7 @@ use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Apt, Program};
 use crate::firmware::{self, Firmware};
 use crate::kernel::{self, Bootable, Kernel};
-use crate::systemd;
+use crate::{prometheus, systemd};
 
 /// The first QEMU with the device `vfio-user-pci`.
 const QEMU_NEEDED: (u32, u32) = (10, 1);
@@ -88,6 +88,7 @@ impl Rig {
             rig.prepare_kernel(kernel, note)?;
         }
         rig.cache.ensure(&Firmware::key(), note, fetch_firmware)?;
+        prometheus::prepare(&rig.cache, note)?;
         let packages = rig.cache.ensure(&systemd_key(), note, fetch_systemd)?;
         Kernel::Stable.get_systemd(&rig.cache, &packages, &systemd_key(), note)?;
         Ok(rig)
@@ -214,7 +215,7 @@ fn fetch_systemd(dir: &Path, note: Note<'_>) -> Result<()> {
 /// The folder of apt's own state beside what it fetches.
 const APT: &str = "apt";
 
-fn open_apt(dir: &Path, note: Note<'_>) -> Result<Apt> {
+pub(crate) fn open_apt(dir: &Path, note: Note<'_>) -> Result<Apt> {
     if !debian::is_debian() {
         let (major, minor) = QEMU_NEEDED;
         let cache = Cache::open()?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use controller::counters::ReactorCounters;
+use controller::counters::{Counted, ReactorCounters};
 use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
 use media::{Duty, Medium, ZoneLoss, ZoneLossError};
@@ -90,6 +90,8 @@ pub(super) enum Message {
     Kept(SubsystemSlot, u64, bool),
     /// What there is of tenants.
     Tenants(Vec<TenantNews>, Answer<()>),
+    /// Tell what every controller has counted.
+    Counts(Answer<Vec<(ControllerSlot, Counted)>>),
     /// Tell that the thread takes messages.
     Answer(Answer<()>),
     /// End the thread.
@@ -350,6 +352,11 @@ impl ReactorHandle {
     pub(crate) fn residences(&self, slot: ControllerSlot) -> anyhow::Result<Vec<(u16, usize)>> {
         let all = self.ask(|answer| Message::Residences(slot, answer))?;
         Ok(all.into_iter().map(|(id, at)| (id, at.0.into())).collect())
+    }
+
+    /// What every controller has counted that it serves.
+    pub(crate) fn counts(&self) -> anyhow::Result<Vec<(ControllerSlot, Counted)>> {
+        self.ask(Message::Counts)
     }
 
     /// Tells it of tenants, and of what is theirs.

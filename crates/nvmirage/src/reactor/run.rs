@@ -3,7 +3,12 @@
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use controller::{Controller, counters::ReactorCounters, port::ChannelId, time::Time};
+use controller::{
+    Controller,
+    counters::{Counted, ReactorCounters},
+    port::ChannelId,
+    time::Time,
+};
 use engine::{ControllerSlot, Engine, EngineId, Idle, Mode, MoveError, Moved};
 use media::{Medium, ZoneLoss, ZoneLossError};
 use memory::{Bell, DoorbellPages, EventFd, mailbox::Receiver};
@@ -443,9 +448,22 @@ impl Reactor {
                 news.into_iter().for_each(|one| one.tell(&mut self.engine));
                 reply(&answer, ());
             }
+            Message::Counts(answer) => reply(&answer, self.counts()),
             Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,
         }
+    }
+
+    /// What every controller has counted.
+    fn counts(&mut self) -> Vec<(ControllerSlot, Counted)> {
+        let slots = self.hosted.iter().flatten().map(Hosted::slot);
+        let mut all = Vec::new();
+        for slot in slots {
+            if let Some(controller) = self.engine.controller_mut(slot) {
+                all.push((slot, controller.counted()));
+            }
+        }
+        all
     }
 
     /// Gives up a zone. Every controller that may have it is served here, as its medium is.

@@ -119,14 +119,7 @@ impl Saved {
     /// # Errors
     /// The system's; what was written last is still there.
     pub(crate) fn keep(&mut self, config: &Config) -> anyhow::Result<()> {
-        let mut now = Objects::of(config);
-        // Sizes are their subsystems' to keep: they look for the place where a namespace was made.
-        for namespace in &mut now.namespace {
-            let mut before = self.content.now.namespace.iter();
-            if let Some(before) = before.find(|n| n.name == namespace.name) {
-                namespace.range = before.range;
-            }
-        }
+        let now = Objects::of(config);
         if now == self.content.now {
             return Ok(());
         }

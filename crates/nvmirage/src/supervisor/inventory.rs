@@ -14,6 +14,7 @@ use crate::{
         ControllerStatus, HostStatus, Inventory, IoStatus, MediumStatus, NamespaceStatus,
         PartitionStatus, QueuePlacement, ReactorStatus, Refusal, TenantStatus,
     },
+    observe::{ControllerCounts, Snapshot},
     partition::Partition,
     reactor::subsystems::View,
 };
@@ -58,6 +59,11 @@ impl Supervisor {
         state.controller_statuses(&views).map_err(failed)
     }
 
+    /// Everything that is counted.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, Refusal> {
+        self.lock().snapshot().map_err(failed)
+    }
+
     /// Hosts, in the order of their controllers.
     pub(crate) fn hosts(&self) -> Result<Vec<HostStatus>, Refusal> {
         let controllers = self.controllers()?.into_iter();
@@ -90,6 +96,38 @@ impl State {
             namespaces: self.namespaces(&views)?,
             tenants: self.tenant_statuses(),
             controllers: self.controller_statuses(&views)?,
+        })
+    }
+
+    fn snapshot(&self) -> anyhow::Result<Snapshot> {
+        let Inventory {
+            reactors,
+            media,
+            namespaces,
+            tenants,
+            controllers,
+            ..
+        } = self.inventory()?;
+        let mut counts = Vec::new();
+        for (at, reactor) in self.reactors.iter().enumerate() {
+            counts.extend(reactor.counts()?.into_iter().map(|(slot, c)| (at, slot, c)));
+        }
+        let counted = |name: &str| {
+            let served = self.controllers.iter().find(|c| c.name == name)?;
+            let mut counts = counts.iter();
+            let found = counts.find(|(at, slot, _)| (*at, *slot) == (served.reactor, served.slot));
+            found.map(|(_, _, counted)| counted.clone())
+        };
+        let controllers = controllers.into_iter().map(|status| ControllerCounts {
+            counted: counted(&status.config.name).unwrap_or_default(),
+            status,
+        });
+        Ok(Snapshot {
+            controllers: controllers.collect(),
+            reactors,
+            media,
+            namespaces,
+            tenants,
         })
     }
 

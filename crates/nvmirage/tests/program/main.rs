@@ -25,6 +25,7 @@ mod http;
 mod kept;
 mod keys_kept;
 mod kv;
+mod metrics;
 mod moves;
 mod partitions;
 mod pool;

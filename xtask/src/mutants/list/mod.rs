@@ -11,6 +11,7 @@ mod key_value;
 mod load;
 mod memory_map;
 mod models;
+mod observe;
 mod partitions;
 mod physical;
 mod queues;
@@ -40,6 +41,7 @@ const ALL: &[&[Mutation]] = &[
     key_value::MUTATIONS,
     load::MUTATIONS,
     models::MUTATIONS,
+    observe::MUTATIONS,
     partitions::MUTATIONS,
     physical::MUTATIONS,
     resets::MUTATIONS,

@@ -47,16 +47,4 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "saved::what_does_not_fit_any_more_or_cannot_be_read_ends_the_start_and_loses_nothing",
         ),
     },
-    Mutation {
-        name: "saved-size-is-the-subsystems",
-        guard: "the size of a namespace is its subsystem's to keep",
-        file: "crates/nvmirage/src/saved/mod.rs",
-        from: "                namespace.range = before.range;",
-        to: "                let _ = before;",
-        test: integration(
-            "nvmirage",
-            PROGRAM,
-            "saved::it_is_there_again_after_a_stop_and_after_a_kill",
-        ),
-    },
 ];

@@ -12,6 +12,7 @@ mod inventory;
 mod item;
 mod log;
 mod media;
+mod metrics;
 mod namespaces;
 mod openapi;
 mod partitions;
@@ -70,6 +71,7 @@ fn resources() -> Routes {
         .merge(inventory::routes())
         .merge(configuration::routes())
         .merge(log::routes())
+        .merge(metrics::routes())
         .merge(reactors::routes())
         .merge(media::routes())
         .merge(partitions::routes())

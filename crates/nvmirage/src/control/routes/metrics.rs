@@ -1,0 +1,29 @@
+//! `/metrics`: everything that is counted, for a scraper.
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
+};
+use utoipa_axum::routes;
+
+use super::{Routes, Shared, blocking};
+use crate::{
+    control::Refusal,
+    observe::{self, Format},
+};
+
+pub(super) fn routes() -> Routes {
+    Routes::new().routes(routes!(metrics))
+}
+
+/// Everything that is counted: OpenMetrics 1.0 where `Accept` asks for it, else the text format of Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, content_type = "text/plain", body = String)))]
+async fn metrics(State(supervisor): Shared, headers: HeaderMap) -> Result<Response, Refusal> {
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept.and_then(|value| value.to_str().ok());
+    let format = Format::asked_for(accept.unwrap_or_default());
+    let snapshot = blocking(supervisor, |s| s.snapshot()).await?;
+    let content_type = [(header::CONTENT_TYPE, format.content_type())];
+    Ok((content_type, observe::metrics(&snapshot, format)).into_response())
+}

@@ -1,0 +1,396 @@
+//! Which metrics there are: one list, from which `/metrics` and the book's page are made.
+
+use super::{
+    ControllerCounts, Snapshot,
+    text::{Family, Kind, Sample, Unit},
+};
+use crate::control::{MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus};
+
+use Kind::{Counter, Gauge};
+use Unit::{Bytes, None as Count, Seconds};
+
+/// A metric of objects of one kind.
+struct Metric<T> {
+    name: &'static str,
+    kind: Kind,
+    unit: Unit,
+    help: &'static str,
+    values: fn(&T) -> Vec<Value>,
+}
+
+/// A number of an object, with a further label where it has several.
+struct Value(Option<(&'static str, String)>, u64);
+
+fn one(value: u64) -> Vec<Value> {
+    vec![Value(None, value)]
+}
+
+fn by(label: &'static str, values: &[(&str, u64)]) -> Vec<Value> {
+    let values = values.iter();
+    values
+        .map(|(name, value)| Value(Some((label, (*name).to_owned())), *value))
+        .collect()
+}
+
+const REACTORS: &[Metric<ReactorStatus>] = &[
+    Metric {
+        name: "nvmirage_reactor_commands",
+        kind: Counter,
+        unit: Count,
+        help: "I/O commands that the reactor completed.",
+        values: |r| one(r.commands),
+    },
+    Metric {
+        name: "nvmirage_reactor_turns",
+        kind: Counter,
+        unit: Count,
+        help: "Looks for work, by what they found.",
+        values: |r| {
+            by(
+                "found",
+                &[
+                    ("work", r.turns_with_work),
+                    ("nothing", r.turns.saturating_sub(r.turns_with_work)),
+                ],
+            )
+        },
+    },
+    Metric {
+        name: "nvmirage_reactor_time_seconds",
+        kind: Counter,
+        unit: Seconds,
+        help: "Time of the reactor: busy with work, spinning without any, asleep, or stalled as the system ran something else. Busy and spinning burn a CPU.",
+        values: |r| {
+            by(
+                "state",
+                &[
+                    ("busy", r.busy_ns),
+                    ("spinning", r.spun_ns),
+                    ("asleep", r.slept_ns),
+                    ("stalled", r.stalled_ns),
+                ],
+            )
+        },
+    },
+    Metric {
+        name: "nvmirage_reactor_sleeps",
+        kind: Counter,
+        unit: Count,
+        help: "Times that the reactor went to sleep.",
+        values: |r| one(r.sleeps),
+    },
+    Metric {
+        name: "nvmirage_reactor_stalls",
+        kind: Counter,
+        unit: Count,
+        help: "Turns of more than 200 us, longer than any work takes.",
+        values: |r| one(r.stalls),
+    },
+];
+
+const CONTROLLERS: &[Metric<ControllerCounts>] = &[
+    Metric {
+        name: "nvmirage_controller_host_attached",
+        kind: Gauge,
+        unit: Count,
+        help: "1 while a host is attached.",
+        values: |c| one(u64::from(c.status.attached)),
+    },
+    Metric {
+        name: "nvmirage_controller_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Commands that moved data, as the SMART log counts them: Compare and Copy are reads, and Copy is a write, too. They are kept over a restart.",
+        values: |c| {
+            let counted = &c.counted.health;
+            by(
+                "op",
+                &[
+                    ("read", counted.read_commands),
+                    ("write", counted.write_commands),
+                ],
+            )
+        },
+    },
+    Metric {
+        name: "nvmirage_controller_data_bytes",
+        kind: Counter,
+        unit: Bytes,
+        help: "Bytes that commands moved, as the SMART log counts them. They are kept over a restart.",
+        values: |c| {
+            let counted = &c.counted.health;
+            by(
+                "op",
+                &[
+                    ("read", counted.bytes_read),
+                    ("write", counted.bytes_written),
+                ],
+            )
+        },
+    },
+    Metric {
+        name: "nvmirage_controller_media_errors",
+        kind: Counter,
+        unit: Count,
+        help: "Commands that a medium failed. They are kept over a restart.",
+        values: |c| one(c.counted.health.media_errors),
+    },
+    Metric {
+        name: "nvmirage_controller_error_log_entries",
+        kind: Counter,
+        unit: Count,
+        help: "Entries of the Error Information log page, ever.",
+        values: |c| one(c.counted.health.error_log_entries),
+    },
+    Metric {
+        name: "nvmirage_controller_unsafe_shutdowns",
+        kind: Counter,
+        unit: Count,
+        help: "Times that the server ended while a host used the controller.",
+        values: |c| one(c.counted.health.unsafe_shutdowns),
+    },
+    Metric {
+        name: "nvmirage_controller_doorbell_messages",
+        kind: Counter,
+        unit: Count,
+        help: "Doorbells of I/O queues that came as messages: each cost the guest an exit.",
+        values: |c| one(c.status.doorbell_messages),
+    },
+    Metric {
+        name: "nvmirage_queue_completions",
+        kind: Counter,
+        unit: Count,
+        help: "Completions that were posted to the completion queue, since its host made it.",
+        values: |c| queues(c, |q| q.completions),
+    },
+    Metric {
+        name: "nvmirage_queue_errors",
+        kind: Counter,
+        unit: Count,
+        help: "Completions with an error, since its host made the queue.",
+        values: |c| queues(c, |q| q.errors),
+    },
+    Metric {
+        name: "nvmirage_queue_interrupts",
+        kind: Counter,
+        unit: Count,
+        help: "Interrupts that were sent for the completion queue, since its host made it.",
+        values: |c| queues(c, |q| q.interrupts),
+    },
+    Metric {
+        name: "nvmirage_queue_interrupts_spared",
+        kind: Counter,
+        unit: Count,
+        help: "Interrupts that were not sent, as the host had consumed everything by then.",
+        values: |c| queues(c, |q| q.interrupts_spared),
+    },
+    Metric {
+        name: "nvmirage_queue_reactor",
+        kind: Gauge,
+        unit: Count,
+        help: "The reactor that serves the completion queue.",
+        values: |c| {
+            let places = c.status.placement.iter();
+            places
+                .map(|p| Value(Some(("queue", p.queue.to_string())), p.reactor as u64))
+                .collect()
+        },
+    },
+];
+
+fn queues(
+    counts: &ControllerCounts,
+    of: fn(&controller::counters::QueueCounted) -> u64,
+) -> Vec<Value> {
+    let queues = counts.counted.queues.iter();
+    queues
+        .map(|queue| Value(Some(("queue", queue.cqid.to_string())), of(queue)))
+        .collect()
+}
+
+const NAMESPACES: &[Metric<NamespaceStatus>] = &[
+    Metric {
+        name: "nvmirage_namespace_size_bytes",
+        kind: Gauge,
+        unit: Bytes,
+        help: "The size of the namespace.",
+        values: |n| one(n.blocks * u64::from(n.config.lba_size)),
+    },
+    Metric {
+        name: "nvmirage_namespace_controllers",
+        kind: Gauge,
+        unit: Count,
+        help: "Controllers that have the namespace attached.",
+        values: |n| one(n.controllers.len() as u64),
+    },
+];
+
+const MEDIA: &[Metric<MediumStatus>] = &[
+    Metric {
+        name: "nvmirage_medium_size_bytes",
+        kind: Gauge,
+        unit: Bytes,
+        help: "The size of the medium.",
+        values: |m| one(m.bytes),
+    },
+    Metric {
+        name: "nvmirage_medium_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Commands at a file that moved data, by what the kernel had to do for their memory: nothing (registered), or look it up and hold it (plain).",
+        values: |m| {
+            m.io.map_or(Vec::new(), |io| {
+                by(
+                    "memory",
+                    &[("registered", io.registered), ("plain", io.plain)],
+                )
+            })
+        },
+    },
+];
+
+const TENANTS: &[Metric<TenantStatus>] = &[
+    Metric {
+        name: "nvmirage_tenant_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Commands of the tenant that went to media.",
+        values: |t| one(t.commands),
+    },
+    Metric {
+        name: "nvmirage_tenant_data_bytes",
+        kind: Counter,
+        unit: Bytes,
+        help: "Bytes that these moved.",
+        values: |t| one(t.bytes),
+    },
+    Metric {
+        name: "nvmirage_tenant_waited",
+        kind: Counter,
+        unit: Count,
+        help: "Commands that waited first: for a cap of the tenant's, or for its turn and its limit of commands in flight.",
+        values: |t| by("for", &[("cap", t.capped), ("turn", t.held)]),
+    },
+    Metric {
+        name: "nvmirage_tenant_in_flight",
+        kind: Gauge,
+        unit: Count,
+        help: "Commands of the tenant that media have.",
+        values: |t| one(t.at_media),
+    },
+];
+
+/// All families, with the numbers of a snapshot.
+pub(super) fn of(snapshot: &Snapshot) -> Vec<Family> {
+    let mut all = Vec::new();
+    let reactors = &snapshot.reactors;
+    all.extend(kind(REACTORS, "reactor", reactors, |r| {
+        r.reactor.to_string()
+    }));
+    let controllers = &snapshot.controllers;
+    all.extend(kind(CONTROLLERS, "controller", controllers, |c| {
+        c.status.config.name.clone()
+    }));
+    let namespaces = &snapshot.namespaces;
+    all.extend(kind(NAMESPACES, "namespace", namespaces, |n| {
+        n.config.name.clone()
+    }));
+    all.extend(kind(MEDIA, "media", &snapshot.media, |m| {
+        m.config.name.clone()
+    }));
+    all.extend(kind(TENANTS, "tenant", &snapshot.tenants, |t| {
+        t.config.name.clone()
+    }));
+    all.push(Family {
+        name: "nvmirage_build_info",
+        kind: Gauge,
+        unit: Count,
+        help: "1, with the version of the program.",
+        samples: vec![Sample {
+            labels: vec![("version", env!("CARGO_PKG_VERSION").to_owned())],
+            value: 1,
+        }],
+    });
+    all
+}
+
+fn kind<T>(
+    metrics: &[Metric<T>],
+    label: &'static str,
+    objects: &[T],
+    name: impl Fn(&T) -> String,
+) -> Vec<Family> {
+    let family = |metric: &Metric<T>| {
+        let mut samples = Vec::new();
+        for object in objects {
+            for Value(further, value) in (metric.values)(object) {
+                let mut labels = vec![(label, name(object))];
+                labels.extend(further);
+                samples.push(Sample { labels, value });
+            }
+        }
+        Family {
+            name: metric.name,
+            kind: metric.kind,
+            unit: metric.unit,
+            help: metric.help,
+            samples,
+        }
+    };
+    metrics.iter().map(family).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the book.
+    fn page() -> String {
+        let mut rows = String::new();
+        for family in of(&Snapshot::default()) {
+            let total = if family.kind == Counter { "_total" } else { "" };
+            rows += &format!(
+                "| `{}{total}` | {} | {} |\n",
+                family.name,
+                family.kind.word(),
+                family.help
+            );
+        }
+        rows
+    }
+
+    #[test]
+    fn the_page_in_the_book_has_all_of_them() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../book/src/reference/metrics.md"
+        );
+        let book = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = book.split_once("|---|---|---|\n").expect("it has a table");
+        let after = rest.split_once("\n\n").map_or("", |(_, after)| after);
+        let wanted = format!("{before}|---|---|---|\n{}\n{after}", page());
+        if std::env::var_os("UPDATE_BOOK").is_some() {
+            std::fs::write(path, wanted).unwrap();
+            return;
+        }
+        assert_eq!(
+            book, wanted,
+            "renew it with UPDATE_BOOK=1 cargo test -p nvmirage --bin nvmirage the_page_in_the_book"
+        );
+    }
+
+    #[test]
+    fn names_are_unique_and_end_in_their_unit() {
+        let all = of(&Snapshot::default());
+        let mut names: Vec<_> = all.iter().map(|family| family.name).collect();
+        for family in &all {
+            // OpenMetrics 1.0, 4.2: the unit is the end of the name
+            assert!(family.name.ends_with(family.unit.word()), "{}", family.name);
+            assert!(!family.name.ends_with("_total"), "{}", family.name);
+            assert!(family.help.ends_with('.'), "{}", family.help);
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all.len());
+    }
+}

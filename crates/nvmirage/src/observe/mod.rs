@@ -1,0 +1,37 @@
+//! What a running server has done, in numbers: one [`Snapshot`] that everything reads which shows numbers.
+//!
+//! Numbers of reactors and tenants are read where they are counted; those of controllers come from their reactors, asked once each.
+//! Counts only grow while what they are of is there; those of a controller go on over a restart, as its SMART log has them.
+
+pub(crate) mod families;
+mod text;
+
+use controller::counters::Counted;
+
+use crate::control::{
+    ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
+};
+
+pub(crate) use text::Format;
+
+/// Everything that is counted, at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) reactors: Vec<ReactorStatus>,
+    pub(crate) media: Vec<MediumStatus>,
+    pub(crate) namespaces: Vec<NamespaceStatus>,
+    pub(crate) tenants: Vec<TenantStatus>,
+    pub(crate) controllers: Vec<ControllerCounts>,
+}
+
+/// A controller, with what it has counted.
+#[derive(Debug)]
+pub(crate) struct ControllerCounts {
+    pub(crate) status: ControllerStatus,
+    pub(crate) counted: Counted,
+}
+
+/// All of it, as a scraper reads it.
+pub(crate) fn metrics(snapshot: &Snapshot, format: Format) -> String {
+    text::write(&families::of(snapshot), format)
+}

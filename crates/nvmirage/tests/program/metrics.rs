@@ -1,0 +1,107 @@
+//! `/metrics` of a server that was used: its numbers against what hosts did, its text against promtool.
+
+use std::{collections::BTreeMap, io::Write, process::Stdio};
+
+use tests_vm::prometheus::promtool;
+
+use crate::{
+    host::Host,
+    world::{World, ran},
+};
+
+/// The samples of a text, by their names with labels. Comments are not looked at here.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn a_scraper_reads_what_hosts_did() {
+    let world = World::new();
+    let (one, two) = (world.vfio_user("one.sock"), world.vfio_user("two.sock"));
+    let config = format!(
+        "[[reactor]]\n[[reactor]]\n[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"16MiB\"\n\
+         [[tenant]]\nname = \"web\"\niops = 100000000\n\
+         [[namespace]]\nname = \"a\"\nmedia = \"m\"\nrange = \"0MiB..8MiB\"\n\
+         [[namespace]]\nname = \"b\"\nmedia = \"m\"\nrange = \"8MiB..16MiB\"\n\
+         [[controller]]\nname = \"one\"\nnamespaces = [\"a\"]\nlisten = \"{one}\"\nreactor = 0\n\
+         [[controller]]\nname = \"two\"\nnamespaces = [\"b\"]\nlisten = \"{two}\"\nreactor = 1\ntenant = \"web\"\n"
+    );
+    let file = world.write("config.toml", &config);
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    let scrape = |accept: &str| world.ask("GET /metrics", &[("Accept", accept)], "").is(200);
+    let before = samples(&scrape("*/*").body);
+    assert_eq!(
+        before["nvmirage_tenant_commands_total{tenant=\"web\"}"],
+        0.0
+    );
+
+    // five writes and three reads of a block of 4096 bytes
+    let mut host = Host::attach(&world, "two.sock");
+    (0..5).for_each(|lba| host.fill(1, lba, 1));
+    for lba in 0..3 {
+        assert_eq!(host.block(1, lba), [1; 4096]);
+    }
+    let reply = scrape("*/*");
+    assert_eq!(
+        reply.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let after = samples(&reply.body);
+    let of = |name: &str, labels: &str| after[&format!("nvmirage_{name}{{{labels}}}")];
+    for (op, commands) in [("read", 3.0), ("write", 5.0)] {
+        let used = format!("controller=\"two\",op=\"{op}\"");
+        assert_eq!(of("controller_commands_total", &used), commands);
+        assert_eq!(of("controller_data_bytes_total", &used), commands * 4096.0);
+        let idle = format!("controller=\"one\",op=\"{op}\"");
+        assert_eq!(of("controller_commands_total", &idle), 0.0);
+    }
+    assert_eq!(of("tenant_commands_total", "tenant=\"web\""), 8.0);
+    assert_eq!(
+        of("tenant_data_bytes_total", "tenant=\"web\""),
+        8.0 * 4096.0
+    );
+    assert_eq!(of("reactor_commands_total", "reactor=\"1\""), 8.0);
+    assert_eq!(of("reactor_commands_total", "reactor=\"0\""), 0.0);
+    assert_eq!(
+        of("namespace_size_bytes", "namespace=\"a\""),
+        f64::from(8 << 20)
+    );
+    assert_eq!(of("controller_host_attached", "controller=\"two\""), 1.0);
+    assert_eq!(of("controller_host_attached", "controller=\"one\""), 0.0);
+    for (name, value) in &before {
+        let is_counter = name.contains("_total");
+        assert!(!is_counter || after[name] >= *value, "{name} fell");
+    }
+
+    let mut tool = promtool().unwrap().command();
+    tool.args(["check", "metrics"]);
+    tool.stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut tool = tool.spawn().unwrap();
+    tool.stdin
+        .take()
+        .unwrap()
+        .write_all(reply.body.as_bytes())
+        .unwrap();
+    let checked = ran(tool.wait_with_output().unwrap());
+    assert!(checked.status.success(), "{}{}", checked.out, checked.err);
+    assert_eq!(format!("{}{}", checked.out, checked.err).trim(), "");
+
+    let open = scrape("application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
+    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(open.header("content-type"), Some(content_type));
+    assert!(open.body.ends_with("# EOF\n"), "{}", open.body);
+    assert_eq!(
+        samples(&open.body).keys().collect::<Vec<_>>(),
+        after.keys().collect::<Vec<_>>()
+    );
+    drop(host);
+    server.stop();
+}

@@ -1,0 +1,47 @@
+//! Prometheus' own programs, from Debian's package, to check what we tell it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::cache::{Cache, Note, key_hash};
+use crate::debian::{self, Program};
+use crate::rig::open_apt;
+
+const PACKAGE: &str = "prometheus";
+const PROMTOOL: &str = "usr/bin/promtool";
+
+fn key() -> String {
+    let recipe = format!("{PACKAGE} {}", debian::RELEASE);
+    format!("{PACKAGE}-{}", key_hash(&[recipe.as_bytes()]))
+}
+
+/// Fetches it where it is missing.
+///
+/// # Errors
+/// This is no Debian on x86-64 and there is none on the `PATH`, or fetching fails.
+pub(crate) fn prepare(cache: &Cache, note: Note<'_>) -> Result<()> {
+    if debian::on_path("promtool").is_none() {
+        cache.ensure(&key(), note, |dir, note| fetch(dir, note))?;
+    }
+    Ok(())
+}
+
+fn fetch(dir: &Path, note: Note<'_>) -> Result<()> {
+    let apt = open_apt(dir, note)?;
+    apt.unpack_closure(debian::RELEASE, &[PACKAGE], dir, note)?;
+    apt.close()
+}
+
+/// The program `promtool`: the system's, else the one that was fetched.
+///
+/// # Errors
+/// There is neither: says how to get it.
+pub fn promtool() -> Result<Program> {
+    if let Some(path) = debian::on_path("promtool") {
+        return Ok(Program::system(path));
+    }
+    let root = Cache::open()?.get(&key());
+    let root = root.context("no promtool: run `cargo xtask setup`")?;
+    Ok(Program::private(&root, PROMTOOL))
+}
