@@ -95,8 +95,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "drive-next-queue-wakes",
         guard: "the queues of a drive that comes back wake their reactors, too",
         file: "crates/media/src/drive/keeper.rs",
-        from: "queue.wakes = connect(device, client);",
-        to: "queue.wakes = Wakes::Does;",
+        from: "connect(device, client, &self.relays)\n                    {\n                        queue.wakes = wakes;",
+        to: "Some(Wakes::Does)\n                    {\n                        queue.wakes = wakes;",
         test: unit(
             "media",
             "drive::tests::sleep::a_drive_that_was_lost_and_comes_back_wakes_as_before",
