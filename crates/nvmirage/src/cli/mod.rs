@@ -38,6 +38,7 @@ mod set;
 mod show;
 mod simulate;
 mod stop;
+mod up;
 
 #[cfg(test)]
 mod tests;
@@ -85,6 +86,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Up(up::Up),
     Demo(demo::Demo),
     Bench(bench::Bench),
     Identify(identify::Identify),
@@ -136,12 +138,13 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<()> {
     let default = match cli.command {
-        Command::Serve(_) => logging::Default::Info,
+        Command::Serve(_) | Command::Up(_) => logging::Default::Info,
         _ => logging::Default::Warn,
     };
     logging::start(cli.log.as_deref(), default).map_err(UsageError)?;
     match cli.command {
         Command::Serve(serve) => serve.run(),
+        Command::Up(up) => up.run(),
         Command::Demo(demo) => demo.run(),
         Command::Bench(bench) => bench.run(),
         Command::Identify(identify) => identify.run(),

@@ -24,6 +24,9 @@ Examples:
 The guest's memory must be shared: the drive reads and writes it. A second drive needs only its own
 -device.";
 
+/// A guest's memory, where nothing is said.
+pub(super) const DEFAULT_MEMORY: Size = Size(4 << 30);
+
 /// Print the QEMU options for a controller
 ///
 /// A QEMU that is too old is told on standard error, with what to do about it.
@@ -41,7 +44,7 @@ pub(super) struct QemuArgs {
     control: Control,
 
     /// The guest's memory
-    #[arg(long, value_name = "SIZE", default_value = "4GiB")]
+    #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_MEMORY)]
     memory: Size,
 
     /// The QEMU that is going to be used; default: the one on the PATH
@@ -127,7 +130,7 @@ fn find<'a>(
 }
 
 /// What is wrong with the QEMU that would be used, and what to do.
-fn warning(given: Option<&Path>) -> Option<String> {
+pub(super) fn warning(given: Option<&Path>) -> Option<String> {
     let advice = format!(
         "vfio-user-pci came with QEMU {NEEDED}: on Debian, `apt install -t trixie-backports {}` has a newer one; --qemu names another",
         package()

@@ -84,13 +84,7 @@ impl Serve {
         let mut config = self.config()?;
         logging::configure(&config.log).map_err(UsageError)?;
         let saved = self.saved(&mut config)?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let served = runtime.block_on(serve(config, saved, self.stop_at_eof));
-        // a request that hangs does not keep the process
-        runtime.shutdown_background();
-        served
+        run(config, saved, self.stop_at_eof)
     }
 
     pub(super) fn config(&self) -> anyhow::Result<Config> {
@@ -168,6 +162,17 @@ impl Serve {
         config.controller.push(controller);
         Ok(config)
     }
+}
+
+/// Serves a configuration until told to stop.
+pub(super) fn run(config: Config, saved: Option<Saved>, stop_at_eof: bool) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(serve(config, saved, stop_at_eof));
+    // a request that hangs does not keep the process
+    runtime.shutdown_background();
+    served
 }
 
 /// Binds the control socket, or takes the one that a service manager made. One that was asked for is a must; the default

@@ -54,6 +54,18 @@ pub(crate) fn create(socket: &Path, kind: &str, object: &impl Serialize) -> anyh
     request(socket, Method::POST, &format!("/v1/{kind}"), Some(body)).map(drop)
 }
 
+/// Makes an object of a `kind`, or confirms that it is there and the same.
+pub(crate) fn put(
+    socket: &Path,
+    kind: &str,
+    name: &str,
+    object: &impl Serialize,
+) -> anyhow::Result<()> {
+    let path = format!("/v1/{kind}/{}", checked(name)?);
+    let body = serde_json::to_vec(object)?;
+    request(socket, Method::PUT, &path, Some(body)).map(drop)
+}
+
 /// Deletes an object of a `kind`: `media`, `namespaces`, `tenants` or `controllers`.
 pub(crate) fn delete(socket: &Path, kind: &str, name: &str) -> anyhow::Result<()> {
     let name = checked(name)?;

@@ -41,6 +41,7 @@ mod subsystems;
 mod tenants;
 mod timed;
 mod timing_state;
+mod up;
 mod words;
 mod world;
 mod zones_kept;
