@@ -62,6 +62,27 @@ together() {
 }
 step together together
 
+# somebody resets the drive while both use it: their commands end, with a status that hosts repeat, the drive comes back, and
+# both have their parts as before
+reset() {
+    for one in a b; do
+        nvmirage bench --target "vfio-user:/tmp/$one.sock" --rw randread --qd 8 --time 3s >"/tmp/reset-$one.log" 2>&1 &
+    done
+    sleep 1
+    echo 1 >"/sys/bus/pci/devices/$drive/reset"
+    wait
+    cat /tmp/reset-?.log
+    reset_left=30
+    until nvmirage identify --target vfio-user:/tmp/a.sock && together; do
+        [ $reset_left -gt 0 ]
+        reset_left=$((reset_left - 1))
+        sleep 1
+    done
+    pidof nvmirage
+}
+step reset reset
+tell reset cat /tmp/step.log
+
 # and leaves known bytes in the last MiB of its part
 mark() {
     mkdir -p "/tmp/files-$1"
