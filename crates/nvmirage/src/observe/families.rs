@@ -379,6 +379,30 @@ mod tests {
         );
     }
 
+    /// What the example for Grafana asks for is there, under the labels that it names.
+    #[test]
+    fn the_dashboard_asks_for_what_there_is() {
+        let text = include_str!("../../../../examples/grafana.json");
+        let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
+        let all = of(&Snapshot::default());
+        let mut asked = 0;
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let query = target["expr"].as_str().unwrap();
+                let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                for name in words.filter(|word| word.starts_with("nvmirage_")) {
+                    let family = all.iter().find(|family| {
+                        let total = if family.kind == Counter { "_total" } else { "" };
+                        name.strip_suffix(total) == Some(family.name)
+                    });
+                    assert!(family.is_some(), "{name} of {query}");
+                    asked += 1;
+                }
+            }
+        }
+        assert!(asked >= 10);
+    }
+
     #[test]
     fn names_are_unique_and_end_in_their_unit() {
         let all = of(&Snapshot::default());
