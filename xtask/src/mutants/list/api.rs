@@ -71,8 +71,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "api-stall",
         guard: "a client that never reads is cut",
         file: "crates/nvmirage/src/control/stalling.rs",
-        from: "        ready!(waits.as_mut().poll(cx));\n",
-        to: "        let _ = waits.as_mut().poll(cx);\n        return Poll::Pending;\n",
+        from: "Box::pin(sleep(bound)));",
+        to: "Box::pin(sleep(1000 * bound)));",
         test: of_program(
             "control::stalling::tests::who_does_not_read_is_cut_and_who_reads_slowly_is_not",
         ),
