@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The samples of a text, by their names with labels. Comments are not looked at here.
-fn samples(text: &str) -> BTreeMap<String, f64> {
+pub(crate) fn samples(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
         .map(|line| {

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::{
     host::Host,
+    metrics::samples,
     world::{BOUND, Server, World},
 };
 
@@ -183,8 +184,9 @@ impl Neighbour {
             .stderr(Stdio::null());
         let neighbour = Neighbour(command.spawn().unwrap());
         let deadline = Instant::now() + BOUND;
-        while !is_attached(world, socket) {
-            assert!(Instant::now() < deadline, "the neighbour does not attach");
+        // it has attached long before it reads
+        while reads_of(world, socket) < 16.0 {
+            assert!(Instant::now() < deadline, "the neighbour does not read");
             thread::sleep(Duration::from_millis(10));
         }
         neighbour
@@ -198,13 +200,12 @@ impl Drop for Neighbour {
     }
 }
 
-fn is_attached(world: &World, socket: &str) -> bool {
-    let inventory = world.inventory();
-    let controllers = inventory["controllers"].as_array().unwrap();
+/// The reads that hosts of a controller have done.
+fn reads_of(world: &World, socket: &str) -> f64 {
+    let metrics = world.ask("GET /metrics", &[], "").is(200);
     let name = socket.strip_suffix(".sock").unwrap();
-    controllers
-        .iter()
-        .any(|c| c["name"] == name && c["attached"] == true)
+    let metric = format!("nvmirage_controller_commands_total{{controller=\"{name}\",op=\"read\"}}");
+    samples(&metrics.body)[&metric]
 }
 
 /// At 1 MiB/s a block takes 3.9 ms of the medium: one command alone waits for none, and behind 16 of a neighbour for 16, or for
