@@ -6,7 +6,7 @@ use axum::{
     Router,
     body::{Body, Bytes, HttpBody},
     extract::{Request, State},
-    http::{HeaderMap, Method, StatusCode, Uri, header},
+    http::{HeaderMap, StatusCode, Uri, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
@@ -100,18 +100,12 @@ async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next)
     }
     let authorization = request.headers().get(header::AUTHORIZATION);
     let authorization = authorization.and_then(|value| value.to_str().ok());
-    if !is_public(&request) && !token.admits(authorization) {
+    if !token.admits(authorization) {
         let detail = "send `Authorization: Bearer TOKEN`, with what stands in the file that `token_file` names";
         let refusal = Refusal::new(StatusCode::UNAUTHORIZED, "no token", detail);
         return ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response();
     }
     next.run(request).await
-}
-
-/// Files of the dashboard hold nothing of what is served; what it shows it asks for, with the token.
-fn is_public(request: &Request) -> bool {
-    let path = request.uri().path();
-    request.method() == Method::GET && (path == "/dashboard" || path.starts_with("/dashboard/"))
 }
 
 /// Whether a request names us by an address or as this machine. A page that has its own name resolve to this machine (DNS

@@ -185,6 +185,10 @@ impl Supervisor {
         let kept = kept.context(
             "it is done, but cannot be saved: it will be gone at the next start unless a later change can be",
         );
+        if let Err(error) = &kept {
+            tracing::error!("{error:#}");
+        }
+        // what was refused is answered so, whatever could be kept
         let done = done?;
         events::tell(what, kind, name);
         kept.map_err(|error| Refusal::failed(&error))?;

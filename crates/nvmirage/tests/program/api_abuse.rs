@@ -229,7 +229,7 @@ fn over_tcp_it_takes_the_token_and_the_address() {
         if token.ends_with('0') { '1' } else { '0' }
     );
     for wrong in ["", &other, &format!("Authorization: Basic {token}\r\n")] {
-        for path in ["/v1", "/openapi.json", "/v1/media", "/dashboards"] {
+        for path in ["/v1", "/openapi.json", "/v1/media", "/dashboard/"] {
             let refused = ask(path, &host, wrong);
             refused.refuses(401, "Authorization: Bearer");
             assert_eq!(refused.header("www-authenticate"), Some("bearer"));
