@@ -4,19 +4,25 @@
 //! Counts only grow while what they are of is there; those of a controller go on over a restart, as its SMART log has them.
 
 pub(crate) mod families;
+mod stats;
 mod text;
 
-use controller::counters::Counted;
+use controller::{counters::Counted, time::Time};
 
 use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
 };
 
+pub(crate) use stats::Stats;
 pub(crate) use text::Format;
 
 /// Everything that is counted, at one time.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
+    /// When, on the clock of the reactors.
+    pub(crate) time: Time,
+    /// The same on the clock of the day, in milliseconds since 1970.
+    pub(crate) day: u64,
     pub(crate) reactors: Vec<ReactorStatus>,
     pub(crate) media: Vec<MediumStatus>,
     pub(crate) namespaces: Vec<NamespaceStatus>,

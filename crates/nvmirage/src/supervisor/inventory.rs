@@ -1,5 +1,7 @@
 //! What is served now, as the control socket tells it.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use controller::subsystem::Allocated;
 
 use super::{
@@ -9,6 +11,7 @@ use super::{
     subsystems::{Live, id_of},
 };
 use crate::{
+    clock::Clock,
     config::{self, Config},
     control::{
         ControllerStatus, HostStatus, Inventory, IoStatus, MediumStatus, NamespaceStatus,
@@ -122,7 +125,11 @@ impl State {
             counted: counted(&status.config.name).unwrap_or_default(),
             status,
         });
+        let day = SystemTime::now().duration_since(UNIX_EPOCH);
+        let day = day.map_or(0, |since| since.as_millis());
         Ok(Snapshot {
+            time: Clock::of_process().now(),
+            day: u64::try_from(day).unwrap_or(u64::MAX),
             controllers: controllers.collect(),
             reactors,
             media,

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, io::Write, process::Stdio};
 
+use driver::io::Blocks;
+use nvme_spec::opcode::NvmOpcode;
 use tests_vm::prometheus::promtool;
 
 use crate::{
@@ -102,6 +104,47 @@ fn a_scraper_reads_what_hosts_did() {
         samples(&open.body).keys().collect::<Vec<_>>(),
         after.keys().collect::<Vec<_>>()
     );
+    assert_stats(&world, &mut host, &after);
     drop(host);
     server.stop();
+}
+
+/// The same numbers as JSON.
+fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>) {
+    let stats = || world.ask("GET /v1/stats", &[], "").is(200).json();
+    let (first, second) = (stats(), stats());
+    let clock = |stats: &serde_json::Value| stats["time_ns"].as_u64().unwrap();
+    assert!(clock(&first) < clock(&second));
+    let day = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let told = second["unix_time_ms"].as_u64().unwrap();
+    assert!(told <= day && day - told < 600_000, "{told} of {day}");
+    let two = &second["controllers"][1];
+    assert_eq!(two["name"], "two");
+    assert_eq!(
+        two["commands"],
+        serde_json::json!({ "read": 3, "write": 5 })
+    );
+    assert_eq!(
+        two["bytes"],
+        serde_json::json!({ "read": 3 * 4096, "write": 5 * 4096 })
+    );
+    assert_eq!(
+        metrics["nvmirage_controller_commands_total{controller=\"two\",op=\"read\"}"],
+        3.0
+    );
+
+    // a queue is there while its host has it: one good read, and one past the end
+    let namespace = host.device().namespace(1).unwrap();
+    let mut queue = host.device().create_queue_pair(4, false).unwrap();
+    let buffer = host.device().alloc(4096).unwrap();
+    queue.read(&namespace, 0, 1, &buffer).unwrap();
+    let block = Blocks::new(1).unwrap();
+    let past = namespace.transfer(NvmOpcode::READ, namespace.blocks, block, false);
+    assert!(queue.run("read past the end", past).is_err());
+    let shown = &stats()["controllers"][1]["queues"];
+    assert_eq!(shown.as_array().unwrap().len(), 1, "{shown}");
+    for (key, value) in [("queue", 1), ("reactor", 1), ("commands", 2), ("errors", 1)] {
+        assert_eq!(shown[0][key], value, "{key} of {shown}");
+    }
+    host.device().delete_queue_pair(queue).unwrap();
 }

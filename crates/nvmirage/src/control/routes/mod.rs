@@ -17,6 +17,7 @@ mod namespaces;
 mod openapi;
 mod partitions;
 mod reactors;
+mod stats;
 mod tenants;
 
 use std::sync::Arc;
@@ -72,6 +73,7 @@ fn resources() -> Routes {
         .merge(configuration::routes())
         .merge(log::routes())
         .merge(metrics::routes())
+        .merge(stats::routes())
         .merge(reactors::routes())
         .merge(media::routes())
         .merge(partitions::routes())

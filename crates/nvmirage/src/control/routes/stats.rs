@@ -1,0 +1,18 @@
+//! `/v1/stats`: everything that is counted, for a view that draws it.
+
+use axum::{Json, extract::State};
+use utoipa_axum::routes;
+
+use super::{Routes, Shared, blocking};
+use crate::{control::Refusal, observe::Stats};
+
+pub(super) fn routes() -> Routes {
+    Routes::new().routes(routes!(stats))
+}
+
+/// Everything that is counted, at one time
+#[utoipa::path(get, path = "/v1/stats", tag = "server", responses((status = 200, body = Stats)))]
+async fn stats(State(supervisor): Shared) -> Result<Json<Stats>, Refusal> {
+    let snapshot = blocking(supervisor, |s| s.snapshot()).await?;
+    Ok(Json(snapshot.into()))
+}
