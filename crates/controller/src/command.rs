@@ -298,6 +298,20 @@ pub fn first_block(sqe: &Sqe) -> u64 {
     }
 }
 
+/// Whether a command that can have it has Force Unit Access.
+#[must_use]
+pub fn has_fua(sqe: &Sqe) -> bool {
+    const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
+    match sqe.nvm_opcode() {
+        NvmOpcode::READ
+        | NvmOpcode::WRITE
+        | NvmOpcode::COMPARE
+        | NvmOpcode::WRITE_ZEROES
+        | APPEND => ReadWriteCdw12::from(sqe.cdw12).fua(),
+        _ => false,
+    }
+}
+
 /// Entries that are a command's data, copied from the host.
 pub struct List<T, const MAX: usize> {
     entries: [T; MAX],

@@ -2,9 +2,12 @@
 //!
 //! A lane's counters outlive the lane in the hands of its controller, which sums them up for the SMART log.
 
+use std::sync::Arc;
+
 use memory::Counter;
 
 use crate::admin::health::HealthRecord;
+use crate::flight::{Past, StatusCounts, Watched};
 
 /// What a lane did.
 #[derive(Debug, Default)]
@@ -37,6 +40,8 @@ pub struct LaneCounters {
     pub deallocations: Counter,
     /// Commands that completed with an error of any kind.
     pub errors: Counter,
+    /// Those, by their status.
+    pub statuses: StatusCounts,
     /// Commands that a medium failed.
     pub media_errors: Counter,
     /// Media errors that were not logged, because the controller had not taken the earlier ones.
@@ -77,10 +82,12 @@ pub struct Counted {
     pub health: HealthRecord,
     /// What its I/O completion queues that are there have done since they were made.
     pub queues: Vec<QueueCounted>,
+    /// What those have counted that are gone.
+    pub past: Arc<Past>,
 }
 
 /// What a completion queue, with every submission queue that completes into it, has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct QueueCounted {
     /// The completion queue.
     pub cqid: u16,
@@ -92,4 +99,8 @@ pub struct QueueCounted {
     pub interrupts: u64,
     /// Interrupts that were not, as the host had consumed everything by then.
     pub interrupts_spared: u64,
+    /// All of its counters, which go on.
+    pub counters: Arc<LaneCounters>,
+    /// Its commands that were watched, if some were.
+    pub watched: Option<Watched>,
 }

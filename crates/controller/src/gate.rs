@@ -39,6 +39,8 @@ pub struct Work {
 pub trait Gate {
     /// False where every command is [`Pass::Free`], so that nothing need be asked.
     const HOLDS: bool;
+    /// True for turns in which commands are watched, so that those of all others know nothing of it ([`crate::flight`]).
+    const WATCHES: bool = false;
 
     /// Whether a command to `namespace` may go now.
     fn pass(&mut self, namespace: &Namespace) -> Pass;
@@ -84,4 +86,38 @@ impl Gate for Open {
 
     #[inline(always)]
     fn ended(&mut self, _: FlowId, _: Work, _: Time) {}
+}
+
+/// A gate in whose turns commands are watched.
+#[derive(Debug)]
+pub(crate) struct Watched<G>(pub(crate) G);
+
+impl<G: Gate> Gate for Watched<G> {
+    const HOLDS: bool = G::HOLDS;
+    const WATCHES: bool = true;
+
+    #[inline(always)]
+    fn pass(&mut self, namespace: &Namespace) -> Pass {
+        self.0.pass(namespace)
+    }
+
+    #[inline(always)]
+    fn pass_again(&mut self, flow: FlowId) -> bool {
+        self.0.pass_again(flow)
+    }
+
+    #[inline(always)]
+    fn held(&mut self, flow: FlowId) {
+        self.0.held(flow);
+    }
+
+    #[inline(always)]
+    fn issued(&mut self, flow: FlowId, work: Work, pending: bool) -> Time {
+        self.0.issued(flow, work, pending)
+    }
+
+    #[inline(always)]
+    fn ended(&mut self, flow: FlowId, work: Work, since: Time) {
+        self.0.ended(flow, work, since);
+    }
 }

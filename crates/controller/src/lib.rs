@@ -22,6 +22,7 @@ pub mod command;
 pub mod config;
 pub mod controller;
 pub mod counters;
+pub mod flight;
 pub mod gate;
 pub mod identity;
 pub mod lane;

@@ -165,8 +165,9 @@ pub struct SlotState {
     pub(crate) reached: u32,
     /// Bytes moved, for the counters.
     pub(crate) bytes: u32,
-    /// Not 0: it writes to blocks that are marked as uncorrectable, which ends with its success.
-    pub(crate) clears: u32,
+    /// What there is to do when it completes. Bit 0: it writes to blocks that are marked as uncorrectable, which ends with
+    /// its success. Above bit 15: it is watched (`lane::watch`).
+    pub(crate) marks: u32,
     /// Dwords 0 and 1 of its completion.
     pub result: u64,
     /// When a medium got it, for its gate. Of no meaning to a restart, as what follows.

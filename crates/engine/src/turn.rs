@@ -2,6 +2,7 @@
 
 use controller::{
     Controller, Interrupt,
+    flight::WatchSpec,
     port::{Channel, ChannelId, Channels, Done},
     subsystem::Subsystem,
     ticket::OwnerKey,
@@ -181,6 +182,17 @@ impl<C: Channel> Engine<C> {
         };
         controller.refresh_interrupt_status(&mut lanes);
         Some(controller)
+    }
+
+    /// Watches commands of a controller from now on, or none any more ([`Controller::watch_commands`]).
+    pub fn watch_commands(&mut self, slot: ControllerSlot, spec: Option<WatchSpec>) {
+        let mut lanes = LanesOf {
+            lanes: &mut self.lanes,
+            controller: slot.0,
+        };
+        if let Some(controller) = self.members.get_mut(slot.0) {
+            controller.watch_commands(spec, &mut lanes);
+        }
     }
 
     /// Gives a controller back, which leaves its subsystem; it must be quiet ([`Controller::is_quiet`]).

@@ -30,6 +30,7 @@ mod map;
 pub mod mapping;
 pub mod numa;
 mod order;
+pub mod records;
 pub mod ring;
 pub mod sleep;
 pub mod state;
@@ -41,7 +42,7 @@ pub mod wake;
 
 pub use address::{Iova, PAGE};
 pub use claims::{Claim, Claimant, Claims, MAX_CLAIMANTS};
-pub use counters::{Counter, Histogram};
+pub use counters::{Counter, Histogram, LogHistogram};
 pub use dma::{
     Access, DmaError, DmaMap, DmaView, Hint, Lent, MAX_DMA_REGIONS, Near, Need, PinId, Reach,
     Region, Scratch, Segment, TranslateError, ViewPins,
@@ -51,6 +52,7 @@ pub use host::{Buffer, HostCq, HostMemory, HostSq};
 pub use huge::{HUGE_PAGE_LEN, HugePages, Pieces};
 pub use lost::{LostFlag, install_sigbus_handler};
 pub use mapping::{ClientMappings, MapError, Mapping};
+pub use records::{RECORD_WORDS, Records};
 pub use ring::{CqRing, MAX_RING_ENTRIES, RingError, SqRing};
 pub use sleep::Bell;
 pub use state::{Area, StateError, StateFile};

@@ -7,7 +7,7 @@ use loom::{
     },
     thread,
 };
-use memory::{Bell, Claim, Claimant, Claims, mailbox};
+use memory::{Bell, Claim, Claimant, Claims, RECORD_WORDS, Records, mailbox};
 
 /// Every message arrives once and in order, through a mailbox smaller than their number.
 #[test]
@@ -239,5 +239,23 @@ fn one_that_rests_looks_before_it_begins() {
         };
         let there = other.join().unwrap();
         assert_eq!(read(&bytes), 1 + u32::from(here) + u32::from(there));
+    });
+}
+
+/// A reader beside the writer gets a whole record, and the one that it asked for, or none.
+#[test]
+fn a_record_is_whole_or_not_there() {
+    loom::model(|| {
+        let records = Arc::new(Records::new(1));
+        records.push([1; RECORD_WORDS]);
+        let writing = {
+            let records = records.clone();
+            thread::spawn(move || records.push([2; RECORD_WORDS]))
+        };
+        if let Some(record) = records.get(0) {
+            assert_eq!(record, [1; RECORD_WORDS]);
+        }
+        writing.join().unwrap();
+        assert_eq!(records.get(1), Some([2; RECORD_WORDS]));
     });
 }

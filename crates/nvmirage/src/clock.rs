@@ -24,6 +24,12 @@ impl Clock {
         CLOCK.get_or_init(Clock::new).clone()
     }
 
+    /// The time of [`Clock::of_process`], for those that have no clock by them.
+    pub(crate) fn now_of_process() -> Time {
+        static CLOCK: std::sync::LazyLock<Clock> = std::sync::LazyLock::new(Clock::of_process);
+        CLOCK.now()
+    }
+
     /// Nanoseconds since the start.
     #[inline]
     pub(crate) fn now(&self) -> Time {

@@ -12,6 +12,7 @@ mod mediated;
 use std::path::Path;
 use std::sync::Arc;
 
+use controller::flight::WatchSpec;
 use controller::namespace::Namespace;
 use controller::port::{Channel as Port, ChannelId, MediumTraits};
 use controller::subsystem::{Subsystem, SubsystemConfig};
@@ -209,6 +210,21 @@ impl Rig {
         // What is done once, at the first command: pages of the state file, branches of the first turn.
         rig.batches(1, 31);
         rig
+    }
+}
+
+impl Rig {
+    /// The same, and one command of `every` is watched.
+    #[must_use]
+    pub fn watched(mut self, every: u32) -> Self {
+        let clock = || Time(0);
+        let spec = WatchSpec {
+            every,
+            clock,
+            records: 256,
+        };
+        self.engine.watch_commands(self.slot, Some(spec));
+        self
     }
 }
 

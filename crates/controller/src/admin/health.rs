@@ -8,10 +8,9 @@ use serde::{Deserialize, Serialize};
 use zerocopy::FromZeros;
 
 use crate::admin::drives::DriveHealth;
-use crate::admin::queues::IoCq;
 use crate::admin::temperature;
 use crate::controller::Controller;
-use crate::counters::{Counted, LaneCounters, QueueCounted};
+use crate::counters::LaneCounters;
 use crate::subsystem::Subsystem;
 
 /// Thousands of 512 bytes: the unit of Data Units Read and Written.
@@ -149,22 +148,6 @@ impl Controller {
             counted,
             thresholds: self.features.temperature_thresholds(),
             drives: self.drives.health(&self.namespaces),
-        }
-    }
-
-    /// What it has counted, for whoever shows numbers.
-    #[must_use]
-    pub fn counted(&self) -> Counted {
-        let queue = |(cqid, cq): (u16, &IoCq)| QueueCounted {
-            cqid,
-            completions: cq.counters.completions.get(),
-            errors: cq.counters.errors.get(),
-            interrupts: cq.counters.interrupts.get(),
-            interrupts_spared: cq.counters.interrupts_spared.get(),
-        };
-        Counted {
-            health: self.health().counted,
-            queues: self.queues.cqs().map(queue).collect(),
         }
     }
 

@@ -19,7 +19,7 @@ mod lba_status;
 pub mod logs;
 mod namespaces;
 mod pending;
-mod queues;
+pub(crate) mod queues;
 pub(crate) mod reservations;
 mod sanitize;
 pub(crate) mod temperature;

@@ -19,6 +19,7 @@ use crate::admin::pending::Waiting;
 use crate::config::MAX_IO_QUEUES;
 use crate::controller::Controller;
 use crate::counters::LaneCounters;
+use crate::flight::Watched;
 use crate::lane::{Lane, LaneCommand, LaneConfig, LaneTable, QueueName, SqSpec};
 use crate::queue::QueueError;
 use crate::state::slots_for;
@@ -35,6 +36,8 @@ pub(crate) struct IoCq {
     /// Its interrupt vector, where interrupts are enabled.
     vector: Option<u16>,
     pub(crate) counters: Arc<LaneCounters>,
+    /// What is known of its commands that are watched.
+    pub(crate) watched: Option<Watched>,
     /// Nothing issued before the view with this epoch is in flight.
     pub(crate) drained: u64,
     /// Nothing issued with a table of namespaces older than this generation's is in flight.
@@ -260,15 +263,18 @@ impl Controller {
         };
         let lane = Lane::new(config).map_err(|error| self.lane_status(error))?;
         self.queues.highest = self.queues.highest.max(cqid);
+        let key = lanes.insert(lane);
         self.queues.cqs[usize::from(cqid)] = Some(IoCq {
-            lane: Some(lanes.insert(lane)),
+            lane: Some(key),
             vector: cdw11.ien().then_some(cdw11.iv()),
             counters,
             drained: self.view.epoch(),
             namespaces_drained: self.table_generation,
             completions_seen: 0,
             deleting: false,
+            watched: None,
         });
+        self.watch_lane(cqid, key, lanes);
         self.watch.heed(QueueName::Completion(cqid));
         Ok(Reply::Done(0))
     }

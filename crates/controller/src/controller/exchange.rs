@@ -308,6 +308,7 @@ impl Controller {
     pub(crate) fn forget_cq(&mut self, cqid: u16) {
         if let Some(cq) = self.queues.remove_cq(cqid) {
             self.history.add(&cq.counters);
+            self.keep_flight(&cq);
         }
     }
 

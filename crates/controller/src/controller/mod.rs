@@ -10,6 +10,7 @@
 
 mod arbitrate;
 mod exchange;
+mod flights;
 mod flush;
 mod interrupts;
 mod lifecycle;
@@ -43,6 +44,7 @@ pub use self::interrupts::Interrupt;
 pub use self::lifecycle::{EnableError, Failure};
 pub use self::saved::{AdminState, ControllerState, WaitingState};
 
+use self::flights::Flights;
 use self::flush::Flush;
 use self::interrupts::Interrupts;
 use self::lifecycle::{Phase, Shutdown};
@@ -120,6 +122,7 @@ pub struct Controller {
     saved: Saved,
     /// What lanes did that are gone, and what else the health log counts.
     pub(crate) history: HealthRecord,
+    flights: Flights,
     /// What the record says of whether it is in use, and when it was written.
     pub(crate) health_kept: (bool, Time),
     /// Doorbells of I/O queues that came as messages.
@@ -231,6 +234,7 @@ impl Controller {
             state,
             saved,
             history: kept.health.powered_on(),
+            flights: Flights::default(),
             health_kept: (kept.health.in_use, Time(0)),
             doorbell_messages: Arc::default(),
             told: Arc::default(),

@@ -6,6 +6,7 @@ use nvme_spec::{Cqe, Sqe, Status};
 
 use super::message::{FailedCommand, LaneEvent, QueueName};
 use super::queues::{MAX_UNLOGGED_FAILURES, Queues};
+use super::watch::OTHER_MARKS;
 use crate::command;
 use crate::port::Outcome;
 use crate::queue::RingAbsent;
@@ -72,7 +73,7 @@ impl Queues {
     /// still out. The order of the stores is that of [`crate::state`].
     #[inline]
     pub(super) fn finish(&mut self, index: u16, status: Status, next: u8) {
-        if self.slots.slot(index).clears != 0 && self.clears_first(index, status, next) {
+        if self.slots.slot(index).marks != 0 && self.ends_marked(index, status, next) {
             return;
         }
         let tail = self.cq.tail();
@@ -122,15 +123,19 @@ impl Queues {
         }
     }
 
-    /// Whether a command that was done must have its marks of uncorrectable blocks cleared before it completes.
+    /// Whether a command that was done must have its marks of uncorrectable blocks cleared before it completes. If not, and
+    /// it is watched, its times are noted.
     #[cold]
-    fn clears_first(&mut self, index: u16, status: Status, next: u8) -> bool {
-        self.slots.slot(index).clears = 0;
-        let clears = status.is_success() && next == slot_state::FREE && self.serving;
-        if clears {
+    #[inline(never)]
+    fn ends_marked(&mut self, index: u16, status: Status, next: u8) -> bool {
+        let writes = self.slots.slot(index).marks & OTHER_MARKS != 0;
+        if writes && status.is_success() && next == slot_state::FREE && self.serving {
+            self.slots.slot(index).marks &= !OTHER_MARKS;
             self.clears.push(index);
+            return true;
         }
-        clears
+        self.note_end(index, status);
+        false
     }
 
     #[inline]
@@ -182,6 +187,7 @@ impl Queues {
             return;
         }
         counters.errors.add(1);
+        counters.statuses.count(status);
         self.failed = true;
         if status::is_media_error(status) {
             counters.media_errors.add(1);

@@ -9,6 +9,8 @@ use super::Lane;
 use super::fetch::BATCH;
 use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
 use super::queues::{Member, Queues, Stop};
+use super::watch::{OTHER_MARKS, Watch};
+use crate::flight::Watching;
 use crate::queue::{Bells, Sq};
 use crate::state::{SlotState, SqState, slot_state, sq_state};
 
@@ -52,6 +54,7 @@ impl Lane {
             LaneCommand::WriteThrough(on) => self.write_through = on,
             LaneCommand::Quota(quota) => self.queues.set_quota(quota),
             LaneCommand::Copying(copying) => self.copying = copying,
+            LaneCommand::Watch(watching) => self.queues.set_watching(watching),
             LaneCommand::Stop => self.queues.stop(),
             LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
             LaneCommand::AbandonAll => self.queues.abandon(u64::MAX),
@@ -91,6 +94,19 @@ impl Queues {
         self.quota = quota;
         for member in self.sqs.iter_mut().flatten() {
             member.quota = quota.at_first();
+        }
+    }
+
+    fn set_watching(&mut self, watching: Option<Watching>) {
+        match (watching, &mut self.watch) {
+            (Some(watching), Some(watch)) => watch.set(watching),
+            (Some(watching), None) => self.watch = Some(Watch::new(watching, self.slots.len())),
+            (None, _) => {
+                // what is watched is a place in what ends here
+                (0..self.slots.len() as u16)
+                    .for_each(|index| self.slots.slot(index).marks &= OTHER_MARKS);
+                self.watch = None;
+            }
         }
     }
 
@@ -138,6 +154,9 @@ impl Queues {
             removing: false,
             quota: self.quota.at_first(),
         });
+        if let Some(watch) = &mut self.watch {
+            watch.forget(position);
+        }
         self.slots.queue().sqs[position] = SqState {
             base: base.0,
             entries,

@@ -86,6 +86,9 @@ impl Queues {
         let Some(mut available) = self.look_at_sq(position) else {
             return;
         };
+        if G::WATCHES {
+            self.look_for_watched(position, available);
+        }
         let waiting = self.member(position).and_then(|m| m.waiting.take());
         if let Some(index) = waiting {
             let sqe = Sqe::from_words(self.slots.slot(index).sqe);
@@ -120,7 +123,11 @@ impl Queues {
             return;
         }
         let quota = self.take_quota(position);
-        let went = self.fetch(position, room.min(available).min(quota), issuer);
+        let count = room.min(available).min(quota);
+        let went = match G::WATCHES {
+            false => self.fetch(position, count, issuer),
+            true => self.fetch_some_watched(position, count, issuer),
+        };
         let left = self.available(position);
         turn.fetched += available - left;
         // What another turn can do: as much as there is room for, and what waits for its channel.
@@ -189,7 +196,7 @@ impl Queues {
     }
 
     /// Fetches `count` commands, or up to one that has to wait. What became of the last one.
-    fn fetch<C: Channel, G: Gate>(
+    pub(super) fn fetch<C: Channel, G: Gate>(
         &mut self,
         position: usize,
         count: u32,
@@ -281,6 +288,9 @@ impl Queues {
         issuer: &mut Issuer<'_, C, G>,
         flow: Option<FlowId>,
     ) -> Went {
+        if G::WATCHES && self.slots.get(index).marks != 0 {
+            self.note_passed(index, issuer);
+        }
         let slot = self.slots.slot(index);
         let asked = match issuer.issue(index, slot, sqe) {
             // A part of it is with a medium since an earlier try: its namespace is gone meanwhile, say.
@@ -304,6 +314,9 @@ impl Queues {
         };
         let bytes = slot.bytes;
         held::tell(&mut issuer.gate, flow, slot, bytes, &asked);
+        if G::WATCHES && issuer.clock.is_some() {
+            self.note_handed(index, issuer);
+        }
         self.asked(index, position, asked)
     }
 

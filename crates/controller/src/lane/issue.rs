@@ -14,6 +14,7 @@ use nvme_spec::{NSID_ALL, Sqe, Status};
 use super::forward::{self, Forward};
 use super::held;
 use super::message::Copying;
+use super::watch::{self, Handed};
 use crate::command::{self, Blocks, Command, DeallocateRanges, Plain};
 use crate::gate::{Gate, Pass};
 use crate::namespace::{Namespace, NamespaceTable};
@@ -25,6 +26,7 @@ use crate::sgl;
 use crate::state::SlotState;
 use crate::status;
 use crate::ticket::{OwnerKey, Ticket};
+use crate::time::Time;
 
 /// What became of a command.
 pub(super) enum Issued {
@@ -72,6 +74,10 @@ pub(super) struct Issuer<'t, C, G> {
     pub(super) write_through: bool,
     pub(super) copying: Copying,
     pub(super) gate: G,
+    /// The command that is issued is watched: the time.
+    pub(super) clock: Option<fn() -> Time>,
+    /// When it was handed to a channel.
+    pub(super) handed: Option<Handed>,
 }
 
 /// The commands behind the one that is being issued.
@@ -211,7 +217,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
             return self.command(index, slot, sqe, namespace, &asked);
         }
         if let Some(restrictions) = &namespace.restrictions {
-            slot.clears = forward::check(restrictions, &command)?.into();
+            slot.marks |= u32::from(forward::check(restrictions, &command)?);
         }
         let channel = namespace.channel;
         match command {
@@ -345,23 +351,24 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
             self.copied += weighed(channel, bytes);
         }
         let ticket = Ticket::new(self.key, index, slot.generation);
-        Ok(
-            match channel.add(ticket, &request, &self.segments, self.view) {
-                Added::Done(ticket, outcome) => {
-                    let _ = ticket.fulfil();
-                    slot.result = outcome.result;
-                    Issued::Ended(status::of(outcome.cause))
-                }
-                Added::Pending => {
-                    slot.outstanding += 1;
-                    Issued::Pending
-                }
-                Added::Full(ticket) => {
-                    let _ = ticket.fulfil();
-                    Issued::Full
-                }
-            },
-        )
+        let begun = watch::begin::<G>(self.clock);
+        let added = channel.add(ticket, &request, &self.segments, self.view);
+        watch::end(begun, &*channel, &mut self.handed);
+        Ok(match added {
+            Added::Done(ticket, outcome) => {
+                let _ = ticket.fulfil();
+                slot.result = outcome.result;
+                Issued::Ended(status::of(outcome.cause))
+            }
+            Added::Pending => {
+                slot.outstanding += 1;
+                Issued::Pending
+            }
+            Added::Full(ticket) => {
+                let _ = ticket.fulfil();
+                Issued::Full
+            }
+        })
     }
 
     /// The namespace `nsid`.
@@ -469,7 +476,10 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
             self.copied += weighed(channel, bytes);
         }
         let memory = (&self.segments[..], self.view);
-        Ok(match ask(self.key, index, slot, channel, request, memory) {
+        let begun = watch::begin::<G>(self.clock);
+        let asked = ask(self.key, index, slot, channel, request, memory);
+        watch::end(begun, &*channel, &mut self.handed);
+        Ok(match asked {
             Asked::Done(status) => Issued::Ended(status),
             Asked::Pending => Issued::Pending,
             Asked::Full => Issued::Full,

@@ -10,6 +10,7 @@ use nvme_spec::Status;
 use nvme_spec::registers::sq_tail_slot;
 
 use super::{Forward, Lane};
+use crate::flight::Watching;
 use crate::namespace::NamespaceTable;
 use crate::queue::{QueueError, check_entries};
 use crate::state::MAX_SQS;
@@ -51,6 +52,8 @@ pub enum LaneCommand {
     Quota(Quota),
     /// What the host may ask of Copy changed.
     Copying(Copying),
+    /// Some of its commands are watched from now on, or none.
+    Watch(Option<Watching>),
     /// The controller is disabled: fetch nothing more, post nothing more. Answered by [`LaneEvent::Stopped`] when
     /// nothing is in flight.
     Stop,

@@ -39,6 +39,7 @@ mod share;
 mod slots;
 mod steps;
 mod straight;
+mod watch;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ use self::queues::{Queues, Stop};
 use self::share::Share;
 use self::slots::Slots;
 use crate::counters::LaneCounters;
-use crate::gate::{Gate, Open};
+use crate::gate::{Gate, Open, Watched};
 use crate::namespace::NamespaceTable;
 use crate::port::{ByteRange, Channel, Channels, Outcome};
 use crate::prp::Segments;
@@ -196,6 +197,7 @@ impl Lane {
             place: Place::at_home(told),
             steps: None,
             held: held::Held::default(),
+            watch: None,
         };
         Ok(Lane {
             key: OwnerKey::lane(0),
@@ -250,6 +252,24 @@ impl Lane {
         channels: &mut Channels<C>,
         gate: G,
     ) -> LaneTurn {
+        match self.queues.watch {
+            None => self.turn_in(channels, gate),
+            Some(_) => self.turn_watched(channels, gate),
+        }
+    }
+
+    /// The same while commands are watched.
+    #[inline(never)]
+    fn turn_watched<C: Channel, G: Gate>(
+        &mut self,
+        channels: &mut Channels<C>,
+        gate: G,
+    ) -> LaneTurn {
+        self.turn_in(channels, Watched(gate))
+    }
+
+    #[inline(always)]
+    fn turn_in<C: Channel, G: Gate>(&mut self, channels: &mut Channels<C>, gate: G) -> LaneTurn {
         let Lane {
             key,
             home_key,
@@ -279,6 +299,8 @@ impl Lane {
             write_through: *write_through,
             copying: *copying,
             gate,
+            clock: None,
+            handed: None,
         };
         let turn = queues.turn(&mut issuer);
         drop(issuer);
@@ -318,6 +340,11 @@ impl Lane {
         let entries = std::mem::take(&mut self.queues.posted);
         if entries == 0 {
             return None;
+        }
+        if let Some(watch) = &mut self.queues.watch
+            && watch.has_posted()
+        {
+            watch.land_all();
         }
         let failed = std::mem::take(&mut self.queues.failed);
         Some(Posted {

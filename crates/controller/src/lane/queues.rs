@@ -13,6 +13,7 @@ use super::place::Place;
 use super::share::Share;
 use super::slots::Slots;
 use super::steps::Steps;
+use super::watch::Watch;
 use crate::counters::LaneCounters;
 use crate::queue::{BadDoorbell, Bells, Cq, Sq};
 use crate::state::MAX_SQS;
@@ -91,6 +92,8 @@ pub(super) struct Queues {
     pub(super) steps: Option<Box<Steps>>,
     /// What waits for its flow's turn.
     pub(super) held: Held,
+    /// The commands that are watched, where some are.
+    pub(super) watch: Option<Box<Watch>>,
 }
 
 impl Queues {

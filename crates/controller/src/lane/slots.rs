@@ -125,7 +125,7 @@ impl SlotState {
         self.outstanding = 0;
         self.error = 0;
         self.reached = 0;
-        self.clears = 0;
+        self.marks = 0;
         self.bytes = 0;
         self.result = 0;
     }

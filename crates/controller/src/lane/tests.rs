@@ -17,6 +17,7 @@ mod sgl;
 mod shadow;
 mod steps;
 mod straight;
+mod watch;
 
 /// Lanes and what is said to them move between reactors.
 #[test]

@@ -1,7 +1,7 @@
 //! Which metrics there are: one list, from which `/metrics` and the book's page are made.
 
 use super::{
-    ControllerCounts, Snapshot,
+    ControllerCounts, Snapshot, latency,
     text::{Family, Kind, Sample, Unit},
 };
 use crate::control::{MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus};
@@ -148,6 +148,54 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         unit: Count,
         help: "Times that the server ended while a host used the controller.",
         values: |c| one(c.counted.health.unsafe_shutdowns),
+    },
+    Metric {
+        name: "nvmirage_controller_errors",
+        kind: Counter,
+        unit: Count,
+        help: "I/O commands that ended with an error, by status, since the server started; more stands for those beyond 24 statuses of a queue.",
+        values: |c| {
+            let errors = latency::errors(&c.counted).into_iter();
+            errors
+                .map(|one| Value(Some(("status", one.status)), one.count))
+                .collect()
+        },
+    },
+    Metric {
+        name: "nvmirage_controller_watched_commands",
+        kind: Counter,
+        unit: Count,
+        help: "I/O commands whose times were taken: one of 128, at random distances.",
+        values: |c| {
+            let watched = latency::latencies(&c.counted).into_iter();
+            watched
+                .map(|one| Value(Some(("op", one.operation)), one.count))
+                .collect()
+        },
+    },
+    Metric {
+        name: "nvmirage_controller_watched_latency_seconds",
+        kind: Counter,
+        unit: Seconds,
+        help: "Latencies of the watched commands together: from the look that saw the doorbell until the completion was posted.",
+        values: |c| {
+            let watched = latency::latencies(&c.counted).into_iter();
+            watched
+                .map(|one| Value(Some(("op", one.operation)), one.sum_ns))
+                .collect()
+        },
+    },
+    Metric {
+        name: "nvmirage_controller_watched_stage_seconds",
+        kind: Counter,
+        unit: Seconds,
+        help: "Where the time of the watched commands went, together: waiting in the host's ring, for its tenant's turn, in checks and translation, at the medium, for the model's time, and for its interrupt.",
+        values: |c| {
+            let stages = latency::stages(&c.counted).into_iter();
+            stages
+                .map(|one| Value(Some(("stage", one.stage)), one.sum_ns))
+                .collect()
+        },
     },
     Metric {
         name: "nvmirage_controller_doorbell_messages",

@@ -4,6 +4,7 @@
 //! Counts only grow while what they are of is there; those of a controller go on over a restart, as its SMART log has them.
 
 pub(crate) mod families;
+mod latency;
 mod stats;
 mod text;
 

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{ControllerCounts, Snapshot};
+use super::{
+    ControllerCounts, Snapshot,
+    latency::{self, Latency, StageTime, StatusErrors},
+};
 use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
 };
@@ -42,6 +45,12 @@ pub(crate) struct ControllerStats {
     pub(crate) media_errors: u64,
     /// Its I/O completion queues that are there, with what completed into them since its host made them.
     pub(crate) queues: Vec<QueueStats>,
+    /// Latencies by operation, of one I/O command of 128, at random distances.
+    pub(crate) latency: Vec<Latency>,
+    /// Where the time of these went.
+    pub(crate) stages: Vec<StageTime>,
+    /// I/O commands that ended with an error, by status, the most frequent first, since the server started.
+    pub(crate) errors_by_status: Vec<StatusErrors>,
 }
 
 /// A count for each direction of data.
@@ -98,6 +107,9 @@ impl From<ControllerCounts> for ControllerStats {
             },
             media_errors: counted.health.media_errors,
             queues: queues.collect(),
+            latency: latency::latencies(&counted),
+            stages: latency::stages(&counted),
+            errors_by_status: latency::errors(&counted),
             status,
         }
     }

@@ -6,6 +6,7 @@ use anyhow::Context;
 use controller::{
     Controller,
     counters::{Counted, ReactorCounters},
+    flight::WatchSpec,
     port::ChannelId,
     time::Time,
 };
@@ -36,6 +37,12 @@ const RECENTLY_NS: u64 = 10_000;
 const STALL_NS: u64 = 200_000;
 /// What is due next is waited for without looking at anything else for as long as a turn takes, and this at most.
 const DUE_WAIT_MAX_NS: u64 = 1_000;
+/// One command of so many is watched, at random distances: its times cost it some hundred instructions more.
+const WATCHED: WatchSpec = WatchSpec {
+    every: 128,
+    clock: Clock::now_of_process,
+    records: 256,
+};
 /// Commands that a channel holds at most.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
@@ -556,6 +563,7 @@ impl Reactor {
         controller.set_reactor_counters(self.counters.clone());
         controller.count_doorbell_messages_in(doorbell_messages);
         let slot = self.engine.add_controller(controller, subsystem);
+        self.engine.watch_commands(slot, Some(WATCHED));
         let hosted = Hosted::new(name, slot, listener, session_config, attached);
         if let Err(error) = hosted.watch(&self.poller) {
             self.engine.remove_controller(slot);

@@ -146,5 +146,52 @@ fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>)
     for (key, value) in [("queue", 1), ("reactor", 1), ("commands", 2), ("errors", 1)] {
         assert_eq!(shown[0][key], value, "{key} of {shown}");
     }
+    let errors = |stats: serde_json::Value| stats["controllers"][1]["errors_by_status"].clone();
+    let out_of_range =
+        serde_json::json!([{ "status": "LBA Out of Range (sct 0h, sc 80h)", "count": 1 }]);
+    assert_eq!(errors(stats()), out_of_range);
+
+    // One command of 128 is watched, and 255 of them lie between two at most.
+    const READS: u64 = 2000;
+    for lba in 0..READS {
+        queue.read(&namespace, lba % 8, 1, &buffer).unwrap();
+    }
     host.device().delete_queue_pair(queue).unwrap();
+    // also of queues that are gone
+    let watched = stats();
+    assert_eq!(errors(watched.clone()), out_of_range);
+    let watched = &watched["controllers"][1];
+    let [read, write, other] = [0, 1, 2].map(|at| &watched["latency"][at]);
+    assert_eq!(
+        [read, write, other].map(|one| one["operation"].as_str().unwrap()),
+        ["read", "write", "other"]
+    );
+    let count = |of: &serde_json::Value| of["count"].as_u64().unwrap();
+    assert!((READS / 255..READS / 4).contains(&count(read)), "{read}");
+    let buckets = read["buckets"].as_array().unwrap();
+    let counts: u64 = buckets.iter().map(|one| one[1].as_u64().unwrap()).sum();
+    assert_eq!(counts, count(read));
+    let most: u64 = buckets
+        .iter()
+        .map(|one| one[0].as_u64().unwrap() * one[1].as_u64().unwrap())
+        .sum();
+    let sum = |of: &serde_json::Value| of["sum_ns"].as_u64().unwrap();
+    assert!(sum(read) > 0 && sum(read) <= most, "{read}");
+    let stages = watched["stages"].as_array().unwrap();
+    let words: Vec<_> = stages
+        .iter()
+        .map(|one| one["stage"].as_str().unwrap())
+        .collect();
+    let known = [
+        "ring",
+        "fairness",
+        "translation",
+        "medium",
+        "model",
+        "interrupt",
+    ];
+    assert_eq!(words, known);
+    // What its stages took is what the commands took, but for the interrupt, which comes after.
+    let latencies = sum(read) + sum(write) + sum(other);
+    assert_eq!(stages[..5].iter().map(sum).sum::<u64>(), latencies);
 }

@@ -1,6 +1,6 @@
 //! What a running server shows of itself.
 
-use super::super::{Mutation, integration, of_program};
+use super::super::{Mutation, integration, of_program, unit};
 
 const METRICS: super::super::Test = integration(
     "nvmirage",
@@ -32,5 +32,46 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         from: ".replace('\"', \"\\\\\\\"\")",
         to: "",
         test: of_program("observe::text::tests::both_formats_are_what_their_specifications_have"),
+    },
+    Mutation {
+        name: "watched-at-random",
+        guard: "no pattern of a host hides from watching",
+        file: "crates/controller/src/lane/watch.rs",
+        from: "        1 + ((u64::from(self.random) * span) >> 32) as u32",
+        to: "        span as u32 / 2 + 1",
+        test: unit(
+            "controller",
+            "lane::tests::watch::one_of_so_many_is_watched_and_no_pattern_hides",
+        ),
+    },
+    Mutation {
+        name: "watched-makes-room",
+        guard: "a watched command that is given up leaves its place",
+        file: "crates/controller/src/lane/watch.rs",
+        from: "        watch.free.push(at);",
+        to: "        if status != Status::COMMAND_ABORT_REQUESTED {\n            watch.free.push(at);\n        }",
+        test: unit(
+            "controller",
+            "lane::tests::watch::what_is_given_up_makes_room_for_others",
+        ),
+    },
+    Mutation {
+        name: "watched-one-only",
+        guard: "of a batch every chosen command is watched",
+        file: "crates/controller/src/lane/watch.rs",
+        from: "            left = left.min(self.available(position)).min(self.room(position));\n        }\n        Went::On",
+        to: "            return Went::On;\n        }\n        Went::On",
+        test: unit(
+            "controller",
+            "lane::tests::watch::one_of_so_many_is_watched_and_no_pattern_hides",
+        ),
+    },
+    Mutation {
+        name: "watched-kept-of-the-gone",
+        guard: "what a queue has counted outlives it",
+        file: "crates/controller/src/controller/flights.rs",
+        from: "            self.flights.past.flight.absorb(&watched.flight);",
+        to: "",
+        test: METRICS,
     },
 ];

@@ -7,6 +7,7 @@ use nvme_spec::Cqe;
 use proptest::prelude::*;
 
 use super::rig::{Rig, read};
+use super::watch::watching;
 use crate::lane::{LaneCommand, LaneEvent};
 use crate::testing::Manner;
 
@@ -247,9 +248,13 @@ proptest! {
         cq in prop_oneof![Just(2u32), Just(3), 2u32..12, Just(40)],
         sizes in prop::collection::vec(2u32..14, 1..5),
         manner in prop_oneof![Just(Manner::Synchronous), Just(Manner::Hanging)],
+        watched in 0u32..4,
         steps in prop::collection::vec(step(), 1..150),
     ) {
         let mut world = World::new(cq, &sizes, manner);
+        // 0: none; every one; one of so many
+        let watching = (watched > 0).then(|| watching(watched, 16));
+        world.rig.lane.command(LaneCommand::Watch(watching));
         for step in steps {
             world.step(step);
         }

@@ -1,0 +1,88 @@
+//! Watching commands ([`crate::flight`]): what every lane of a controller is told, and what is kept of those that are gone.
+
+use std::sync::Arc;
+
+use super::Controller;
+use crate::admin::queues::IoCq;
+use crate::counters::{Counted, LaneCounters, QueueCounted};
+use crate::flight::{FlightRecords, Past, WatchSpec, Watched, Watching};
+use crate::lane::{LaneCommand, LaneTable};
+use crate::ticket::OwnerKey;
+
+/// What is watched of a controller.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    spec: Option<WatchSpec>,
+    /// What queues have counted that are gone.
+    past: Arc<Past>,
+}
+
+impl Controller {
+    /// Watches commands of every queue from now on, also of those that its host will make, or none any more. What was
+    /// counted stays.
+    pub fn watch_commands(&mut self, spec: Option<WatchSpec>, lanes: &mut impl LaneTable) {
+        self.flights.spec = spec;
+        for cqid in 1..=self.config.queues {
+            if let Some(key) = self.queues.lane_of_cq(cqid) {
+                self.watch_lane(cqid, key, lanes);
+            }
+        }
+    }
+
+    /// Tells a lane what there is to watch.
+    pub(crate) fn watch_lane(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
+        let spec = self.flights.spec;
+        let Some(cq) = self.queues.cq_mut(cqid) else {
+            return;
+        };
+        let watching = spec.map(|spec| {
+            let watched = cq.watched.take();
+            let (flight, records) = watched.map_or_else(Default::default, |watched| {
+                (watched.flight, Some(watched.records))
+            });
+            let records = records.filter(|records| records.room() == spec.records.max(1));
+            let records = records.unwrap_or_else(|| Arc::new(FlightRecords::new(spec.records)));
+            cq.watched = Some(Watched {
+                flight: flight.clone(),
+                records: records.clone(),
+            });
+            Watching {
+                every: spec.every.max(1),
+                clock: spec.clock,
+                records,
+                flight,
+            }
+        });
+        lanes.command(key, LaneCommand::Watch(watching));
+    }
+
+    /// What a completion queue has counted that is gone stays.
+    pub(crate) fn keep_flight(&mut self, cq: &IoCq) {
+        self.flights.past.statuses.absorb(&cq.counters.statuses);
+        if let Some(watched) = &cq.watched {
+            self.flights.past.flight.absorb(&watched.flight);
+        }
+    }
+
+    /// What it has counted, for whoever shows numbers.
+    #[must_use]
+    pub fn counted(&self) -> Counted {
+        let queue = |(cqid, cq): (u16, &IoCq)| {
+            let counters: &LaneCounters = &cq.counters;
+            QueueCounted {
+                cqid,
+                completions: counters.completions.get(),
+                errors: counters.errors.get(),
+                interrupts: counters.interrupts.get(),
+                interrupts_spared: counters.interrupts_spared.get(),
+                counters: cq.counters.clone(),
+                watched: cq.watched.clone(),
+            }
+        };
+        Counted {
+            health: self.health().counted,
+            queues: self.queues.cqs().map(queue).collect(),
+            past: self.flights.past.clone(),
+        }
+    }
+}

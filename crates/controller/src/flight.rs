@@ -1,0 +1,398 @@
+//! What is known of single commands: when each of its stages began, and how it ended.
+//!
+//! A lane that is told to ([`crate::lane::LaneCommand::Watch`]) **watches** some of its commands: one of so many, each at a
+//! random distance from the one before, so that no pattern of a host hides from it. A watched command is fetched by the
+//! general way and its times are read from a clock; all others go as if nobody watched. What comes of it goes into a ring of
+//! records and into histograms ([`LaneFlight`]), which have one writer and are read by anyone, without a lock.
+//!
+//! The clock is a function that is handed in, as this crate has none.
+
+use std::sync::Arc;
+
+use memory::{Counter, Histogram, LogHistogram, RECORD_WORDS, Records};
+use nvme_spec::{Status, opcode::NvmOpcode, zoned::ZonedOpcode};
+
+use crate::time::Time;
+
+/// Where the time of a command goes, in the order in which it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// In the host's ring: from the look that saw its doorbell until it was fetched.
+    Ring,
+    /// Fetched, and waiting for its tenant's turn.
+    Fairness,
+    /// Parsed and checked, its addresses translated.
+    Translation,
+    /// With its medium: the whole of it, or, of a medium that keeps the time of a model, what that took to do the work.
+    Medium,
+    /// Done, and held back until its model says that it is.
+    Model,
+    /// Posted, until its turn was over and its interrupt could be raised.
+    Interrupt,
+}
+
+impl Stage {
+    /// All of them.
+    pub const ALL: [Stage; 6] = [
+        Stage::Ring,
+        Stage::Fairness,
+        Stage::Translation,
+        Stage::Medium,
+        Stage::Model,
+        Stage::Interrupt,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Stage::Ring => "ring",
+            Stage::Fairness => "fairness",
+            Stage::Translation => "translation",
+            Stage::Medium => "medium",
+            Stage::Model => "model",
+            Stage::Interrupt => "interrupt",
+        }
+    }
+}
+
+/// What latencies are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read, and Retrieve of key-value namespaces.
+    Read,
+    /// Write, Zone Append, and Store of key-value namespaces.
+    Write,
+    /// Any other I/O command.
+    Other,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Other];
+
+    /// Of an opcode. Those of key-value namespaces are the same numbers as those of blocks (KV 1.1, 3).
+    #[must_use]
+    pub fn of(opcode: u8) -> Self {
+        const APPEND: u8 = ZonedOpcode::ZONE_APPEND.0;
+        match NvmOpcode(opcode) {
+            NvmOpcode::READ => Operation::Read,
+            NvmOpcode::WRITE | NvmOpcode(APPEND) => Operation::Write,
+            _ => Operation::Other,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Other => "other",
+        }
+    }
+}
+
+/// A command that has completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlightRecord {
+    /// When its doorbell was seen.
+    pub begun: Time,
+    /// How long each stage took, in nanoseconds, by [`Stage::ALL`]; 4.29 s stands for more.
+    pub stages: [u32; Stage::ALL.len()],
+    /// Its submission queue.
+    pub sqid: u16,
+    /// Its command identifier.
+    pub cid: u16,
+    /// Its opcode.
+    pub opcode: u8,
+    /// Whether it had Force Unit Access.
+    pub fua: bool,
+    /// How it ended.
+    pub status: Status,
+    /// Its namespace.
+    pub nsid: u32,
+    /// Its first logical block, of a command that has one.
+    pub slba: u64,
+    /// Bytes that it moved.
+    pub bytes: u32,
+    /// Commands of its queue that were fetched and not completed when it was, with it.
+    pub depth: u16,
+}
+
+impl FlightRecord {
+    /// Nanoseconds from its doorbell until it was posted.
+    #[must_use]
+    pub fn latency_ns(&self) -> u64 {
+        let [stages @ .., _interrupt] = &self.stages;
+        stages.iter().map(|stage| u64::from(*stage)).sum()
+    }
+
+    fn words(&self) -> [u64; RECORD_WORDS] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let [a, b, c, d, e, f] = self.stages;
+        let low = u32::from(self.sqid) | u32::from(self.cid) << 16;
+        let high = u32::from(self.opcode) | u32::from(self.fua) << 8 | u32::from(self.depth) << 16;
+        let mut words = [0; RECORD_WORDS];
+        let all = [
+            self.begun.0,
+            pair(a, b),
+            pair(c, d),
+            pair(e, f),
+            self.slba,
+            pair(self.nsid, self.bytes),
+            pair(low, high),
+            self.status.0.into(),
+        ];
+        words[..all.len()].copy_from_slice(&all);
+        words
+    }
+
+    fn from_words(words: [u64; RECORD_WORDS]) -> Self {
+        let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
+        let [begun, ab, cd, ef, slba, nsid_bytes, names, status, ..] = words;
+        FlightRecord {
+            begun: Time(begun),
+            stages: [low(ab), high(ab), low(cd), high(cd), low(ef), high(ef)],
+            sqid: names as u16,
+            cid: (names >> 16) as u16,
+            opcode: (names >> 32) as u8,
+            fua: names >> 40 & 1 != 0,
+            status: Status(status as u16),
+            nsid: low(nsid_bytes),
+            slba,
+            bytes: high(nsid_bytes),
+            depth: (names >> 48) as u16,
+        }
+    }
+}
+
+/// The last records of a lane.
+#[derive(Debug)]
+pub struct FlightRecords(Records);
+
+impl FlightRecords {
+    /// Room for so many.
+    #[must_use]
+    pub fn new(entries: usize) -> Self {
+        FlightRecords(Records::new(entries))
+    }
+
+    /// How many there is room for.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.0.len()
+    }
+
+    /// How many were written, ever: the number of the next one.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.0.written()
+    }
+
+    /// Record `number`, if it is there still.
+    #[must_use]
+    pub fn get(&self, number: u64) -> Option<FlightRecord> {
+        self.0.get(number).map(FlightRecord::from_words)
+    }
+
+    /// The last `count` that are there, the oldest first.
+    #[must_use]
+    pub fn last(&self, count: usize) -> Vec<FlightRecord> {
+        let written = self.written();
+        let count = count.min(self.room()) as u64;
+        let first = written.saturating_sub(count);
+        (first..written).filter_map(|n| self.get(n)).collect()
+    }
+}
+
+/// What a lane's watched commands come to.
+#[derive(Debug, Default)]
+pub struct LaneFlight {
+    /// From the doorbell to the completion, in nanoseconds, by [`Operation::ALL`].
+    pub latency: [LogHistogram; Operation::ALL.len()],
+    /// Nanoseconds of the stages, by [`Stage::ALL`], of all operations together.
+    pub stages: [StageTimes; Stage::ALL.len()],
+}
+
+/// Times of one stage, in nanoseconds.
+#[derive(Debug, Default)]
+pub struct StageTimes {
+    /// In powers of two.
+    pub times: Histogram,
+    /// All of them together.
+    pub sum: Counter,
+}
+
+impl LaneFlight {
+    fn count(&self, record: &FlightRecord) {
+        let operation = Operation::of(record.opcode) as usize;
+        self.latency[operation].record(record.latency_ns());
+        for (stage, time) in self.stages.iter().zip(record.stages) {
+            stage.times.record(time.into());
+            stage.sum.add(time.into());
+        }
+    }
+
+    /// Adds what another one has counted, which counts no more; only its one writer calls this.
+    pub fn absorb(&self, other: &LaneFlight) {
+        for (mine, others) in self.latency.iter().zip(&other.latency) {
+            mine.absorb(others);
+        }
+        for (mine, others) in self.stages.iter().zip(&other.stages) {
+            mine.times.absorb(&others.times);
+            mine.sum.add(others.sum.get());
+        }
+    }
+}
+
+/// How a lane watches.
+#[derive(Clone, Debug)]
+pub struct Watching {
+    /// One command of so many is watched, 1 or more.
+    pub every: u32,
+    /// The time.
+    pub clock: fn() -> Time,
+    /// Where records go.
+    pub records: Arc<FlightRecords>,
+    /// What they come to.
+    pub flight: Arc<LaneFlight>,
+}
+
+/// How the commands of a controller are watched.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchSpec {
+    /// One command of so many, 1 or more.
+    pub every: u32,
+    /// The time.
+    pub clock: fn() -> Time,
+    /// How many records each completion queue keeps.
+    pub records: usize,
+}
+
+/// What a completion queue's watched commands come to.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// In numbers.
+    pub flight: Arc<LaneFlight>,
+    /// The last ones.
+    pub records: Arc<FlightRecords>,
+}
+
+/// What queues of a controller have counted that are gone.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// Errors.
+    pub statuses: StatusCounts,
+    /// Watched commands.
+    pub flight: LaneFlight,
+}
+
+impl Watching {
+    pub(crate) fn land(&self, record: &FlightRecord) {
+        self.records.0.push(record.words());
+        self.flight.count(record);
+    }
+}
+
+/// How many different statuses of errors are told apart; the rest counts together.
+const STATUSES: usize = 24;
+
+/// Errors by their status: one writer, any number of readers.
+#[derive(Debug, Default)]
+pub struct StatusCounts {
+    /// A status and one, 0 where the place is free, with its count.
+    known: [(Counter, Counter); STATUSES],
+    /// Errors with a status that found no place.
+    more: Counter,
+}
+
+impl StatusCounts {
+    /// Counts an error; only its one writer calls this.
+    #[cold]
+    #[inline(never)]
+    pub fn count(&self, status: Status) {
+        self.add(status, 1);
+    }
+
+    fn add(&self, status: Status, count: u64) {
+        let named = u64::from(status.0) + 1;
+        for (name, counted) in &self.known {
+            if name.get() == 0 {
+                name.add(named);
+            }
+            if name.get() == named {
+                return counted.add(count);
+            }
+        }
+        self.more.add(count);
+    }
+
+    /// Adds what another one has counted, which counts no more; only its one writer calls this.
+    pub fn absorb(&self, other: &StatusCounts) {
+        other.counts().for_each(|(status, count)| match status {
+            Some(status) => self.add(status, count),
+            None => self.more.add(count),
+        });
+    }
+
+    /// Every status that was met with its count, and those together that found no place.
+    pub fn counts(&self) -> impl Iterator<Item = (Option<Status>, u64)> {
+        let known = self.known.iter().filter(|(name, _)| name.get() != 0);
+        let known = known.map(|(name, count)| (Some(Status((name.get() - 1) as u16)), count.get()));
+        let more = Some((None, self.more.get())).filter(|(_, count)| *count > 0);
+        known.chain(more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_its_words() {
+        let record = FlightRecord {
+            begun: Time(u64::MAX - 1),
+            stages: [1, u32::MAX, 3, 4, 5, 6],
+            sqid: 0xfedc,
+            cid: 0xba98,
+            opcode: 0x7d,
+            fua: true,
+            status: Status(0x7fff),
+            nsid: 0xfffffffe,
+            slba: u64::MAX,
+            bytes: 0x80000001,
+            depth: 0xf00f,
+        };
+        assert_eq!(FlightRecord::from_words(record.words()), record);
+        let plain = FlightRecord {
+            fua: false,
+            depth: 1,
+            ..record
+        };
+        assert_eq!(FlightRecord::from_words(plain.words()), plain);
+        // what follows the posting is not the command's time
+        assert_eq!(plain.latency_ns(), 1 + u64::from(u32::MAX) + 3 + 4 + 5);
+    }
+
+    #[test]
+    fn errors_are_told_apart_as_far_as_there_is_room() {
+        let counts = StatusCounts::default();
+        for status in 0..30 {
+            (0..=status).for_each(|_| counts.count(Status(status)));
+        }
+        let all: Vec<_> = counts.counts().collect();
+        assert_eq!(all.len(), STATUSES + 1);
+        assert_eq!(all[0], (Some(Status(0)), 1));
+        assert_eq!(all[23], (Some(Status(23)), 24));
+        // 25 + 26 + 27 + 28 + 29 + 30
+        assert_eq!(all[24], (None, 165));
+
+        let sum = StatusCounts::default();
+        sum.count(Status(5));
+        sum.absorb(&counts);
+        let five = sum.counts().find(|(status, _)| *status == Some(Status(5)));
+        assert_eq!(five, Some((Some(Status(5)), 7)));
+        assert_eq!(sum.counts().map(|(_, count)| count).sum::<u64>(), 466);
+    }
+}

@@ -1,0 +1,211 @@
+//! Commands that are watched: which ones, and the times that are noted of them.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use nvme_spec::Status;
+use proptest::prelude::*;
+
+use super::rig::{Rig, command, read};
+use crate::flight::{FlightRecord, FlightRecords, LaneFlight, Operation, Stage, Watching};
+use crate::lane::LaneCommand;
+use crate::testing::Manner;
+use crate::time::Time;
+
+/// Each look at the clock comes so many nanoseconds after the one before.
+const TICK: u64 = 10;
+
+fn clock() -> Time {
+    thread_local!(static NOW: Cell<u64> = const { Cell::new(1_000) });
+    NOW.set(NOW.get() + TICK);
+    Time(NOW.get())
+}
+
+pub(super) fn watching(every: u32, records: usize) -> Watching {
+    Watching {
+        every,
+        clock,
+        records: Arc::new(FlightRecords::new(records)),
+        flight: Arc::new(LaneFlight::default()),
+    }
+}
+
+fn rig(manner: Manner, every: u32, records: usize) -> (Rig, Watching) {
+    let mut rig = Rig::new(64, &[64, 64], manner);
+    let watching = watching(every, records);
+    rig.lane.command(LaneCommand::Watch(Some(watching.clone())));
+    (rig, watching)
+}
+
+/// A turn to its end, as an engine takes it.
+fn turn(rig: &mut Rig) {
+    rig.turn();
+    rig.lane.take_posted();
+}
+
+fn count(watching: &Watching, operation: Operation) -> u64 {
+    let counts = watching.flight.latency[operation as usize].counts();
+    counts.map(|(_, count)| count).sum()
+}
+
+#[test]
+fn the_times_of_a_command_are_those_of_its_stages() {
+    let (mut rig, watching) = rig(Manner::Asynchronous, 1, 16);
+    rig.submit(1, read(5));
+    turn(&mut rig);
+    // Seen, fetched, let go, handed over, had by the medium, ended, raised: a tick lies between each and the next.
+    let [record] = watching.records.last(16).try_into().unwrap();
+    let medium = 2 * TICK as u32;
+    let tick = TICK as u32;
+    assert_eq!(record.stages, [tick, tick, tick, medium, 0, tick]);
+    assert_eq!(record.latency_ns(), 5 * TICK);
+    assert_eq!((record.sqid, record.cid, record.opcode), (1, 5, 2));
+    assert_eq!((record.nsid, record.slba, record.bytes), (1, 0, 512));
+    assert_eq!((record.fua, record.depth), (false, 1));
+    assert_eq!(record.status, Status::SUCCESSFUL_COMPLETION);
+    assert_eq!(
+        watching.flight.stages[Stage::Medium as usize].sum.get(),
+        2 * TICK
+    );
+}
+
+#[test]
+fn what_a_command_asked_for_stands_in_its_record() {
+    let (mut rig, watching) = rig(Manner::Synchronous, 1, 16);
+    let mut write = command(1, 7);
+    write.cdw10 = 40;
+    write.cdw12 = 1 << 30;
+    assert!(rig.run(write).is_success());
+    let beyond = nvme_spec::Sqe {
+        cdw11: 1,
+        ..read(8)
+    };
+    assert_eq!(rig.run(beyond), Status::LBA_OUT_OF_RANGE);
+    rig.lane.take_posted();
+    let records = watching.records.last(16);
+    let asked = |r: &FlightRecord| (r.cid, r.opcode, r.slba, r.bytes, r.fua, r.status);
+    let all: Vec<_> = records.iter().map(asked).collect();
+    let ok = Status::SUCCESSFUL_COMPLETION;
+    assert_eq!(all[0], (7, 1, 40, 512, true, ok));
+    let (cid, opcode, slba, _, fua, status) = all[1];
+    assert_eq!(
+        (cid, opcode, slba, fua, status),
+        (8, 2, 1 << 32, false, Status::LBA_OUT_OF_RANGE)
+    );
+    // It never came to a medium: all of its time after its turn is the check's.
+    assert_eq!(records[1].stages[Stage::Medium as usize], 0);
+    assert_eq!(count(&watching, Operation::Write), 1);
+    assert_eq!(count(&watching, Operation::Read), 1);
+    assert_eq!(count(&watching, Operation::Other), 0);
+}
+
+#[test]
+fn one_of_so_many_is_watched_and_no_pattern_hides() {
+    let (mut rig, watching) = rig(Manner::Synchronous, 4, 4096);
+    // A host that writes with each fourth command.
+    let mut cid = 0u16;
+    for _ in 0..1000 {
+        for _ in 0..8 {
+            let opcode = if cid % 4 == 3 { 1 } else { 2 };
+            rig.store(1, command(opcode, cid));
+            cid = cid.wrapping_add(1);
+        }
+        rig.ring(1);
+        turn(&mut rig);
+        assert_eq!(rig.completions().len(), 8);
+    }
+    let (reads, writes) = (
+        count(&watching, Operation::Read),
+        count(&watching, Operation::Write),
+    );
+    // Of 8000, 2000; and of those, a fourth: within five standard deviations of a binomial, which is wider.
+    assert!(reads.abs_diff(1500) < 175, "{reads}");
+    assert!(writes.abs_diff(500) < 110, "{writes}");
+    let cids = watching.records.last(4096);
+    assert_eq!(cids.len() as u64, reads + writes);
+    assert!(cids.windows(2).all(|two| two[0].cid < two[1].cid));
+}
+
+#[test]
+fn each_command_of_a_batch_can_be_watched() {
+    let (mut rig, watching) = rig(Manner::Hanging, 1, 256);
+    for cid in 0..40 {
+        rig.store(1 + cid % 2, read(cid));
+    }
+    rig.ring(1);
+    rig.ring(2);
+    turn(&mut rig);
+    turn(&mut rig);
+    assert_eq!(watching.records.written(), 0);
+    rig.medium().release(40);
+    turn(&mut rig);
+    let mut cids: Vec<_> = watching.records.last(256).iter().map(|r| r.cid).collect();
+    cids.sort_unstable();
+    assert_eq!(cids, (0..40).collect::<Vec<_>>());
+    let depths = watching.records.last(256).iter().map(|r| r.depth).max();
+    assert_eq!(depths, Some(20), "twenty of each queue");
+}
+
+#[test]
+fn watching_ends_and_begins_again_with_commands_in_flight() {
+    let (mut rig, first) = rig(Manner::Hanging, 1, 16);
+    rig.submit(1, read(1));
+    turn(&mut rig);
+    rig.lane.command(LaneCommand::Watch(None));
+    rig.submit(1, read(2));
+    turn(&mut rig);
+    let again = watching(1, 16);
+    rig.lane.command(LaneCommand::Watch(Some(again.clone())));
+    rig.submit(1, read(3));
+    turn(&mut rig);
+    rig.medium().release(3);
+    turn(&mut rig);
+    assert_eq!(rig.completions().len(), 3);
+    assert_eq!(first.records.written(), 0);
+    let cids: Vec<_> = again.records.last(16).iter().map(|r| r.cid).collect();
+    assert_eq!(cids, [3]);
+}
+
+#[test]
+fn what_is_given_up_makes_room_for_others() {
+    let (mut rig, watching) = rig(Manner::Hanging, 1, 8192);
+    // As often as there are places, and more.
+    for cid in 0..200 {
+        rig.submit(1, read(cid));
+        turn(&mut rig);
+        rig.lane.command(LaneCommand::AbandonAll);
+        turn(&mut rig);
+        assert_eq!(rig.completions().len(), 1);
+        rig.medium().release(1);
+        turn(&mut rig);
+    }
+    assert_eq!(watching.records.written(), 200);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_every_command_watched_each_has_one_record(
+        sizes in prop::collection::vec(1u32..30, 1..20),
+        manner in prop_oneof![Just(Manner::Synchronous), Just(Manner::Asynchronous)],
+    ) {
+        let (mut rig, watching) = rig(manner, 1, 4096);
+        let mut sent = 0u16;
+        for size in sizes {
+            for _ in 0..size.min(rig.room(1)) {
+                rig.store(1, read(sent));
+                sent += 1;
+            }
+            rig.ring(1);
+            while rig.room(1) < 63 {
+                turn(&mut rig);
+                rig.completions();
+            }
+        }
+        let cids: Vec<_> = watching.records.last(4096).iter().map(|r| r.cid).collect();
+        prop_assert_eq!(cids, (0..sent).collect::<Vec<_>>());
+        let counted = count(&watching, Operation::Read);
+        prop_assert_eq!(counted, u64::from(sent));
+    }
+}

@@ -1,0 +1,381 @@
+//! Watching some commands of a lane ([`crate::flight`]): which ones, and their times.
+//!
+//! Invariants:
+//! - Where nobody watches, all that is done is to see that nobody does: once for a look at a doorbell and for a batch.
+//! - Where somebody does, only the watched commands cost more: a batch is split at them, and they go the general way.
+//! - A watched command is one like any other: it may wait, be given up, or end with its queue. What finds no room is not
+//!   watched.
+
+use nvme_spec::Sqe;
+use nvme_spec::Status;
+
+use super::fetch::Went;
+use super::issue::{COPIED_PER_TURN, Issuer};
+use super::queues::{Member, Queues};
+use crate::command;
+use crate::flight::{FlightRecord, Stage, Watching};
+use crate::gate::Gate;
+use crate::port::Channel;
+use crate::state::MAX_SQS;
+use crate::time::Time;
+
+/// Watched commands that a lane holds at a time.
+const ROOM: usize = 4096;
+
+/// Where in [`crate::state::SlotState::marks`] it stands that a command is watched: its place here and one, above this bit.
+const PLACE_SHIFT: u32 = 16;
+/// The bits below.
+pub(super) const OTHER_MARKS: u32 = (1 << PLACE_SHIFT) - 1;
+
+/// Which command of a submission queue is watched next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chosen {
+    /// Its number, modulo 2^32.
+    number: u32,
+    /// When its doorbell was seen, if it was.
+    seen: Option<Time>,
+    /// It was chosen: a queue's first command is, by whom it is found.
+    is_chosen: bool,
+}
+
+/// The times of a command that is watched.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    seen: Time,
+    fetched: Time,
+    /// Its tenant's turn came.
+    passed: Time,
+    handed: Option<Handed>,
+    depth: u16,
+}
+
+/// A request was handed to a channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handed {
+    /// When that began: its addresses were translated.
+    pub(super) begun: Time,
+    /// When the channel had it.
+    pub(super) ended: Time,
+    /// The channel keeps the time of a model.
+    pub(super) timed: bool,
+}
+
+/// What a lane knows of its watched commands.
+#[derive(Debug)]
+pub(super) struct Watch {
+    watching: Watching,
+    random: u32,
+    /// Of each submission queue, by its position.
+    chosen: [Chosen; MAX_SQS],
+    open: Vec<Option<Open>>,
+    free: Vec<u16>,
+    /// Posted in this turn, with when: their interrupts are still to be raised.
+    posted: Vec<(FlightRecord, Time)>,
+}
+
+impl Watch {
+    pub(super) fn new(watching: Watching, slots: usize) -> Box<Self> {
+        let room = slots.min(ROOM);
+        Box::new(Watch {
+            // Of queues that are short-lived it is not always the same command.
+            random: (watching.clock)().0 as u32 | 1,
+            watching,
+            chosen: [Chosen::default(); MAX_SQS],
+            open: vec![None; room],
+            free: (0..room as u16).rev().collect(),
+            posted: Vec::with_capacity(room),
+        })
+    }
+
+    /// Where the lane watches otherwise from now on.
+    pub(super) fn set(&mut self, watching: Watching) {
+        self.land_all();
+        self.watching = watching;
+    }
+
+    /// Another queue is at this position now.
+    pub(super) fn forget(&mut self, position: usize) {
+        self.chosen[position] = Chosen::default();
+    }
+
+    /// How many commands until the next one is watched, with it: 1 to twice the distance less one, `every` on average.
+    fn distance(&mut self) -> u32 {
+        // xorshift32, Marsaglia 2003
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        let span = u64::from(self.watching.every) * 2 - 1;
+        1 + ((u64::from(self.random) * span) >> 32) as u32
+    }
+
+    /// Chooses the next command of a queue of which `fetched` were fetched.
+    fn choose(&mut self, fetched: u32) -> Chosen {
+        Chosen {
+            number: fetched.wrapping_add(self.distance() - 1),
+            seen: None,
+            is_chosen: true,
+        }
+    }
+
+    /// How many commands of a queue are to be fetched before the one that is watched.
+    #[inline]
+    fn before(&mut self, position: usize, member: &Member) -> u32 {
+        let fetched = fetched(member);
+        let chosen = self.chosen[position];
+        let before = chosen.number.wrapping_sub(fetched);
+        // Two fused commands may have gone past it.
+        if !chosen.is_chosen || before > u32::MAX / 2 {
+            self.chosen[position] = self.choose(fetched);
+            return self.chosen[position].number.wrapping_sub(fetched);
+        }
+        before
+    }
+
+    /// `available` commands of a queue can be fetched: if the one to watch is among them, this is when its doorbell was
+    /// seen.
+    #[inline]
+    fn look(&mut self, position: usize, member: &Member, available: u32) {
+        if self.before(position, member) < available && self.chosen[position].seen.is_none() {
+            self.chosen[position].seen = Some((self.watching.clock)());
+        }
+    }
+
+    /// Watches a command that was fetched; where, if there is room.
+    fn open(&mut self, position: usize, member: &Member) -> Option<u16> {
+        let now = (self.watching.clock)();
+        let seen = self.chosen[position].seen.unwrap_or(now);
+        self.chosen[position] = self.choose(fetched(member));
+        let at = self.free.pop()?;
+        self.open[usize::from(at)] = Some(Open {
+            seen,
+            fetched: now,
+            passed: now,
+            handed: None,
+            depth: u16::try_from(member.outstanding).unwrap_or(u16::MAX),
+        });
+        Some(at)
+    }
+
+    fn get(&mut self, at: u16) -> Option<&mut Open> {
+        self.open.get_mut(usize::from(at))?.as_mut()
+    }
+
+    /// A batch has ended, and the interrupts of what was posted are raised.
+    #[cold]
+    pub(super) fn land_all(&mut self) {
+        let now = (self.watching.clock)();
+        for (mut record, posted) in self.posted.drain(..) {
+            record.stages[Stage::Interrupt as usize] = span(posted, now);
+            self.watching.land(&record);
+        }
+    }
+
+    /// Whether something was posted.
+    #[inline]
+    pub(super) fn has_posted(&self) -> bool {
+        !self.posted.is_empty()
+    }
+}
+
+/// Commands that were fetched of a queue, modulo 2^32.
+fn fetched(member: &Member) -> u32 {
+    (member.sq.progress() >> 32) as u32
+}
+
+/// Nanoseconds from one moment to another, as far as they fit.
+fn span(from: Time, to: Time) -> u32 {
+    u32::try_from(to.since(from)).unwrap_or(u32::MAX)
+}
+
+/// Where a command is watched, by its slot's marks.
+fn place(marks: u32) -> Option<u16> {
+    (marks >> PLACE_SHIFT).checked_sub(1).map(|at| at as u16)
+}
+
+/// A request of a command that is watched is handed to its channel: when, and by which clock.
+#[inline(always)]
+pub(super) fn begin<G: Gate>(clock: Option<fn() -> Time>) -> Option<(Time, fn() -> Time)> {
+    let clock = clock.filter(|_| G::WATCHES)?;
+    Some((clock(), clock))
+}
+
+/// The channel has it.
+#[inline(always)]
+pub(super) fn end<C: Channel>(
+    begun: Option<(Time, fn() -> Time)>,
+    channel: &C,
+    handed: &mut Option<Handed>,
+) {
+    if let Some((begun, clock)) = begun {
+        *handed = Some(Handed {
+            begun,
+            ended: clock(),
+            timed: channel.keeps_time(),
+        });
+    }
+}
+
+impl Queues {
+    /// `available` commands can be fetched.
+    #[inline]
+    pub(super) fn look_for_watched(&mut self, position: usize, available: u32) {
+        if available > 0
+            && let (Some(watch), Some(member)) = (&mut self.watch, &self.sqs[position])
+        {
+            watch.look(position, member, available);
+        }
+    }
+
+    /// Fetches `count` commands, or up to one that has to wait, where some are watched.
+    pub(super) fn fetch_some_watched<C: Channel, G: Gate>(
+        &mut self,
+        position: usize,
+        count: u32,
+        issuer: &mut Issuer<'_, C, G>,
+    ) -> Went {
+        match self.before_watched(position) {
+            before if before >= count => self.fetch(position, count, issuer),
+            _ => self.fetch_watched(position, count, issuer),
+        }
+    }
+
+    fn before_watched(&mut self, position: usize) -> u32 {
+        match (&mut self.watch, &self.sqs[position]) {
+            (Some(watch), Some(member)) => watch.before(position, member),
+            _ => u32::MAX,
+        }
+    }
+
+    /// The same where one of them is among those.
+    #[cold]
+    fn fetch_watched<C: Channel, G: Gate>(
+        &mut self,
+        position: usize,
+        count: u32,
+        issuer: &mut Issuer<'_, C, G>,
+    ) -> Went {
+        let mut left = count;
+        while left > 0 && issuer.copied < COPIED_PER_TURN {
+            let before = self.before_watched(position).min(left);
+            let went = if before > 0 {
+                let available = self.available(position);
+                let went = self.fetch(position, before, issuer);
+                let fetched = available - self.available(position);
+                left = left.saturating_sub(fetched);
+                if fetched < before {
+                    return went;
+                }
+                went
+            } else {
+                left -= 1;
+                self.fetch_one_watched(position, issuer)
+            };
+            match went {
+                _ if !self.serving => return Went::NoPlace,
+                Went::On => {}
+                Went::Held if issuer.namespaces.len() > 1 => {}
+                Went::Two => {}
+                wait => return wait,
+            }
+            left = left.min(self.available(position)).min(self.room(position));
+        }
+        Went::On
+    }
+
+    fn fetch_one_watched<C: Channel, G: Gate>(
+        &mut self,
+        position: usize,
+        issuer: &mut Issuer<'_, C, G>,
+    ) -> Went {
+        let Some((index, sqe)) = self.fetch_one(position) else {
+            return Went::NoPlace;
+        };
+        if let (Some(watch), Some(member)) = (&mut self.watch, &self.sqs[position])
+            && let Some(at) = watch.open(position, member)
+        {
+            self.slots.slot(index).marks |= (u32::from(at) + 1) << PLACE_SHIFT;
+        }
+        self.issue(index, position, &sqe, issuer)
+    }
+
+    /// The turn of a watched command has come: from now on its channel's times are noted.
+    #[cold]
+    pub(super) fn note_passed<C, G>(&mut self, index: u16, issuer: &mut Issuer<'_, C, G>) {
+        let marks = self.slots.get(index).marks;
+        let (Some(at), Some(watch)) = (place(marks), &mut self.watch) else {
+            return;
+        };
+        let clock = watch.watching.clock;
+        let now = clock();
+        if let Some(open) = watch.get(at)
+            && open.handed.is_none()
+        {
+            open.passed = now;
+            issuer.clock = Some(clock);
+        }
+    }
+
+    /// A watched command was handed to a channel, or refused before.
+    #[cold]
+    pub(super) fn note_handed<C, G>(&mut self, index: u16, issuer: &mut Issuer<'_, C, G>) {
+        issuer.clock = None;
+        let marks = self.slots.get(index).marks;
+        if let (Some(at), Some(watch)) = (place(marks), &mut self.watch)
+            && let Some(handed) = issuer.handed.take()
+            && let Some(open) = watch.get(at)
+        {
+            open.handed.get_or_insert(handed);
+        }
+    }
+
+    /// A watched command completes with `status`.
+    #[cold]
+    pub(super) fn note_end(&mut self, index: u16, status: Status) {
+        let slot = self.slots.slot(index);
+        let marks = std::mem::take(&mut slot.marks);
+        let (Some(at), Some(watch)) = (place(marks), &mut self.watch) else {
+            return;
+        };
+        let Some(open) = watch.open.get_mut(usize::from(at)).and_then(Option::take) else {
+            return;
+        };
+        watch.free.push(at);
+        let now = (watch.watching.clock)();
+        let mut stages = [0; Stage::ALL.len()];
+        stages[Stage::Ring as usize] = span(open.seen, open.fetched);
+        stages[Stage::Fairness as usize] = span(open.fetched, open.passed);
+        // One that was refused went to no channel; one of several steps went there in ways that are not looked at.
+        let begun = if status.is_success() {
+            open.passed
+        } else {
+            now
+        };
+        let handed = open.handed.unwrap_or(Handed {
+            begun,
+            ended: now,
+            timed: false,
+        });
+        stages[Stage::Translation as usize] = span(open.passed, handed.begun);
+        let done = if handed.timed { handed.ended } else { now };
+        stages[Stage::Medium as usize] = span(handed.begun, done);
+        stages[Stage::Model as usize] = span(done, now);
+        let sqe = Sqe::from_words(slot.sqe);
+        let record = FlightRecord {
+            begun: open.seen,
+            stages,
+            sqid: slot.sqid,
+            cid: slot.cid,
+            opcode: sqe.opcode,
+            fua: command::has_fua(&sqe),
+            status,
+            nsid: sqe.nsid,
+            slba: command::first_block(&sqe),
+            bytes: slot.bytes,
+            depth: open.depth,
+        };
+        if watch.posted.len() == watch.posted.capacity() {
+            watch.land_all();
+        }
+        watch.posted.push((record, now));
+    }
+}
