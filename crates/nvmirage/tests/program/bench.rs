@@ -281,11 +281,12 @@ fn queue_pairs_that_nobody_uses_stand_beside_the_busy_one() {
     };
     assert!(three("23").err.contains("more than the 22"));
     assert_eq!(output(&three("22"))["jobs"][0]["errors"], 0);
-    // What a stall of the machine falls into is not counted: long enough for two that none does.
+    // What a stall of the machine falls into is not counted: again, until two were in none.
     let beside = ["--cold-every", "10ms", "--storm-at", &sockets[1]];
-    let cold = output(&bench_for("1s", &beside));
-    let cold = &cold["jobs"][0]["cold"];
-    assert!(cold["commands"].as_u64().unwrap() >= 2, "{cold:#}");
+    let cold = (0..20)
+        .map(|_| output(&bench_for("1s", &beside))["jobs"][0]["cold"].clone())
+        .find(|cold| cold["commands"].as_u64().unwrap() >= 2)
+        .expect("no two cold commands in twenty seconds");
     assert_eq!(cold["errors"], 0);
     server.stop();
 }
