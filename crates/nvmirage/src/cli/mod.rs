@@ -23,6 +23,7 @@ mod fidelity;
 mod floor;
 mod identify;
 mod kv;
+mod latency;
 mod ls;
 mod man;
 mod media_arg;
@@ -106,6 +107,7 @@ enum Command {
     Clone(clone::Clone),
     Ls(ls::Ls),
     Show(show::Show),
+    Latency(latency::LatencyCommand),
     Export(export::Export),
     Create(create::Create),
     Delete(delete::Delete),
@@ -164,6 +166,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Clone(clone) => clone.run(),
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
+        Command::Latency(latency) => latency.run(),
         Command::Export(export) => export.run(),
         Command::Create(create) => create.run(),
         Command::Delete(delete) => delete.run(),

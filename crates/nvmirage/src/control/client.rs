@@ -21,6 +21,7 @@ use super::{
 use crate::{
     config::{Config, Size, log::Log},
     events::Event,
+    observe::LatencyReport,
 };
 
 /// How long a request may take: it may wait for a reactor, more than once.
@@ -39,6 +40,13 @@ pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
 /// The configuration that serves what is served.
 pub(crate) fn configuration(socket: &Path) -> anyhow::Result<Config> {
     let body = request(socket, Method::GET, "/v1/configuration", None)?;
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// How long a controller's commands take.
+pub(crate) fn latency(socket: &Path, controller: &str) -> anyhow::Result<LatencyReport> {
+    let path = format!("/v1/controllers/{}/latency", checked(controller)?);
+    let body = request(socket, Method::GET, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use controller::{
     counters::Counted,
-    flight::{LaneFlight, Operation, Stage, StatusCounts},
+    flight::{FlightRecord, LaneFlight, Operation, Stage, StatusCounts},
 };
+use nvme_spec::opcode::NvmOpcode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -39,6 +40,116 @@ pub(crate) struct StatusErrors {
     pub(crate) status: String,
     /// How many.
     pub(crate) count: u64,
+}
+
+/// A command that was watched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct WatchedCommand {
+    /// When its doorbell was seen, on the server's clock, in nanoseconds.
+    pub(crate) time_ns: u64,
+    /// Its submission queue.
+    pub(crate) queue: u16,
+    /// Its command identifier.
+    pub(crate) cid: u16,
+    /// Its opcode's number.
+    pub(crate) opcode: u8,
+    /// Its namespace.
+    pub(crate) nsid: u32,
+    /// Its first logical block, of one that has one.
+    pub(crate) lba: u64,
+    /// Bytes that it moved.
+    pub(crate) bytes: u32,
+    /// Whether it had Force Unit Access.
+    pub(crate) fua: bool,
+    /// Commands of its queue that were fetched and not completed when it was, with it.
+    pub(crate) depth: u16,
+    /// How it ended.
+    pub(crate) status: String,
+    /// From the look that saw its doorbell until its completion was posted, in nanoseconds.
+    pub(crate) latency_ns: u64,
+    /// What each stage took, in nanoseconds, by its name; those only that took some time.
+    pub(crate) stages: BTreeMap<String, u32>,
+}
+
+/// What is known of a controller's latencies.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct LatencyReport {
+    /// By operation, of one I/O command of 128, at random distances.
+    pub(crate) latency: Vec<Latency>,
+    /// Where the time of these went.
+    pub(crate) stages: Vec<StageTime>,
+    /// I/O commands that ended with an error, by status, the most frequent first.
+    pub(crate) errors_by_status: Vec<StatusErrors>,
+    /// The last commands that were watched, of the queues that are there, the oldest first: 256 at most.
+    pub(crate) commands: Vec<WatchedCommand>,
+}
+
+/// Commands that a report has at most.
+const REPORTED: usize = 256;
+
+impl From<&FlightRecord> for WatchedCommand {
+    fn from(record: &FlightRecord) -> Self {
+        let stages = Stage::ALL.iter().zip(record.stages);
+        let took = stages.filter(|(_, ns)| *ns > 0);
+        WatchedCommand {
+            time_ns: record.begun.0,
+            queue: record.sqid,
+            cid: record.cid,
+            opcode: record.opcode,
+            nsid: record.nsid,
+            lba: record.slba,
+            bytes: record.bytes,
+            fua: record.fua,
+            depth: record.depth,
+            status: record.status.to_string(),
+            latency_ns: record.latency_ns(),
+            stages: took
+                .map(|(stage, ns)| (stage.word().to_owned(), ns))
+                .collect(),
+        }
+    }
+}
+
+impl WatchedCommand {
+    /// Its opcode's name in the NVM command set.
+    pub(crate) fn operation(&self) -> &'static str {
+        NvmOpcode(self.opcode).name()
+    }
+}
+
+impl From<&Counted> for LatencyReport {
+    fn from(counted: &Counted) -> Self {
+        let watched = counted.queues.iter().filter_map(|q| q.watched.as_ref());
+        let mut records: Vec<_> = watched.flat_map(|w| w.records.last(REPORTED)).collect();
+        records.sort_by_key(|record| record.begun);
+        let last = &records[records.len().saturating_sub(REPORTED)..];
+        LatencyReport {
+            latency: latencies(counted),
+            stages: stages(counted),
+            errors_by_status: errors(counted),
+            commands: last.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl Latency {
+    /// The latency that so many of a million commands do not exceed, in nanoseconds, known to 1/16; `None` where none was
+    /// watched.
+    pub(crate) fn at(&self, of_a_million: u64) -> Option<u64> {
+        let rank = (u128::from(self.count) * u128::from(of_a_million)).div_ceil(1_000_000);
+        let mut below = 0;
+        let mut buckets = self.buckets.iter();
+        let found = buckets.find(|(_, count)| {
+            below += u128::from(*count);
+            below >= rank
+        });
+        found.map(|(last, _)| *last)
+    }
+
+    /// The mean, in nanoseconds.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
+    }
 }
 
 fn flights(counted: &Counted) -> impl Iterator<Item = &LaneFlight> {
@@ -95,4 +206,33 @@ pub(crate) fn errors(counted: &Counted) -> Vec<StatusErrors> {
         .collect();
     errors.sort_by_key(|one| std::cmp::Reverse(one.count));
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_ranks() {
+        let latency = Latency {
+            operation: "read".into(),
+            count: 100,
+            sum_ns: 5000,
+            buckets: vec![(10, 50), (20, 49), (1000, 1)],
+        };
+        let at = |million| latency.at(million).unwrap();
+        // the nearest-rank method: of 100, the 50th, the 51st, the 99th, the 100th
+        assert_eq!(at(500_000), 10);
+        assert_eq!(at(500_001), 20);
+        assert_eq!(at(990_000), 20);
+        assert_eq!(at(999_000), 1000);
+        assert_eq!(at(1_000_000), 1000);
+        assert_eq!(latency.mean(), Some(50.0));
+        let none = Latency {
+            count: 0,
+            buckets: Vec::new(),
+            ..latency
+        };
+        assert_eq!((none.at(500_000), none.mean()), (None, None));
+    }
 }

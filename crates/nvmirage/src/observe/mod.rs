@@ -14,6 +14,7 @@ use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
 };
 
+pub(crate) use latency::{Latency, LatencyReport};
 pub(crate) use stats::Stats;
 pub(crate) use text::Format;
 

@@ -156,6 +156,31 @@ fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>)
     for lba in 0..READS {
         queue.read(&namespace, lba % 8, 1, &buffer).unwrap();
     }
+    let control = world.unix("control");
+    let show = |args: &[&str]| {
+        let mut all = vec!["latency", "two", "--control", &control];
+        all.extend(args);
+        world.ok(&all)
+    };
+    let report: serde_json::Value = serde_json::from_str(&show(&["--json"])).unwrap();
+    let commands = report["commands"].as_array().unwrap();
+    assert!(commands.len() as u64 >= READS / 255, "{}", commands.len());
+    for one in commands {
+        let status = "Successful Completion (sct 0h, sc 00h)";
+        let of = |key: &str| one[key].as_u64().unwrap();
+        assert!(of("lba") < 8 && of("latency_ns") > 0, "{one}");
+        assert_eq!(
+            [of("queue"), of("opcode"), of("nsid"), of("bytes")],
+            [1, 2, 1, 4096]
+        );
+        assert_eq!((of("depth"), one["status"].as_str()), (1, Some(status)));
+    }
+    let text = show(&["--last", "3"]);
+    for word in ["read ", "p99.9", "medium", "LBA Out of Range", "Read"] {
+        assert!(text.contains(word), "{word} is missing in\n{text}");
+    }
+    let error = world.fails(&["latency", "three", "--control", &control]);
+    assert!(error.contains("`three`"), "{error}");
     host.device().delete_queue_pair(queue).unwrap();
     // also of queues that are gone
     let watched = stats();

@@ -9,12 +9,13 @@ use axum::{
 use utoipa_axum::routes;
 
 use super::{
-    Routes, Shared, body,
+    Routes, Shared, blocking, body,
     item::{self, Done, Item, Shown},
 };
 use crate::{
     config,
     control::{Attachment, ControllerStatus, NewPlacement, Refusal},
+    observe::LatencyReport,
     supervisor::Supervisor,
 };
 
@@ -25,6 +26,7 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(attach))
         .routes(routes!(put_attachment, detach))
         .routes(routes!(move_queues))
+        .routes(routes!(latency))
 }
 
 /// All controllers
@@ -125,4 +127,20 @@ async fn move_queues(
     let NewPlacement { reactors, queue } = body(&bytes)?;
     let work = move |s: &Supervisor, name: &str| s.move_queues(name, &reactors, queue);
     item::change::<ControllerStatus>(desk, name, headers, work).await
+}
+
+/// How long a controller's commands take, and where
+#[utoipa::path(get, path = "/v1/controllers/{name}/latency", tag = "controllers", responses((status = 200, body = LatencyReport)))]
+async fn latency(
+    State(desk): Shared,
+    Path(name): Path<String>,
+) -> Result<Json<LatencyReport>, Refusal> {
+    let report = move |s: &Supervisor| {
+        let snapshot = s.snapshot()?;
+        let mut controllers = snapshot.controllers.iter();
+        let found = controllers.find(|one| one.status.config.name == name);
+        let found = found.ok_or_else(|| Refusal::not_found("controller", &name))?;
+        Ok(LatencyReport::from(&found.counted))
+    };
+    blocking(desk, report).await.map(Json)
 }

@@ -1,0 +1,195 @@
+//! `nvmirage latency`: how long the commands of a controller take, and where their time goes.
+
+use super::parse::Control;
+use crate::{
+    control,
+    observe::{Latency, LatencyReport},
+    report::{
+        self,
+        table::{Align, Table},
+        units,
+    },
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage latency vm1
+      Percentiles of reads and writes, the stages that their time went to, and errors by status
+  nvmirage latency vm1 --last 20
+      Also the last 20 commands that were watched, with what each of their stages took
+  nvmirage latency vm1 --json | jq '.latency[0].buckets'
+      The whole distribution";
+
+/// Show how long a controller's commands take, and where their time goes
+///
+/// Of one command of 128 the times are taken, chosen at random; the others run as if nobody watched. Of errors every one is
+/// counted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct LatencyCommand {
+    /// The controller's name
+    controller: String,
+
+    /// Also show so many of the last commands that were watched, 256 at most
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    last: usize,
+
+    #[command(flatten)]
+    control: Control,
+
+    /// Print JSON: everything, with the distributions
+    #[arg(long, conflicts_with = "last")]
+    json: bool,
+}
+
+impl LatencyCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let report = control::client::latency(&self.control.socket(), &self.controller)?;
+        if self.json {
+            return report::print_json(&report);
+        }
+        report::print(&shown(&report, self.last))
+    }
+}
+
+fn shown(report: &LatencyReport, last: usize) -> String {
+    let watched: u64 = report.latency.iter().map(|one| one.count).sum();
+    let mut parts = Vec::new();
+    if watched == 0 {
+        parts.push("no command was watched yet: one of 128 is\n".to_owned());
+    } else {
+        parts.push(operations(&report.latency).to_string());
+        parts.push(stages(report, watched).to_string());
+    }
+    if !report.errors_by_status.is_empty() {
+        parts.push(errors(report).to_string());
+    }
+    if last > 0 && !report.commands.is_empty() {
+        parts.push(commands(report, last).to_string());
+    }
+    parts.join("\n")
+}
+
+fn operations(latencies: &[Latency]) -> Table {
+    let mut table = Table::new(&[
+        ("operation", Align::Left),
+        ("watched", Align::Right),
+        ("mean", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("p99.9", Align::Right),
+        ("max", Align::Right),
+    ]);
+    for one in latencies {
+        let Some(mean) = one.mean() else { continue };
+        let mut row = vec![one.operation.clone(), one.count.to_string()];
+        row.push(units::nanoseconds(mean));
+        for of_a_million in [500_000, 990_000, 999_000, 1_000_000] {
+            let at = one.at(of_a_million).unwrap_or_default();
+            row.push(units::nanoseconds(at as f64));
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn stages(report: &LatencyReport, watched: u64) -> Table {
+    let mut table = Table::new(&[
+        ("stage", Align::Left),
+        ("mean", Align::Right),
+        ("share", Align::Right),
+    ]);
+    let all: u64 = report.stages.iter().map(|one| one.sum_ns).sum();
+    for one in &report.stages {
+        table.row(vec![
+            one.stage.clone(),
+            units::nanoseconds(one.sum_ns as f64 / watched as f64),
+            format!("{:.1} %", one.sum_ns as f64 * 100.0 / all.max(1) as f64),
+        ]);
+    }
+    table
+}
+
+fn errors(report: &LatencyReport) -> Table {
+    let mut table = Table::new(&[("errors", Align::Right), ("status", Align::Left)]);
+    for one in &report.errors_by_status {
+        table.row(vec![one.count.to_string(), one.status.clone()]);
+    }
+    table
+}
+
+/// The newest last.
+fn commands(report: &LatencyReport, last: usize) -> Table {
+    let mut table = Table::new(&[
+        ("queue", Align::Right),
+        ("cid", Align::Right),
+        ("command", Align::Left),
+        ("nsid", Align::Right),
+        ("lba", Align::Right),
+        ("size", Align::Right),
+        ("depth", Align::Right),
+        ("latency", Align::Right),
+        ("stages", Align::Left),
+        ("status", Align::Left),
+    ]);
+    let skipped = report.commands.len().saturating_sub(last);
+    for one in &report.commands[skipped..] {
+        let stages = report.stages.iter().map(|stage| &stage.stage);
+        let took = stages.filter_map(|name| {
+            let ns = one.stages.get(name)?;
+            Some(format!("{name} {}", units::nanoseconds(f64::from(*ns))))
+        });
+        let fua = if one.fua { " FUA" } else { "" };
+        table.row(vec![
+            one.queue.to_string(),
+            one.cid.to_string(),
+            format!("{}{fua}", one.operation()),
+            one.nsid.to_string(),
+            one.lba.to_string(),
+            units::bytes(one.bytes.into()),
+            one.depth.to_string(),
+            units::nanoseconds(one.latency_ns as f64),
+            took.collect::<Vec<_>>().join(", "),
+            one.status.clone(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_in_the_tables() {
+        let report: LatencyReport = serde_json::from_str(
+            r#"{"latency":[{"operation":"read","count":2,"sum_ns":3000,"buckets":[[1000,1],[2000,1]]},
+                           {"operation":"write","count":0,"sum_ns":0,"buckets":[]}],
+                "stages":[{"stage":"ring","sum_ns":600},{"stage":"medium","sum_ns":2400}],
+                "errors_by_status":[{"status":"LBA Out of Range (sct 0h, sc 80h)","count":7}],
+                "commands":[{"time_ns":1,"queue":3,"cid":4,"opcode":2,"nsid":1,"lba":8,"bytes":4096,"fua":false,"depth":9,
+                             "status":"Successful Completion","latency_ns":1000,"stages":{"medium":800,"ring":200}},
+                            {"time_ns":2,"queue":3,"cid":5,"opcode":1,"nsid":1,"lba":9,"bytes":512,"fua":true,"depth":1,
+                             "status":"Successful Completion","latency_ns":2000,"stages":{"medium":2000}}]}"#,
+        )
+        .unwrap();
+        let text = shown(&report, 1);
+        let row = |start: &str| {
+            let line = text.lines().find(|line| line.trim().starts_with(start));
+            let line = line.unwrap_or_else(|| panic!("{start} in {text}"));
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            row("read"),
+            "read 2 1.50 us 1.00 us 2.00 us 2.00 us 2.00 us"
+        );
+        assert_eq!(row("medium"), "medium 1.20 us 80.0 %");
+        assert_eq!(row("7"), "7 LBA Out of Range (sct 0h, sc 80h)");
+        assert_eq!(
+            row("3 "),
+            "3 5 Write FUA 1 9 512 B 1 2.00 us medium 2.00 us Successful Completion"
+        );
+        assert!(!text.contains("write "), "{text}");
+        assert!(!shown(&report, 0).contains("FUA"));
+    }
+}
