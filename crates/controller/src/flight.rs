@@ -178,6 +178,13 @@ impl FlightRecords {
         FlightRecords(Records::new(entries))
     }
 
+    /// Adds those of another one, to which no more are written, as far as there is room; only its one writer calls this.
+    pub fn absorb(&self, other: &FlightRecords) {
+        for record in other.last(self.room()) {
+            self.0.push(record.words());
+        }
+    }
+
     /// How many there is room for.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -279,13 +286,28 @@ pub struct Watched {
     pub records: Arc<FlightRecords>,
 }
 
+/// Records that are kept of queues that are gone.
+const PAST_RECORDS: usize = 256;
+
 /// What queues of a controller have counted that are gone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Past {
     /// Errors.
     pub statuses: StatusCounts,
     /// Watched commands.
     pub flight: LaneFlight,
+    /// The last ones.
+    pub records: FlightRecords,
+}
+
+impl Default for Past {
+    fn default() -> Self {
+        Past {
+            statuses: StatusCounts::default(),
+            flight: LaneFlight::default(),
+            records: FlightRecords::new(PAST_RECORDS),
+        }
+    }
 }
 
 impl Watching {
@@ -373,6 +395,31 @@ mod tests {
         assert_eq!(FlightRecord::from_words(plain.words()), plain);
         // what follows the posting is not the command's time
         assert_eq!(plain.latency_ns(), 1 + u64::from(u32::MAX) + 3 + 4 + 5);
+    }
+
+    #[test]
+    fn of_those_that_are_gone_the_last_stay() {
+        let record = |cid| FlightRecord {
+            begun: Time(cid),
+            stages: [0; 6],
+            sqid: 1,
+            cid: cid as u16,
+            opcode: 2,
+            fua: false,
+            status: Status::SUCCESSFUL_COMPLETION,
+            nsid: 1,
+            slba: 0,
+            bytes: 512,
+            depth: 1,
+        };
+        let gone = FlightRecords::new(8);
+        (0..20).for_each(|cid| gone.0.push(record(cid).words()));
+        let past = FlightRecords::new(4);
+        past.0.push(record(90).words());
+        past.absorb(&FlightRecords::new(8));
+        assert_eq!(past.last(4), [record(90)]);
+        past.absorb(&gone);
+        assert_eq!(past.last(4), [16, 17, 18, 19].map(record));
     }
 
     #[test]

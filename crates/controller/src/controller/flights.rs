@@ -61,6 +61,7 @@ impl Controller {
         self.flights.past.statuses.absorb(&cq.counters.statuses);
         if let Some(watched) = &cq.watched {
             self.flights.past.flight.absorb(&watched.flight);
+            self.flights.past.records.absorb(&watched.records);
         }
     }
 

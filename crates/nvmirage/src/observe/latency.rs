@@ -80,7 +80,7 @@ pub(crate) struct LatencyReport {
     pub(crate) stages: Vec<StageTime>,
     /// I/O commands that ended with an error, by status, the most frequent first.
     pub(crate) errors_by_status: Vec<StatusErrors>,
-    /// The last commands that were watched, of the queues that are there, the oldest first: 256 at most.
+    /// The last commands that were watched, the oldest first: 256 at most.
     pub(crate) commands: Vec<WatchedCommand>,
 }
 
@@ -120,7 +120,9 @@ impl WatchedCommand {
 impl From<&Counted> for LatencyReport {
     fn from(counted: &Counted) -> Self {
         let watched = counted.queues.iter().filter_map(|q| q.watched.as_ref());
-        let mut records: Vec<_> = watched.flat_map(|w| w.records.last(REPORTED)).collect();
+        let there = watched.map(|watched| &*watched.records);
+        let all = there.chain([&counted.past.records]);
+        let mut records: Vec<_> = all.flat_map(|records| records.last(REPORTED)).collect();
         records.sort_by_key(|record| record.begun);
         let last = &records[records.len().saturating_sub(REPORTED)..];
         LatencyReport {

@@ -191,6 +191,8 @@ fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>)
         [read, write, other].map(|one| one["operation"].as_str().unwrap()),
         ["read", "write", "other"]
     );
+    let again: serde_json::Value = serde_json::from_str(&show(&["--json"])).unwrap();
+    assert_eq!(again["commands"], report["commands"]);
     let count = |of: &serde_json::Value| of["count"].as_u64().unwrap();
     assert!((READS / 255..READS / 4).contains(&count(read)), "{read}");
     let buckets = read["buckets"].as_array().unwrap();

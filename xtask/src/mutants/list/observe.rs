@@ -74,4 +74,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "",
         test: METRICS,
     },
+    Mutation {
+        name: "watched-last-of-the-gone",
+        guard: "the last commands of a queue that is gone are there",
+        file: "crates/controller/src/controller/flights.rs",
+        from: "            self.flights.past.records.absorb(&watched.records);",
+        to: "",
+        test: METRICS,
+    },
 ];
