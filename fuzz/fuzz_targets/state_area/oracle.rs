@@ -16,11 +16,22 @@ struct Superblock {
     known: u64,
 }
 
-/// What a medium has that takes this up; `None` where it is refused.
-pub fn read(image: &Image, new: &Image, keys: bool) -> Option<Records> {
+/// A log that can be taken up.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    pub records: Records,
+    /// It is the last time, as incarnations have 32 bits.
+    pub is_last: bool,
+}
+
+/// What a medium finds that takes this up; `None` where it is refused.
+pub fn read(image: &Image, new: &Image, keys: bool) -> Option<Found> {
     if image.is_blank() {
         // A file that was created, and no more: a log is begun.
-        return Some(Records::new());
+        return Some(Found {
+            records: Records::new(),
+            is_last: false,
+        });
     }
     let superblock = superblock(image, new)?;
     let mut frames = Vec::new();
@@ -42,10 +53,14 @@ pub fn read(image: &Image, new: &Image, keys: bool) -> Option<Records> {
         return None;
     }
     let records = split(&frames)?;
-    match keys {
-        true => pairs(&records),
-        false => zones(&records),
-    }
+    let records = match keys {
+        true => pairs(&records)?,
+        false => zones(&records)?,
+    };
+    Some(Found {
+        records,
+        is_last: incarnation + 1 == u64::from(u32::MAX),
+    })
 }
 
 /// The newer of the two that are whole; nothing where it is not of this medium.
