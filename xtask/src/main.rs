@@ -1,6 +1,7 @@
 //! Set-up, tests, benchmarks and checks of nvmirage: `cargo xtask`.
 
 mod bench;
+mod book;
 mod counts;
 mod fuzz;
 mod golden;
@@ -27,6 +28,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
+use crate::book::BookArgs;
 use crate::instructions::InstructionsArgs;
 use crate::mutants::MutantsArgs;
 use crate::oracle::OracleArgs;
@@ -62,6 +64,8 @@ enum Task {
     Tidy,
     /// Build the Debian package
     Package,
+    /// Run what the book's pages say, as a reader does
+    Book(BookArgs),
     /// Boot a guest: a shell on its console, or a job
     Vm(VmArgs),
     /// Measure the program on this machine
@@ -128,6 +132,7 @@ fn run(cli: &Cli) -> Result<bool> {
             println!("{}", package::run(&workspace)?.display());
             Ok(true)
         }
+        Task::Book(args) => book::run(&workspace, &Interrupt::install()?, args),
         Task::Vm(args) => {
             vm::run(args)?;
             Ok(true)

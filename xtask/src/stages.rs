@@ -13,7 +13,7 @@ use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line};
 use crate::workspace::Workspace;
-use crate::{fuzz, golden, instructions, oracle, package, setup, simulate, soak, tidy};
+use crate::{book, fuzz, golden, instructions, oracle, package, setup, simulate, soak, tidy};
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
 /// how it is run.
@@ -120,6 +120,12 @@ const STAGES: &[Stage] = &[
         about: "real guests under QEMU",
         minutes: 30,
         run: guests,
+    },
+    Stage {
+        name: "book",
+        about: "what the book says, as a reader does it",
+        minutes: 15,
+        run: book::stage,
     },
     Stage {
         name: "demo",

