@@ -285,17 +285,40 @@ const ZONES: [ZonedOpcode; 2] = [ZonedOpcode::ZONE_MANAGEMENT_SEND, ZonedOpcode:
 /// The first logical block of a command that has one, for the Error Information log; 0 for another.
 #[must_use]
 pub fn first_block(sqe: &Sqe) -> u64 {
-    match sqe.nvm_opcode() {
+    slba_of(sqe).unwrap_or_default()
+}
+
+/// The first logical block of a command that has one.
+#[must_use]
+pub fn slba_of(sqe: &Sqe) -> Option<u64> {
+    let has_one = match sqe.nvm_opcode() {
         NvmOpcode::READ
         | NvmOpcode::WRITE
         | NvmOpcode::COMPARE
         | NvmOpcode::WRITE_ZEROES
         | NvmOpcode::VERIFY
-        | NvmOpcode::COPY => slba(sqe),
+        | NvmOpcode::COPY => true,
         // Nothing else has these opcodes and may fail for a medium's fault.
-        NvmOpcode(opcode) if ZONES.contains(&ZonedOpcode(opcode)) => slba(sqe),
-        _ => 0,
-    }
+        NvmOpcode(opcode) => ZONES.contains(&ZonedOpcode(opcode)),
+    };
+    has_one.then(|| slba(sqe))
+}
+
+/// How many logical blocks a command names that has a Number of Logical Blocks.
+#[must_use]
+pub fn block_count(sqe: &Sqe) -> Option<u32> {
+    const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
+    let has_one = matches!(
+        sqe.nvm_opcode(),
+        NvmOpcode::READ
+            | NvmOpcode::WRITE
+            | NvmOpcode::COMPARE
+            | NvmOpcode::WRITE_ZEROES
+            | NvmOpcode::WRITE_UNCORRECTABLE
+            | NvmOpcode::VERIFY
+            | APPEND
+    );
+    has_one.then(|| blocks(sqe).count)
 }
 
 /// Whether a command that can have it has Force Unit Access.

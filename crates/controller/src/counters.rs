@@ -12,6 +12,8 @@ use crate::flight::{Past, StatusCounts, Watched};
 /// What a lane did.
 #[derive(Debug, Default)]
 pub struct LaneCounters {
+    /// Commands fetched.
+    pub fetched: Counter,
     /// Completions posted.
     pub completions: Counter,
     /// Read commands that succeeded.
@@ -91,6 +93,8 @@ pub struct Counted {
 pub struct QueueCounted {
     /// The completion queue.
     pub cqid: u16,
+    /// Commands fetched and not completed, about now.
+    pub in_flight: u64,
     /// Completions posted.
     pub completions: u64,
     /// Those with an error.

@@ -25,6 +25,7 @@ pub mod counters;
 pub mod flight;
 pub mod gate;
 pub mod identity;
+pub mod inspect;
 pub mod lane;
 pub mod namespace;
 mod pci;

@@ -145,7 +145,8 @@ pub struct SlotState {
     pub epoch: u64,
     /// Commands fetched from its queue before this one, modulo 2^32.
     pub number: u32,
-    /// The completion queue entry being written.
+    /// The completion queue entry being written. Before that, when it was fetched ([`crate::inspect`]), which means nothing to a
+    /// restart.
     pub posting: u32,
     /// Submission queue identifier.
     pub sqid: u16,

@@ -159,6 +159,8 @@ pub(crate) struct TestMedium {
     /// What a command of a set ends with.
     pub(crate) answer: Outcome,
     pub(crate) seen: Vec<Seen>,
+    /// It says that it keeps the time of a model.
+    pub(crate) keeps_time: bool,
     held: VecDeque<(Ticket, Outcome)>,
     released: usize,
 }
@@ -172,6 +174,7 @@ impl TestMedium {
             fault: None,
             answer: Outcome::OK,
             seen: Vec::new(),
+            keeps_time: false,
             held: VecDeque::new(),
             released: 0,
         }
@@ -309,6 +312,10 @@ impl Channel for TestMedium {
 
     fn in_flight(&self) -> u32 {
         self.held.len() as u32
+    }
+
+    fn keeps_time(&self) -> bool {
+        self.keeps_time
     }
 
     fn is_full(&self, _request: &Request<'_>) -> bool {

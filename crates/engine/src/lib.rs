@@ -22,6 +22,7 @@
 )]
 
 mod deliver;
+mod inspect;
 mod lanes;
 mod mail;
 mod members;

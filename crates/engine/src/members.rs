@@ -163,6 +163,11 @@ impl Members {
         member.map(|member| &mut member.controller)
     }
 
+    pub(crate) fn get(&self, index: usize) -> Option<&Controller> {
+        let member = self.controllers.get(index)?.as_ref();
+        member.map(|member| &member.controller)
+    }
+
     /// Whether a subsystem may have got something for its operator or keeper since the last call.
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)

@@ -127,6 +127,10 @@ impl<C: Channel> Engine<C> {
         self.channels.remove(id)
     }
 
+    pub(crate) fn channels(&self) -> &Channels<C> {
+        &self.channels
+    }
+
     /// The channels, to wait on what they signal.
     pub fn channels_mut(&mut self) -> &mut Channels<C> {
         &mut self.channels
@@ -229,6 +233,7 @@ impl<C: Channel> Engine<C> {
                 let Some(lane) = &mut slot.lane else {
                     return false;
                 };
+                lane.note_time(now);
                 let done = lane.turn(channels);
                 turn.commands += done.fetched;
                 let busy = done.fetched > 0 || done.steps > 0;
@@ -288,6 +293,7 @@ impl<C: Channel> Engine<C> {
             let Some(lane) = &mut slot.lane else {
                 return false;
             };
+            lane.note_time(now);
             let done = lane.turn_through(channels, tenants.gate(slot.tenant));
             turn.commands += done.fetched;
             let busy = done.fetched > 0 || done.steps > 0 || done.released > 0;

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - Our pages cannot be shrunk or grown by whoever holds their descriptor.
-//! - The shadow page is only read by us, the EventIdx page only written.
+//! - The shadow page is only read by us. The EventIdx page is written, and read only to be shown: nothing follows from it.
 //!
 //! What it does NOT do: it judges no value; a doorbell that moved past its queue is the controller's to notice.
 
@@ -230,6 +230,14 @@ impl ShadowDoorbells {
     pub fn load(&self, slot: usize) -> Option<u32> {
         let word = at(&self.shadow, slot)?;
         // SAFETY: `at` gives an aligned word of a present page, readable while `shadow` holds its view.
+        Some(unsafe { order::load_doorbell(word) })
+    }
+
+    /// What stands in `slot` of the EventIdx page, as the host reads it: for whoever looks at queues. The host may have stored
+    /// something else there. `None` where the page is absent or has no such slot.
+    pub fn event_idx(&self, slot: usize) -> Option<u32> {
+        let word = at(&self.event_idx, slot)?;
+        // SAFETY: as in `load`; every mapping of a host's memory can be read.
         Some(unsafe { order::load_doorbell(word) })
     }
 

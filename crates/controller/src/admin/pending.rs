@@ -78,6 +78,12 @@ impl Pending {
         });
     }
 
+    /// The opcode and the namespace of a command that waits.
+    pub(crate) fn asked(&self, cid: u16) -> Option<(u8, u32)> {
+        let asked = self.asked.iter().find(|asked| asked.cid == cid)?;
+        Some((asked.opcode, asked.nsid))
+    }
+
     /// Takes out what a command that waited has asked for; `None` for one that did not wait.
     pub(crate) fn take_asked(&mut self, cid: u16) -> Option<Asked> {
         let index = self.asked.iter().position(|asked| asked.cid == cid)?;

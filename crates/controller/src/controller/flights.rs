@@ -70,9 +70,14 @@ impl Controller {
     pub fn counted(&self) -> Counted {
         let queue = |(cqid, cq): (u16, &IoCq)| {
             let counters: &LaneCounters = &cq.counters;
+            // what is fetched and completed in between counts as in flight
+            let completions = counters.completions.get();
+            let in_flight = counters.fetched.get().saturating_sub(completions);
             QueueCounted {
                 cqid,
-                completions: counters.completions.get(),
+                // one that has stopped counts its end no more
+                in_flight: cq.lane.map_or(0, |_| in_flight),
+                completions,
                 errors: counters.errors.get(),
                 interrupts: counters.interrupts.get(),
                 interrupts_spared: counters.interrupts_spared.get(),

@@ -12,6 +12,7 @@ mod arbitrate;
 mod exchange;
 mod flights;
 mod flush;
+mod inspection;
 mod interrupts;
 mod lifecycle;
 mod saved;

@@ -39,7 +39,7 @@ pub(super) enum Went {
 pub(crate) const NOT_COUNTED: u8 = u8::MAX;
 /// A slot that is counted among those in flight only: the subsystem has its command, which may be what waits for
 /// everything issued before.
-const FORWARDED: u8 = u8::MAX - 1;
+pub(super) const FORWARDED: u8 = u8::MAX - 1;
 /// The epoch of such a slot: later than any view's, so that it is given up only with everything else.
 pub(crate) const EPOCH_FORWARDED: u64 = u64::MAX - 1;
 
@@ -76,8 +76,29 @@ impl Queues {
         turn
     }
 
-    /// Fetches and issues what the submission queue at `position` has, up to a batch.
+    /// Fetches and issues what the submission queue at `position` has, up to a batch, and counts what was fetched.
+    #[inline]
     fn serve<C: Channel, G: Gate>(
+        &mut self,
+        position: usize,
+        issuer: &mut Issuer<'_, C, G>,
+        turn: &mut LaneTurn,
+    ) {
+        let before = self.fetched(position);
+        self.serve_queue(position, issuer, turn);
+        let fetched = self.fetched(position).wrapping_sub(before);
+        if fetched > 0 {
+            self.counters.fetched.add(fetched.into());
+        }
+    }
+
+    #[inline]
+    fn fetched(&self, position: usize) -> u32 {
+        self.sqs[position].as_ref().map_or(0, |m| m.sq.fetched())
+    }
+
+    #[inline(always)]
+    fn serve_queue<C: Channel, G: Gate>(
         &mut self,
         position: usize,
         issuer: &mut Issuer<'_, C, G>,
@@ -247,7 +268,7 @@ impl Queues {
         };
         member.outstanding += 1;
         let (queue, slot) = self.slots.parts(index);
-        slot.hold(words, number, member.sq.id());
+        slot.hold(words, number, member.sq.id(), self.ticks);
         ordered();
         slot.state = slot_state::FETCHED;
         ordered();

@@ -29,6 +29,7 @@ mod fetch;
 mod forward;
 mod fused;
 mod held;
+mod inspection;
 mod issue;
 mod message;
 mod place;
@@ -55,12 +56,14 @@ use self::share::Share;
 use self::slots::Slots;
 use crate::counters::LaneCounters;
 use crate::gate::{Gate, Open, Watched};
+use crate::inspect;
 use crate::namespace::NamespaceTable;
 use crate::port::{ByteRange, Channel, Channels, Outcome};
 use crate::prp::Segments;
 use crate::queue::{Bells, Cq, QueueError};
 use crate::state::{MAX_SQS, QueueState, SlotState};
 use crate::ticket::{OwnerKey, Ticket};
+use crate::time::Time;
 
 pub use self::fetch::BATCH;
 pub(crate) use self::fetch::EPOCH_FORWARDED;
@@ -181,6 +184,7 @@ impl Lane {
             in_flight: 0,
             blocked: false,
             kicked: false,
+            ticks: 0,
             posted: 0,
             failed: false,
             vector,
@@ -236,6 +240,12 @@ impl Lane {
     #[must_use]
     pub fn counters(&self) -> &Arc<LaneCounters> {
         &self.queues.counters
+    }
+
+    /// It is `now`: what is fetched from here on was fetched then.
+    #[inline]
+    pub fn note_time(&mut self, now: Time) {
+        self.queues.ticks = inspect::tick_after(now);
     }
 
     /// Looks at the doorbells, fetches a bounded batch from each submission queue, and adds it to the media's channels.

@@ -66,6 +66,8 @@ pub(super) struct Queues {
     /// An entry could not be fetched for want of a place in the completion queue, or of a slot.
     pub(super) blocked: bool,
     pub(super) kicked: bool,
+    /// When the turn began, in the ticks of [`crate::inspect`].
+    pub(super) ticks: u32,
     /// Entries posted since [`super::Lane::take_posted`].
     pub(super) posted: u32,
     /// One of them tells of an error.

@@ -114,11 +114,12 @@ impl Slots {
 }
 
 impl SlotState {
-    /// Takes what was fetched as command `number` of its queue. It becomes valid with the state that is stored behind it.
+    /// Takes what was fetched as command `number` of its queue at that time. It becomes valid with the state that is stored behind it.
     #[inline(always)]
-    pub(super) fn hold(&mut self, words: [u64; 8], number: u32, sqid: u16) {
+    pub(super) fn hold(&mut self, words: [u64; 8], number: u32, sqid: u16, ticks: u32) {
         self.sqe = words;
         self.number = number;
+        self.posting = ticks;
         self.sqid = sqid;
         self.cid = (words[0] >> 16) as u16;
         self.epoch_index = NOT_COUNTED;

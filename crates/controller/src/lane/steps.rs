@@ -115,6 +115,12 @@ impl Steps {
         }
     }
 
+    /// The slots of all of them.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u16> {
+        let going = self.going.iter().map(|going| going.slot);
+        going.chain(self.waiting.iter().copied())
+    }
+
     fn find(&self, slot: u16, at: At) -> Option<usize> {
         let mut going = self.going.iter();
         going.position(|going| going.slot == slot && going.at == at)

@@ -69,7 +69,7 @@ impl Queues {
         };
         let (queue, slots, free) = self.slots.split();
         let saved = &mut queue.sqs[position];
-        let sqid = member.sq.id();
+        let (sqid, ticks) = (member.sq.id(), self.ticks);
         let mut first = true;
         while *left > 0 && issuer.copied < COPIED_PER_TURN {
             let Some(&index) = free.last() else {
@@ -83,7 +83,7 @@ impl Queues {
                 member.sq.prefetch(PREFETCH - 1);
             }
             *left -= 1;
-            slot.hold(words, number, sqid);
+            slot.hold(words, number, sqid, ticks);
             ordered();
             slot.state = slot_state::FETCHED;
             ordered();

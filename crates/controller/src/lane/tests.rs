@@ -7,6 +7,7 @@ mod doorbells;
 mod fused;
 mod held;
 mod hostile;
+mod inspection;
 mod maps;
 mod model;
 mod polling;

@@ -6,7 +6,7 @@ use memory::{CqRing, DmaView, Iova};
 use nvme_spec::Cqe;
 use nvme_spec::registers::cq_head_slot;
 
-use super::{BadDoorbell, Bells, Doorbell, QueueError, RingAbsent, distance, next};
+use super::{BadDoorbell, BellView, Bells, Doorbell, QueueError, RingAbsent, distance, next};
 
 /// A completion queue: every place is reserved before it is used, so that what was fetched can always be completed.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Cq {
     phase: bool,
     /// Places neither posted to nor reserved.
     free: u32,
-    frozen: bool,
+    frozen: Option<BadDoorbell>,
     doorbell: Doorbell,
 }
 
@@ -45,7 +45,7 @@ impl Cq {
             tail: 0,
             phase: true,
             free: entries - 1,
-            frozen: false,
+            frozen: None,
             doorbell: Doorbell::new(cq_head_slot(id), bells),
         })
     }
@@ -104,6 +104,12 @@ impl Cq {
         self.free
     }
 
+    /// Places that were reserved and not posted to.
+    #[must_use]
+    pub fn reserved(&self) -> u32 {
+        self.entries - 1 - self.free - self.posted()
+    }
+
     /// Takes a place. The caller knows that one is [`Cq::free`].
     #[inline]
     pub fn reserve(&mut self) {
@@ -139,7 +145,7 @@ impl Cq {
     /// The value cannot be: it is outside the ring, or passes what was posted. The queue is frozen now. Told once.
     #[inline]
     pub fn look(&mut self, bells: Bells<'_>) -> Result<u32, BadDoorbell> {
-        if self.frozen {
+        if self.frozen.is_some() {
             return Ok(0);
         }
         match self.doorbell.look(bells) {
@@ -151,8 +157,9 @@ impl Cq {
     fn advance(&mut self, value: u32) -> Result<u32, BadDoorbell> {
         let posted = distance(self.head, self.tail, self.entries);
         if value >= self.entries || distance(self.head, value, self.entries) > posted {
-            self.frozen = true;
-            return Err(BadDoorbell { value });
+            let bad = BadDoorbell { value };
+            self.frozen = Some(bad);
+            return Err(bad);
         }
         let consumed = distance(self.head, value, self.entries);
         self.head = value;
@@ -164,7 +171,7 @@ impl Cq {
     #[must_use]
     pub fn has_news(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
-        !self.frozen && doorbell.look(bells).is_some_and(|value| value != self.head)
+        self.frozen.is_none() && doorbell.look(bells).is_some_and(|value| value != self.head)
     }
 
     /// Whether the host has yet to acknowledge entries, as its doorbell says now. Changes nothing. Not for a frozen
@@ -172,13 +179,23 @@ impl Cq {
     #[must_use]
     pub fn is_unacknowledged(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
-        !self.frozen && doorbell.look(bells).is_none_or(|value| value != self.tail)
+        self.frozen.is_none() && doorbell.look(bells).is_none_or(|value| value != self.tail)
     }
 
     /// A bad doorbell value was found.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.frozen
+        self.frozen.is_some()
+    }
+
+    /// What stands in its doorbells now, and what has frozen it.
+    pub(crate) fn bell(&self, bells: Bells<'_>) -> BellView {
+        self.doorbell.show(bells, self.frozen)
+    }
+
+    /// The phase that the next entry gets.
+    pub(crate) fn phase(&self) -> bool {
+        self.phase
     }
 
     /// The host's memory map changed.
@@ -196,7 +213,7 @@ impl Cq {
     /// a host that rings only past EventIdx needs it to.
     pub fn arm(&self, bells: Bells<'_>) {
         if let Some(shadow) = bells.shadow
-            && !self.frozen
+            && self.frozen.is_none()
         {
             shadow.store_event_idx(self.doorbell.slot, self.head);
         }

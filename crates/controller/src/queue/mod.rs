@@ -72,6 +72,19 @@ pub struct BadDoorbell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingAbsent;
 
+/// What stands in a queue's doorbells, for whoever looks at it: nothing is made of these values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BellView {
+    /// The register's slot.
+    pub doorbell: u32,
+    /// The host's shadow of it, where it registered buffers.
+    pub shadow: Option<u32>,
+    /// From which value on it rings, as it reads there.
+    pub event_idx: Option<u32>,
+    /// The value that has frozen the queue.
+    pub frozen: Option<BadDoorbell>,
+}
+
 /// Where doorbells are looked up: the register's slots, and the host's buffers if it registered some.
 #[derive(Clone, Copy)]
 pub struct Bells<'a> {
@@ -101,6 +114,16 @@ impl Doorbell {
             slot,
             initial: bells.shadow.and_then(|shadow| shadow.load(slot)),
             moved: false,
+        }
+    }
+
+    fn show(&self, bells: Bells<'_>, frozen: Option<BadDoorbell>) -> BellView {
+        let slot = self.slot;
+        BellView {
+            doorbell: bells.pages.load(slot),
+            shadow: bells.shadow.and_then(|shadow| shadow.load(slot)),
+            event_idx: bells.shadow.and_then(|shadow| shadow.event_idx(slot)),
+            frozen,
         }
     }
 

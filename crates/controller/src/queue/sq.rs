@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memory::{DmaView, Iova, SqRing};
 use nvme_spec::registers::sq_tail_slot;
 
-use super::{BadDoorbell, Bells, Doorbell, QueueError, RingAbsent, distance, next};
+use super::{BadDoorbell, BellView, Bells, Doorbell, QueueError, RingAbsent, distance, next};
 
 /// A submission queue: fetches what the host submitted, in order, each entry once.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Sq {
     head: u32,
     tail: u32,
     fetched: u32,
-    frozen: bool,
+    frozen: Option<BadDoorbell>,
     doorbell: Doorbell,
 }
 
@@ -57,7 +57,7 @@ impl Sq {
             head: 0,
             tail: 0,
             fetched: 0,
-            frozen: false,
+            frozen: None,
             doorbell,
         }
     }
@@ -102,7 +102,7 @@ impl Sq {
     /// submitted before included. Told once.
     #[inline]
     pub fn look(&mut self, bells: Bells<'_>) -> Result<(), BadDoorbell> {
-        if self.frozen {
+        if self.frozen.is_some() {
             return Ok(());
         }
         match self.doorbell.look(bells) {
@@ -115,9 +115,10 @@ impl Sq {
         // One entry stays empty, so that a full queue is not an empty one (Base 2.1, 3.3.1.3).
         let free = self.entries - 1 - self.available();
         if value >= self.entries || distance(self.tail, value, self.entries) > free {
-            self.frozen = true;
+            let bad = BadDoorbell { value };
+            self.frozen = Some(bad);
             self.tail = self.head;
-            return Err(BadDoorbell { value });
+            return Err(bad);
         }
         self.tail = value;
         Ok(())
@@ -127,7 +128,7 @@ impl Sq {
     #[must_use]
     pub fn has_news(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
-        !self.frozen && doorbell.look(bells).is_some_and(|value| value != self.tail)
+        self.frozen.is_none() && doorbell.look(bells).is_some_and(|value| value != self.tail)
     }
 
     /// Tells the processor to bring the entry `ahead` of the head.
@@ -184,7 +185,18 @@ impl Sq {
     /// A bad doorbell value was found, and nothing more is fetched.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.frozen
+        self.frozen.is_some()
+    }
+
+    /// What stands in its doorbells now, and what has frozen it.
+    pub(crate) fn bell(&self, bells: Bells<'_>) -> BellView {
+        self.doorbell.show(bells, self.frozen)
+    }
+
+    /// Commands fetched since it was created, modulo 2^32.
+    #[inline]
+    pub(crate) fn fetched(&self) -> u32 {
+        self.fetched
     }
 
     /// The host's memory map changed.
@@ -200,7 +212,7 @@ impl Sq {
     /// Asks the host to ring the doorbell from the next submission on, where it registered buffers.
     pub fn arm(&self, bells: Bells<'_>) {
         if let Some(shadow) = bells.shadow
-            && !self.frozen
+            && self.frozen.is_none()
         {
             shadow.store_event_idx(self.doorbell.slot, self.tail);
         }

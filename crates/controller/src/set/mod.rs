@@ -48,6 +48,11 @@ pub trait CommandSet: fmt::Debug + Send + Sync {
     /// this set does not have.
     fn command(&self, sqe: &Sqe, namespace: &Namespace) -> Result<Option<Asked>, Status>;
 
+    /// What a command of this set is called; `None` for one of the NVM command set's.
+    fn opcode_name(&self, _opcode: u8) -> Option<&'static str> {
+        None
+    }
+
     /// What the log of effects says of an I/O command; `None` where there is no such command. Of an extension only what
     /// it adds.
     fn effects(&self, opcode: u8) -> Option<CommandEffects>;

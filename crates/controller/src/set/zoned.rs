@@ -121,6 +121,17 @@ impl CommandSet for Zoned {
         }
     }
 
+    fn opcode_name(&self, opcode: u8) -> Option<&'static str> {
+        let opcode = ZonedOpcode(opcode);
+        let is_own = matches!(
+            opcode,
+            ZonedOpcode::ZONE_MANAGEMENT_SEND
+                | ZonedOpcode::ZONE_MANAGEMENT_RECEIVE
+                | ZonedOpcode::ZONE_APPEND
+        );
+        is_own.then(|| opcode.name())
+    }
+
     fn effects(&self, opcode: u8) -> Option<CommandEffects> {
         let none = CommandEffects::new().with_csupp(true);
         match ZonedOpcode(opcode) {

@@ -63,6 +63,10 @@ impl CommandSet for NvmeSet {
         Csi::KEY_VALUE
     }
 
+    fn opcode_name(&self, opcode: u8) -> Option<&'static str> {
+        Some(KvOpcode(opcode).name())
+    }
+
     fn command(&self, sqe: &Sqe, _: &Namespace) -> Result<Option<Asked>, Status> {
         match KvOpcode(sqe.opcode) {
             KvOpcode::STORE => Ok(asks(Access::Changes, from_host(sqe.cdw10))),
@@ -159,6 +163,11 @@ impl CommandSet for SamsungSet {
                 _ => None,
             },
         })
+    }
+
+    fn opcode_name(&self, opcode: u8) -> Option<&'static str> {
+        self.effects(opcode)?;
+        Some(SamsungOpcode(opcode).name())
     }
 
     fn effects(&self, opcode: u8) -> Option<CommandEffects> {

@@ -33,6 +33,7 @@ mod parse;
 mod partition;
 mod precondition;
 mod qemu_args;
+mod queues;
 mod resize;
 mod serve;
 mod set;
@@ -108,6 +109,7 @@ enum Command {
     Ls(ls::Ls),
     Show(show::Show),
     Latency(latency::LatencyCommand),
+    Queues(queues::QueuesCommand),
     Export(export::Export),
     Create(create::Create),
     Delete(delete::Delete),
@@ -167,6 +169,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Ls(ls) => ls.run(),
         Command::Show(show) => show.run(),
         Command::Latency(latency) => latency.run(),
+        Command::Queues(queues) => queues.run(),
         Command::Export(export) => export.run(),
         Command::Create(create) => create.run(),
         Command::Delete(delete) => delete.run(),

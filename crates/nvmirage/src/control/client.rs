@@ -15,13 +15,13 @@ use serde::Serialize;
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 
 use super::{
-    Attachment, Inventory, MAX_BODY_LEN, MediumChange, NewPartition, NewPlacement, NewSize,
-    PartitionEnd, PartitionPlace, PartitionSize, Refusal, Stopping, TenantChange,
+    Attachment, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange, NewPartition, NewPlacement,
+    NewSize, PartitionEnd, PartitionPlace, PartitionSize, Refusal, Stopping, TenantChange,
 };
 use crate::{
-    config::{Config, Size, log::Log},
+    config::{Config, Size, Span, log::Log},
     events::Event,
-    observe::LatencyReport,
+    observe::{LatencyReport, QueuesReport},
 };
 
 /// How long a request may take: it may wait for a reactor, more than once.
@@ -46,6 +46,21 @@ pub(crate) fn configuration(socket: &Path) -> anyhow::Result<Config> {
 /// How long a controller's commands take.
 pub(crate) fn latency(socket: &Path, controller: &str) -> anyhow::Result<LatencyReport> {
     let path = format!("/v1/controllers/{}/latency", checked(controller)?);
+    let body = request(socket, Method::GET, &path, None)?;
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// What stands in a controller's queues, with at most so many commands of each submission queue.
+pub(crate) fn queues(
+    socket: &Path,
+    controller: &str,
+    commands: usize,
+    stuck_after: Span,
+) -> anyhow::Result<QueuesReport> {
+    let controller = checked(controller)?;
+    let path = format!(
+        "/v1/controllers/{controller}/queues?commands={commands}&stuck_after={stuck_after}"
+    );
     let body = request(socket, Method::GET, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
@@ -368,7 +383,7 @@ async fn ask(
 
 /// The whole of a reply.
 async fn whole(response: Response<Incoming>, socket: &Path) -> anyhow::Result<Bytes> {
-    let body = Limited::new(response.into_body(), MAX_BODY_LEN);
+    let body = Limited::new(response.into_body(), MAX_REPLY_LEN);
     let whole = body.collect().await;
     let shown = socket.display();
     Ok(whole

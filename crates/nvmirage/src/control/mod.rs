@@ -18,8 +18,11 @@ use std::path::{Path, PathBuf};
 pub(crate) use problem::Refusal;
 pub(crate) use types::*;
 
-/// Largest body of a request or a reply, in bytes.
+/// Largest body of a request, in bytes.
 pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
+
+/// Largest reply that the client takes, in bytes: the numbers of many controllers, or the commands in many queues.
+pub(crate) const MAX_REPLY_LEN: usize = 64 << 20;
 
 /// Where the control socket lies when nothing else is said: `$XDG_RUNTIME_DIR/nvmirage/control.sock`, or
 /// that of the system's service where that variable is not set.

@@ -103,6 +103,11 @@ impl Refusal {
         Refusal::new(StatusCode::PRECONDITION_FAILED, "changed meanwhile", detail)
     }
 
+    /// A reactor that would have to answer does not.
+    pub(crate) fn no_answer(detail: impl Into<String>) -> Self {
+        Refusal::new(StatusCode::GATEWAY_TIMEOUT, "no answer", detail)
+    }
+
     /// Our own fault, or the system's.
     pub(crate) fn failed(error: &anyhow::Error) -> Self {
         let status = StatusCode::INTERNAL_SERVER_ERROR;

@@ -205,6 +205,13 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| one(c.status.doorbell_messages),
     },
     Metric {
+        name: "nvmirage_queue_in_flight",
+        kind: Gauge,
+        unit: Count,
+        help: "Commands of the submission queues that complete into the completion queue that were fetched and have not completed: the queue depth.",
+        values: |c| queues(c, |q| q.in_flight),
+    },
+    Metric {
         name: "nvmirage_queue_completions",
         kind: Counter,
         unit: Count,

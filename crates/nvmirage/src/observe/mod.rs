@@ -5,6 +5,7 @@
 
 pub(crate) mod families;
 mod latency;
+mod queues;
 mod stats;
 mod text;
 
@@ -15,6 +16,7 @@ use crate::control::{
 };
 
 pub(crate) use latency::{Latency, LatencyReport};
+pub(crate) use queues::{CompletionQueue, QueuesReport, SubmissionQueue};
 pub(crate) use stats::Stats;
 pub(crate) use text::Format;
 

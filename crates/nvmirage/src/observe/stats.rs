@@ -69,6 +69,8 @@ pub(crate) struct QueueStats {
     pub(crate) queue: u16,
     /// The reactor that serves it.
     pub(crate) reactor: usize,
+    /// Commands fetched and not completed: the queue depth at this moment.
+    pub(crate) in_flight: u64,
     /// Commands completed.
     pub(crate) commands: u64,
     /// Those with an error.
@@ -91,6 +93,7 @@ impl From<ControllerCounts> for ControllerStats {
         let queues = counted.queues.iter().map(|queue| QueueStats {
             queue: queue.cqid,
             reactor: reactor(queue.cqid),
+            in_flight: queue.in_flight,
             commands: queue.completions,
             errors: queue.errors,
             interrupts: queue.interrupts,

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use controller::counters::{Counted, ReactorCounters};
+use controller::inspect::{CompletionView, ControllerView};
 use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
 use media::{Duty, Medium, ZoneLoss, ZoneLossError};
@@ -90,6 +91,16 @@ pub(super) enum Message {
     Kept(SubsystemSlot, u64, bool),
     /// What there is of tenants.
     Tenants(Vec<TenantNews>, Answer<()>),
+    /// Tell what a controller knows of its queues.
+    InspectController(ControllerSlot, usize, Answer<Option<ControllerView>>),
+    /// Tell what stands in a completion queue of a controller of that reactor, if it lives here.
+    InspectLane(
+        EngineId,
+        ControllerSlot,
+        u16,
+        usize,
+        Answer<Option<CompletionView>>,
+    ),
     /// Tell what every controller has counted.
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
     /// Tell that the thread takes messages.
@@ -138,6 +149,14 @@ impl Address {
         }))
     }
 
+    /// Of a reactor that never looks into its mailbox, which is kept for it.
+    #[cfg(test)]
+    pub(super) fn of_nobody() -> (Self, impl Sized) {
+        let (sender, mailbox) = memory::mailbox::channel::<Message>(MAILBOX_LEN);
+        let wake = EventFd::new().unwrap();
+        (Address::new(sender, Arc::new(Bell::new()), wake), mailbox)
+    }
+
     pub(super) fn try_send(&self, message: Message) -> Result<(), Message> {
         let mailbox = &self.0;
         let mut sender = mailbox
@@ -158,8 +177,16 @@ impl Address {
     ///
     /// # Errors
     /// The message, when there was none.
-    pub(super) fn tell(&self, mut message: Message) -> Result<(), Message> {
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
+    pub(super) fn tell(&self, message: Message) -> Result<(), Message> {
+        self.tell_until(Instant::now() + ANSWER_TIMEOUT, message)
+    }
+
+    /// The same, until then.
+    pub(super) fn tell_until(
+        &self,
+        deadline: Instant,
+        mut message: Message,
+    ) -> Result<(), Message> {
         while let Err(back) = self.try_send(message) {
             if Instant::now() >= deadline {
                 return Err(back);
@@ -186,9 +213,7 @@ impl Pulse {
     /// Of a reactor that never looks into its mailbox, which is kept for it.
     #[cfg(test)]
     pub(crate) fn of_nobody() -> (Self, impl Sized) {
-        let (sender, mailbox) = memory::mailbox::channel(MAILBOX_LEN);
-        let wake = EventFd::new().unwrap();
-        let address = Address::new(sender, Arc::new(Bell::new()), wake);
+        let (address, mailbox) = Address::of_nobody();
         (Pulse(address), mailbox)
     }
 }
@@ -269,6 +294,11 @@ impl ReactorHandle {
     /// What it has done so far.
     pub(crate) fn counters(&self) -> &ReactorCounters {
         &self.counters
+    }
+
+    /// Where it takes messages.
+    pub(super) fn address(&self) -> Address {
+        self.address.clone()
     }
 
     /// How any thread sees whether it answers.

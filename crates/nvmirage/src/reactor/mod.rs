@@ -3,9 +3,11 @@
 //! [`handle`] is the rest of the program's side: it starts a thread and sends it messages. [`run`] is the thread
 //! itself, [`hosted`] what it keeps for each controller, [`subsystems`] for each subsystem, [`poller`] what it waits for
 //! when it sleeps, [`snapshots`] what it takes of the state of drives while it serves them, [`reports`] what drives say of themselves.
+//! [`inspect`] looks at queues, wherever they live.
 
 pub(crate) mod handle;
 mod hosted;
+pub(crate) mod inspect;
 mod lines;
 mod poller;
 mod relays;

@@ -7,6 +7,7 @@ use controller::{
     Controller,
     counters::{Counted, ReactorCounters},
     flight::WatchSpec,
+    inspect::Look,
     port::ChannelId,
     time::Time,
 };
@@ -455,10 +456,23 @@ impl Reactor {
                 news.into_iter().for_each(|one| one.tell(&mut self.engine));
                 reply(&answer, ());
             }
+            Message::InspectController(slot, commands, answer) => {
+                let look = self.look(commands);
+                reply(&answer, self.engine.inspect_controller(slot, look));
+            }
+            Message::InspectLane(home, slot, cqid, commands, answer) => {
+                let look = self.look(commands);
+                reply(&answer, self.engine.inspect_lane(home, slot, cqid, look));
+            }
             Message::Counts(answer) => reply(&answer, self.counts()),
             Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,
         }
+    }
+
+    fn look(&self, commands: usize) -> Look {
+        let now = self.clock.now();
+        Look { now, commands }
     }
 
     /// What every controller has counted.

@@ -11,6 +11,7 @@ mod mounts;
 mod moves;
 mod operate;
 mod partitions;
+mod queues;
 mod recording;
 mod subsystems;
 mod tenants;

@@ -30,6 +30,7 @@ mod moves;
 mod partitions;
 mod pool;
 mod qemu;
+mod queues;
 mod recorded;
 mod saved;
 mod serve;

@@ -84,6 +84,20 @@ fn moved_under_load(world: &World, nsid: &str, doorbells: &str) -> Value {
         let moved = moves(world, to);
         assert!(moved.status.success(), "{}", moved.err);
         assert_eq!(placement(world), then);
+        let looked = world.json(&world.steer(&["queues", "vm", "--json"]));
+        let queues = looked["queues"].as_array().unwrap();
+        let places: Vec<_> = queues
+            .iter()
+            .map(|queue| queue["reactor"].as_u64())
+            .collect();
+        assert_eq!(places, then.map(Some));
+        for queue in queues {
+            assert!(queue["in_flight"].as_u64().unwrap() <= 8, "{queue:#}");
+            assert_eq!(
+                (queue.get("moving"), &queue["reserved"]),
+                (None, &queue["in_flight"])
+            );
+        }
     }
     let bench = ran(bench.wait_with_output().unwrap());
     assert!(bench.status.success(), "{}", bench.err);

@@ -67,6 +67,39 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "inspected-oldest",
+        guard: "of more commands than are asked for the oldest are shown",
+        file: "crates/controller/src/lane/inspection.rs",
+        from: "            self.0.pop();",
+        to: "            self.0 = std::mem::take(&mut self.0).into_sorted_vec().into_iter().skip(1).collect();",
+        test: unit(
+            "controller",
+            "lane::tests::inspection::of_128_commands_all_are_shown_or_the_oldest",
+        ),
+    },
+    Mutation {
+        name: "inspected-given-up",
+        guard: "a command that has completed for its host is not shown",
+        file: "crates/controller/src/lane/inspection.rs",
+        from: "slot_state::FREE | slot_state::ZOMBIE",
+        to: "slot_state::FREE",
+        test: unit(
+            "controller",
+            "lane::tests::inspection::what_was_given_up_is_counted_and_not_shown",
+        ),
+    },
+    Mutation {
+        name: "inspected-age-at-least",
+        guard: "no command is shown older than it is",
+        file: "crates/controller/src/inspect.rs",
+        from: "    (now.0.wrapping_add((1 << TICK_SHIFT) - 1) >> TICK_SHIFT) as u32",
+        to: "    (now.0 >> TICK_SHIFT) as u32",
+        test: unit(
+            "controller",
+            "inspect::tests::an_age_is_a_lower_bound_to_a_tick",
+        ),
+    },
+    Mutation {
         name: "watched-kept-of-the-gone",
         guard: "what a queue has counted outlives it",
         file: "crates/controller/src/controller/flights.rs",

@@ -16,7 +16,7 @@ const OK: Status = Status::SUCCESSFUL_COMPLETION;
 
 /// Lets so many commands of each namespace go, and keeps books.
 #[derive(Default)]
-struct Doorman {
+pub(super) struct Doorman {
     /// By namespace; what is not there goes free.
     may: BTreeMap<u16, u32>,
     issued: Vec<(u16, Work, bool)>,
@@ -59,7 +59,7 @@ impl Gate for &mut Doorman {
 }
 
 impl Doorman {
-    fn new(may: &[(u16, u32)]) -> Self {
+    pub(super) fn new(may: &[(u16, u32)]) -> Self {
         Doorman {
             may: may.iter().copied().collect(),
             ..Doorman::default()
@@ -72,7 +72,7 @@ impl Doorman {
 }
 
 impl Rig {
-    fn turn_through(&mut self, gate: &mut Doorman) -> LaneTurn {
+    pub(super) fn turn_through(&mut self, gate: &mut Doorman) -> LaneTurn {
         let turn = self.lane.turn_through(&mut self.channels, &mut *gate);
         let mut done = Vec::new();
         for (_, channel) in self.channels.iter_mut() {

@@ -25,14 +25,14 @@ fn rig(cq: u32, sqs: &[u32]) -> Rig {
     rig
 }
 
-fn register(rig: &mut Rig) {
+pub(super) fn register(rig: &mut Rig) {
     let spec = spec(&rig.host);
     let registration = Registration::new(&rig.host.view(), spec).unwrap();
     rig.lane.command(LaneCommand::Shadow(Some(registration)));
     rig.shadow = Some(spec);
 }
 
-fn event_idx(rig: &Rig, slot: usize) -> u32 {
+pub(super) fn event_idx(rig: &Rig, slot: usize) -> u32 {
     let at = rig.host.page(EVENT_IDX).0 + 4 * slot as u64;
     rig.host.read_u32(Iova(at))
 }

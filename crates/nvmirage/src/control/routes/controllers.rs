@@ -1,11 +1,14 @@
 //! `/v1/controllers`: what hosts attach to, the namespaces they have and where their queues live.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     body::Bytes,
-    extract::{Path, State},
+    extract::{Path, Query, State, rejection::QueryRejection},
     http::HeaderMap,
 };
+use serde::Deserialize;
 use utoipa_axum::routes;
 
 use super::{
@@ -13,9 +16,10 @@ use super::{
     item::{self, Done, Item, Shown},
 };
 use crate::{
-    config,
+    clock::Clock,
+    config::{self, Span},
     control::{Attachment, ControllerStatus, NewPlacement, Refusal},
-    observe::LatencyReport,
+    observe::{LatencyReport, QueuesReport},
     supervisor::Supervisor,
 };
 
@@ -27,6 +31,7 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(put_attachment, detach))
         .routes(routes!(move_queues))
         .routes(routes!(latency))
+        .routes(routes!(queues))
 }
 
 /// All controllers
@@ -141,6 +146,52 @@ async fn latency(
         let found = controllers.find(|one| one.status.config.name == name);
         let found = found.ok_or_else(|| Refusal::not_found("controller", &name))?;
         Ok(LatencyReport::from(&found.counted))
+    };
+    blocking(desk, report).await.map(Json)
+}
+
+/// Commands of each submission queue that are shown, at most and unless somebody says otherwise.
+const COMMANDS_MAX: usize = 1024;
+const COMMANDS: usize = 64;
+/// From which age on a command is stuck.
+const STUCK_AFTER: Span = Span(Duration::from_secs(1));
+
+/// How to look at queues.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Look {
+    commands: Option<usize>,
+    stuck_after: Option<Span>,
+}
+
+/// What stands in a controller's queues, with the commands that are under way
+#[utoipa::path(get, path = "/v1/controllers/{name}/queues", tag = "controllers",
+    params(("commands" = Option<usize>, Query, description = "how many commands of each submission queue are shown, the oldest of them: 1024 at most. Default: 64"),
+        ("stuck_after" = Option<String>, Query, description = "from which age on a command is stuck, as in 500ms or 2s. Default: 1s")),
+    responses((status = 200, body = QueuesReport)))]
+async fn queues(
+    State(desk): Shared,
+    Path(name): Path<String>,
+    look: Result<Query<Look>, QueryRejection>,
+) -> Result<Json<QueuesReport>, Refusal> {
+    let look = look
+        .map_err(|error| Refusal::invalid(format!("{error}: write ?commands=64&stuck_after=1s")))?;
+    let Query(Look {
+        commands,
+        stuck_after,
+    }) = look;
+    let commands = commands.unwrap_or(COMMANDS);
+    if commands > COMMANDS_MAX {
+        return Err(Refusal::invalid(format!(
+            "commands={commands} is more than is shown of a queue: {COMMANDS_MAX} at most"
+        )));
+    }
+    let stuck_after = stuck_after.unwrap_or(STUCK_AFTER).0;
+    let stuck_after = u64::try_from(stuck_after.as_nanos()).unwrap_or(u64::MAX);
+    let report = move |s: &Supervisor| {
+        let found = s.inspect(&name, commands)?;
+        let now = Clock::of_process().now();
+        Ok(QueuesReport::new(&found, now.0, stuck_after))
     };
     blocking(desk, report).await.map(Json)
 }

@@ -1,0 +1,39 @@
+//! Looking at queues of an engine between two turns ([`controller::inspect`]).
+
+use controller::{
+    inspect::{CompletionView, ControllerView, Look},
+    lane::Lane,
+    port::Channel,
+};
+
+use crate::{Engine, lanes::Slot, lanes::Whose, mail::EngineId, turn::ControllerSlot};
+
+impl<C: Channel> Engine<C> {
+    /// What a controller knows of its queues now.
+    #[must_use]
+    pub fn inspect_controller(&self, slot: ControllerSlot, look: Look) -> Option<ControllerView> {
+        Some(self.members.get(slot.0)?.inspect(look))
+    }
+
+    /// What stands in a completion queue now, and in the submission queues that complete into it, of that controller of that
+    /// engine; `None` where it does not live here.
+    #[must_use]
+    pub fn inspect_lane(
+        &self,
+        home: EngineId,
+        controller: ControllerSlot,
+        cqid: u16,
+        look: Look,
+    ) -> Option<CompletionView> {
+        let is_its = |slot: &&Slot| match slot.whose {
+            Whose::Controller(its) => (self.lanes.engine, its) == (home, controller.0),
+            Whose::Guest(guest) => (guest.home, guest.controller) == (home, controller.0),
+        };
+        let mut lanes = self.lanes.slots.iter().filter(is_its);
+        let lane = lanes.find_map(|slot| {
+            let lane: Option<&Lane> = slot.lane.as_ref();
+            lane.filter(|lane| lane.cqid() == cqid)
+        })?;
+        Some(lane.inspect(self.channels(), look))
+    }
+}

@@ -1,0 +1,245 @@
+//! `nvmirage queues`: what stands in a controller's queues, and which commands are under way.
+
+use std::{
+    io::{self, IsTerminal},
+    thread,
+    time::Duration,
+};
+
+use super::parse::Control;
+use crate::{
+    config::Span,
+    control,
+    observe::{CompletionQueue, QueuesReport, SubmissionQueue},
+    report::{
+        self,
+        table::{Align, Table},
+        units,
+    },
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage queues vm1
+      Every queue of a controller: positions, doorbells, and the oldest commands under way
+  nvmirage queues vm1 --commands 1024 --stuck-after 100ms
+      All commands, and those marked that have been under way for 100 ms or more
+  nvmirage queues vm1 --watch
+      The same, anew every second
+  nvmirage queues vm1 --json | jq '.queues[].submission_queues[].commands[] | select(.stuck)'
+      The commands that are stuck";
+
+/// Forgets what a terminal shows, and goes to its first line (ECMA-48, ED and CUP).
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// Show what stands in a controller's queues, and which commands are under way
+///
+/// CQ is a completion queue and SQ a submission queue that completes into it; queue 0 is for admin commands. Head and tail are those that
+/// the server has taken; doorbell, shadow and EventIdx are what stands there now, which its host may have written. `waiting`
+/// commands are in the ring, those in `flight` were fetched and have not completed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct QueuesCommand {
+    /// The controller's name
+    controller: String,
+
+    /// Show so many commands of each submission queue, the oldest, 1024 at most
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    commands: u16,
+
+    /// A command is stuck that has been under way for so long
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    stuck_after: Span,
+
+    /// Look again and again, every second unless said otherwise
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", require_equals = true)]
+    watch: Option<Span>,
+
+    #[command(flatten)]
+    control: Control,
+
+    /// Print JSON
+    #[arg(long, conflicts_with = "watch")]
+    json: bool,
+}
+
+impl QueuesCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let socket = self.control.socket();
+        let commands = self.commands.into();
+        let look =
+            || control::client::queues(&socket, &self.controller, commands, self.stuck_after);
+        if self.json {
+            return report::print_json(&look()?);
+        }
+        let Some(Span(interval)) = self.watch else {
+            return report::print(&shown(&look()?));
+        };
+        let before = match io::stdout().is_terminal() {
+            true => CLEAR,
+            false => "",
+        };
+        loop {
+            let text = shown(&look()?);
+            report::print(&format!("{before}{text}\n"))?;
+            thread::sleep(interval.max(SHORTEST));
+        }
+    }
+}
+
+/// Between two looks at least.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+fn shown(report: &QueuesReport) -> String {
+    let mut parts = Vec::new();
+    let made = match report.queues.len() {
+        0 => "its host has made no I/O queues".to_owned(),
+        1 => "1 I/O completion queue".to_owned(),
+        count => format!("{count} I/O completion queues"),
+    };
+    parts.push(format!("doorbells are {}; {made}\n", report.doorbells));
+    let mut queues = Table::new(&[
+        ("queue", Align::Left),
+        ("on", Align::Right),
+        ("size", Align::Right),
+        ("head", Align::Right),
+        ("tail", Align::Right),
+        ("phase", Align::Right),
+        ("doorbell", Align::Right),
+        ("shadow", Align::Right),
+        ("EventIdx", Align::Right),
+        ("waiting", Align::Right),
+        ("flight", Align::Right),
+        ("state", Align::Left),
+    ]);
+    let mut notes = String::new();
+    for cq in report.all() {
+        queues.row(completion(cq, &mut notes));
+        for sq in &cq.submission_queues {
+            queues.row(submission(sq, &mut notes));
+        }
+    }
+    if !queues.is_empty() {
+        parts.push(queues.to_string());
+    }
+    parts.push(notes);
+    parts.push(commands(report));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+fn completion(cq: &CompletionQueue, notes: &mut String) -> Vec<String> {
+    let name = format!("CQ {}", cq.queue);
+    let of = |value: Option<u32>| value.map_or(String::new(), |value| value.to_string());
+    let ring = cq.ring.as_ref();
+    let bell = ring.map(|ring| &ring.bell);
+    if let Some(reason) = bell.and_then(|bell| bell.frozen.as_ref()) {
+        *notes += &format!("{name} is frozen: {reason}\n");
+    }
+    let given_up = ring.map_or(0, |ring| ring.given_up);
+    if given_up > 0 {
+        *notes += &format!("{name}: {given_up} commands were aborted that a medium has still\n");
+    }
+    let state = match ring {
+        None => "moving",
+        Some(ring) if ring.bell.frozen.is_some() => "frozen",
+        Some(ring) if ring.stopped => "stopped",
+        Some(ring) if ring.full => "full",
+        Some(_) => "",
+    };
+    vec![
+        name,
+        cq.reactor.to_string(),
+        of(ring.map(|ring| ring.size)),
+        of(ring.map(|ring| ring.head)),
+        of(ring.map(|ring| ring.tail)),
+        of(ring.map(|ring| ring.phase.into())),
+        of(bell.map(|bell| bell.doorbell)),
+        of(bell.and_then(|bell| bell.shadow)),
+        of(bell.and_then(|bell| bell.event_idx)),
+        String::new(),
+        String::new(),
+        state.to_owned(),
+    ]
+}
+
+fn submission(sq: &SubmissionQueue, notes: &mut String) -> Vec<String> {
+    let name = format!("SQ {}", sq.queue);
+    let of = |value: Option<u32>| value.map_or(String::new(), |value| value.to_string());
+    if let Some(reason) = &sq.bell.frozen {
+        *notes += &format!("{name} is frozen: {reason}\n");
+    }
+    let state = match sq {
+        _ if sq.bell.frozen.is_some() => "frozen",
+        _ if sq.deleting => "deleting",
+        _ => sq.priority.as_deref().unwrap_or_default(),
+    };
+    vec![
+        name,
+        String::new(),
+        sq.size.to_string(),
+        sq.head.to_string(),
+        sq.tail.to_string(),
+        String::new(),
+        sq.bell.doorbell.to_string(),
+        of(sq.bell.shadow),
+        of(sq.bell.event_idx),
+        sq.waiting.to_string(),
+        sq.in_flight.to_string(),
+        state.to_owned(),
+    ]
+}
+
+fn commands(report: &QueuesReport) -> String {
+    let mut table = Table::new(&[
+        ("queue", Align::Left),
+        ("cid", Align::Right),
+        ("command", Align::Left),
+        ("nsid", Align::Right),
+        ("LBA", Align::Right),
+        ("bytes", Align::Right),
+        ("FUA", Align::Left),
+        ("at", Align::Left),
+        ("age", Align::Right),
+        ("", Align::Left),
+    ]);
+    let mut more = String::new();
+    let all = report.all().flat_map(|cq| &cq.submission_queues);
+    for sq in all {
+        for one in &sq.commands {
+            let age = one.age_ns.map(|ns| units::nanoseconds(ns as f64));
+            table.row(vec![
+                format!("SQ {}", one.queue),
+                one.cid.to_string(),
+                named(&one.command, one.opcode),
+                one.nsid.to_string(),
+                one.lba.map_or(String::new(), |lba| lba.to_string()),
+                one.bytes.map_or(String::new(), bytes),
+                if one.fua { "yes" } else { "" }.to_owned(),
+                one.at.clone(),
+                age.unwrap_or_default(),
+                if one.stuck { "stuck" } else { "" }.to_owned(),
+            ]);
+        }
+        if sq.left_out > 0 {
+            let (count, queue) = (sq.left_out, sq.queue);
+            more += &format!("{count} more of SQ {queue}: --commands shows up to 1024\n");
+        }
+    }
+    match table.is_empty() {
+        true => more,
+        false => format!("{table}{more}"),
+    }
+}
+
+/// The name of a command, or its number where the specification has no name for it.
+fn named(name: &str, opcode: u8) -> String {
+    match name.starts_with("reserved") {
+        true => format!("opcode {opcode:02x}h"),
+        false => name.to_owned(),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    u32::try_from(count).map_or_else(|_| units::bytes(count), units::block)
+}
