@@ -13,6 +13,7 @@ pub mod firmware;
 pub mod guest;
 pub mod initramfs;
 pub mod kernel;
+pub mod libvirt;
 pub mod lines;
 mod monitor;
 mod program;

@@ -13,7 +13,7 @@ use crate::cache::{Cache, Note, key_hash};
 use crate::debian::{self, Apt, Program};
 use crate::firmware::{self, Firmware};
 use crate::kernel::{self, Bootable, Kernel};
-use crate::{prometheus, systemd};
+use crate::{libvirt, prometheus, systemd};
 
 /// The first QEMU with the device `vfio-user-pci`.
 const QEMU_NEEDED: (u32, u32) = (10, 1);
@@ -89,6 +89,7 @@ impl Rig {
         }
         rig.cache.ensure(&Firmware::key(), note, fetch_firmware)?;
         prometheus::prepare(&rig.cache, note)?;
+        libvirt::prepare(&rig.cache, note)?;
         let packages = rig.cache.ensure(&systemd_key(), note, fetch_systemd)?;
         Kernel::Stable.get_systemd(&rig.cache, &packages, &systemd_key(), note)?;
         Ok(rig)

@@ -1,5 +1,5 @@
 //! Guests of pages: a `qemu-system-x86_64` for the page's `PATH`, which is the tests' QEMU with the tests' guest, and the
-//! job by which that guest takes commands.
+//! job by which that guest takes commands. And what checks a domain of libvirt's.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use tests_vm::guest::command_line;
-use tests_vm::{Kernel, Options, Rig};
+use tests_vm::{Kernel, Options, Rig, libvirt};
 
 /// Puts the program and the job into a page's folder.
 ///
@@ -41,13 +41,35 @@ pub(crate) fn prepare(root: &Path) -> Result<()> {
         quoted(command_line(&options).as_ref()),
     );
     script += include_str!("qemu.sh");
-    let program = root.join("bin/qemu-system-x86_64");
-    fs::write(&program, script)?;
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    write_program(&root.join("bin/qemu-system-x86_64"), &script)?;
     Ok(fs::write(root.join("guest.sh"), include_str!("guest.sh"))?)
 }
 
 /// The word as a shell reads it back.
 fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
+}
+
+/// Puts libvirt's `virt-xml-validate` into a page's folder: what Debian's does, with the schema of domains that was fetched.
+///
+/// # Errors
+/// The schema has not been fetched, or the file cannot be written.
+pub(crate) fn prepare_libvirt(root: &Path) -> Result<()> {
+    let (xmllint, schema) = libvirt::domain_checker()?;
+    let xmllint = xmllint.command();
+    let mut script = String::from("#!/bin/sh\n[ \"$2\" = domain ] || exit 2\nexec ");
+    for word in std::iter::once(xmllint.get_program()).chain(xmllint.get_args()) {
+        let _ = write!(script, "{} ", quoted(word));
+    }
+    let _ = writeln!(
+        script,
+        "--noout --relaxng {} \"$1\"",
+        quoted(schema.as_os_str())
+    );
+    write_program(&root.join("bin/virt-xml-validate"), &script)
+}
+
+fn write_program(path: &Path, script: &str) -> Result<()> {
+    fs::write(path, script)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }

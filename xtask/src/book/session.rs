@@ -125,6 +125,9 @@ impl<'a> Session<'a> {
         if page.blocks.iter().any(needs_guest) {
             guest::prepare(root)?;
         }
+        if page.blocks.iter().any(|block| block.text.contains("virt-xml-validate")) {
+            guest::prepare_libvirt(root)?;
+        }
         let script = root.join("script");
         fs::write(&script, script_of(page, root)?)?;
         let mut command = with.workspace.command("bash".as_ref())?;

@@ -180,6 +180,7 @@ mod tests {
     fn package(name: &str) -> Vec<(PathBuf, String)> {
         let folder = match name.strip_prefix("tests-") {
             Some(name) => format!("tests/{name}"),
+            None if name == "xtask" => name.to_owned(),
             None => format!("crates/{name}"),
         };
         let mut files = Vec::new();
