@@ -71,5 +71,8 @@ pub(crate) fn prepare_libvirt(root: &Path) -> Result<()> {
 
 fn write_program(path: &Path, script: &str) -> Result<()> {
     fs::write(path, script)?;
-    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+    Ok(fs::set_permissions(
+        path,
+        fs::Permissions::from_mode(0o755),
+    )?)
 }

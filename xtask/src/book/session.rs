@@ -125,7 +125,11 @@ impl<'a> Session<'a> {
         if page.blocks.iter().any(needs_guest) {
             guest::prepare(root)?;
         }
-        if page.blocks.iter().any(|block| block.text.contains("virt-xml-validate")) {
+        if page
+            .blocks
+            .iter()
+            .any(|block| block.text.contains("virt-xml-validate"))
+        {
             guest::prepare_libvirt(root)?;
         }
         let script = root.join("script");
