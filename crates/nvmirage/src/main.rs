@@ -32,6 +32,7 @@ mod report;
 mod saved;
 mod service;
 mod supervisor;
+mod top;
 
 fn main() -> std::process::ExitCode {
     cli::main()

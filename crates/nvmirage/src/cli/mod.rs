@@ -40,6 +40,7 @@ mod set;
 mod show;
 mod simulate;
 mod stop;
+mod top;
 mod up;
 
 #[cfg(test)]
@@ -110,6 +111,7 @@ enum Command {
     Show(show::Show),
     Latency(latency::LatencyCommand),
     Queues(queues::QueuesCommand),
+    Top(top::Top),
     Export(export::Export),
     Create(create::Create),
     Delete(delete::Delete),
@@ -170,6 +172,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Show(show) => show.run(),
         Command::Latency(latency) => latency.run(),
         Command::Queues(queues) => queues.run(),
+        Command::Top(top) => top.run(),
         Command::Export(export) => export.run(),
         Command::Create(create) => create.run(),
         Command::Delete(delete) => delete.run(),

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     config::{Config, Size, Span, log::Log},
     events::Event,
-    observe::{LatencyReport, QueuesReport},
+    observe::{LatencyReport, QueuesReport, Stats},
 };
 
 /// How long a request may take: it may wait for a reactor, more than once.
@@ -62,6 +62,12 @@ pub(crate) fn queues(
         "/v1/controllers/{controller}/queues?commands={commands}&stuck_after={stuck_after}"
     );
     let body = request(socket, Method::GET, &path, None)?;
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// Everything that is counted.
+pub(crate) fn stats(socket: &Path) -> anyhow::Result<Stats> {
+    let body = request(socket, Method::GET, "/v1/stats", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 

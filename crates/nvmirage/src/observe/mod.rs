@@ -16,8 +16,8 @@ use crate::control::{
 };
 
 pub(crate) use latency::{Latency, LatencyReport};
-pub(crate) use queues::{CompletionQueue, QueuesReport, SubmissionQueue};
-pub(crate) use stats::Stats;
+pub(crate) use queues::{CompletionQueue, DoorbellWords, QueuesReport, SubmissionQueue};
+pub(crate) use stats::{ControllerStats, Stats};
 pub(crate) use text::Format;
 
 /// Everything that is counted, at one time.

@@ -1,6 +1,6 @@
 //! Everything that is counted as JSON: what `GET /v1/stats` answers, for whoever draws it.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{
@@ -34,8 +34,8 @@ pub(crate) struct Stats {
 /// A controller, and what its hosts did with it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ControllerStats {
-    /// What is known of it.
-    #[serde(flatten)]
+    /// What is known of it, but for the number of queues that it offers.
+    #[serde(flatten, serialize_with = "without_queues")]
     pub(crate) status: ControllerStatus,
     /// Commands that moved data, as its SMART log counts them; they are kept over a restart.
     pub(crate) commands: ByDirection,
@@ -51,6 +51,15 @@ pub(crate) struct ControllerStats {
     pub(crate) stages: Vec<StageTime>,
     /// I/O commands that ended with an error, by status, the most frequent first, since the server started.
     pub(crate) errors_by_status: Vec<StatusErrors>,
+}
+
+/// As a controller is shown elsewhere, where `queues` is a number: here it is the list of those that there are.
+fn without_queues<S: Serializer>(status: &ControllerStatus, to: S) -> Result<S::Ok, S::Error> {
+    let mut shown = serde_json::to_value(status).map_err(serde::ser::Error::custom)?;
+    if let Some(fields) = shown.as_object_mut() {
+        fields.remove("queues");
+    }
+    shown.serialize(to)
 }
 
 /// A count for each direction of data.

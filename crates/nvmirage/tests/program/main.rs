@@ -42,6 +42,7 @@ mod subsystems;
 mod tenants;
 mod timed;
 mod timing_state;
+mod top;
 mod up;
 mod words;
 mod world;

@@ -100,6 +100,50 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "stats-one-of-each-key",
+        guard: "no key of /v1/stats comes twice",
+        file: "crates/nvmirage/src/observe/stats.rs",
+        from: "        fields.remove(\"queues\");",
+        to: "        fields.remove(\"\");",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "top::without_a_terminal_it_says_what_to_do_and_prints_frames",
+        ),
+    },
+    Mutation {
+        name: "top-started-anew",
+        guard: "rates are of one server, and not of two that have the same socket",
+        file: "crates/nvmirage/src/top/rates.rs",
+        from: "last.is_some_and(|last| sample.time_ns < last.time_ns)",
+        to: "last.is_none()",
+        test: of_program(
+            "top::tests::a_server_that_was_started_anew_is_not_compared_with_the_one_before",
+        ),
+    },
+    Mutation {
+        name: "top-not-over-a-gap",
+        guard: "a server that was gone may be another one",
+        file: "crates/nvmirage/src/top/rates.rs",
+        from: "        self.is_broken = true;",
+        to: "",
+        test: of_program(
+            "top::tests::a_server_that_was_started_anew_is_not_compared_with_the_one_before",
+        ),
+    },
+    Mutation {
+        name: "top-leaves-the-terminal",
+        guard: "the terminal is left as it was",
+        file: "crates/nvmirage/src/top/screen.rs",
+        from: "    let restored = ratatui::try_restore().context(\"cannot change the terminal back\");",
+        to: "    let restored = Ok(());",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "top::a_terminal_shows_what_a_load_does_and_is_left_as_it_was",
+        ),
+    },
+    Mutation {
         name: "watched-kept-of-the-gone",
         guard: "what a queue has counted outlives it",
         file: "crates/controller/src/controller/flights.rs",

@@ -1,0 +1,74 @@
+//! `nvmirage top`: what a server does, as it does it.
+
+use std::time::Duration;
+
+use super::parse::Control;
+use crate::{
+    config::Span,
+    top::{self, Options},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage top
+      All controllers and reactors, anew every second; ? explains keys
+  nvmirage top vm1 --interval 200ms
+      One controller: its latencies, its queue depth over time, its queues and the commands in them
+  nvmirage top --once
+      One frame as text, for a script or a report
+  nvmirage top vm1 --batch 60 --width 120 > vm1.txt
+      A minute of one controller";
+
+/// Show what a server does, as it does it
+///
+/// A view for a terminal of 80 x 24 or more: controllers, reactors, tenants, and one controller with the commands that
+/// are under way. Rates are of the time between two looks; latencies are those of the watched commands of the last 10 s.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Top {
+    /// Begin with this controller
+    controller: Option<String>,
+
+    /// Between two looks, 100ms to 1min
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Span,
+
+    /// Print one frame as text, and end
+    #[arg(long, conflicts_with = "batch")]
+    once: bool,
+
+    /// Print so many frames as text, and end
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    batch: Option<u64>,
+
+    /// Columns of a frame that is printed
+    #[arg(long, value_name = "COLUMNS", default_value_t = 80, value_parser = clap::value_parser!(u16).range(40..=500))]
+    width: u16,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    let bounds = Duration::from_millis(100)..=Duration::from_secs(60);
+    match bounds.contains(&span.0) {
+        true => Ok(span),
+        false => Err(format!("`{text}` is not between 100ms and 1min")),
+    }
+}
+
+impl Top {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let options = Options {
+            socket: self.control.socket(),
+            controller: self.controller,
+            interval: self.interval.0,
+        };
+        let frames = if self.once { Some(1) } else { self.batch };
+        match frames {
+            Some(frames) => top::print(&options, frames, self.width),
+            None => top::run(options),
+        }
+    }
+}

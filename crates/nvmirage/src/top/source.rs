@@ -1,0 +1,239 @@
+//! The server, asked again and again on a thread of its own: it may take its time, and keys are heard meanwhile.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::sample::{
+    Command, Controller, Inspected, Latency, Queue, Reactor, Ring, Sample, Tenant,
+};
+use crate::{
+    config::Span,
+    control::client,
+    observe::{CompletionQueue, ControllerStats, DoorbellWords, QueuesReport, Stats},
+};
+
+/// Commands of each submission queue that are asked for.
+const COMMANDS: usize = 64;
+/// From which age on a command is stuck.
+const STUCK_AFTER: Span = Span(Duration::from_secs(1));
+
+/// What is to be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) interval: Duration,
+    pub(super) is_paused: bool,
+    /// Whose queues are to be looked at.
+    pub(super) controller: Option<String>,
+}
+
+/// What the server said.
+#[derive(Debug)]
+pub(super) enum News {
+    Up(Box<Sample>, Option<Inspected>),
+    Down(String),
+}
+
+/// Begins to ask. It ends when one of what this returns is dropped.
+pub(super) fn start(
+    socket: PathBuf,
+    order: Order,
+) -> anyhow::Result<(Sender<Order>, Receiver<News>)> {
+    let (orders, taken) = mpsc::channel();
+    let (told, news) = mpsc::channel();
+    thread::Builder::new()
+        .name("top".into())
+        .spawn(move || ask(&socket, order, &taken, &told))?;
+    Ok((orders, news))
+}
+
+fn ask(socket: &Path, mut order: Order, orders: &Receiver<Order>, news: &Sender<News>) {
+    let mut last = None::<Instant>;
+    loop {
+        let due = last.map_or_else(Instant::now, |last| last + order.interval);
+        let wait = match order.is_paused {
+            true => Duration::from_secs(3600),
+            false => due.saturating_duration_since(Instant::now()),
+        };
+        match orders.recv_timeout(wait) {
+            Ok(new) => {
+                if new.controller != order.controller {
+                    last = None;
+                }
+                order = new;
+                continue;
+            }
+            Err(RecvTimeoutError::Timeout) if order.is_paused => continue,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        last = Some(Instant::now());
+        let said = match look(socket, order.controller.as_deref()) {
+            Ok((sample, inspected)) => News::Up(Box::new(sample), inspected),
+            Err(error) => News::Down(format!("{error:#}")),
+        };
+        if news.send(said).is_err() {
+            return;
+        }
+    }
+}
+
+/// Asks once. A controller that is gone has no queues to look at.
+pub(super) fn look(
+    socket: &Path,
+    controller: Option<&str>,
+) -> anyhow::Result<(Sample, Option<Inspected>)> {
+    let stats = client::stats(socket)?;
+    let inspected = controller.and_then(|name| {
+        let report = client::queues(socket, name, COMMANDS, STUCK_AFTER).ok()?;
+        Some(Inspected::new(name, &report))
+    });
+    Ok((stats.into(), inspected))
+}
+
+impl From<Stats> for Sample {
+    fn from(stats: Stats) -> Self {
+        let reactors = stats.reactors.into_iter().map(|its| Reactor {
+            reactor: its.reactor,
+            mode: its.config.mode.name().to_owned(),
+            cpu: its.config.cpu,
+            commands: its.commands,
+            turns: its.turns,
+            turns_with_work: its.turns_with_work,
+            busy_ns: its.busy_ns,
+            spun_ns: its.spun_ns,
+            slept_ns: its.slept_ns,
+            stalled_ns: its.stalled_ns,
+        });
+        let tenants = stats.tenants.into_iter().map(|its| Tenant {
+            name: its.config.name,
+            commands: its.commands,
+            bytes: its.bytes,
+            capped: its.capped,
+            held: its.held,
+            at_media: its.at_media,
+        });
+        Sample {
+            time_ns: stats.time_ns,
+            reactors: reactors.collect(),
+            tenants: tenants.collect(),
+            controllers: stats.controllers.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<ControllerStats> for Controller {
+    fn from(its: ControllerStats) -> Self {
+        let queues = its.queues.iter().map(|queue| Queue {
+            queue: queue.queue,
+            reactor: queue.reactor,
+            in_flight: queue.in_flight,
+            commands: queue.commands,
+            errors: queue.errors,
+            interrupts: queue.interrupts,
+            interrupts_spared: queue.interrupts_spared,
+        });
+        let latency = its.latency.into_iter().map(|one| Latency {
+            operation: one.operation,
+            buckets: one.buckets,
+        });
+        let stages = its.stages.into_iter().map(|one| (one.stage, one.sum_ns));
+        Controller {
+            attached: its.status.attached,
+            namespaces: its.status.config.namespaces,
+            doorbell_messages: its.status.doorbell_messages,
+            reads: its.commands.read,
+            writes: its.commands.write,
+            read_bytes: its.bytes.read,
+            write_bytes: its.bytes.write,
+            errors: its.errors_by_status.iter().map(|one| one.count).sum(),
+            queues: queues.collect(),
+            latency: latency.collect(),
+            stages: stages.collect(),
+            name: its.status.config.name,
+        }
+    }
+}
+
+impl Inspected {
+    fn new(controller: &str, report: &QueuesReport) -> Self {
+        let mut rings = Vec::new();
+        let mut commands = Vec::new();
+        let mut left_out = 0;
+        for cq in &report.queues {
+            rings.push(completion(cq));
+            for sq in &cq.submission_queues {
+                let state = match sq {
+                    _ if sq.bell.frozen.is_some() => "frozen",
+                    _ if sq.deleting => "deleting",
+                    _ => sq.priority.as_deref().unwrap_or_default(),
+                };
+                rings.push(Ring {
+                    size: sq.size,
+                    head: sq.head,
+                    tail: sq.tail,
+                    ..ring(format!("SQ {}", sq.queue), &sq.bell, state)
+                });
+                left_out += u64::from(sq.left_out);
+                commands.extend(sq.commands.iter().map(|one| Command {
+                    queue: one.queue,
+                    cid: one.cid,
+                    command: one.command.clone(),
+                    nsid: one.nsid,
+                    lba: one.lba,
+                    bytes: one.bytes,
+                    at: one.at.clone(),
+                    age_ns: one.age_ns,
+                    stuck: one.stuck,
+                }));
+            }
+        }
+        // the oldest first, and those last that nobody has fetched
+        commands.sort_by_key(|one| std::cmp::Reverse(one.age_ns.map_or(0, |age| age + 1)));
+        Inspected {
+            controller: controller.to_owned(),
+            doorbells: report.doorbells.clone(),
+            rings,
+            commands,
+            left_out,
+        }
+    }
+}
+
+fn ring(name: String, bell: &DoorbellWords, state: &str) -> Ring {
+    Ring {
+        name,
+        doorbell: bell.doorbell,
+        shadow: bell.shadow,
+        event_idx: bell.event_idx,
+        state: state.to_owned(),
+        ..Ring::default()
+    }
+}
+
+fn completion(cq: &CompletionQueue) -> Ring {
+    let name = format!("CQ {}", cq.queue);
+    let Some(its) = &cq.ring else {
+        return Ring {
+            name,
+            state: "moving".into(),
+            ..Ring::default()
+        };
+    };
+    let state = match its {
+        _ if its.bell.frozen.is_some() => "frozen",
+        _ if its.stopped => "stopped",
+        _ if its.full => "full",
+        _ => "",
+    };
+    Ring {
+        size: its.size,
+        head: its.head,
+        tail: its.tail,
+        phase: Some(its.phase),
+        ..ring(name, &its.bell, state)
+    }
+}
