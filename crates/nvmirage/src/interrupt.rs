@@ -1,4 +1,5 @@
-//! Being told to end: a flag that SIGINT, SIGTERM and SIGHUP set, for work that looks at it now and then.
+//! Being told to end: a flag that SIGINT, SIGTERM and SIGHUP set, for work that looks at it now and then. To a server SIGHUP says
+//! something else: to read its configuration again.
 
 use std::{
     io,
@@ -63,6 +64,15 @@ pub(crate) struct Signals {
     hang_up: Signal,
 }
 
+/// What a signal asks a server for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To end; by this one.
+    End(&'static str),
+    /// To read its configuration again.
+    Reload,
+}
+
 impl Signals {
     /// Takes them over. Call it inside of a tokio runtime.
     pub(crate) fn new() -> io::Result<Self> {
@@ -71,6 +81,15 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
         })
+    }
+
+    /// Waits for the next one that asks a server for something.
+    pub(crate) async fn of_server(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::End("SIGINT"),
+            _ = self.terminate.recv() => Asked::End("SIGTERM"),
+            _ = self.hang_up.recv() => Asked::Reload,
+        }
     }
 
     /// Waits for the next one and names it.

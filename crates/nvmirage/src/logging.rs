@@ -73,10 +73,7 @@ pub(crate) fn start(said: Option<&str>, default: Default) -> Result<(), String> 
             Default::Warn => ("warn", "the default"),
         },
     };
-    let format = match default {
-        Default::Info if service::logs_to_journal() => Format::Journal,
-        _ => Format::Text,
-    };
+    let format = format_of(default);
     let only = config::log::filter(text).map_err(|why| format!("{place}: {why}"))?;
     let (only, filter) = reload::Layer::new(only);
     let (written, lines) = reload::Layer::new(lines(format, default));
@@ -95,6 +92,14 @@ pub(crate) fn start(said: Option<&str>, default: Default) -> Result<(), String> 
     Ok(())
 }
 
+/// How lines are written when nothing is said.
+fn format_of(default: Default) -> Format {
+    match default {
+        Default::Info if service::logs_to_journal() => Format::Journal,
+        _ => Format::Text,
+    }
+}
+
 /// Logs as a configuration says, but for what the command line or the environment has said.
 ///
 /// # Errors
@@ -104,6 +109,17 @@ pub(crate) fn configure(log: &Log) -> Result<(), String> {
     change(&Log {
         filter: log.filter.clone().filter(|_| !is_said),
         format: log.format,
+    })
+}
+
+/// The same once more: what is left out is as it is by default, whatever was changed since.
+///
+/// # Errors
+/// As [`change`].
+pub(crate) fn configure_anew(log: &Log) -> Result<(), String> {
+    configure(&Log {
+        filter: log.filter.clone().or_else(|| Some("info".to_owned())),
+        format: log.format.or_else(|| Some(format_of(Default::Info))),
     })
 }
 

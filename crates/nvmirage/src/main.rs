@@ -28,6 +28,7 @@ mod physical;
 mod placement;
 mod qemu;
 mod reactor;
+mod reload;
 mod report;
 mod saved;
 mod service;

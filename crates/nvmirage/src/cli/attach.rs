@@ -1,6 +1,6 @@
 //! `nvmirage attach` and `nvmirage detach`: which namespaces a controller has, while hosts use it.
 
-use super::parse::Control;
+use super::{live, parse::Control};
 use crate::control;
 
 const ATTACH_EXAMPLES: &str = "\
@@ -40,9 +40,11 @@ pub(super) struct Detach {
 #[derive(Debug, clap::Args)]
 struct Pair {
     /// The namespace; one that a host has made is called SUBSYSTEM:NSID
+    #[arg(add = live::namespaces())]
     namespace: String,
 
     /// The controller
+    #[arg(add = live::controllers())]
     controller: String,
 
     #[command(flatten)]

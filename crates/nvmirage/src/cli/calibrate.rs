@@ -21,7 +21,7 @@ use crate::{
         drive::{self, Drive},
         timing::Timing,
     },
-    report,
+    report::{self, progress},
 };
 
 const EXAMPLES: &str = "\
@@ -105,6 +105,7 @@ impl Calibrate {
             host_ns: u64::try_from(self.host_cost.0.as_nanos())?,
             effort: 1,
         };
+        let _line = progress::waiting("looking for the drive");
         let found = calibrate::calibrate(&given).map_err(|error| anyhow::anyhow!(error));
         let found =
             found.with_context(|| format!("{} points do not make a drive", samples.len()))?;

@@ -1,15 +1,19 @@
-//! `nvmirage completions`: what a shell needs to complete commands and options.
+//! `nvmirage completions`: what a shell needs to complete commands, options, and names of the running server.
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
+use super::{UsageError, live};
 use crate::report;
 
 const EXAMPLES: &str = "\
 Examples:
   nvmirage completions bash > ~/.local/share/bash-completion/completions/nvmirage
+      From the next shell on: nvmirage set media <TAB> offers the media of the running server
   nvmirage completions zsh > \"${fpath[1]}/_nvmirage\"
-  nvmirage completions fish > ~/.config/fish/completions/nvmirage.fish";
+  nvmirage completions fish > ~/.config/fish/completions/nvmirage.fish
+
+The shell asks this program, and that asks the server, for a third of a second at most. Write it
+anew after an upgrade.";
 
 /// Print completions for a shell
 #[derive(Debug, clap::Args)]
@@ -21,13 +25,18 @@ pub(super) struct Completions {
 
 impl Completions {
     pub(super) fn run(self) -> anyhow::Result<()> {
+        let name = self.shell.to_string();
+        let shells = live::shells();
+        let shell = shells.completer(&name);
+        let shell = shell.ok_or_else(|| UsageError(format!("nothing is known of {name}")))?;
         let mut script = Vec::new();
-        clap_complete::generate(
-            self.shell,
-            &mut super::Cli::command(),
+        shell.write_registration(
+            live::VARIABLE,
+            "nvmirage",
+            "nvmirage",
             "nvmirage",
             &mut script,
-        );
+        )?;
         report::print(&String::from_utf8(script)?)
     }
 }

@@ -4,7 +4,10 @@
 
 use std::path::PathBuf;
 
-use super::parse::{self, Control};
+use super::{
+    live,
+    parse::{self, Control},
+};
 use crate::{
     config::{
         self, AdminAllow, Dialect, Direct, Doorbells, Listen, MediumKind, Range, Size, SocketMode,
@@ -131,7 +134,7 @@ struct NamespaceArgs {
     name: String,
 
     /// The medium that holds its bytes
-    #[arg(long)]
+    #[arg(long, add = live::media())]
     media: String,
 
     /// The part of the medium, as in 0GiB..16GiB; default: all of it
@@ -155,7 +158,7 @@ struct NamespaceArgs {
     eui64: Option<String>,
 
     /// Whose its commands are; default: the controller's tenant's
-    #[arg(long)]
+    #[arg(long, add = live::tenants())]
     tenant: Option<String>,
 
     /// Its part of what its tenant has, beside other namespaces of that: 1 to 10000
@@ -226,11 +229,11 @@ struct ControllerArgs {
     subsystem: Option<String>,
 
     /// Names of its namespaces; in a subsystem they are counted from 1
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", add = live::namespaces())]
     namespaces: Vec<String>,
 
     /// Names of media whose unallocated space its host may make namespaces of
-    #[arg(long, value_delimiter = ',', value_name = "MEDIA")]
+    #[arg(long, value_delimiter = ',', value_name = "MEDIA", add = live::media())]
     pool: Vec<String>,
 
     /// Where hosts reach it: a socket, or a folder in which the server's machine has each namespace as a file
@@ -274,7 +277,7 @@ struct ControllerArgs {
     reactor: Option<usize>,
 
     /// Whose the commands of its hosts are
-    #[arg(long)]
+    #[arg(long, add = live::tenants())]
     tenant: Option<String>,
 
     /// Serial number; default: derived from the name

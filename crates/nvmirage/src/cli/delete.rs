@@ -1,6 +1,6 @@
 //! `nvmirage delete`: ends an object of a running server.
 
-use super::parse::Control;
+use super::{live, parse::Control};
 use crate::control;
 
 const EXAMPLES: &str = "\
@@ -26,18 +26,35 @@ pub(super) struct Delete {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     /// Close a medium; a file stays, the bytes of `ram` are gone
+    #[command(after_help = "\
+Examples:
+  nvmirage delete media disk
+      Namespaces on it are deleted first")]
     Media(Named),
     /// Forget a namespace; its bytes stay in the medium
+    #[command(after_help = "\
+Examples:
+  nvmirage delete namespace root
+      Controllers that have it let go of it first: nvmirage detach root vm1")]
     Namespace(Named),
     /// Forget a tenant that no controller and no namespace names
+    #[command(after_help = "\
+Examples:
+  nvmirage delete tenant web
+      Its controllers and namespaces are deleted first")]
     Tenant(Named),
     /// Serve a controller no longer; its host loses the drive
+    #[command(after_help = "\
+Examples:
+  nvmirage delete controller vm1
+      Detaches its host; a virtual machine that uses it is ended by QEMU")]
     Controller(Named),
 }
 
 #[derive(Debug, clap::Args)]
 struct Named {
     /// Its name
+    #[arg(add = live::of_kind())]
     name: String,
 
     #[command(flatten)]

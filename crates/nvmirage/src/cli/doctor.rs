@@ -1,10 +1,10 @@
 //! `nvmirage doctor`: what this machine is like, and where reactors and guests belong on it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{
-    cpu,
-    doctor::{Guest, Report, Topology, Verdict},
+    config, cpu,
+    doctor::{Asked, Guest, Level, Report, Topology},
     report::{
         self,
         table::{Align, Table},
@@ -16,12 +16,15 @@ const EXAMPLES: &str = "\
 Examples:
   nvmirage doctor
       What could be better here, and where to pin a guest of two processors
+  nvmirage doctor --config nvmirage.toml
+      What this configuration asks of the machine, too: CPUs, drives, memory, descriptors, folders
   nvmirage doctor --vcpus 8 --reactors 2 --json | jq -r .libvirt
       The parts of a libvirt domain for a larger one
 
-Nothing is changed. The plan is for one guest: give others the CPUs that are left.";
+Nothing is changed. The plan is for one guest: give others the CPUs that are left. Exit status 1:
+there is a problem, which does not work as it is; advice would be better or faster.";
 
-/// Look at this machine: what slows drives down, and what to pin where
+/// Look at this machine: what does not work, what could be better, and what to pin where
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Doctor {
@@ -32,6 +35,19 @@ pub(super) struct Doctor {
     /// Reactors that serve it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     reactors: u32,
+
+    /// A configuration, in whose light the machine is looked at
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// The QEMU that is going to be used; default: the one on the PATH
+    #[arg(long, value_name = "PATH")]
+    qemu: Option<PathBuf>,
+
+    /// A guest's command line, of which it is said whether its drive can reach its memory; guests that run here are looked
+    /// at anyway
+    #[arg(long, value_name = "TEXT")]
+    qemu_command_line: Option<String>,
 
     /// Print JSON
     #[arg(long)]
@@ -44,11 +60,23 @@ impl Doctor {
             reactors: self.reactors as usize,
             vcpus: self.vcpus as usize,
         };
-        let report = Report::of(Path::new("/"), &cpu::usable()?, &guest)?;
-        if self.json {
-            return report::print_json(&report);
+        let asked = Asked {
+            guest,
+            config: self.config.as_deref().map(config::from_file).transpose()?,
+            qemu: self.qemu,
+            command_line: self.qemu_command_line,
+        };
+        let report = Report::of(Path::new("/"), &cpu::usable()?, &asked)?;
+        match self.json {
+            true => report::print_json(&report)?,
+            false => report::print(&shown(&report))?,
         }
-        report::print(&shown(&report))
+        let problems = report.problems();
+        anyhow::ensure!(
+            problems == 0,
+            "problems: {problems}; each says above what to change"
+        );
+        Ok(())
     }
 }
 
@@ -59,12 +87,11 @@ fn shown(report: &Report) -> String {
         ("", Align::Left),
     ]);
     for check in &report.checks {
-        let verdict = match check.verdict {
-            Verdict::Good => "ok".to_owned(),
-            Verdict::Slower => format!("slower: {}", check.advice),
-            Verdict::Bad => format!("bad: {}", check.advice),
+        let level = match check.level {
+            Level::Ok => "ok".to_owned(),
+            level => format!("{}: {}", level.name(), check.advice),
         };
-        checks.row(vec![check.what.into(), check.found.clone(), verdict]);
+        checks.row(vec![check.what.clone(), check.found.clone(), level]);
     }
     let notes: String = report
         .plan

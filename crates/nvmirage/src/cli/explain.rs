@@ -32,6 +32,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Explain {
     /// A preset or a file that describes one; without one all are listed
+    #[arg(add = super::live::presets())]
     preset: Option<String>,
 
     /// Size of the drive; default: the real one's

@@ -104,6 +104,7 @@ impl Floor {
             }
             return report::print(&format!("{}\n", placement.name()));
         }
+        let _line = report::progress::waiting("measuring");
         let figures = thread::Builder::new()
             .name("floor".into())
             .spawn(move || measure(cpus))?

@@ -1,6 +1,6 @@
 //! `nvmirage latency`: how long the commands of a controller take, and where their time goes.
 
-use super::parse::Control;
+use super::{live, parse::Control};
 use crate::{
     control,
     observe::{Latency, LatencyReport},
@@ -28,6 +28,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct LatencyCommand {
     /// The controller's name
+    #[arg(add = live::controllers())]
     controller: String,
 
     /// Also show so many of the last commands that were watched, 256 at most

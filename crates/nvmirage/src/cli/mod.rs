@@ -24,6 +24,7 @@ mod floor;
 mod identify;
 mod kv;
 mod latency;
+mod live;
 mod ls;
 mod man;
 mod media_arg;
@@ -34,6 +35,7 @@ mod partition;
 mod precondition;
 mod qemu_args;
 mod queues;
+mod reload;
 mod resize;
 mod serve;
 mod set;
@@ -121,6 +123,7 @@ enum Command {
     Move(move_queues::Move),
     Set(set::Set),
     Events(events::Events),
+    Reload(reload::ReloadCommand),
     Stop(stop::Stop),
     Completions(completions::Completions),
     Man(man::Man),
@@ -128,6 +131,7 @@ enum Command {
 
 /// Runs the program and reports what went wrong.
 pub(crate) fn main() -> ExitCode {
+    live::complete();
     let cli = Cli::parse();
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -182,6 +186,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Move(moves) => moves.run(),
         Command::Set(set) => set.run(),
         Command::Events(events) => events.run(),
+        Command::Reload(reload) => reload.run(),
         Command::Stop(stop) => stop.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),

@@ -1,6 +1,6 @@
 //! `nvmirage move`: which reactors serve the queues of a controller, while hosts use them.
 
-use super::parse::Control;
+use super::{live, parse::Control};
 use crate::control::{self, NewPlacement};
 
 const EXAMPLES: &str = "\
@@ -21,10 +21,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Move {
     /// The controller
+    #[arg(add = live::controllers())]
     controller: String,
 
     /// The reactors, counted from 0: queues are dealt out to them in turn
-    #[arg(required = true, value_name = "REACTOR")]
+    #[arg(required = true, value_name = "REACTOR", add = live::reactors())]
     reactors: Vec<usize>,
 
     /// Move only this completion queue, with the submission queues that complete into it

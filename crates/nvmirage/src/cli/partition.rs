@@ -6,14 +6,14 @@ use anyhow::Context;
 use media::{Direct, FileIo, Medium, MediumKind, MediumSpec};
 use serde::Serialize;
 
-use super::parse::Control;
+use super::{live, parse::Control};
 use crate::{
     config::{Range, Size},
     control::{self, NewPartition},
     identity,
     partition::{Owner, Partition, Store, Table, stored},
     report::{
-        self,
+        self, progress,
         table::{Align, Table as Shown},
         units,
     },
@@ -107,6 +107,7 @@ struct Grow {
     drive: Drive,
 
     /// The partition
+    #[arg(add = live::partitions())]
     name: String,
 
     /// Its size from now on: a multiple of 4KiB
@@ -125,6 +126,7 @@ struct Delete {
     drive: Drive,
 
     /// The partition
+    #[arg(add = live::partitions())]
     name: String,
 
     /// Have its bytes read as zeros first; that takes as long as the drive needs
@@ -136,6 +138,7 @@ struct Delete {
 #[derive(Debug, clap::Args)]
 struct Drive {
     /// A running server's media; or `pci:ADDRESS`, `vfio-user:PATH` or a file's path
+    #[arg(add = live::media())]
     drive: String,
 
     /// The drive's namespace; default: its first one
@@ -263,6 +266,7 @@ impl Delete {
             let range = store
                 .change(|table| table.begin_delete(&name))
                 .map_err(refused)?;
+            let _line = progress::waiting("erasing");
             medium.erase(range.start.0, range.len()).with_context(|| {
                 format!("partition {name} is not erased, and cannot be used: delete it again")
             })?;

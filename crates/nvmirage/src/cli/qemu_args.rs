@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use super::{UsageError, parse::Control};
+use super::{UsageError, live, parse::Control};
 use crate::{
     config::{self, Listen, Size},
     control,
@@ -34,6 +34,7 @@ pub(super) const DEFAULT_MEMORY: Size = Size(4 << 30);
 #[command(after_help = EXAMPLES)]
 pub(super) struct QemuArgs {
     /// The controller's name
+    #[arg(add = live::controllers())]
     name: String,
 
     /// The configuration that has it; default: ask the running server

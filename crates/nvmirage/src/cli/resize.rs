@@ -1,6 +1,6 @@
 //! `nvmirage resize`: another size for a namespace, while hosts use it.
 
-use super::parse::Control;
+use super::{live, parse::Control};
 use crate::{config::Size, control};
 
 const EXAMPLES: &str = "\
@@ -18,6 +18,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Resize {
     /// The namespace; one that a host has made is called SUBSYSTEM:NSID
+    #[arg(add = live::namespaces())]
     namespace: String,
 
     /// Its size from now on: a multiple of its blocks

@@ -13,14 +13,14 @@ use super::{UsageError, media_arg::MediaArg, parse};
 use crate::{
     config::{self, Config, Doorbells, Listen},
     control::{
-        self, ControllerStatus,
+        self, ControllerStatus, ReloadRequest,
         server::{Server, Socket, Tcp},
     },
-    interrupt::Signals,
+    interrupt::{Asked, Signals},
     logging, report,
     saved::{self, Saved},
     service::{self, Watchdog},
-    supervisor::Supervisor,
+    supervisor::{Source, Supervisor},
 };
 
 const EXAMPLES: &str = "\
@@ -34,7 +34,8 @@ Examples:
   nvmirage serve --config nvmirage.toml
       All that the file says; `nvmirage check nvmirage.toml` prints it with every default
 
-It prints a line `ready: …` for each controller once hosts can attach. SIGTERM and SIGINT stop it.";
+It prints a line `ready: …` for each controller once hosts can attach. SIGTERM and SIGINT stop
+it, and SIGHUP has it read FILE again, as `nvmirage reload`.";
 
 /// Serve controllers until told to stop
 ///
@@ -81,22 +82,35 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let mut config = self.config()?;
+        let mut config = self.read()?;
+        let source = self.config.as_ref();
+        let source = source.map(|file| Source::new(file, &config)).transpose()?;
+        self.override_in(&mut config)?;
         logging::configure(&config.log).map_err(UsageError)?;
         let saved = self.saved(&mut config)?;
-        run(config, saved, self.stop_at_eof)
+        run(config, saved, source, self.stop_at_eof)
     }
 
+    #[cfg(test)]
     pub(super) fn config(&self) -> anyhow::Result<Config> {
-        let mut config = match (&self.config, &self.listen) {
-            (Some(file), _) => config::from_file(file)?,
-            (None, Some(listen)) => self.short_form(listen.clone())?,
+        let mut config = self.read()?;
+        self.override_in(&mut config)?;
+        Ok(config)
+    }
+
+    /// What the file says, or the short form.
+    fn read(&self) -> anyhow::Result<Config> {
+        match (&self.config, &self.listen) {
+            (Some(file), _) => config::from_file(file),
+            (None, Some(listen)) => self.short_form(listen.clone()),
             (None, None) => {
-                return Err(
-                    UsageError("write --config FILE, or --media and --listen".into()).into(),
-                );
+                Err(UsageError("write --config FILE, or --media and --listen".into()).into())
             }
-        };
+        }
+    }
+
+    /// What the command line says counts before the file.
+    fn override_in(&self, config: &mut Config) -> anyhow::Result<()> {
         if let Some(control) = &self.control {
             let asked_for = &mut config.control.get_or_insert_default().socket;
             *asked_for = Some(Listen::Unix(control.clone()));
@@ -106,7 +120,7 @@ impl Serve {
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(UsageError(lines.join("\n")).into());
         }
-        Ok(config)
+        Ok(())
     }
 
     /// Takes what was made at run time before, and puts it into the configuration. Nothing is kept of a drive that the command
@@ -165,11 +179,16 @@ impl Serve {
 }
 
 /// Serves a configuration until told to stop.
-pub(super) fn run(config: Config, saved: Option<Saved>, stop_at_eof: bool) -> anyhow::Result<()> {
+pub(super) fn run(
+    config: Config,
+    saved: Option<Saved>,
+    source: Option<Source>,
+    stop_at_eof: bool,
+) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let served = runtime.block_on(serve(config, saved, stop_at_eof));
+    let served = runtime.block_on(serve(config, saved, source, stop_at_eof));
     // a request that hangs does not keep the process
     runtime.shutdown_background();
     served
@@ -212,14 +231,20 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
     }
 }
 
-async fn serve(config: Config, saved: Option<Saved>, stop_at_eof: bool) -> anyhow::Result<()> {
+async fn serve(
+    config: Config,
+    saved: Option<Saved>,
+    source: Option<Source>,
+    stop_at_eof: bool,
+) -> anyhow::Result<()> {
     // first of all: a signal that comes while media are opened stops cleanly, too
     let mut signals = Signals::new().context("cannot take over signals")?;
     let control = config.control.clone().unwrap_or_default();
     let socket = control_socket(control.socket.as_ref())?;
     let tcp = Tcp::of(&control)?;
     let steerable = socket.is_some() || tcp.is_some();
-    let supervisor = Arc::new(Supervisor::start(config, saved)?);
+    let has_file = source.is_some();
+    let supervisor = Arc::new(Supervisor::start(config, saved, source)?);
     let server = match steerable {
         true => {
             let server = Server::start(socket, tcp, supervisor.clone());
@@ -237,10 +262,17 @@ async fn serve(config: Config, saved: Option<Saved>, stop_at_eof: bool) -> anyho
     ));
 
     let mut input = stop_at_eof.then(end_of_input).transpose()?;
-    let why = tokio::select! {
-        signal = signals.recv() => signal,
-        () = supervisor.asked_to_stop() => "the control socket",
-        () = ended(&mut input) => "the end of standard input",
+    let why = loop {
+        tokio::select! {
+            asked = signals.of_server() => match asked {
+                Asked::End(signal) => break signal,
+                // there is nothing to read: whoever sends this has left its terminal
+                Asked::Reload if !has_file => break "SIGHUP",
+                Asked::Reload => reload(&supervisor, &mut signals).await,
+            },
+            () = supervisor.asked_to_stop() => break "the control socket",
+            () = ended(&mut input) => break "the end of standard input",
+        }
     };
     tracing::info!("stopping: {why}");
     service::stopping();
@@ -251,6 +283,39 @@ async fn serve(config: Config, saved: Option<Saved>, stop_at_eof: bool) -> anyho
         tracing::error!("the control socket failed: {error}");
     }
     stop_supervisor(supervisor, &mut signals).await
+}
+
+/// Reads the configuration again, on a thread that may block. What comes of it is in the log.
+async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
+    service::reloading();
+    let work = supervisor.clone();
+    let mut reloading = tokio::task::spawn_blocking(move || work.reload(ReloadRequest::default()));
+    let reloaded = loop {
+        tokio::select! {
+            reloaded = &mut reloading => break reloaded,
+            asked = signals.of_server() => match asked {
+                // it is heard once this is over: a change is not left half-way
+                Asked::End(signal) => {
+                    tracing::warn!("{signal}: the server stops once the configuration is read");
+                    supervisor.ask_to_stop();
+                }
+                Asked::Reload => tracing::warn!("SIGHUP: the configuration is being read already"),
+            },
+        }
+    };
+    let said = match reloaded {
+        Ok(Ok(reload)) if reload.is_whole() => "the configuration is served as it is now",
+        Ok(Ok(_)) => "some of the configuration is not served yet: the log says what",
+        Ok(Err(refusal)) => {
+            tracing::error!("the configuration was read again, and is not served: {refusal}");
+            "the configuration of before is served: the log says why"
+        }
+        Err(error) => {
+            tracing::error!("the configuration could not be read again: {error}");
+            "the configuration could not be read again"
+        }
+    };
+    service::ready(said);
 }
 
 /// Says on standard output where hosts can attach.

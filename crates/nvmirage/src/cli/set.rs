@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use super::{UsageError, parse::Control};
+use super::{UsageError, live, parse::Control};
 use crate::{
     config::{
         Text,
@@ -28,7 +28,8 @@ Examples:
       From the next line on the server logs what goes over its sockets, an object of JSON a line
 
 Which parameters there are, and which of them may change while hosts use the drive: nvmirage explain
-PRESET";
+PRESET; one that is not known is answered with those that there are. A drive of flash has no
+read_latency: what a read takes follows from its parts, as timing.read_4k_cell0";
 
 /// Change a medium, a tenant or the log of a running server
 ///
@@ -41,12 +42,12 @@ pub(super) struct Set {
     kind: String,
 
     /// Its name; the log, of which there is one, has none
-    #[arg(value_name = "NAME|KEY=VALUE")]
+    #[arg(value_name = "NAME|KEY=VALUE", add = live::of_kind())]
     name: String,
 
     /// Parameters of a medium's timing, as they stand in a configuration, and zones that it gives up; or keys of a tenant
     /// or of the log
-    #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE")]
+    #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE", add = live::changes())]
     changes: Vec<String>,
 
     #[command(flatten)]

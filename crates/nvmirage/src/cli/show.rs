@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::parse::Control;
+use super::{live, parse::Control};
 use crate::{control, report};
 
 const EXAMPLES: &str = "\
@@ -30,6 +30,7 @@ pub(super) struct Show {
     kind: String,
 
     /// Its name; of a reactor its number, counted from 0
+    #[arg(add = live::of_kind())]
     name: String,
 
     #[command(flatten)]

@@ -9,7 +9,7 @@ use anyhow::Context;
 use model::Parameters;
 
 use super::{
-    UsageError, parse,
+    UsageError, live, parse,
     parse::Control,
     qemu_args::{self, DEFAULT_MEMORY},
     serve,
@@ -39,7 +39,7 @@ The same line again changes nothing.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct Up {
     /// A kind of medium, a preset, or a file with one
-    #[arg(value_name = "PRESET|KIND")]
+    #[arg(value_name = "PRESET|KIND", add = live::presets())]
     what: String,
 
     /// The size of the drive
@@ -77,7 +77,7 @@ impl Up {
         }
         if UnixStream::connect(&control).is_err() {
             report::print(&format!("for a guest: {}\n", in_one_line(&options)))?;
-            return serve::run(config, None, false);
+            return serve::run(config, None, None, false);
         }
         let objects = &config;
         control::client::put(&control, "media", &self.name, &objects.media[0])?;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use model::{InvalidParameter, Kind, Moment, Parameters, preset::MeasuredBy};
+use model::{InvalidParameter, Kind, Moment, Parameters, parameter::Change, preset::MeasuredBy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -386,20 +386,48 @@ impl Timing {
     }
 }
 
-/// The error, with the parameter that may have been meant.
+/// The error, with the parameter that may have been meant, and all that there are.
 pub(super) fn told(error: &InvalidParameter) -> String {
-    match error {
-        InvalidParameter::Unknown { name, kind } => {
-            let words = kind.parameters().map(|p| p.name);
-            match nearest_word(name, words) {
-                Some(word) => format!(
-                    "there is no parameter `{name}` for a model of kind {}; did you mean `{word}`?",
-                    kind.name()
-                ),
-                None => error.to_string(),
-            }
+    let InvalidParameter::Unknown { name, kind } = error else {
+        return error.to_string();
+    };
+    let meant = match part_of(name, *kind) {
+        Some(parts) => Some(parts.to_owned()),
+        None => nearest_word(name, kind.parameters().map(|p| p.name))
+            .map(|word| format!("did you mean `{word}`?")),
+    };
+    let mut text = format!(
+        "there is no parameter `{name}` for a model of kind {}",
+        kind.name()
+    );
+    if let Some(meant) = meant {
+        text += &format!("; {meant}");
+    }
+    for (change, when) in [
+        (Change::Live, "change while it works"),
+        (Change::Reset, "change when its controller is reset"),
+        (Change::Fixed, "are chosen when it is made"),
+    ] {
+        let those = kind.parameters().filter(|p| p.change == change);
+        let those = those.map(|p| format!("{} ({})", p.name, p.unit.name()));
+        let those: Vec<String> = those.collect();
+        if !those.is_empty() {
+            text += &format!("\n{when}: {}", those.join(", "));
         }
-        error => error.to_string(),
+    }
+    text
+}
+
+/// What a drive of flash has in place of one latency, which follows from several.
+fn part_of(name: &str, kind: Kind) -> Option<&'static str> {
+    match (kind, name) {
+        (Kind::Flash | Kind::Zns, "read_latency") => Some(
+            "what a read of flash takes follows from its parts: set read_4k_cell0 to read_4k_cell3 (up to 4 KiB) and read_cell0 to read_cell3 (more)",
+        ),
+        (Kind::Flash | Kind::Zns, "write_latency") => Some(
+            "what a write to flash takes follows from its parts: set buffer_base and buffer_per_page, and program for what the buffer waits for",
+        ),
+        _ => None,
     }
 }
 
@@ -481,7 +509,17 @@ mod tests {
             (
                 "8GiB",
                 format!("{pro}read_latency = \"8us\""),
-                "no parameter `read_latency` for a model of kind flash",
+                "no parameter `read_latency` for a model of kind flash; what a read of flash takes follows from its parts: set read_4k_cell0",
+            ),
+            (
+                "8GiB",
+                format!("{pro}read_latency = \"8us\""),
+                "read_4k_cell0 (time), ",
+            ),
+            (
+                "8GiB",
+                format!("{pro}read_latency = \"8us\""),
+                "channels (count), ",
             ),
             (
                 "8GiB",

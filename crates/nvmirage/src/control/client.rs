@@ -1,6 +1,6 @@
 //! The client's side of the control socket.
 
-use std::{path::Path, time::Duration};
+use std::{io::ErrorKind, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
@@ -16,16 +16,20 @@ use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 
 use super::{
     Attachment, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange, NewPartition, NewPlacement,
-    NewSize, PartitionEnd, PartitionPlace, PartitionSize, Refusal, Stopping, TenantChange,
+    NewSize, PartitionEnd, PartitionPlace, PartitionSize, Refusal, Reload, ReloadRequest, Stopping,
+    TenantChange,
 };
 use crate::{
     config::{Config, Size, Span, log::Log},
     events::Event,
     observe::{LatencyReport, QueuesReport, Stats},
+    report::progress,
 };
 
 /// How long a request may take: it may wait for a reactor, more than once.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long all steps of a configuration that is read again may take.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long the slowest drive may take to erase the largest partition.
 const ERASE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// A reply is something else than this program would have sent.
@@ -34,6 +38,12 @@ const NOT_UNDERSTOOD: &str = "the server's reply is not understood: is it of ano
 /// Asks for everything that is served.
 pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
     let body = request(socket, Method::GET, "/v1", None)?;
+    serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// The same, where it comes in so short a time.
+pub(crate) fn inventory_within(bound: Duration, socket: &Path) -> anyhow::Result<Inventory> {
+    let body = request_within(bound, socket, Method::GET, "/v1", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
@@ -69,6 +79,19 @@ pub(crate) fn queues(
 pub(crate) fn stats(socket: &Path) -> anyhow::Result<Stats> {
     let body = request(socket, Method::GET, "/v1/stats", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
+}
+
+/// Has the server read its configuration again.
+pub(crate) fn reload(socket: &Path, request: ReloadRequest) -> anyhow::Result<Reload> {
+    let body = serde_json::to_vec(&request)?;
+    let reply = request_within(
+        RELOAD_TIMEOUT,
+        socket,
+        Method::POST,
+        "/v1/reload",
+        Some(body),
+    )?;
+    serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
 }
 
 /// Asks the server to end; whose process is to be waited for.
@@ -239,7 +262,7 @@ pub(crate) fn events(
         // the server says something every 15 s, if only that it is there
         while let Ok(frame) = timeout(2 * REQUEST_TIMEOUT, body.frame()).await {
             let Some(frame) = frame else {
-                bail!("the server has stopped");
+                bail!("the server has stopped: its log says why");
             };
             let frame = frame.context("the server has stopped")?;
             text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
@@ -308,6 +331,9 @@ fn request_within(
     path: &str,
     body: Option<Vec<u8>>,
 ) -> anyhow::Result<Bytes> {
+    // a look is quick, and may be for a screen that nothing else is to be written on
+    let changes = method != Method::GET;
+    let _line = changes.then(|| progress::waiting("the server works on it"));
     runtime()?.block_on(async {
         timeout(bound, exchange(socket, method, path, body))
             .await
@@ -322,7 +348,9 @@ fn runtime() -> std::io::Result<Runtime> {
 
 fn no_reply(socket: &Path, bound: Duration) -> anyhow::Error {
     let (shown, bound) = (socket.display(), bound.as_secs());
-    anyhow!("no reply from {shown} within {bound} s")
+    anyhow!(
+        "no reply from {shown} within {bound} s: what was asked for may still be done; look with `nvmirage ls`, and at the server's log"
+    )
 }
 
 /// What keeps a reply coming; it ends with this.
@@ -357,10 +385,16 @@ async fn ask(
     let shown = socket.display();
     let stream = tokio::net::UnixStream::connect(socket)
         .await
-        .with_context(|| {
-            format!(
-                "no server at {shown}: start `nvmirage serve`, or name its socket with --control"
-            )
+        .map_err(|error| {
+            let what = match error.kind() {
+                ErrorKind::PermissionDenied => format!(
+                    "{shown} is for the server's own user and root: use sudo, or be that user"
+                ),
+                _ => format!(
+                    "no server at {shown}: start `nvmirage serve`, or name its socket with --control"
+                ),
+            };
+            anyhow::Error::new(error).context(what)
         })?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -383,7 +417,9 @@ async fn ask(
     let bytes = whole(response, socket).await?;
     match serde_json::from_slice::<Refusal>(&bytes) {
         Ok(refusal) => bail!("{refusal}"),
-        Err(_) => bail!("the server refused with status {status}"),
+        Err(_) => bail!(
+            "the server refused with status {status}, and does not say why: is it of another version?"
+        ),
     }
 }
 

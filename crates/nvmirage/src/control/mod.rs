@@ -15,7 +15,7 @@ mod types;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use problem::Refusal;
+pub(crate) use problem::{FieldProblem, Refusal};
 pub(crate) use types::*;
 
 /// Largest body of a request, in bytes.

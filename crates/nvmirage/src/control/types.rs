@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use crate::{
     config::{self, Text},
     partition::Partition,
+    reload::{Deed, Held, Kind, Step},
 };
 
 /// What is served now.
@@ -276,4 +277,133 @@ pub(crate) struct PartitionPlace {
 pub(crate) struct Stopping {
     /// Its process, which is there until media are durable.
     pub(crate) pid: u32,
+}
+
+/// How the configuration file is read again.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReloadRequest {
+    /// Only the plan: nothing changes.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+    /// Hosts may lose controllers and namespaces that are deleted or made anew. Without it those are held back.
+    #[serde(default)]
+    pub(crate) detach_hosts: bool,
+}
+
+/// What comes, or would come, of the configuration file.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Reload {
+    /// The file.
+    pub(crate) file: String,
+    /// Nothing was done.
+    pub(crate) dry_run: bool,
+    /// What is done, in this order.
+    pub(crate) steps: Vec<PlannedStep>,
+    /// What stays as it is though the file says otherwise, until the next reload.
+    pub(crate) held: Vec<Held>,
+    /// Keys of the file that count at the next start only.
+    pub(crate) restart: Vec<String>,
+    /// What was changed at run time and counts no longer, as the file has another one.
+    pub(crate) lost: Vec<String>,
+}
+
+/// What becomes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StepAction {
+    /// It is made.
+    Create,
+    /// It changes.
+    Change,
+    /// It is deleted.
+    Delete,
+    /// A namespace is given to a controller.
+    Attach,
+    /// A namespace is taken from a controller.
+    Detach,
+}
+
+/// A step on the way to what the configuration file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct PlannedStep {
+    /// What becomes of the object.
+    pub(crate) action: StepAction,
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// Its name.
+    pub(crate) name: String,
+    /// The controller that a namespace is given to or taken from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<String>,
+    /// More about it, in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) detail: String,
+}
+
+impl From<&Step> for PlannedStep {
+    fn from(step: &Step) -> Self {
+        let (action, controller) = match &step.deed {
+            Deed::Create => (StepAction::Create, None),
+            Deed::Delete => (StepAction::Delete, None),
+            Deed::Attach(controller) => (StepAction::Attach, Some(controller.clone())),
+            Deed::Detach(controller) => (StepAction::Detach, Some(controller.clone())),
+            Deed::Retune | Deed::Resize(_) | Deed::Assign | Deed::Move | Deed::Log => {
+                (StepAction::Change, None)
+            }
+        };
+        PlannedStep {
+            action,
+            kind: step.id.0,
+            name: step.id.1.clone(),
+            controller,
+            detail: step.detail.clone(),
+        }
+    }
+}
+
+impl PlannedStep {
+    /// It in a line, with `+`, `~` or `-` in front.
+    pub(crate) fn line(&self) -> String {
+        let (mark, word) = match self.action {
+            StepAction::Create => ("+", ""),
+            StepAction::Change => ("~", ""),
+            StepAction::Delete => ("-", ""),
+            StepAction::Attach => ("+", " attached"),
+            StepAction::Detach => ("-", " detached"),
+        };
+        let object = match self.kind {
+            Kind::Log => "log".to_owned(),
+            kind => format!("{} {}", kind.name(), self.name),
+        };
+        let detail = match (self.controller.is_some(), self.detail.as_str()) {
+            (_, "") => String::new(),
+            (true, detail) => format!(" {detail}"),
+            (false, detail) => format!(": {detail}"),
+        };
+        format!("{mark} {object}{word}{detail}")
+    }
+}
+
+impl Reload {
+    /// A line for each step, and for each thing that stays as it is.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let steps = self.steps.iter().map(PlannedStep::line);
+        let held = self.held.iter().map(|held| {
+            format!(
+                "! {} {} stays as it is: {}",
+                held.kind.name(),
+                held.name,
+                held.why
+            )
+        });
+        let restart = self.restart.iter();
+        let restart = restart.map(|key| format!("! {key}: counts at the next start of the server"));
+        steps.chain(held).chain(restart).collect()
+    }
+
+    /// The file is served as a whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.held.is_empty() && self.restart.is_empty()
+    }
 }

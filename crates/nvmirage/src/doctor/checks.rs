@@ -1,34 +1,43 @@
 //! What the kernel and the limits of this process allow, and what to do where that is less than it could be.
 
-use std::{fs::OpenOptions, path::Path};
-
-use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
 use super::{
-    plan::Plan,
-    topology::{Topology, word},
+    snapshot::{Device, Limit, Qemu, Snapshot},
+    topology::Topology,
 };
-use crate::report::units;
+use crate::{qemu::NEEDED, report::units};
 
 /// How it stands with something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Verdict {
-    Good,
-    /// It works, and could be faster.
-    Slower,
+pub(crate) enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, and could be better.
+    Advice,
     /// Something does not work.
-    Bad,
+    Problem,
+}
+
+impl Level {
+    /// The word for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Level::Ok => "ok",
+            Level::Advice => "advice",
+            Level::Problem => "problem",
+        }
+    }
 }
 
 /// Something that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
-    pub(crate) what: &'static str,
+    pub(crate) what: String,
     pub(crate) found: String,
-    pub(crate) verdict: Verdict,
-    /// What to do; empty where nothing is to be done.
+    pub(crate) level: Level,
+    /// What to change; empty where nothing is to be done.
     pub(crate) advice: String,
 }
 
@@ -36,41 +45,59 @@ pub(crate) struct Check {
 const KERNEL: (u32, u32) = (5, 15);
 /// Descriptors for some dozens of guests: sockets, memory and an eventfd for each vector.
 const DESCRIPTORS: u64 = 4096;
+/// Maps of memory that the kernel gives a process by default.
+const MAPS: u64 = 65_530;
 
-/// Everything that is looked at, below `root`.
-pub(super) fn all(root: &Path, topology: &Topology, plan: &Plan) -> Vec<Check> {
-    let sysctl = |name: &str| word(&root.join("proc/sys").join(name));
+/// Everything that is looked at whatever is configured. Where files are no part of that (`of_files`), what they need is advice.
+pub(super) fn all(machine: &Snapshot, topology: &Topology, of_files: bool) -> Vec<Check> {
+    let for_files = |check: Check| match (check.level, of_files) {
+        (Level::Problem, false) => Check {
+            level: Level::Advice,
+            ..check
+        },
+        _ => check,
+    };
+    let text = |value: &Option<String>| value.clone();
     let mut checks = vec![
-        kernel(sysctl("kernel/osrelease")),
-        io_uring(sysctl("kernel/io_uring_disabled")),
-        locked_memory(getrlimit(Resource::Memlock).current),
-        descriptors(getrlimit(Resource::Nofile).current),
-        huge_pages(
-            topology,
-            word(&root.join("sys/kernel/mm/transparent_hugepage/enabled")),
-        ),
-        kvm(root),
+        for_files(kernel(text(&machine.kernel))),
+        for_files(io_uring(text(&machine.io_uring_disabled))),
+        locked_memory(machine.locked_memory),
+        descriptors(machine.descriptors),
+        maps(machine.max_map_count),
+        huge_pages(topology, text(&machine.transparent_huge_pages)),
+        shared_huge_pages(text(&machine.shmem_huge_pages)),
+        clock(machine),
+        kvm(&machine.kvm),
+        qemu(&machine.qemu),
     ];
     if topology.nodes.len() > 1 {
-        checks.push(balancing(sysctl("kernel/numa_balancing")));
+        checks.push(balancing(text(&machine.numa_balancing)));
+        checks.extend(nodes(&machine.distances));
     }
-    checks.extend(governor(root, plan));
+    checks.extend(governor(&machine.governors));
+    checks.extend(siblings(topology));
+    checks.extend(
+        machine
+            .guests
+            .iter()
+            .map(|guest| shared(&guest.called, &guest.args)),
+    );
     checks
 }
 
-fn good(what: &'static str, found: impl Into<String>) -> Check {
+pub(super) fn good(what: impl Into<String>, found: impl Into<String>) -> Check {
     Check {
-        what,
+        what: what.into(),
         found: found.into(),
-        verdict: Verdict::Good,
+        level: Level::Ok,
         advice: String::new(),
     }
 }
 
 impl Check {
-    fn but(self, verdict: Verdict, advice: impl Into<String>) -> Self {
+    pub(super) fn but(self, level: Level, advice: impl Into<String>) -> Self {
         Check {
-            verdict,
+            level,
             advice: advice.into(),
             ..self
         }
@@ -85,9 +112,9 @@ fn kernel(release: Option<String>) -> Check {
     let check = good("kernel", release.clone());
     match version {
         Some(version) if version >= KERNEL => check,
-        Some(_) => check.but(Verdict::Bad, "media of files need Linux 5.15 or newer"),
+        Some(_) => check.but(Level::Problem, "media of files need Linux 5.15 or newer"),
         None => check.but(
-            Verdict::Slower,
+            Level::Advice,
             "media of files need Linux 5.15 or newer; this one is not known",
         ),
     }
@@ -98,34 +125,34 @@ fn io_uring(disabled: Option<String>) -> Check {
     match disabled.as_deref() {
         None | Some("0") => good(what, "allowed"),
         Some("1") => good(what, "for privileged processes").but(
-            Verdict::Bad,
+            Level::Problem,
             "media of files need it: set kernel.io_uring_disabled = 0, or its group by kernel.io_uring_group",
         ),
         Some(_) => good(what, "disabled").but(
-            Verdict::Bad,
+            Level::Problem,
             "media of files need it: set kernel.io_uring_disabled = 0",
         ),
     }
 }
 
-fn locked_memory(limit: Option<u64>) -> Check {
+fn locked_memory(limit: Limit) -> Check {
     let what = "locked memory";
     match limit {
         None => good(what, "no limit"),
         Some(bytes) => good(what, format!("at most {}", units::bytes(bytes))).but(
-            Verdict::Slower,
+            Level::Advice,
             "memory of guests is registered for files within it: raise it to their memory (LimitMEMLOCK=infinity, or ulimit -l)",
         ),
     }
 }
 
-fn descriptors(limit: Option<u64>) -> Check {
+fn descriptors(limit: Limit) -> Check {
     let what = "descriptors";
     match limit {
         None => good(what, "no limit"),
         Some(count) if count >= DESCRIPTORS => good(what, format!("at most {count}")),
         Some(count) => good(what, format!("at most {count}")).but(
-            Verdict::Slower,
+            Level::Advice,
             format!("each host takes some dozens: raise it to {DESCRIPTORS} for many (LimitNOFILE=, or ulimit -n)"),
         ),
     }
@@ -145,29 +172,141 @@ fn huge_pages(topology: &Topology, transparent: Option<String>) -> Check {
     // "always [madvise] never"
     match transparent.as_deref() {
         Some(words) if words.contains("[never]") => good(what, "none").but(
-            Verdict::Slower,
+            Level::Advice,
             "drives in memory are slower on small pages: write madvise into /sys/kernel/mm/transparent_hugepage/enabled",
         ),
         Some(_) => good(what, "none reserved; asked for page by page"),
         None => good(what, "none").but(
-            Verdict::Slower,
+            Level::Advice,
             "drives in memory are slower on small pages, and this kernel has no others",
         ),
     }
 }
 
-fn kvm(root: &Path) -> Check {
+fn kvm(device: &Device) -> Check {
     let what = "KVM";
-    let path = root.join("dev/kvm");
-    match OpenOptions::new().read(true).write(true).open(&path) {
-        Ok(_) => good(what, "usable"),
-        Err(error) if path.exists() => good(what, format!("not usable: {error}")).but(
-            Verdict::Slower,
+    match device {
+        Device::Usable => good(what, "usable"),
+        Device::Refused(error) => good(what, format!("not usable: {error}")).but(
+            Level::Advice,
             "guests of this user are emulated: add the user to the group kvm",
         ),
-        Err(_) => good(what, "not there").but(
-            Verdict::Slower,
+        Device::Missing => good(what, "not there").but(
+            Level::Advice,
             "guests on this machine are emulated, which is slow: load the module kvm, or turn virtualisation on",
+        ),
+    }
+}
+
+/// Each region of a host's memory may take a map.
+fn maps(count: Option<u64>) -> Check {
+    let what = "maps of memory";
+    match count {
+        None => good(what, "not told"),
+        Some(count) if count >= MAPS => good(what, format!("at most {count}")),
+        Some(count) => good(what, format!("at most {count}")).but(
+            Level::Advice,
+            format!("a host whose memory is in many pieces is refused: set vm.max_map_count = {MAPS} or more"),
+        ),
+    }
+}
+
+/// Guests' memory is shared memory.
+fn shared_huge_pages(words: Option<String>) -> Check {
+    let what = "huge pages of guests";
+    match words.as_deref() {
+        Some(words) if words.contains("[never]") || words.contains("[deny]") => good(what, "never").but(
+            Level::Advice,
+            "memory of guests is on small pages: write advise into /sys/kernel/mm/transparent_hugepage/shmem_enabled, or give guests hugetlb=on",
+        ),
+        Some(words) => {
+            let chosen = words.split_whitespace().find(|word| word.starts_with('['));
+            good(what, chosen.unwrap_or(words).trim_matches(['[', ']']))
+        }
+        None => good(what, "not told"),
+    }
+}
+
+/// Every turn of a reactor reads the clock.
+fn clock(machine: &Snapshot) -> Check {
+    let what = "clock";
+    let has = |flag: &str| machine.cpu_flags.iter().any(|one| one == flag);
+    let invariant = has("constant_tsc") && has("nonstop_tsc");
+    let source = machine.clock_source.as_deref().unwrap_or("not told");
+    let found = match invariant {
+        true => format!("{source}, the processor's own goes on at one rate"),
+        false => source.to_owned(),
+    };
+    match source {
+        "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "arch_sys_counter" => good(what, found),
+        _ if invariant => good(what, found).but(
+            Level::Advice,
+            "the kernel does not trust the processor's clock, and to read another takes a microsecond: see why in dmesg, and boot with tsc=reliable where it is right",
+        ),
+        _ => good(what, found).but(
+            Level::Advice,
+            "each look at the time asks a device, which takes a microsecond: use a processor with an invariant TSC (constant_tsc, nonstop_tsc), in a guest host-passthrough",
+        ),
+    }
+}
+
+fn qemu(qemu: &Qemu) -> Check {
+    let what = "QEMU";
+    match qemu {
+        Qemu::Missing => good(what, "not on the PATH").but(
+            Level::Advice,
+            format!("guests need QEMU {NEEDED} or newer, or another hypervisor with vfio-user; --qemu names one"),
+        ),
+        Qemu::Unknown(program) => good(what, format!("{} does not tell its version", program.display()))
+            .but(Level::Advice, "name a QEMU with --qemu"),
+        Qemu::Found(program, version) => {
+            let found = good(what, format!("{version}, {}", program.display()));
+            match *version >= NEEDED {
+                true => found,
+                false => found.but(
+                    Level::Problem,
+                    format!("guests in it cannot have a drive: vfio-user-pci came with {NEEDED}; on Debian 13, newer ones are in trixie-backports"),
+                ),
+            }
+        }
+    }
+}
+
+/// Nodes that are far from each other.
+fn nodes(distances: &[Vec<u32>]) -> Option<Check> {
+    let farthest = distances.iter().flatten().max()?;
+    let found = format!(
+        "{} nodes, up to {:.1} x as far",
+        distances.len(),
+        f64::from(*farthest) / 10.0
+    );
+    Some(good("NUMA distance", found))
+}
+
+/// Two threads of a core share what it can do.
+fn siblings(topology: &Topology) -> Option<Check> {
+    let threads = topology.cpus.iter().map(|cpu| cpu.core.len()).max()?;
+    (threads > 1).then(|| {
+        let isolated = topology.cpus.iter().filter(|cpu| cpu.isolated).count();
+        good(
+            "threads",
+            format!("{threads} a core, {isolated} CPUs isolated"),
+        )
+    })
+}
+
+/// Whether a guest's memory can be reached by its drive.
+pub(super) fn shared(called: &str, args: &[String]) -> Check {
+    let what = format!("guest: {called}");
+    let is = |part: &str| args.iter().any(|arg| arg.replace(' ', "").contains(part));
+    let on = is("share=on") || is("share=true") || is("\"share\":true");
+    let off = is("share=off") || is("share=false") || is("\"share\":false");
+    // a memfd is shared unless somebody says otherwise (QEMU, Invocation: memory-backend-memfd)
+    match on || (is("memory-backend-memfd") && !off) {
+        true => good(what, "its memory is shared"),
+        false => good(what, "its memory is not shared").but(
+            Level::Problem,
+            "its drive cannot reach it: -object memory-backend-memfd,id=mem,size=4G,share=on -machine memory-backend=mem; `nvmirage qemu-args` prints all of it",
         ),
     }
 }
@@ -176,32 +315,31 @@ fn balancing(on: Option<String>) -> Check {
     let what = "NUMA balancing";
     match on.as_deref() {
         Some("1" | "2") => good(what, "on").but(
-            Verdict::Slower,
+            Level::Advice,
             "it unmaps memory to see who uses it: with guests pinned as below set kernel.numa_balancing = 0",
         ),
         _ => good(what, "off"),
     }
 }
 
-/// How fast the reactors' CPUs run; nothing where the system does not say, in a virtual machine for one.
-fn governor(root: &Path, plan: &Plan) -> Option<Check> {
+/// How fast CPUs run; nothing where the system does not say, in a virtual machine for one.
+fn governor(governors: &[(u32, String)]) -> Option<Check> {
     let what = "CPU frequency";
-    let dir = root.join("sys/devices/system/cpu");
-    let of = |cpu: &u32| word(&dir.join(format!("cpu{cpu}/cpufreq/scaling_governor")));
-    let governors: Vec<String> = plan.reactors.iter().filter_map(of).collect();
-    let first = governors.first()?;
-    let check = good(what, first.clone());
-    if governors.iter().all(|governor| governor == "performance") {
-        return Some(check);
+    let (_, first) = governors.first()?;
+    let slow = governors
+        .iter()
+        .find(|(_, governor)| governor != "performance");
+    match slow {
+        None => Some(good(what, first.clone())),
+        Some((cpu, governor)) => Some(good(what, format!("{governor} on CPU {cpu}")).but(
+            Level::Advice,
+            "a CPU that slows down when idle answers late: cpupower frequency-set -g performance",
+        )),
     }
-    Some(check.but(
-        Verdict::Slower,
-        "a CPU that slows down when idle answers late: cpupower frequency-set -g performance",
-    ))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn text(text: &str) -> Option<String> {
@@ -210,12 +348,12 @@ mod tests {
 
     #[test]
     fn kernels_by_their_numbers() {
-        let verdict = |release| kernel(text(release)).verdict;
-        assert_eq!(verdict("6.12.48+deb13-amd64"), Verdict::Good);
-        assert_eq!(verdict("5.15.0-1"), Verdict::Good);
-        assert_eq!(verdict("5.14.21"), Verdict::Bad);
-        assert_eq!(verdict("4.19.0"), Verdict::Bad);
-        assert_eq!(verdict("rolling"), Verdict::Slower);
+        let level = |release| kernel(text(release)).level;
+        assert_eq!(level("6.12.48+deb13-amd64"), Level::Ok);
+        assert_eq!(level("5.15.0-1"), Level::Ok);
+        assert_eq!(level("5.14.21"), Level::Problem);
+        assert_eq!(level("4.19.0"), Level::Problem);
+        assert_eq!(level("rolling"), Level::Advice);
     }
 
     #[test]
@@ -228,7 +366,7 @@ mod tests {
             balancing(text("1")),
         ];
         for check in bad {
-            assert_ne!(check.verdict, Verdict::Good, "{check:?}");
+            assert_ne!(check.level, Level::Ok, "{check:?}");
             assert!(!check.advice.is_empty(), "{check:?}");
         }
         let fine = [
@@ -239,11 +377,7 @@ mod tests {
             balancing(text("0")),
         ];
         for check in fine {
-            assert_eq!(
-                (check.verdict, &*check.advice),
-                (Verdict::Good, ""),
-                "{check:?}"
-            );
+            assert_eq!((check.level, &*check.advice), (Level::Ok, ""), "{check:?}");
         }
     }
 
@@ -257,9 +391,116 @@ mod tests {
         bare.nodes
             .iter_mut()
             .for_each(|node| node.huge_pages.clear());
-        let verdict = |words: &str| huge_pages(&bare, text(words)).verdict;
-        assert_eq!(verdict("always [madvise] never"), Verdict::Good);
-        assert_eq!(verdict("always madvise [never]"), Verdict::Slower);
-        assert_eq!(huge_pages(&bare, None).verdict, Verdict::Slower);
+        let level = |words: &str| huge_pages(&bare, text(words)).level;
+        assert_eq!(level("always [madvise] never"), Level::Ok);
+        assert_eq!(level("always madvise [never]"), Level::Advice);
+        assert_eq!(huge_pages(&bare, None).level, Level::Advice);
+    }
+
+    /// A machine where nothing is amiss.
+    pub(in crate::doctor) fn machine() -> Snapshot {
+        Snapshot {
+            kernel: text("6.12.0"),
+            io_uring_disabled: text("0"),
+            locked_memory: None,
+            descriptors: Some(65_536),
+            max_map_count: Some(65_530),
+            transparent_huge_pages: text("always [madvise] never"),
+            shmem_huge_pages: text("always within_size [advise] never deny force"),
+            kvm: Device::Usable,
+            numa_balancing: text("0"),
+            clock_source: text("tsc"),
+            cpu_flags: vec!["constant_tsc".into(), "nonstop_tsc".into()],
+            governors: vec![(0, "performance".into())],
+            distances: vec![vec![10, 21], vec![21, 10]],
+            iommu_groups: 12,
+            has_vfio_pci: true,
+            vfio: Device::Usable,
+            qemu: Qemu::Found("/usr/bin/qemu".into(), NEEDED),
+            guests: Vec::new(),
+            pci_nodes: Vec::new(),
+        }
+    }
+
+    fn levels(machine: &Snapshot, of_files: bool) -> Vec<(String, Level)> {
+        let root = super::super::topology::tests::two_sockets();
+        let topology = Topology::read(root.path(), &[0]).unwrap();
+        let checks = all(machine, &topology, of_files).into_iter();
+        let amiss = checks.filter(|check| check.level != Level::Ok);
+        amiss
+            .map(|check| {
+                assert!(!check.advice.is_empty(), "{check:?}");
+                (check.what, check.level)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_thing_that_is_amiss_is_found_and_nothing_else() {
+        assert_eq!(levels(&machine(), true), []);
+        type Change = fn(&mut Snapshot);
+        let cases: [(&str, Level, Change); 12] = [
+            ("kernel", Level::Problem, |m| m.kernel = text("5.10.0")),
+            ("io_uring", Level::Problem, |m| {
+                m.io_uring_disabled = text("2")
+            }),
+            ("locked memory", Level::Advice, |m| {
+                m.locked_memory = Some(8 << 20)
+            }),
+            ("maps of memory", Level::Advice, |m| {
+                m.max_map_count = Some(1000)
+            }),
+            ("huge pages of guests", Level::Advice, |m| {
+                m.shmem_huge_pages = text("always within_size advise [never] deny force");
+            }),
+            ("clock", Level::Advice, |m| m.clock_source = text("hpet")),
+            ("KVM", Level::Advice, |m| m.kvm = Device::Missing),
+            ("QEMU", Level::Advice, |m| m.qemu = Qemu::Missing),
+            ("NUMA balancing", Level::Advice, |m| {
+                m.numa_balancing = text("1")
+            }),
+            ("CPU frequency", Level::Advice, |m| {
+                m.governors.push((1, "powersave".into()))
+            }),
+            ("QEMU", Level::Problem, |m| {
+                let old = crate::qemu::Version { major: 7, minor: 2 };
+                m.qemu = Qemu::Found("/usr/bin/qemu".into(), old);
+            }),
+            ("descriptors", Level::Advice, |m| m.descriptors = Some(1024)),
+        ];
+        for (what, level, change) in cases {
+            let mut machine = machine();
+            change(&mut machine);
+            assert_eq!(levels(&machine, true), [(what.to_owned(), level)]);
+        }
+        // what no file needs is no problem
+        let mut without = machine();
+        without.io_uring_disabled = text("2");
+        assert_eq!(
+            levels(&without, false),
+            [("io_uring".to_owned(), Level::Advice)]
+        );
+    }
+
+    #[test]
+    fn a_guests_memory_is_shared_or_not() {
+        let level = |line: &str| {
+            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            shared("x", &args).level
+        };
+        for line in [
+            "qemu -object memory-backend-memfd,id=mem,size=1G,share=on",
+            "qemu -object memory-backend-memfd,id=mem,size=1G",
+            "qemu -object {\"qom-type\":\"memory-backend-file\",\"share\":true}",
+        ] {
+            assert_eq!(level(line), Level::Ok, "{line}");
+        }
+        for line in [
+            "qemu -m 1G -device vfio-user-pci",
+            "qemu -object memory-backend-file,id=mem,mem-path=/dev/shm/x",
+            "qemu -object memory-backend-memfd,id=mem,share=off",
+        ] {
+            assert_eq!(level(line), Level::Problem, "{line}");
+        }
     }
 }

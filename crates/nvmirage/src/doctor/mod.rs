@@ -1,20 +1,39 @@
-//! What a machine is like, and how to place reactors and guests on it.
+//! What a machine is like, what of it stands in the way, and how to place reactors and guests on it.
 //!
-//! [`topology`] reads the CPUs and nodes, [`checks`] what the kernel allows, [`plan`] chooses CPUs, [`libvirt`] writes them
-//! down. Everything is read, nothing is changed. Files are found below a root, so that tests bring machines of their own.
+//! [`topology`] reads the CPUs and nodes, [`snapshot`] everything else; [`checks`] and [`configured`] judge what was read,
+//! [`plan`] chooses CPUs, [`libvirt`] writes them down. Everything is read, nothing is changed. Files are found below a root,
+//! so that tests bring machines of their own.
 
 mod checks;
+mod configured;
 mod libvirt;
 mod plan;
+mod snapshot;
 mod topology;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub(crate) use checks::{Check, Verdict};
+pub(crate) use checks::{Check, Level};
 pub(crate) use plan::{Guest, Plan};
+use snapshot::Snapshot;
 pub(crate) use topology::Topology;
+
+use crate::config::{Config, MediumKind};
+
+/// What is to be looked at beside the machine.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// Who is to be placed.
+    pub(crate) guest: Guest,
+    /// What is to be served.
+    pub(crate) config: Option<Config>,
+    /// The QEMU that is going to be used.
+    pub(crate) qemu: Option<PathBuf>,
+    /// The command line that a guest is going to be started with.
+    pub(crate) command_line: Option<String>,
+}
 
 /// All there is to say.
 #[derive(Debug, Serialize)]
@@ -32,16 +51,37 @@ pub(crate) struct Report {
 
 impl Report {
     /// Looks at the machine whose files lie below `root`, of which `usable` CPUs may be used.
-    pub(crate) fn of(root: &Path, usable: &[u32], guest: &Guest) -> anyhow::Result<Self> {
+    pub(crate) fn of(root: &Path, usable: &[u32], asked: &Asked) -> anyhow::Result<Self> {
         let topology = Topology::read(root, usable)?;
-        let plan = Plan::new(&topology, guest)?;
+        let plan = Plan::new(&topology, &asked.guest)?;
+        let config = asked.config.as_ref();
+        let pci = config.map_or(Vec::new(), configured::pci);
+        let machine = Snapshot::take(root, &plan.reactors, &pci, asked.qemu.as_deref());
+        let is_file = |config: &Config| config.media.iter().any(|m| m.kind == MediumKind::File);
+        let mut checks = checks::all(&machine, &topology, config.is_none_or(is_file));
+        if let Some(line) = &asked.command_line {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            checks.push(checks::shared("the command line", &words));
+        }
+        if let Some(config) = config {
+            checks.extend(configured::all(config, &machine, &topology));
+        }
         Ok(Report {
-            checks: checks::all(root, &topology, &plan),
+            checks,
             libvirt: libvirt::domain(&plan),
             configuration: plan.configuration(),
-            guest_kernel: format!("nvme.poll_queues={} cpuidle_haltpoll.force=Y", guest.vcpus),
+            guest_kernel: format!(
+                "nvme.poll_queues={} cpuidle_haltpoll.force=Y",
+                asked.guest.vcpus
+            ),
             topology,
             plan,
         })
+    }
+
+    /// How many things do not work.
+    pub(crate) fn problems(&self) -> usize {
+        let checks = self.checks.iter();
+        checks.filter(|check| check.level == Level::Problem).count()
     }
 }

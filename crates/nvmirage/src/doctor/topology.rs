@@ -138,7 +138,7 @@ pub(super) fn word(path: &Path) -> Option<String> {
 }
 
 /// The number that a small file holds.
-fn number(path: &Path) -> Option<u64> {
+pub(super) fn number(path: &Path) -> Option<u64> {
     word(path)?.parse().ok()
 }
 

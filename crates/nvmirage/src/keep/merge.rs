@@ -199,7 +199,9 @@ impl Merging<'_> {
         if self.merged.namespaces.iter().any(there) {
             return Ok(());
         }
-        if self.merged.deleted.iter().any(|deleted| deleted == name) {
+        // one that the configuration had not, and has again, is a new one
+        let had = self.before(name).is_some();
+        if had && self.merged.deleted.iter().any(|deleted| deleted == name) {
             self.merged.notes.push(format!(
                 "namespace {name} was deleted while it was served and stays so; `nvmirage attach` makes it again"
             ));

@@ -1,10 +1,19 @@
 //! A line that moves while somebody waits: on a terminal only, and on standard error.
 
-use std::time::Duration;
+use std::{
+    io::IsTerminal,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use driver::workload::{Phase, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// How long nothing is shown.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often a line moves that only tells the time.
+const TICK: Duration = Duration::from_millis(100);
 /// Steps of the bar.
 const LENGTH: u64 = 1000;
 
@@ -48,6 +57,57 @@ impl Line {
     /// Takes the line away.
     pub(crate) fn clear(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// A line with the time that has passed, for what takes long without telling how far it is: it comes after a second, and goes with
+/// this.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    ended: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Begins to wait for something.
+pub(crate) fn waiting(title: &str) -> Waiting {
+    let none = Waiting {
+        ended: None,
+        thread: None,
+    };
+    if !std::io::stderr().is_terminal() {
+        return none;
+    }
+    let (ended, end) = mpsc::channel();
+    let title = title.to_owned();
+    let show = move || {
+        let begun = Instant::now();
+        if end.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let bar = ProgressBar::new_spinner();
+        while end.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            bar.set_message(format!("{title}, {} s", begun.elapsed().as_secs()));
+            bar.tick();
+        }
+        bar.finish_and_clear();
+    };
+    // who cannot be shown anything waits all the same
+    match std::thread::Builder::new().spawn(show) {
+        Ok(thread) => Waiting {
+            ended: Some(ended),
+            thread: Some(thread),
+        },
+        Err(_) => none,
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        drop(self.ended.take());
+        if let Some(thread) = self.thread.take() {
+            // the line is gone before anything else is written
+            let _ = thread.join();
+        }
     }
 }
 

@@ -51,9 +51,16 @@ pub(crate) struct Merged {
 }
 
 /// An object with a name.
-trait Named: Clone + PartialEq {
+pub(crate) trait Named: Clone + PartialEq {
+    /// What it is called in messages.
     const KIND: &'static str;
+    /// Its name, which no other of its kind has.
     fn name(&self) -> &str;
+}
+
+/// The object of that name.
+pub(crate) fn find<'a, T: Named>(all: &'a [T], name: &str) -> Option<&'a T> {
+    all.iter().find(|one| one.name() == name)
 }
 
 macro_rules! named {
@@ -88,9 +95,6 @@ pub(crate) fn merge(then: &Objects, end: &Objects, now: &Objects) -> Merged {
 
 /// Objects of one kind: those of the configuration in its order, then those that were made at run time in theirs.
 fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> Vec<T> {
-    fn find<'a, T: Named>(all: &'a [T], name: &str) -> Option<&'a T> {
-        all.iter().find(|one| one.name() == name)
-    }
     let mut merged = Vec::new();
     for object in now {
         let name = object.name();

@@ -7,7 +7,7 @@
 //! What hosts and operators change of namespaces (attachments, sizes) is kept by their [subsystems](crate::keep); moves of single queues
 //! and the log are not kept.
 
-mod merge;
+pub(crate) mod merge;
 
 use std::{
     fs,
@@ -118,8 +118,7 @@ impl Saved {
     ///
     /// # Errors
     /// The system's; what was written last is still there.
-    pub(crate) fn keep(&mut self, config: &Config) -> anyhow::Result<()> {
-        let now = Objects::of(config);
+    pub(crate) fn keep(&mut self, now: Objects) -> anyhow::Result<()> {
         if now == self.content.now {
             return Ok(());
         }
@@ -127,6 +126,25 @@ impl Saved {
         let written = self.write();
         if written.is_err() {
             self.content.now = before;
+        }
+        written
+    }
+
+    /// The configuration was read again: from now on this is what it had.
+    ///
+    /// # Errors
+    /// As [`Saved::keep`].
+    pub(crate) fn rebase(&mut self, then: Objects, now: Objects) -> anyhow::Result<()> {
+        if then == self.content.then && now == self.content.now {
+            return Ok(());
+        }
+        let before = (
+            std::mem::replace(&mut self.content.then, then),
+            std::mem::replace(&mut self.content.now, now),
+        );
+        let written = self.write();
+        if written.is_err() {
+            (self.content.then, self.content.now) = before;
         }
         written
     }

@@ -22,6 +22,15 @@ pub(crate) fn ready(status: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
+/// The configuration is read again, until [`ready`] says otherwise.
+pub(crate) fn reloading() {
+    let mut what = vec![NotifyState::Reloading];
+    // with its own time, which managers of `Type=notify-reload` ask for
+    what.extend(NotifyState::monotonic_usec_now().ok());
+    what.push(NotifyState::Status("reading the configuration again"));
+    tell(&what);
+}
+
 /// The end has begun.
 pub(crate) fn stopping() {
     tell(&[

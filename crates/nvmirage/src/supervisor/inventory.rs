@@ -139,7 +139,7 @@ impl State {
     }
 
     /// Every subsystem with what its reactor says of it now.
-    fn views(&self) -> anyhow::Result<Vec<(&Live, View)>> {
+    pub(super) fn views(&self) -> anyhow::Result<Vec<(&Live, View)>> {
         let live = self.subsystems.iter();
         live.map(|live| Ok((live, self.view(live)?))).collect()
     }
@@ -224,7 +224,10 @@ impl State {
     }
 
     /// Those of the configuration, then those that hosts have made.
-    fn namespaces(&self, views: &[(&Live, View)]) -> anyhow::Result<Vec<NamespaceStatus>> {
+    pub(super) fn namespaces(
+        &self,
+        views: &[(&Live, View)],
+    ) -> anyhow::Result<Vec<NamespaceStatus>> {
         let mut all = Vec::new();
         for config in &self.config.namespace {
             let found = views.iter().find_map(|(live, view)| {

@@ -13,6 +13,7 @@ mod operate;
 mod partitions;
 mod queues;
 mod recording;
+mod reload;
 mod subsystems;
 mod tenants;
 mod timing;
@@ -29,6 +30,7 @@ use engine::{ControllerSlot, Mode};
 use tokio::sync::Notify;
 
 pub(crate) use self::media::spec_of;
+pub(crate) use self::reload::Source;
 pub(crate) use self::tenants::TenantNews;
 use self::{media::Resting, subsystems::Live, timing::TimingState};
 use crate::{
@@ -41,7 +43,7 @@ use crate::{
     memory_care,
     partition::Store,
     reactor::{Pulse, handle::ReactorHandle},
-    saved::Saved,
+    saved::{Saved, merge::Objects},
 };
 
 /// A medium that is open.
@@ -94,6 +96,10 @@ struct State {
     tenants: tenants::Told,
     /// Where what is changed from now on is kept.
     saved: Option<Saved>,
+    /// The configuration file, where there is one.
+    source: Option<Source>,
+    /// What a reload has deleted to make it anew, and has not made yet.
+    pending: Objects,
 }
 
 /// Everything one process serves.
@@ -114,8 +120,13 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Supervisor {
-    /// Starts to serve a configuration: all of it, or nothing. What is changed from then on is kept in `saved`.
-    pub(crate) fn start(config: Config, saved: Option<Saved>) -> anyhow::Result<Self> {
+    /// Starts to serve a configuration: all of it, or nothing. What is changed from then on is kept in `saved`; `source` is read
+    /// again when somebody asks for it.
+    pub(crate) fn start(
+        config: Config,
+        saved: Option<Saved>,
+        source: Option<Source>,
+    ) -> anyhow::Result<Self> {
         let mut state = State {
             config: Config {
                 media: Vec::new(),
@@ -132,6 +143,8 @@ impl Supervisor {
             controllers: Vec::new(),
             tenants: tenants::Told::default(),
             saved: None,
+            source,
+            pending: Objects::default(),
         };
         memory_care::start(config.huge_pages == HugePages::Collapse)
             .context("cannot start a thread")?;
@@ -181,8 +194,9 @@ impl Supervisor {
     ) -> Result<T, Refusal> {
         let mut state = self.lock();
         let done = work(&mut state);
-        let State { saved, config, .. } = &mut *state;
-        let kept = saved.as_mut().map_or(Ok(()), |saved| saved.keep(config));
+        let objects = state.objects();
+        let kept = state.saved.as_mut();
+        let kept = kept.map_or(Ok(()), |saved| saved.keep(objects));
         let kept = kept.context(
             "it is done, but cannot be saved: it will be gone at the next start unless a later change can be",
         );

@@ -249,7 +249,7 @@ impl State {
         };
         let Some(timing) = &self.config.media[at].timing else {
             return Err(Refusal::conflict(format!(
-                "media `{name}` has no timing: it is made with one, by [media.timing]"
+                "media `{name}` has no timing: it is made with one, by `create media --timing PRESET` or [media.timing]"
             )));
         };
         let failed = |error: anyhow::Error| Refusal::failed(&error);
@@ -427,6 +427,8 @@ fn refusal_of(status: Status) -> Refusal {
         Status::INVALID_NAMESPACE_OR_FORMAT => {
             Refusal::conflict("a host has deleted the namespace meanwhile")
         }
-        status => Refusal::conflict(format!("the subsystem refuses: {status:?}")),
+        status => Refusal::conflict(format!(
+            "the subsystem refuses: {status:?}; `nvmirage ls` shows how it is now"
+        )),
     }
 }

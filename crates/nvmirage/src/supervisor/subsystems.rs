@@ -1,6 +1,6 @@
 //! Subsystems: how they begin, from the configuration and what is kept, and how they end.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use anyhow::Context;
 use controller::{
@@ -393,6 +393,31 @@ impl State {
                     let new = now.namespaces.iter().find(|n| n.name() == namespace);
                     wanted.namespaces.extend(new.cloned());
                 }
+            }
+        }
+        self.refresh_kept(name)
+    }
+
+    /// What is kept of a subsystem is from now on compared with what the configuration says of its controllers, and of the
+    /// namespaces that were `touched`.
+    pub(super) fn say_anew(&mut self, name: &str, touched: &BTreeSet<&str>) -> anyhow::Result<()> {
+        let now = self.wanted(name)?;
+        let mut live = self.subsystems.iter_mut();
+        let live = live.find(|live| live.name == name);
+        let Some(kept) = live.and_then(|live| live.kept.as_mut()) else {
+            return Ok(());
+        };
+        let wanted = &mut kept.wanted;
+        let is_there = |n: &WantedNamespace| now.namespaces.iter().any(|m| m.name() == n.name());
+        let is_touched = |n: &WantedNamespace| touched.contains(n.name());
+        wanted.namespaces.retain(|n| !is_touched(n) || is_there(n));
+        for namespace in now.namespaces {
+            let same = |n: &&mut WantedNamespace| n.name() == namespace.name();
+            match wanted.namespaces.iter_mut().find(same) {
+                Some(known) if is_touched(&namespace) => *known = namespace,
+                Some(known) => known.controllers = namespace.controllers,
+                None if is_touched(&namespace) => wanted.namespaces.push(namespace),
+                None => {}
             }
         }
         self.refresh_kept(name)

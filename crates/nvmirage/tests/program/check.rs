@@ -98,7 +98,21 @@ fn a_missing_one_and_no_toml() {
 #[test]
 fn the_doctor_places_a_guest_on_this_machine() {
     let world = World::new();
-    let report = world.json(&["doctor", "--vcpus", "2", "--json"]);
+    // a machine of tests may have problems, and then the status says so
+    let doctor = |args: &[&str]| {
+        let ran = world.run(&[&["doctor"], args].concat());
+        let problems = ran.out.contains("\"problem\"") || ran.out.contains("  problem: ");
+        assert_eq!(
+            ran.status.code(),
+            Some(i32::from(problems)),
+            "{}{}",
+            ran.out,
+            ran.err
+        );
+        ran.out
+    };
+    let report: serde_json::Value =
+        serde_json::from_str(&doctor(&["--vcpus", "2", "--json"])).unwrap();
     let cpus = report["topology"]["cpus"].as_array().unwrap();
     let usable: Vec<_> = cpus.iter().filter(|cpu| cpu["usable"] == true).collect();
     assert!(!usable.is_empty());
@@ -114,10 +128,12 @@ fn the_doctor_places_a_guest_on_this_machine() {
     // What it writes for the configuration is one.
     let file = world.write("doctor.toml", report["configuration"].as_str().unwrap());
     world.ok(&["check", file.to_str().unwrap()]);
-    let words = world.ok(&["doctor"]);
+    let words = doctor(&[]);
     for word in [
         "kernel",
         "locked memory",
+        "clock",
+        "QEMU",
         "reactor 0",
         "vcpu 1",
         "<vcpupin vcpu='1'",
@@ -125,6 +141,17 @@ fn the_doctor_places_a_guest_on_this_machine() {
     ] {
         assert!(words.contains(word), "{word} is missing in\n{words}");
     }
+    // in the light of a configuration, and of a guest's command line
+    let nowhere = "[[controller]]\nname = \"c\"\nlisten = \"vfio-user:/there/is/no/c.sock\"\n";
+    world.write("bad.toml", nowhere);
+    let found = doctor(&["--config", "bad.toml"]);
+    assert!(found.contains("there is no folder /there/is/no"), "{found}");
+    let guest = "qemu-system-x86_64 -m 1G -device vfio-user-pci";
+    let found = doctor(&["--qemu-command-line", guest]);
+    assert!(
+        found.contains("its memory is not shared") && found.contains("share=on"),
+        "{found}"
+    );
     let refused = world.run(&["doctor", "--vcpus", "0"]);
     assert_eq!(refused.status.code(), Some(2));
 }

@@ -16,6 +16,7 @@ mod observe;
 mod partitions;
 mod physical;
 mod queues;
+mod reload;
 mod resets;
 mod saved;
 mod service;
@@ -46,6 +47,7 @@ const ALL: &[&[Mutation]] = &[
     observe::MUTATIONS,
     partitions::MUTATIONS,
     physical::MUTATIONS,
+    reload::MUTATIONS,
     resets::MUTATIONS,
     saved::MUTATIONS,
     service::MUTATIONS,

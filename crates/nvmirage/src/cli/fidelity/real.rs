@@ -202,7 +202,7 @@ impl Rig {
         let (drive, null) = (listen(0), listen(1));
         let problems = config.validate();
         ensure!(problems.is_empty(), "{problems:?}");
-        let supervisor = Supervisor::start(config, None)?;
+        let supervisor = Supervisor::start(config, None, None)?;
         cpu::pin_or_say(cpus.host)?;
         let target = match parameters {
             Parameters::Kv(_) => Some(Target::Keys(Keys {

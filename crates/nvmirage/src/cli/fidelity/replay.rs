@@ -31,6 +31,7 @@ struct First {
 
 pub(super) fn run(file: &Path, json: bool) -> anyhow::Result<()> {
     let place = || format!("cannot play back {}", file.display());
+    let _line = report::progress::waiting("playing it back");
     let text = fs::read_to_string(file).with_context(place)?;
     let recorded = recording::read(&text).with_context(place)?;
     let timing: Timing = recorded

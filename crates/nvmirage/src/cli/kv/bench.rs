@@ -11,7 +11,7 @@ use crate::{
     config::Size,
     load::bench_key,
     report::{
-        self,
+        self, progress,
         table::{Align, Table},
         units,
     },
@@ -104,6 +104,7 @@ impl Bench {
         ensure!(len > 0, "--value-size: a value to measure with has bytes");
         let data_len = self.data_len(len);
         client.check_transfer(data_len)?;
+        let _line = progress::waiting("measuring");
         let mut buffers = Vec::new();
         for _ in 0..client.queue.depth() {
             let buffer = client.host.device().alloc(data_len as usize)?;

@@ -1,17 +1,18 @@
-//! `/v1/configuration`: all of it, as a file would have it; and `/v1/stop`: the end.
+//! `/v1/configuration`: all of it, as a file would have it; `/v1/reload`: the file once more; and `/v1/stop`: the end.
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{Json, body::Bytes, extract::State, http::StatusCode};
 use utoipa_axum::routes;
 
-use super::{Routes, Shared, blocking};
+use super::{Routes, Shared, blocking, body, changing};
 use crate::{
     config::Config,
-    control::{Refusal, Stopping},
+    control::{Refusal, Reload, ReloadRequest, Stopping},
 };
 
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(routes!(read_configuration))
+        .routes(routes!(reload))
         .routes(routes!(stop))
 }
 
@@ -20,6 +21,16 @@ pub(super) fn routes() -> Routes {
 async fn read_configuration(State(supervisor): Shared) -> Result<Json<Config>, Refusal> {
     let configuration = blocking(supervisor, |s| s.configuration()).await?;
     Ok(Json(configuration))
+}
+
+/// Read the configuration file again, and serve what it says
+#[utoipa::path(post, path = "/v1/reload", tag = "server", request_body = ReloadRequest, responses((status = 200, body = Reload)))]
+async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refusal> {
+    let request: ReloadRequest = match bytes.is_empty() {
+        true => ReloadRequest::default(),
+        false => body(&bytes)?,
+    };
+    changing(desk, move |s| s.reload(request)).await.map(Json)
 }
 
 /// End the server, as SIGTERM does; requests that are under way get their answers

@@ -63,6 +63,25 @@ drive() {
     nvmirage ls
 }
 
+# an edited file is served while hosts go on, and one that cannot be used changes nothing
+reload() {
+    config=/etc/nvmirage/nvmirage.toml
+    cp $config /tmp/before.toml
+    printf '[[tenant]]\nname = "web"\niops = 5\n' >>$config
+    systemctl reload $unit
+    nvmirage show tenant web | grep 5
+    sed -i 's/iops = 5/iops = 6/' $config
+    kill -HUP "$(value MainPID)"
+    until_true sh -c 'nvmirage show tenant web | grep 6'
+    echo 'nonsense = 1' >>$config
+    fails systemctl reload $unit
+    is ActiveState active
+    nvmirage show tenant web
+    cp /tmp/before.toml $config
+    systemctl reload $unit
+    fails nvmirage show tenant web
+}
+
 # the journal knows how bad a line is, by the priority in front of it
 journal() {
     nvmirage set log filter=debug
@@ -115,6 +134,7 @@ step security systemd-analyze security --no-pager --offline=yes --threshold=20 $
 tell exposure tail -n 1 /tmp/step.log
 step confined confined
 step drive drive
+step reload reload
 step journal journal
 step activated activated
 step watchdog watchdog

@@ -1,0 +1,401 @@
+//! What a shell completes that only a running server knows: names of what it serves.
+//!
+//! A shell calls the program with [`VARIABLE`] set, and reads what could stand there. The server has [`BOUND`] to answer; where
+//! there is none, or it is slow, nothing is offered and nothing is said.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
+};
+
+use clap::CommandFactory;
+use clap_complete::{
+    ArgValueCompleter, CompleteEnv, CompletionCandidate,
+    env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh},
+};
+use model::{Parameters, parameter::Change, preset};
+
+use super::parse;
+use crate::control::{self, Inventory};
+
+/// Says for which shell it is called.
+pub(super) const VARIABLE: &str = "_NVMIRAGE_COMPLETE";
+/// In bash: what stands before the cursor.
+const LINE: &str = "_NVMIRAGE_LINE";
+/// How long a server may take; who presses a key waits for it.
+const BOUND: Duration = Duration::from_millis(300);
+/// Keys of a tenant that `set` takes.
+const TENANT_KEYS: [&str; 7] = [
+    "weight",
+    "class",
+    "goal",
+    "iops",
+    "bandwidth",
+    "burst",
+    "in_flight",
+];
+
+/// The command line as it stands.
+static WORDS: OnceLock<Vec<String>> = OnceLock::new();
+
+/// The shells, each with its way to ask.
+pub(super) fn shells() -> Shells<'static> {
+    Shells(&[&Bash, &Zsh, &Fish, &Elvish, &Powershell])
+}
+
+/// Answers a shell and ends, where one asks.
+pub(super) fn complete() {
+    if env::var_os(VARIABLE).is_none() {
+        return;
+    }
+    let words = match env::var(LINE) {
+        Ok(line) => words_of(&line),
+        Err(_) => {
+            let args = env::args_os().skip_while(|arg| arg != "--").skip(1);
+            args.map(|arg| arg.to_string_lossy().into_owned()).collect()
+        }
+    };
+    let _ = WORDS.set(words);
+    let of_program = CompleteEnv::with_factory(super::Cli::command).var(VARIABLE);
+    of_program.shells(shells()).complete();
+}
+
+/// bash cuts words at `:` and `=`, which addresses and values have: the line is cut anew here.
+#[derive(Debug)]
+struct Bash;
+
+const SCRIPT: &str = r#"
+_nvmirage() {
+    local IFS=$'\n'
+    COMPREPLY=( $( LINE="${COMP_LINE:0:COMP_POINT}" VARIABLE=bash "COMPLETER" -- nvmirage 2>/dev/null ) )
+    [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" == *[=/:] ]] || compopt +o nospace 2>/dev/null
+}
+complete -o nospace -o bashdefault -o default -F _nvmirage BIN
+"#;
+
+impl EnvCompleter for Bash {
+    fn name(&self) -> &'static str {
+        "bash"
+    }
+
+    fn is(&self, name: &str) -> bool {
+        name == "bash"
+    }
+
+    fn write_registration(
+        &self,
+        var: &str,
+        _name: &str,
+        bin: &str,
+        completer: &str,
+        to: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let script = SCRIPT.replace("LINE=", &format!("{LINE}="));
+        let script = script.replace("VARIABLE", var).replace("BIN", bin);
+        to.write_all(script.replace("COMPLETER", completer).as_bytes())
+    }
+
+    fn write_complete(
+        &self,
+        cmd: &mut clap::Command,
+        _args: Vec<OsString>,
+        current_dir: Option<&Path>,
+        to: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        let words = WORDS.get().cloned().unwrap_or_default();
+        let Some(current) = words.last() else {
+            return Ok(());
+        };
+        // bash replaces what stands behind these only
+        let stays = current.rfind([':', '=']).map_or(0, |at| at + 1);
+        let last = words.len() - 1;
+        let args = words.iter().map(OsString::from).collect();
+        for candidate in clap_complete::engine::complete(cmd, args, last, current_dir)? {
+            let value = candidate.get_value().to_string_lossy();
+            // options are offered to who has begun one
+            if current.is_empty() && value.starts_with('-') {
+                continue;
+            }
+            if let Some(rest) = value.get(stays..) {
+                writeln!(to, "{rest}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The words of a line, of which the last is the one that is being written; quotes keep blanks in a word.
+fn words_of(line: &str) -> Vec<String> {
+    let (mut words, mut quote) = (vec![String::new()], None);
+    let mut letters = line.trim_start().chars();
+    while let Some(letter) = letters.next() {
+        let word = words.last_mut().expect("there is one from the start");
+        match (letter, quote) {
+            ('\\', None | Some('"')) => word.extend(letters.next()),
+            (_, Some(mark)) if letter == mark => quote = None,
+            (_, Some(_)) => word.push(letter),
+            ('\'' | '"', None) => quote = Some(letter),
+            (' ' | '\t', None) => {
+                if !word.is_empty() {
+                    words.push(String::new());
+                }
+            }
+            _ => word.push(letter),
+        }
+    }
+    words
+}
+
+fn words() -> &'static [String] {
+    WORDS.get().map_or(&[], Vec::as_slice)
+}
+
+/// The control socket that the line names, or the one by default.
+fn socket() -> PathBuf {
+    let mut words = words().iter();
+    while let Some(word) = words.next() {
+        let value = match word.split_once('=') {
+            Some(("--control", value)) => Some(value),
+            _ if word == "--control" => words.next().map(String::as_str),
+            _ => None,
+        };
+        if let Some(path) = value.and_then(|value| parse::unix(value).ok()) {
+            return path;
+        }
+    }
+    control::socket_to_ask()
+}
+
+/// What is served; nothing where nobody says it in time.
+fn served() -> Inventory {
+    control::client::inventory_within(BOUND, &socket()).unwrap_or_default()
+}
+
+fn offer(
+    current: &OsStr,
+    all: impl IntoIterator<Item = (String, String)>,
+) -> Vec<CompletionCandidate> {
+    let current = current.to_string_lossy();
+    // of a list with commas the last one is being written
+    let before = current.rfind(',').map_or(0, |at| at + 1);
+    let (list, part) = current.split_at(before);
+    let fits = all.into_iter().filter(|(name, _)| name.starts_with(part));
+    fits.map(|(name, about)| {
+        let about = (!about.is_empty()).then(|| about.into());
+        CompletionCandidate::new(format!("{list}{name}")).help(about)
+    })
+    .collect()
+}
+
+fn media_of(served: &Inventory) -> Vec<(String, String)> {
+    let media = served.media.iter();
+    media
+        .map(|m| (m.config.name.clone(), m.description.clone()))
+        .collect()
+}
+
+fn namespaces_of(served: &Inventory) -> Vec<(String, String)> {
+    let all = served.namespaces.iter();
+    all.map(|n| {
+        (
+            n.config.name.clone(),
+            format!("on media {}", n.config.media),
+        )
+    })
+    .collect()
+}
+
+fn tenants_of(served: &Inventory) -> Vec<(String, String)> {
+    let all = served.tenants.iter();
+    all.map(|t| (t.config.name.clone(), String::new()))
+        .collect()
+}
+
+fn controllers_of(served: &Inventory) -> Vec<(String, String)> {
+    let all = served.controllers.iter();
+    all.map(|c| (c.config.name.clone(), c.config.listen.to_string()))
+        .collect()
+}
+
+fn reactors_of(served: &Inventory) -> Vec<(String, String)> {
+    let all = served.reactors.iter();
+    all.map(|r| (r.reactor.to_string(), r.config.mode.name().to_owned()))
+        .collect()
+}
+
+/// Names of media.
+pub(super) fn media() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| offer(current, media_of(&served())))
+}
+
+/// Names of namespaces.
+pub(super) fn namespaces() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| offer(current, namespaces_of(&served())))
+}
+
+/// Names of tenants.
+pub(super) fn tenants() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| offer(current, tenants_of(&served())))
+}
+
+/// Names of controllers.
+pub(super) fn controllers() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| offer(current, controllers_of(&served())))
+}
+
+/// Numbers of reactors.
+pub(super) fn reactors() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| offer(current, reactors_of(&served())))
+}
+
+/// Names of partitions of the media that the line names before.
+pub(super) fn partitions() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let served = served();
+        let named = |name: &str| words().iter().any(|word| word == name);
+        let media = served.media.iter().filter(|m| named(&m.config.name));
+        let partitions = media.flat_map(|m| &m.partitions);
+        offer(
+            current,
+            partitions.map(|p| (p.name.clone(), p.range.to_string())),
+        )
+    })
+}
+
+/// Names of presets.
+pub(super) fn presets() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let default = preset::presets().filter(|p| p.is_default && p.full_name() != p.name);
+        let names = default.map(|p| (p.name.to_owned(), p.about.to_owned()));
+        let variants = preset::presets().map(|p| (p.full_name(), p.about.to_owned()));
+        offer(current, names.chain(variants))
+    })
+}
+
+/// The kind of object that the line is about, and the name behind it.
+fn object() -> Option<(&'static str, &'static str)> {
+    let words = words();
+    let kinds = [
+        "media",
+        "namespace",
+        "tenant",
+        "controller",
+        "reactor",
+        "log",
+    ];
+    let at = words
+        .iter()
+        .position(|word| kinds.contains(&word.as_str()))?;
+    let name = words.get(at + 1).map_or("", String::as_str);
+    Some((&words[at], name))
+}
+
+/// Names of the kind that the line is about.
+pub(super) fn of_kind() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let Some((kind, _)) = object() else {
+            return Vec::new();
+        };
+        if kind == "log" {
+            return offer(current, log_keys());
+        }
+        let served = served();
+        offer(
+            current,
+            match kind {
+                "media" => media_of(&served),
+                "namespace" => namespaces_of(&served),
+                "tenant" => tenants_of(&served),
+                "reactor" => reactors_of(&served),
+                _ => controllers_of(&served),
+            },
+        )
+    })
+}
+
+fn log_keys() -> [(String, String); 2] {
+    [
+        ("filter=".into(), "as in info,transport=debug".into()),
+        ("format=".into(), "text, json or journal".into()),
+    ]
+}
+
+/// What `set` may change of the object that the line is about.
+pub(super) fn changes() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| match object() {
+        Some(("media", name)) => offer(current, live_parameters(name)),
+        Some(("tenant", _)) => offer(
+            current,
+            TENANT_KEYS.map(|k| (format!("{k}="), String::new())),
+        ),
+        Some(("log", _)) => offer(current, log_keys()),
+        _ => Vec::new(),
+    })
+}
+
+/// Parameters of a medium's timing that may change while hosts use it.
+fn live_parameters(medium: &str) -> Vec<(String, String)> {
+    let served = served();
+    let found = served.media.iter().find(|m| m.config.name == medium);
+    let parameters: Option<Parameters> = found.and_then(|medium| {
+        let timing = medium.config.timing.as_ref()?;
+        timing.parameters(medium.bytes).ok()
+    });
+    let Some(parameters) = parameters else {
+        return Vec::new();
+    };
+    let all = parameters.kind().parameters();
+    let live = all.filter(|parameter| parameter.change == Change::Live);
+    live.map(|p| (format!("timing.{}=", p.name), p.about.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_at_blanks_and_not_at_colons() {
+        for (line, words) in [
+            (
+                "nvmirage ls --control unix:/a/b ",
+                vec!["nvmirage", "ls", "--control", "unix:/a/b", ""],
+            ),
+            (
+                "nvmirage set media m timing.r",
+                vec!["nvmirage", "set", "media", "m", "timing.r"],
+            ),
+            (
+                "a 'b c' \"d \\\" e\" f\\ g",
+                vec!["a", "b c", "d \" e", "f g"],
+            ),
+            ("", vec![""]),
+        ] {
+            assert_eq!(words_of(line), words, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_a_list_is_offered() {
+        let all = || {
+            [
+                ("n1".to_owned(), String::new()),
+                ("m1".to_owned(), String::new()),
+            ]
+        };
+        let offered = |current: &str| -> Vec<String> {
+            let offered = offer(OsStr::new(current), all());
+            let values = offered
+                .iter()
+                .map(|c| c.get_value().to_string_lossy().into_owned());
+            values.collect()
+        };
+        assert_eq!(offered("n"), ["n1"]);
+        assert_eq!(offered("x,"), ["x,n1", "x,m1"]);
+        assert_eq!(offered("z"), [""; 0]);
+    }
+}

@@ -1,0 +1,79 @@
+//! `nvmirage reload`: the configuration file once more, while hosts go on.
+
+use super::parse::Control;
+use crate::{
+    control::{self, Reload, ReloadRequest},
+    report,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage reload --dry-run
+      What the edited file would change: + is made, ~ changes, - is deleted, ! stays as it is
+  nvmirage reload
+      Change it
+  nvmirage reload --dry-run --json | jq '.held'
+      What a host stands in the way of
+
+What was made at run time and is not in the file stays. Exit status 1: something of the file is not
+served yet, and the lines with ! say why.";
+
+/// Have a running server read its configuration again, and serve what it says
+///
+/// A file that cannot be used changes nothing. As SIGHUP does, whose plan is in the server's log.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ReloadCommand {
+    /// Only show what would be done
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Hosts may lose controllers and namespaces that the file deletes, or has made anew
+    #[arg(long)]
+    detach_hosts: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+impl ReloadCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let request = ReloadRequest {
+            dry_run: self.dry_run,
+            detach_hosts: self.detach_hosts,
+        };
+        let reload = control::client::reload(&self.control.socket(), request)?;
+        match self.json {
+            true => report::print_json(&reload)?,
+            false => report::print(&shown(&reload))?,
+        }
+        anyhow::ensure!(
+            self.dry_run || reload.is_whole(),
+            "not all of {} is served: the lines with ! say what, why, and what to do",
+            reload.file
+        );
+        Ok(())
+    }
+}
+
+fn shown(reload: &Reload) -> String {
+    let mut text = String::new();
+    for line in &reload.lost {
+        text += &format!("! {line}\n");
+    }
+    for line in reload.lines() {
+        text += &format!("{line}\n");
+    }
+    let count = reload.steps.len();
+    let last = match (count, reload.dry_run) {
+        (0, _) if reload.is_whole() => "nothing to do: it is served as the file says".to_owned(),
+        (0, _) => "nothing else to do".to_owned(),
+        (count, true) => format!("{count} to do; without --dry-run it is done"),
+        (count, false) => format!("{count} done"),
+    };
+    format!("{text}{last}\n")
+}

@@ -1,0 +1,175 @@
+//! What is read of a machine, all at once; nothing is judged here. Files are found below a root, so that tests bring machines of
+//! their own.
+
+use std::{
+    fs::{self, OpenOptions},
+    path::{Path, PathBuf},
+};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::topology::{number, word};
+use crate::qemu::{self, Version};
+
+/// What there is of a limit: nothing said, none, or so much.
+pub(super) type Limit = Option<u64>;
+
+/// Whether a device of the kernel may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Device {
+    Usable,
+    /// It is there, and this user may not.
+    Refused(String),
+    Missing,
+}
+
+/// The QEMU that guests would run in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Qemu {
+    /// There is none on the `PATH`.
+    Missing,
+    Found(PathBuf, Version),
+    /// It cannot be run, or is something else.
+    Unknown(PathBuf),
+}
+
+/// A process with one of our drives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GuestProcess {
+    /// What it is called in a finding.
+    pub(super) called: String,
+    /// Its command line.
+    pub(super) args: Vec<String>,
+}
+
+/// A machine at a moment.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    pub(super) kernel: Option<String>,
+    pub(super) io_uring_disabled: Option<String>,
+    pub(super) locked_memory: Limit,
+    pub(super) descriptors: Limit,
+    pub(super) max_map_count: Option<u64>,
+    /// As in `always [madvise] never`.
+    pub(super) transparent_huge_pages: Option<String>,
+    /// The same of shared memory.
+    pub(super) shmem_huge_pages: Option<String>,
+    pub(super) kvm: Device,
+    pub(super) numa_balancing: Option<String>,
+    pub(super) clock_source: Option<String>,
+    /// What the first processor has, as `constant_tsc`.
+    pub(super) cpu_flags: Vec<String>,
+    /// Of CPUs whose frequency the system sets.
+    pub(super) governors: Vec<(u32, String)>,
+    /// How far nodes are from each other, a row each.
+    pub(super) distances: Vec<Vec<u32>>,
+    pub(super) iommu_groups: usize,
+    /// The driver that hands devices to programs is loaded.
+    pub(super) has_vfio_pci: bool,
+    pub(super) vfio: Device,
+    pub(super) qemu: Qemu,
+    pub(super) guests: Vec<GuestProcess>,
+    /// The nodes of PCI devices that were asked for.
+    pub(super) pci_nodes: Vec<(String, u32)>,
+}
+
+/// What the first device file of some is to this user.
+fn device(path: &Path) -> Device {
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(_) => Device::Usable,
+        Err(error) if path.exists() => Device::Refused(error.to_string()),
+        Err(_) => Device::Missing,
+    }
+}
+
+impl Snapshot {
+    /// Looks at the machine whose files lie below `root`, at its devices `pci`, and at `program`, or the QEMU on the `PATH`.
+    pub(super) fn take(root: &Path, cpus: &[u32], pci: &[String], program: Option<&Path>) -> Self {
+        let sysctl = |name: &str| word(&root.join("proc/sys").join(name));
+        let system = root.join("sys/devices/system");
+        let huge = root.join("sys/kernel/mm/transparent_hugepage");
+        let governor = |cpu: &u32| {
+            let path = system.join(format!("cpu/cpu{cpu}/cpufreq/scaling_governor"));
+            Some((*cpu, word(&path)?))
+        };
+        let node = |address: &String| {
+            let device = root.join("sys/bus/pci/devices").join(address);
+            let node = number(&device.join("numa_node"))?;
+            Some((address.clone(), u32::try_from(node).ok()?))
+        };
+        let entries = |path: &str| fs::read_dir(root.join(path)).map_or(0, Iterator::count);
+        Snapshot {
+            kernel: sysctl("kernel/osrelease"),
+            io_uring_disabled: sysctl("kernel/io_uring_disabled"),
+            locked_memory: getrlimit(Resource::Memlock).current,
+            descriptors: getrlimit(Resource::Nofile).current,
+            max_map_count: sysctl("vm/max_map_count").and_then(|count| count.parse().ok()),
+            transparent_huge_pages: word(&huge.join("enabled")),
+            shmem_huge_pages: word(&huge.join("shmem_enabled")),
+            kvm: device(&root.join("dev/kvm")),
+            numa_balancing: sysctl("kernel/numa_balancing"),
+            clock_source: word(&system.join("clocksource/clocksource0/current_clocksource")),
+            cpu_flags: flags(&root.join("proc/cpuinfo")),
+            governors: cpus.iter().filter_map(governor).collect(),
+            distances: distances(&system.join("node")),
+            iommu_groups: entries("sys/kernel/iommu_groups"),
+            has_vfio_pci: root.join("sys/bus/pci/drivers/vfio-pci").exists(),
+            vfio: device(&root.join("dev/vfio/vfio")),
+            qemu: qemu_of(program),
+            guests: guests(&root.join("proc")),
+            pci_nodes: pci.iter().filter_map(node).collect(),
+        }
+    }
+}
+
+fn flags(cpuinfo: &Path) -> Vec<String> {
+    let text = fs::read_to_string(cpuinfo).unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("flags"));
+    let words = line.and_then(|line| line.split_once(':'));
+    words.map_or_else(Vec::new, |(_, words)| {
+        words.split_whitespace().map(str::to_owned).collect()
+    })
+}
+
+fn distances(nodes: &Path) -> Vec<Vec<u32>> {
+    let row = |node: u32| {
+        let text = word(&nodes.join(format!("node{node}/distance")))?;
+        let row = text.split_whitespace().map(str::parse);
+        row.collect::<Result<Vec<u32>, _>>().ok()
+    };
+    (0..).map_while(row).collect()
+}
+
+fn qemu_of(program: Option<&Path>) -> Qemu {
+    let program = program.map(Path::to_owned).or_else(|| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        qemu::on_path(&qemu::program_name(), &path)
+    });
+    let Some(program) = program else {
+        return Qemu::Missing;
+    };
+    match qemu::version_of(&program) {
+        Ok(Some(version)) => Qemu::Found(program, version),
+        _ => Qemu::Unknown(program),
+    }
+}
+
+/// Processes that have a drive over vfio-user.
+fn guests(proc: &Path) -> Vec<GuestProcess> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
+    let guest = |entry: fs::DirEntry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let args = line.split(|byte| *byte == 0).filter(|arg| !arg.is_empty());
+        let args: Vec<String> = args
+            .map(|arg| String::from_utf8_lossy(arg).into_owned())
+            .collect();
+        let has_drive = args.iter().any(|arg| arg.contains("vfio-user-pci"));
+        let is_guest = has_drive && args.first().is_some_and(|arg| arg.contains("qemu"));
+        let called = format!("process {pid}");
+        is_guest.then_some(GuestProcess { called, args })
+    };
+    let mut all: Vec<GuestProcess> = entries.filter_map(guest).collect();
+    all.sort_by(|a, b| a.called.cmp(&b.called));
+    all
+}

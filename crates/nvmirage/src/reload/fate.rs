@@ -1,0 +1,282 @@
+//! What is to become of each object.
+
+use std::collections::BTreeMap;
+
+use model::parameter::Change;
+
+use super::{Id, Kind, Served, words};
+use crate::{
+    config::{Config, Controller, Medium, Namespace, Range, Size},
+    saved::merge::{Named, Objects, find},
+};
+
+/// What is to become of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing.
+    Same,
+    /// It is made.
+    Create,
+    /// It is deleted.
+    Delete,
+    /// It changes while hosts use it.
+    Change,
+    /// It is deleted and made anew, for this reason.
+    Remake(String),
+}
+
+impl Fate {
+    /// What is there now will be there no more.
+    pub(super) fn ends(&self) -> bool {
+        matches!(self, Fate::Delete | Fate::Remake(_))
+    }
+
+    /// What is wanted is not there yet.
+    pub(super) fn begins(&self) -> bool {
+        matches!(self, Fate::Create | Fate::Remake(_))
+    }
+}
+
+/// The fate of everything that is served or wanted.
+pub(super) fn all(served: &Served, wanted: &Objects) -> BTreeMap<Id, Fate> {
+    let mut target = served.config.clone();
+    wanted.clone().put_into(&mut target);
+    let now = &served.config;
+    let mut fates = BTreeMap::new();
+    let media = &mut |a: &Medium, b: &Medium| medium(a, b, served.sizes.get(&a.name).copied());
+    of_kind(Kind::Media, &now.media, &wanted.media, &mut fates, media);
+    let tenants = &mut |_: &_, _: &_| Fate::Change;
+    of_kind(
+        Kind::Tenant,
+        &now.tenant,
+        &wanted.tenant,
+        &mut fates,
+        tenants,
+    );
+    for one in &now.namespace {
+        let fate = match find(&wanted.namespace, &one.name) {
+            Some(other) => namespace(one, other, served, &target, &fates),
+            None => Fate::Delete,
+        };
+        fates.insert((Kind::Namespace, one.name.clone()), fate);
+    }
+    for one in &wanted.namespace {
+        let new = (Kind::Namespace, one.name.clone());
+        fates.entry(new).or_insert(Fate::Create);
+    }
+    let controllers = &mut |a: &Controller, b: &Controller| controller(a, b, served, &target);
+    of_kind(
+        Kind::Controller,
+        &now.controller,
+        &wanted.controller,
+        &mut fates,
+        controllers,
+    );
+    subsystems(served, &target, &mut fates);
+    fates
+}
+
+fn of_kind<T: Named>(
+    kind: Kind,
+    now: &[T],
+    wanted: &[T],
+    fates: &mut BTreeMap<Id, Fate>,
+    change: &mut dyn FnMut(&T, &T) -> Fate,
+) {
+    for one in now {
+        let fate = match find(wanted, one.name()) {
+            None => Fate::Delete,
+            Some(other) if one == other => Fate::Same,
+            Some(other) => change(one, other),
+        };
+        fates.insert((kind, one.name().to_owned()), fate);
+    }
+    for one in wanted.iter().filter(|one| find(now, one.name()).is_none()) {
+        fates.insert((kind, one.name().to_owned()), Fate::Create);
+    }
+}
+
+fn medium(now: &Medium, wanted: &Medium, size: Option<u64>) -> Fate {
+    let remake = || Fate::Remake(format!("{} cannot change", words::names(now, wanted)));
+    let rest = Medium {
+        timing: now.timing.clone(),
+        ..wanted.clone()
+    };
+    let (Some(a), Some(b), Some(size)) = (&now.timing, &wanted.timing, size) else {
+        return remake();
+    };
+    let files =
+        (&a.state, &a.state_interval, &a.record) == (&b.state, &b.state_interval, &b.record);
+    if rest != *now || !files {
+        return remake();
+    }
+    let (Ok(a), Ok(b)) = (a.parameters(size), b.parameters(size)) else {
+        return remake();
+    };
+    if a.kind() != b.kind() {
+        return remake();
+    }
+    let differ = |p: &&model::parameter::Parameter| p.get(&a) != p.get(&b);
+    let mut fixed = a.kind().parameters().filter(differ);
+    match fixed.find(|parameter| parameter.change != Change::Live) {
+        Some(parameter) => Fate::Remake(format!(
+            "timing.{} cannot change while the drive works",
+            parameter.name
+        )),
+        None => Fate::Change,
+    }
+}
+
+/// The part of a medium of that size that a namespace has; none where its partition says.
+pub(super) fn extent(namespace: &Namespace, size: Option<u64>) -> Option<Range> {
+    match (&namespace.partition, namespace.range) {
+        (Some(_), _) => None,
+        (None, Some(range)) => Some(range),
+        (None, None) => size.map(|size| Range {
+            start: Size(0),
+            end: Size(size),
+        }),
+    }
+}
+
+/// How a namespace that stays where it is changes its size.
+pub(super) enum Growth {
+    Same,
+    Grows(Range),
+    Shrinks(Range),
+    /// It begins elsewhere, or nobody knows.
+    Moves,
+}
+
+pub(super) fn growth(now: &Namespace, wanted: &Namespace, served: &Served) -> Growth {
+    let size = served.sizes.get(&now.media).copied();
+    if now.range == wanted.range {
+        return Growth::Same;
+    }
+    match (extent(now, size), extent(wanted, size)) {
+        (Some(a), Some(b)) if a == b => Growth::Same,
+        (Some(a), Some(b)) if a.start == b.start && a.end < b.end => Growth::Grows(b),
+        (Some(a), Some(b)) if a.start == b.start => Growth::Shrinks(b),
+        _ => Growth::Moves,
+    }
+}
+
+fn namespace(
+    now: &Namespace,
+    wanted: &Namespace,
+    served: &Served,
+    target: &Config,
+    fates: &BTreeMap<Id, Fate>,
+) -> Fate {
+    let medium = fates.get(&(Kind::Media, now.media.clone()));
+    if medium.is_some_and(|fate| matches!(fate, Fate::Remake(_))) {
+        return Fate::Remake(format!("media {} is made anew", now.media));
+    }
+    let placed = served.placed.get(&now.name);
+    if let (Some(placed), Some(home)) = (placed, home(target, wanted))
+        && placed.subsystem != home
+    {
+        return Fate::Remake(format!("it moves to subsystem {home}"));
+    }
+    if now == wanted {
+        return Fate::Same;
+    }
+    let live = Namespace {
+        range: now.range,
+        tenant: now.tenant.clone(),
+        weight: now.weight,
+        ..wanted.clone()
+    };
+    if live != *now {
+        return Fate::Remake(format!("{} cannot change", words::names(now, &live)));
+    }
+    match growth(now, wanted, served) {
+        Growth::Same => Fate::Change,
+        Growth::Grows(_) if placed.is_some() => Fate::Change,
+        _ => Fate::Remake("range cannot change, but to be longer".into()),
+    }
+}
+
+/// The subsystem that a namespace is to be in, if any.
+fn home<'a>(target: &'a Config, namespace: &Namespace) -> Option<&'a str> {
+    let mut controllers = target.controller.iter();
+    let user = controllers.find(|c| c.namespaces.contains(&namespace.name));
+    let user = user.map(Controller::subsystem);
+    user.or_else(|| target.pool_owner(&namespace.media))
+}
+
+fn controller(now: &Controller, wanted: &Controller, served: &Served, target: &Config) -> Fate {
+    let live = Controller {
+        namespaces: now.namespaces.clone(),
+        reactors: now.reactors.clone(),
+        reactor: now.reactor,
+        tenant: now.tenant.clone(),
+        ..wanted.clone()
+    };
+    if live != *now {
+        return Fate::Remake(format!("{} cannot change", words::names(now, &live)));
+    }
+    match wide(now.subsystem(), served, target) {
+        Some(why) => Fate::Remake(why),
+        None => Fate::Change,
+    }
+}
+
+/// What all controllers of a subsystem have in common cannot change while one of them is served.
+fn subsystems(served: &Served, target: &Config, fates: &mut BTreeMap<Id, Fate>) {
+    for name in served.config.subsystems() {
+        let remade = |medium: &&str| {
+            let fate = fates.get(&(Kind::Media, (*medium).to_owned()));
+            fate.is_some_and(Fate::ends)
+        };
+        let pool = served.config.pool_of(name).into_iter().find(remade);
+        let of_pool = pool.map(|medium| format!("media {medium} of its pool is made anew"));
+        let Some(why) = of_pool.or_else(|| wide(name, served, target)) else {
+            continue;
+        };
+        for controller in served.config.controllers_of(name) {
+            let fate = fates.get_mut(&(Kind::Controller, controller.name.clone()));
+            if let Some(fate) = fate.filter(|fate| matches!(fate, Fate::Same | Fate::Change)) {
+                *fate = Fate::Remake(why.clone());
+            }
+        }
+    }
+}
+
+/// Why a subsystem cannot become what it is to be while a controller of it is served.
+pub(super) fn wide(subsystem: &str, served: &Served, target: &Config) -> Option<String> {
+    let now = &served.config;
+    let is_there = |config: &Config| config.controllers_of(subsystem).next().is_some();
+    if !is_there(now) || !is_there(target) {
+        return None;
+    }
+    let word = |config: &Config, of: fn(&Controller) -> Option<&String>| {
+        config.controllers_of(subsystem).find_map(of).cloned()
+    };
+    let pool = |config: &Config| {
+        let mut pool: Vec<String> = config
+            .pool_of(subsystem)
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        pool.sort();
+        pool
+    };
+    let serial: fn(&Controller) -> Option<&String> = |c| c.serial.as_ref();
+    let subnqn: fn(&Controller) -> Option<&String> = |c| c.subnqn.as_ref();
+    let reactor = target.controllers_of(subsystem).find_map(|c| c.reactor);
+    let lives = served.reactors.get(subsystem).copied();
+    let differs = [
+        ("pool", pool(now) != pool(target)),
+        ("serial", word(now, serial) != word(target, serial)),
+        ("subnqn", word(now, subnqn) != word(target, subnqn)),
+        (
+            "reactor",
+            lives.is_some() && reactor.is_some() && reactor != lives,
+        ),
+    ];
+    let key = differs.iter().find(|(_, differs)| *differs)?.0;
+    Some(format!(
+        "{key} cannot change while a controller of subsystem {subsystem} is served"
+    ))
+}

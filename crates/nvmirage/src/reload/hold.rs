@@ -1,0 +1,317 @@
+//! What is held back: what would take a drive from a host or bytes from memory, and all that cannot be without it.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Id, Kind, Served,
+    fate::{Fate, Growth, growth, wide},
+};
+use crate::{
+    config::{Config, Controller, Medium, MediumKind, Namespace},
+    saved::merge::{Named, Objects, find},
+};
+
+const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
+
+struct Holding<'a> {
+    served: &'a Served,
+    /// What there is to be, with what does not change at run time.
+    target: Config,
+    fates: &'a BTreeMap<Id, Fate>,
+    consent: bool,
+    held: BTreeMap<Id, String>,
+}
+
+/// Everything that is held back, with the reason.
+pub(super) fn all(
+    served: &Served,
+    wanted: &Objects,
+    fates: &BTreeMap<Id, Fate>,
+    consent: bool,
+) -> BTreeMap<Id, String> {
+    let mut target = served.config.clone();
+    wanted.clone().put_into(&mut target);
+    let mut holding = Holding {
+        served,
+        target,
+        fates,
+        consent,
+        held: BTreeMap::new(),
+    };
+    holding.media();
+    holding.namespaces();
+    holding.controllers();
+    loop {
+        let count = holding.held.len();
+        holding.spread();
+        if holding.held.len() == count {
+            return holding.held;
+        }
+    }
+}
+
+/// What is held back as it is now, the rest as it is wanted.
+pub(super) fn what_is_in_the_end(
+    now: &Objects,
+    wanted: &Objects,
+    held: &BTreeMap<Id, String>,
+) -> Objects {
+    fn kind<T: Named>(kind: Kind, now: &[T], wanted: &[T], held: &BTreeMap<Id, String>) -> Vec<T> {
+        let is_held = |one: &&T| held.contains_key(&(kind, one.name().to_owned()));
+        let stays = |one: &T| match is_held(&one) {
+            true => find(now, one.name()).cloned(),
+            false => Some(one.clone()),
+        };
+        let gone = now.iter().filter(|one| find(wanted, one.name()).is_none());
+        let stay = gone.filter(is_held).cloned();
+        wanted.iter().filter_map(stays).chain(stay).collect()
+    }
+    Objects {
+        media: kind(Kind::Media, &now.media, &wanted.media, held),
+        namespace: kind(Kind::Namespace, &now.namespace, &wanted.namespace, held),
+        tenant: kind(Kind::Tenant, &now.tenant, &wanted.tenant, held),
+        controller: kind(Kind::Controller, &now.controller, &wanted.controller, held),
+    }
+}
+
+impl Holding<'_> {
+    fn fate(&self, kind: Kind, name: &str) -> &Fate {
+        let fate = self.fates.get(&(kind, name.to_owned()));
+        fate.unwrap_or(&Fate::Same)
+    }
+
+    fn is_held(&self, kind: Kind, name: &str) -> bool {
+        self.held.contains_key(&(kind, name.to_owned()))
+    }
+
+    /// Holds back what is to become something else.
+    fn hold(&mut self, kind: Kind, name: &str, why: String) {
+        if *self.fate(kind, name) == Fate::Same {
+            return;
+        }
+        let why = match self.fate(kind, name) {
+            Fate::Remake(reason) => format!("{reason}, and {why}"),
+            _ => why,
+        };
+        self.held.entry((kind, name.to_owned())).or_insert(why);
+    }
+
+    /// A controller with a host that has a namespace attached.
+    fn host_of(&self, namespace: &str) -> Option<&String> {
+        let placed = self.served.placed.get(namespace)?;
+        let mut users = placed.controllers.iter();
+        users.find(|name| self.served.hosts.contains(*name))
+    }
+
+    fn media(&mut self) {
+        for medium in self.served.config.media.clone() {
+            let name = &medium.name;
+            if !self.fate(Kind::Media, name).ends() {
+                continue;
+            }
+            let placed = self.served.placed.iter();
+            let mut of_hosts = placed.filter(|(_, p)| p.made_by_host && p.medium == *name);
+            if let Some((namespace, _)) = of_hosts.next() {
+                let why = format!(
+                    "namespace {namespace} on it was made by a host: `nvmirage delete namespace {namespace}` first"
+                );
+                self.hold(Kind::Media, name, why);
+            }
+            let is_remade = matches!(self.fate(Kind::Media, name), Fate::Remake(_));
+            if is_remade && loses_bytes(&medium) {
+                let why = format!(
+                    "its bytes are in memory and would be gone: give the new one another name, or `nvmirage delete media {name}` first"
+                );
+                self.hold(Kind::Media, name, why);
+            }
+        }
+    }
+
+    fn namespaces(&mut self) {
+        for namespace in self.served.config.namespace.clone() {
+            let name = &namespace.name;
+            let wanted = find(&self.target.namespace, name).cloned();
+            if let Some(wanted) = wanted
+                && let Growth::Shrinks(range) = growth(&namespace, &wanted, self.served)
+            {
+                let size = crate::config::Size(range.len());
+                let why = format!(
+                    "what lies behind {size} would be lost: where that is meant, `nvmirage resize {name} {size} --shrink` first"
+                );
+                self.hold(Kind::Namespace, name, why);
+            }
+            if !self.fate(Kind::Namespace, name).ends() || self.consent {
+                continue;
+            }
+            if let Some(user) = self.host_of(name).cloned() {
+                let why = format!("controller {user} has it, where a host is attached: {CONSENT}");
+                self.hold(Kind::Namespace, name, why);
+            }
+        }
+    }
+
+    fn controllers(&mut self) {
+        for controller in self.served.config.controller.clone() {
+            let name = &controller.name;
+            let ends = self.fate(Kind::Controller, name).ends();
+            if ends && !self.consent && self.served.hosts.contains(name) {
+                let why = format!("a host is attached: {CONSENT}");
+                self.hold(Kind::Controller, name, why);
+            }
+        }
+        for controller in self.target.controller.clone() {
+            if let Some(why) = self.another_reactor(&controller) {
+                self.hold(Kind::Controller, &controller.name, why);
+            }
+        }
+    }
+
+    /// A medium that one reactor serves, which it has by now, and that the controller wants on another one.
+    fn another_reactor(&self, controller: &Controller) -> Option<String> {
+        let stays = |name: &str| {
+            let fate = self.fate(Kind::Media, name);
+            matches!(fate, Fate::Same | Fate::Change)
+        };
+        let mut homes = self.served.homes.iter();
+        let (medium, home) = homes.find(|(medium, home)| {
+            let named = controller.reactor.iter().chain(&controller.reactors);
+            let is_live = *self.fate(Kind::Controller, &controller.name) == Fate::Change;
+            let lives = self
+                .served
+                .reactors
+                .get(controller.subsystem())
+                .filter(|_| is_live);
+            let mut all = named.chain(lives);
+            stays(medium) && controller.uses(&self.target, medium) && all.any(|r| r != *home)
+        })?;
+        Some(format!(
+            "media {medium} is served by one reactor, which is {home} as long as it is open: write that one, or restart"
+        ))
+    }
+
+    /// Holds back what cannot be, as something else is held back.
+    fn spread(&mut self) {
+        for controller in self.served.config.controller.clone() {
+            if self.is_held(Kind::Controller, &controller.name) {
+                self.keep_what_it_uses(&controller);
+            }
+        }
+        for namespace in self.served.config.namespace.clone() {
+            if self.is_held(Kind::Namespace, &namespace.name) {
+                self.keep_with(&namespace);
+            }
+        }
+        for medium in self.served.config.media.clone() {
+            if self.is_held(Kind::Media, &medium.name) {
+                self.keep_on(&medium);
+            }
+        }
+        for name in self.served.config.clone().subsystems() {
+            self.keep_subsystem(name);
+        }
+    }
+
+    /// A controller that stays needs what it has.
+    fn keep_what_it_uses(&mut self, controller: &Controller) {
+        let why = format!("controller {} stays as it is", controller.name);
+        let attached = self.served.placed.iter();
+        let attached = attached.filter(|(_, p)| p.controllers.contains(&controller.name));
+        let attached: Vec<String> = attached.map(|(name, _)| name.clone()).collect();
+        for name in controller.namespaces.iter().chain(&attached) {
+            if self.fate(Kind::Namespace, name).ends() {
+                self.hold(Kind::Namespace, name, why.clone());
+            }
+        }
+        for name in &controller.pool {
+            if self.fate(Kind::Media, name).ends() {
+                self.hold(Kind::Media, name, why.clone());
+            }
+        }
+        self.keep_tenant(controller.tenant.as_ref(), &why);
+    }
+
+    fn keep_tenant(&mut self, tenant: Option<&String>, why: &str) {
+        if let Some(tenant) = tenant
+            && *self.fate(Kind::Tenant, tenant) == Fate::Delete
+        {
+            self.hold(Kind::Tenant, tenant, why.to_owned());
+        }
+    }
+
+    /// A namespace that stays needs its medium, and stays with those who have it.
+    fn keep_with(&mut self, namespace: &Namespace) {
+        let name = &namespace.name;
+        let why = format!("namespace {name} stays as it is");
+        if self.fate(Kind::Media, &namespace.media).ends() {
+            self.hold(Kind::Media, &namespace.media, why.clone());
+        }
+        self.keep_tenant(namespace.tenant.as_ref(), &why);
+        if !self.fate(Kind::Namespace, name).ends() {
+            return;
+        }
+        let lists = |config: &Config, controller: &str| {
+            let found = find(&config.controller, controller);
+            found.is_some_and(|c| c.namespaces.contains(name))
+        };
+        let (now, then) = (&self.served.config.controller, &self.target.controller);
+        let all: Vec<String> = now.iter().chain(then).map(|c| c.name.clone()).collect();
+        for controller in all {
+            let then = lists(&self.target, &controller);
+            let moves = then && {
+                let then = find(&self.target.controller, &controller);
+                let placed = self.served.placed.get(name);
+                placed.is_some_and(|p| then.is_some_and(|c| c.subsystem() != p.subsystem))
+            };
+            if moves || lists(&self.served.config, &controller) != then {
+                self.hold(Kind::Controller, &controller, why.clone());
+            }
+        }
+    }
+
+    /// What was to be on a new medium of that name is not on the old one.
+    fn keep_on(&mut self, medium: &Medium) {
+        let name = &medium.name;
+        let why = format!("media {name} stays as it is");
+        for namespace in &self.served.config.namespace.clone() {
+            let ends = self.fate(Kind::Namespace, &namespace.name).ends();
+            if namespace.media == *name && ends {
+                self.hold(Kind::Namespace, &namespace.name, why.clone());
+            }
+        }
+        for controller in &self.served.config.controller.clone() {
+            let pool = self.served.config.pool_of(controller.subsystem());
+            if pool.contains(&name.as_str()) && self.fate(Kind::Controller, &controller.name).ends()
+            {
+                self.hold(Kind::Controller, &controller.name, why.clone());
+            }
+        }
+    }
+
+    /// The controllers of a subsystem that cannot be what it is to be stay together.
+    fn keep_subsystem(&mut self, name: &str) {
+        let mut now = self.served.config.controllers_of(name);
+        let Some(held) = now.find(|c| self.is_held(Kind::Controller, &c.name)) else {
+            return;
+        };
+        let why = format!("controller {} of its subsystem stays as it is", held.name);
+        if wide(name, self.served, &self.target).is_none() {
+            return;
+        }
+        let now = self.served.config.controllers_of(name);
+        let all = now.chain(self.target.controllers_of(name));
+        let all: Vec<String> = all.map(|c| c.name.clone()).collect();
+        for controller in all {
+            self.hold(Kind::Controller, &controller, why.clone());
+        }
+    }
+}
+
+/// Its bytes are gone when it is closed.
+fn loses_bytes(medium: &Medium) -> bool {
+    let in_memory = match medium.kind {
+        MediumKind::Ram => true,
+        MediumKind::KeyValue => medium.path.is_none(),
+        MediumKind::Null | MediumKind::File | MediumKind::Drive => false,
+    };
+    in_memory && medium.state.is_none()
+}

@@ -1,0 +1,232 @@
+//! The steps, in an order that works: those who use something let go of it first, and get what they are to have last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Deed, Id, Kind, Served, Step,
+    fate::{Fate, Growth, growth},
+    words::{self, differences},
+};
+use crate::{
+    config::{Controller, Medium, Namespace, Size, tenant::Tenant},
+    saved::merge::{Named, Objects, find},
+};
+
+struct Steps<'a> {
+    served: &'a Served,
+    end: &'a Objects,
+    fates: &'a BTreeMap<Id, Fate>,
+    steps: Vec<Step>,
+}
+
+/// Steps after which what is `served` is what there is in the `end`; of what has no fate nothing becomes.
+pub(super) fn steps(served: &Served, end: &Objects, fates: &BTreeMap<Id, Fate>) -> Vec<Step> {
+    let mut all = Steps {
+        served,
+        end,
+        fates,
+        steps: Vec::new(),
+    };
+    // while their subsystem is there, which keeps what becomes of them
+    all.detach();
+    all.delete(Kind::Namespace, &served.config.namespace);
+    all.grow();
+    all.delete(Kind::Controller, &served.config.controller);
+    all.delete(Kind::Media, &served.config.media);
+    all.tenants();
+    all.media();
+    all.namespaces();
+    all.controllers();
+    all.delete(Kind::Tenant, &served.config.tenant);
+    all.steps
+}
+
+impl Steps<'_> {
+    fn fate(&self, kind: Kind, name: &str) -> &Fate {
+        let fate = self.fates.get(&(kind, name.to_owned()));
+        fate.unwrap_or(&Fate::Same)
+    }
+
+    fn push(&mut self, kind: Kind, name: &str, deed: Deed, detail: String) {
+        self.steps.push(Step {
+            id: (kind, name.to_owned()),
+            deed,
+            detail,
+        });
+    }
+
+    /// Controllers let go of namespaces that end, and those that go on of what they are to have no more.
+    fn detach(&mut self) {
+        for (namespace, placed) in &self.served.placed {
+            for user in &placed.controllers {
+                let Some(now) = find(&self.served.config.controller, user) else {
+                    continue;
+                };
+                let goes_on = find(&self.end.controller, user);
+                let goes_on = goes_on.filter(|_| !self.fate(Kind::Controller, user).ends());
+                let dropped = goes_on.is_some_and(|then| {
+                    now.namespaces.contains(namespace) && !then.namespaces.contains(namespace)
+                });
+                if dropped || self.fate(Kind::Namespace, namespace).ends() {
+                    let detail = format!("from controller {user}");
+                    self.push(
+                        Kind::Namespace,
+                        namespace,
+                        Deed::Detach(user.clone()),
+                        detail,
+                    );
+                }
+            }
+        }
+    }
+
+    fn delete<T: Named>(&mut self, kind: Kind, now: &[T]) {
+        for one in now {
+            let detail = match self.fate(kind, one.name()) {
+                Fate::Delete => String::new(),
+                Fate::Remake(why) => format!("to be made anew: {why}"),
+                _ => continue,
+            };
+            self.push(kind, one.name(), Deed::Delete, detail);
+        }
+    }
+
+    /// What is to be made of a kind, with what it is.
+    fn create<T: Named>(&mut self, kind: Kind, end: &[T], what: fn(&T) -> String) {
+        for one in end {
+            if self.fate(kind, one.name()).begins() {
+                self.push(kind, one.name(), Deed::Create, what(one));
+            }
+        }
+    }
+
+    /// What is served and goes on as something else.
+    fn changing<T: Named>(&self, kind: Kind, now: &[T], end: &[T]) -> Vec<(T, T)> {
+        let changing = now.iter().filter_map(|one| {
+            let then = find(end, one.name())?;
+            let changes = *self.fate(kind, one.name()) == Fate::Change;
+            changes.then(|| (one.clone(), then.clone()))
+        });
+        changing.collect()
+    }
+
+    fn tenants(&mut self) {
+        let end = &self.end.tenant;
+        for (now, then) in self.changing(Kind::Tenant, &self.served.config.tenant, end) {
+            let detail = differences(&now, &then);
+            self.push(Kind::Tenant, &now.name, Deed::Assign, detail);
+        }
+        self.create::<Tenant>(Kind::Tenant, end, words::tenant);
+    }
+
+    fn media(&mut self) {
+        let end = &self.end.media;
+        for (now, then) in self.changing(Kind::Media, &self.served.config.media, end) {
+            let detail = differences(&now, &then);
+            self.push(Kind::Media, &now.name, Deed::Retune, detail);
+        }
+        self.create::<Medium>(Kind::Media, end, words::medium);
+    }
+
+    fn grow(&mut self) {
+        let end = &self.end.namespace;
+        for (now, then) in self.changing(Kind::Namespace, &self.served.config.namespace, end) {
+            if let Growth::Grows(range) = growth(&now, &then, self.served) {
+                let size = Size(range.len());
+                let detail = format!("{size} from now on");
+                self.push(Kind::Namespace, &now.name, Deed::Resize(size), detail);
+            }
+        }
+    }
+
+    fn namespaces(&mut self) {
+        let end = &self.end.namespace;
+        for (now, then) in self.changing(Kind::Namespace, &self.served.config.namespace, end) {
+            let assigned = Namespace {
+                tenant: then.tenant.clone(),
+                weight: then.weight,
+                ..now.clone()
+            };
+            if assigned != now {
+                let detail = differences(&now, &assigned);
+                self.push(Kind::Namespace, &now.name, Deed::Assign, detail);
+            }
+        }
+        self.create::<Namespace>(Kind::Namespace, end, words::namespace);
+    }
+
+    fn controllers(&mut self) {
+        let now = &self.served.config.controller;
+        let end = &self.end.controller;
+        // namespaces that are made anew come back to those who go on and had them
+        for controller in now {
+            let then = find(end, &controller.name);
+            let then = then.filter(|_| !self.fate(Kind::Controller, &controller.name).ends());
+            if let Some(then) = then {
+                self.attach(controller, then);
+            }
+        }
+        for (now, then) in self.changing(Kind::Controller, now, end) {
+            let moves = move_of(&now, &then);
+            if let Some(detail) = moves {
+                self.push(Kind::Controller, &now.name, Deed::Move, detail);
+            }
+            if now.tenant != then.tenant {
+                let assigned = Controller {
+                    tenant: then.tenant.clone(),
+                    ..now.clone()
+                };
+                let detail = differences(&now, &assigned);
+                self.push(Kind::Controller, &now.name, Deed::Assign, detail);
+            }
+        }
+        // a pool is that of the whole subsystem, from its first controller on
+        let mut pools_first = end.clone();
+        pools_first.sort_by_key(|controller| std::cmp::Reverse(controller.pool.len()));
+        self.create::<Controller>(Kind::Controller, &pools_first, words::controller);
+    }
+
+    fn attach(&mut self, now: &Controller, then: &Controller) {
+        let had = |namespace: &String| {
+            let placed = self.served.placed.get(namespace);
+            placed.is_some_and(|placed| placed.controllers.contains(&now.name))
+        };
+        let placed = self.served.placed.keys();
+        let all: BTreeSet<&String> = placed.collect();
+        let others = all.into_iter().filter(|n| !then.namespaces.contains(n));
+        // in the order of the list, which their identifiers follow
+        let names: Vec<String> = then.namespaces.iter().chain(others).cloned().collect();
+        for name in names {
+            let anew = self.fate(Kind::Namespace, &name).begins();
+            let listed_now = now.namespaces.contains(&name);
+            let listed_then = then.namespaces.contains(&name);
+            let dropped = listed_now && !listed_then;
+            let mut users = self.end.controller.iter();
+            let elsewhere =
+                users.any(|c| c.namespaces.contains(&name) && c.subsystem() != then.subsystem());
+            let comes = match listed_then && !listed_now {
+                true => anew || !had(&name),
+                false => anew && had(&name) && !dropped && !elsewhere,
+            };
+            if comes {
+                let detail = format!("to controller {}", now.name);
+                let deed = Deed::Attach(now.name.clone());
+                self.push(Kind::Namespace, &name, deed, detail);
+            }
+        }
+    }
+}
+
+/// Where the queues of a controller are to live, if elsewhere.
+fn move_of(now: &Controller, then: &Controller) -> Option<String> {
+    let shown = |reactors: &[usize]| match reactors {
+        [] => "its own".to_owned(),
+        some => some
+            .iter()
+            .map(usize::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
+    };
+    let (from, to) = (&now.reactors, &then.reactors);
+    (from != to).then(|| format!("reactors {} -> {}", shown(from), shown(to)))
+}

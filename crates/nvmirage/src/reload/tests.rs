@@ -1,0 +1,614 @@
+//! Plans, carried out on a model that refuses what a server refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::{
+    Deed, Kind, Placed, Plan, Served, Step, and_pending, let_go, pending, plan, settle, taken_over,
+};
+use crate::{
+    config::{Config, Controller, Namespace, Range, Size, from_toml},
+    saved::merge::{Named, Objects, find, merge},
+};
+
+/// What is served: it does a step as an operator would ask for it, and refuses what cannot be.
+#[derive(Clone, Debug)]
+struct Model {
+    served: Served,
+    consent: bool,
+    /// Namespaces that controllers let go of though they stay: the lists say so.
+    end: Objects,
+}
+
+impl Model {
+    /// A server that has started with a configuration.
+    fn of(config: &Config) -> Self {
+        let mut model = Model {
+            served: Served::default(),
+            consent: true,
+            end: Objects::of(config),
+        };
+        for medium in &config.media {
+            model.create(Kind::Media, &medium.name).unwrap();
+        }
+        for tenant in &config.tenant {
+            model.create(Kind::Tenant, &tenant.name).unwrap();
+        }
+        for namespace in &config.namespace {
+            model.create(Kind::Namespace, &namespace.name).unwrap();
+        }
+        for controller in &config.controller {
+            model.create(Kind::Controller, &controller.name).unwrap();
+        }
+        model
+    }
+
+    fn do_all(&mut self, plan: &Plan, count: usize) {
+        self.end = plan.end.clone();
+        let mut gone = false;
+        for step in &plan.steps[..count] {
+            if !gone && !matches!(step.deed, Deed::Detach(_)) {
+                let_go(&mut self.served.config, &plan.end);
+                gone = true;
+            }
+            if let Err(why) = self.do_step(step) {
+                panic!("{step:?}: {why}\nof {:#?}", plan.steps);
+            }
+            let problems = self.served.config.validate();
+            assert_eq!(problems, [], "after {step:?}");
+        }
+        settle(&mut self.served.config, &plan.end, &plan.steps[count..]);
+    }
+
+    fn do_step(&mut self, step: &Step) -> Result<(), String> {
+        let (kind, name) = (step.id.0, step.id.1.as_str());
+        let end = self.end.clone();
+        match &step.deed {
+            Deed::Create => self.create(kind, name),
+            Deed::Delete => self.delete(kind, name),
+            Deed::Attach(controller) => self.attach(name, controller),
+            Deed::Detach(controller) => self.detach(name, controller),
+            Deed::Resize(size) => {
+                let at = position(&self.served.config.namespace, name)?;
+                if !self.served.placed.contains_key(name) {
+                    return Err("it is in no subsystem".into());
+                }
+                let medium = self.served.sizes[&self.served.config.namespace[at].media];
+                let one = &mut self.served.config.namespace[at];
+                let start = one.range.map_or(Size(0), |range| range.start);
+                let before = one.range.map_or(medium, |range| range.len());
+                if size.0 <= before {
+                    return Err("it does not grow".into());
+                }
+                one.range = Some(Range {
+                    start,
+                    end: Size(start.0 + size.0),
+                });
+                Ok(())
+            }
+            Deed::Retune => {
+                let at = position(&self.served.config.media, name)?;
+                let timing = find(&end.media, name).unwrap().timing.clone();
+                self.served.config.media[at].timing = timing;
+                Ok(())
+            }
+            Deed::Assign => self.assign(kind, name),
+            Deed::Move => {
+                let at = position(&self.served.config.controller, name)?;
+                let then = find(&end.controller, name).unwrap();
+                self.served.config.controller[at].reactors = then.reactors.clone();
+                Ok(())
+            }
+            Deed::Log => Ok(()),
+        }
+    }
+
+    fn assign(&mut self, kind: Kind, name: &str) -> Result<(), String> {
+        let config = &mut self.served.config;
+        let tenant = match kind {
+            Kind::Tenant => {
+                let at = position(&config.tenant, name)?;
+                config.tenant[at] = find(&self.end.tenant, name).unwrap().clone();
+                None
+            }
+            Kind::Namespace => {
+                let at = position(&config.namespace, name)?;
+                let then = find(&self.end.namespace, name).unwrap();
+                let one = &mut config.namespace[at];
+                (one.tenant, one.weight) = (then.tenant.clone(), then.weight);
+                one.tenant.clone()
+            }
+            _ => {
+                let at = position(&config.controller, name)?;
+                let then = find(&self.end.controller, name).unwrap();
+                config.controller[at].tenant = then.tenant.clone();
+                config.controller[at].tenant.clone()
+            }
+        };
+        match tenant.filter(|tenant| find(&config.tenant, tenant).is_none()) {
+            Some(tenant) => Err(format!("there is no tenant {tenant}")),
+            None => Ok(()),
+        }
+    }
+
+    fn create(&mut self, kind: Kind, name: &str) -> Result<(), String> {
+        let end = self.end.clone();
+        let config = &mut self.served.config;
+        match kind {
+            Kind::Media => {
+                let one = new(&config.media, &end.media, name)?;
+                self.served
+                    .sizes
+                    .insert(name.to_owned(), one.size.unwrap().0);
+                config.media.push(one);
+            }
+            Kind::Tenant => {
+                let one = new(&config.tenant, &end.tenant, name)?;
+                config.tenant.push(one);
+            }
+            Kind::Namespace => {
+                let one = new(&config.namespace, &end.namespace, name)?;
+                find(&config.media, &one.media).ok_or("no medium")?;
+                config.namespace.push(one.clone());
+                if let Some(owner) = config.pool_owner(&one.media).map(str::to_owned) {
+                    self.place(&one, &owner);
+                }
+            }
+            _ => {
+                let one = new(&config.controller, &end.controller, name)?;
+                let subsystem = one.subsystem().to_owned();
+                let before = config.pool_of(&subsystem).len();
+                let is_live = config.controllers_of(&subsystem).next().is_some();
+                config.controller.push(one.clone());
+                if is_live && config.pool_of(&subsystem).len() != before {
+                    return Err("the pool is fixed".into());
+                }
+                for namespace in &one.namespaces {
+                    self.attach(namespace, name)?;
+                }
+                let config = self.served.config.clone();
+                let pool = config.pool_of(&subsystem);
+                for namespace in &config.namespace {
+                    let is_placed = self.served.placed.contains_key(&namespace.name);
+                    if pool.contains(&namespace.media.as_str()) && !is_placed {
+                        self.place(namespace, &subsystem);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, namespace: &Namespace, subsystem: &str) {
+        let placed = Placed {
+            medium: namespace.media.clone(),
+            subsystem: subsystem.to_owned(),
+            controllers: BTreeSet::new(),
+            made_by_host: false,
+        };
+        self.served.placed.insert(namespace.name.clone(), placed);
+    }
+
+    fn delete(&mut self, kind: Kind, name: &str) -> Result<(), String> {
+        let served = &mut self.served;
+        match kind {
+            Kind::Media => {
+                let at = position(&served.config.media, name)?;
+                let mut users = served.config.namespace.iter().filter(|n| n.media == name);
+                if users.next().is_some() || served.placed.values().any(|p| p.medium == name) {
+                    return Err("a namespace is on it".into());
+                }
+                if served.config.pool_owner(name).is_some() {
+                    return Err("it is in a pool".into());
+                }
+                served.config.media.remove(at);
+                served.sizes.remove(name);
+            }
+            Kind::Tenant => {
+                let at = position(&served.config.tenant, name)?;
+                let is_its = |tenant: &Option<String>| tenant.as_deref() == Some(name);
+                let (controllers, namespaces) =
+                    (&served.config.controller, &served.config.namespace);
+                if controllers.iter().any(|c| is_its(&c.tenant))
+                    || namespaces.iter().any(|n| is_its(&n.tenant))
+                {
+                    return Err("somebody is its".into());
+                }
+                served.config.tenant.remove(at);
+            }
+            Kind::Namespace => {
+                let at = position(&served.config.namespace, name)?;
+                let placed = served.placed.remove(name);
+                if placed.is_some_and(|placed| !placed.controllers.is_empty()) {
+                    return Err("a controller has it".into());
+                }
+                served.config.namespace.remove(at);
+                for controller in &mut served.config.controller {
+                    controller.namespaces.retain(|n| n != name);
+                }
+            }
+            _ => {
+                let at = position(&served.config.controller, name)?;
+                if served.hosts.contains(name) && !self.consent {
+                    return Err("a host is attached".into());
+                }
+                served.hosts.remove(name);
+                let gone = served.config.controller.remove(at);
+                for placed in served.placed.values_mut() {
+                    placed.controllers.remove(name);
+                }
+                let subsystem = gone.subsystem();
+                if served.config.controllers_of(subsystem).next().is_none() {
+                    served
+                        .placed
+                        .retain(|_, placed| placed.subsystem != subsystem);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, name: &str, controller: &str) -> Result<(), String> {
+        let namespace = find(&self.served.config.namespace, name).cloned();
+        let namespace = namespace.ok_or("no such namespace")?;
+        let found = find(&self.served.config.controller, controller);
+        let subsystem = found.ok_or("no such controller")?.subsystem().to_owned();
+        if !self.served.placed.contains_key(name) {
+            self.place(&namespace, &subsystem);
+        }
+        let placed = self.served.placed.get_mut(name).unwrap();
+        if placed.subsystem != subsystem {
+            return Err(format!("it is in subsystem {}", placed.subsystem));
+        }
+        match placed.controllers.insert(controller.to_owned()) {
+            true => Ok(()),
+            false => Err("it is attached already".into()),
+        }
+    }
+
+    fn detach(&mut self, name: &str, controller: &str) -> Result<(), String> {
+        let placed = self.served.placed.get_mut(name).ok_or("in no subsystem")?;
+        if !placed.controllers.remove(controller) {
+            return Err("it is not attached".into());
+        }
+        // a host goes on without it where its controller's list says so, and not because something is deleted
+        let stays = find(&self.end.namespace, name) == find(&self.served.config.namespace, name);
+        let is_hosts = self.served.hosts.contains(controller);
+        match is_hosts && !self.consent && !stays {
+            true => Err("a host has it".into()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn position<T: Named>(all: &[T], name: &str) -> Result<usize, String> {
+    let at = all.iter().position(|one| one.name() == name);
+    at.ok_or_else(|| format!("there is no {} {name}", T::KIND))
+}
+
+fn new<T: Named>(now: &[T], end: &[T], name: &str) -> Result<T, String> {
+    if find(now, name).is_some() {
+        return Err("it is there already".into());
+    }
+    find(end, name)
+        .cloned()
+        .ok_or_else(|| "it is not to be".into())
+}
+
+/// Objects in an order that does not depend on how they came about.
+fn sorted(objects: &Objects) -> Objects {
+    let mut objects = objects.clone();
+    objects.media.sort_by(|a, b| a.name.cmp(&b.name));
+    objects.namespace.sort_by(|a, b| a.name.cmp(&b.name));
+    objects.tenant.sort_by(|a, b| a.name.cmp(&b.name));
+    objects.controller.sort_by(|a, b| a.name.cmp(&b.name));
+    objects
+}
+
+const MEDIA: [&str; 7] = [
+    "",
+    "kind = \"null\"\nsize = \"16GiB\"\n",
+    "kind = \"null\"\nsize = \"32GiB\"\n",
+    "kind = \"file\"\npath = \"a\"\nsize = \"16GiB\"\n",
+    "kind = \"ram\"\nsize = \"16GiB\"\n",
+    "kind = \"null\"\nsize = \"16GiB\"\ntiming.preset = \"optane-p4800x\"\n",
+    "kind = \"null\"\nsize = \"16GiB\"\ntiming.preset = \"optane-p4800x\"\ntiming.read_latency = \"20us\"\n",
+];
+
+prop_compose! {
+    /// A configuration: two media, four namespaces, two tenants, three controllers, each there or not.
+    fn any_text()(
+        media in prop::array::uniform2(0..MEDIA.len()),
+        namespaces in prop::array::uniform4((0..3_u32, 0..2_usize, 1..4_u64, 0..4_u32, 0..4_usize)),
+        tenants in prop::array::uniform2(0..4_u32),
+        controllers in prop::array::uniform3((0..4_u32, 0..3_u32, 0..3_u32, 0..3_u32, 0..6_u32)),
+    ) -> String {
+        let mut text = String::new();
+        for (at, medium) in media.into_iter().enumerate().filter(|(_, medium)| *medium != 0) {
+            text += &format!("[[media]]\nname = \"m{at}\"\n{}", MEDIA[medium]);
+        }
+        let there = |at: usize| media[at] != 0;
+        let tenant = |at: u32| match at {
+            1 | 2 if tenants[at as usize - 1] != 0 => format!("tenant = \"t{}\"\n", at - 1),
+            _ => String::new(),
+        };
+        let mut lists = vec![Vec::new(); 4];
+        for (at, (is, medium, len, of, user)) in namespaces.into_iter().enumerate() {
+            if is == 0 || !there(medium) {
+                continue;
+            }
+            let start = 4 * at as u64;
+            text += &format!(
+                "[[namespace]]\nname = \"n{at}\"\nmedia = \"m{medium}\"\nrange = \"{start}GiB..{}GiB\"\nweight = {}\n{}",
+                start + len, 1 + of, tenant(of)
+            );
+            lists[user].push(format!("\"n{at}\""));
+        }
+        for (at, weight) in tenants.into_iter().enumerate().filter(|(_, weight)| *weight != 0) {
+            text += &format!("[[tenant]]\nname = \"t{at}\"\nweight = {weight}\n");
+        }
+        for (at, (is, queues, of, subsystem, pool)) in controllers.into_iter().enumerate() {
+            if is == 0 {
+                continue;
+            }
+            text += &format!(
+                "[[controller]]\nname = \"c{at}\"\nlisten = \"vfio-user:/{at}\"\nnamespaces = [{}]\nqueues = {}\n{}",
+                lists[at].join(", "), 1 + queues, tenant(of)
+            );
+            if subsystem == 0 {
+                text += "subsystem = \"s\"\n";
+            }
+            if pool < 2 && there(pool as usize) && at == 0 {
+                text += &format!("pool = [\"m{pool}\"]\n");
+            }
+        }
+        text
+    }
+}
+
+fn any_config() -> impl Strategy<Value = String> {
+    any_text().prop_filter("it is none", |text| from_toml(text).is_ok())
+}
+
+/// What was asked for at run time, beside what was said.
+fn meddle(model: &mut Model, hosts: u32, detached: u32, attached: u32) {
+    let names: Vec<String> = model
+        .served
+        .config
+        .controller
+        .iter()
+        .map(|c| c.name.clone())
+        .collect();
+    for (_, name) in names
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| hosts & (1 << at) != 0)
+    {
+        model.served.hosts.insert(name.clone());
+    }
+    let namespaces: Vec<String> = model.served.placed.keys().cloned().collect();
+    for (at, name) in namespaces.iter().enumerate() {
+        let placed = model.served.placed.get_mut(name).unwrap();
+        if detached & (1 << at) != 0 {
+            placed.controllers.clear();
+        }
+        let same = |c: &&Controller| c.subsystem() == placed.subsystem;
+        let mut users = model.served.config.controller.iter().filter(same);
+        if attached & (1 << at) != 0
+            && let Some(user) = users.next()
+        {
+            placed.controllers.insert(user.name.clone());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_plan_that_is_carried_out_gives_what_was_wanted_and_is_then_empty(
+        then in any_config(),
+        end in any_config(),
+        file in any_config(),
+        (hosts, detached, attached) in (0..8_u32, 0..16_u32, 0..16_u32),
+        consent: bool,
+    ) {
+        let [then, end, file] = [then, end, file].map(|text| from_toml(&text).unwrap());
+        let mut model = Model::of(&end);
+        meddle(&mut model, hosts, detached, attached);
+        model.consent = consent;
+        let before = model.clone();
+        let (of_then, of_file) = (Objects::of(&then), Objects::of(&file));
+        let wanted = merge(&of_then, &Objects::of(&end), &of_file).objects;
+        let planned = plan(&model.served, &wanted, consent);
+        // what was made at run time need not fit the file, and then nothing is done
+        prop_assume!(planned.is_ok());
+        let plan_of = planned.unwrap();
+        model.do_all(&plan_of, plan_of.steps.len());
+        let now = Objects::of(&model.served.config);
+        prop_assert_eq!(sorted(&now), sorted(&plan_of.end));
+        if plan_of.held.is_empty() {
+            prop_assert_eq!(sorted(&now), sorted(&wanted));
+        }
+        for held in &plan_of.held {
+            let is = |config: &Config| match held.kind {
+                Kind::Media => format!("{:?}", find(&config.media, &held.name)),
+                Kind::Namespace => format!("{:?}", find(&config.namespace, &held.name)),
+                Kind::Tenant => format!("{:?}", find(&config.tenant, &held.name)),
+                _ => format!("{:?}", find(&config.controller, &held.name)),
+            };
+            prop_assert_eq!(is(&model.served.config), is(&before.served.config));
+        }
+        if !consent {
+            prop_assert_eq!(&model.served.hosts, &before.served.hosts);
+        }
+        // a restart, or another reload, wants the same
+        let taken = taken_over(&of_then, &of_file, &wanted, &now);
+        let again = merge(&taken, &now, &of_file);
+        prop_assert_eq!(sorted(&again.objects), sorted(&wanted));
+        let second = plan(&model.served, &again.objects, consent).unwrap();
+        prop_assert_eq!(&second.steps[..], &[][..]);
+    }
+
+    #[test]
+    fn what_a_failed_step_has_left_undone_is_done_by_the_next_plan(
+        then in any_config(),
+        end in any_config(),
+        file in any_config(),
+        part in 0.0..1.0_f64,
+    ) {
+        let [then, end, file] = [then, end, file].map(|text| from_toml(&text).unwrap());
+        let mut model = Model::of(&end);
+        let (of_then, of_file) = (Objects::of(&then), Objects::of(&file));
+        let wanted = merge(&of_then, &Objects::of(&end), &of_file).objects;
+        let Ok(first) = plan(&model.served, &wanted, true) else {
+            return Err(TestCaseError::reject("they do not fit"));
+        };
+        let count = (part * first.steps.len() as f64) as usize;
+        let before = Objects::of(&model.served.config);
+        let pending = pending(&before, &first.end, &first.steps[count..]);
+        model.do_all(&first, count);
+        let now = Objects::of(&model.served.config);
+        let taken = taken_over(&of_then, &of_file, &wanted, &now);
+        let again = merge(&taken, &and_pending(now, &pending), &of_file).objects;
+        prop_assert_eq!(sorted(&again), sorted(&wanted));
+        let second = plan(&model.served, &again, true);
+        // what a host stood in the way of is held back for what is left of it, too
+        prop_assume!(second.is_ok());
+        let second = second.unwrap();
+        model.do_all(&second, second.steps.len());
+        prop_assert_eq!(sorted(&Objects::of(&model.served.config)), sorted(&second.end));
+    }
+}
+
+fn served(text: &str, hosts: &[&str]) -> Served {
+    let mut model = Model::of(&from_toml(text).unwrap());
+    let hosts = hosts.iter().map(|host| (*host).to_owned());
+    model.served.hosts = hosts.collect();
+    model.served
+}
+
+/// What a plan says, a line for each step and for each thing that stays.
+fn lines(served: &Served, text: &str, consent: bool) -> Vec<String> {
+    let wanted = Objects::of(&from_toml(text).unwrap());
+    let plan = plan(served, &wanted, consent).unwrap();
+    let steps = plan.steps.iter();
+    let steps = steps.map(|step| crate::control::PlannedStep::from(step).line());
+    let held = plan
+        .held
+        .iter()
+        .map(|held| format!("! {} {}", held.kind.name(), held.name));
+    steps.chain(held).collect()
+}
+
+const FILE: &str = "[[media]]\nname = \"m\"\nkind = \"file\"\npath = \"a\"\nsize = \"8GiB\"\n";
+const NAMESPACE: &str = "[[namespace]]\nname = \"n\"\nmedia = \"m\"\nrange = \"0GiB..4GiB\"\n";
+const CONTROLLER: &str =
+    "[[controller]]\nname = \"c\"\nnamespaces = [\"n\"]\nlisten = \"vfio-user:/c\"\n";
+
+fn with(parts: &[&str]) -> String {
+    parts.concat()
+}
+
+#[test]
+fn what_is_used_goes_after_its_users_and_comes_before_them() {
+    let now = with(&[FILE, NAMESPACE, CONTROLLER]);
+    let then = now.replace("\"a\"", "\"b\"");
+    let expected = [
+        "- namespace n detached from controller c",
+        "- namespace n: to be made anew: media m is made anew",
+        "- media m: to be made anew: path cannot change",
+        "+ media m: file, b, 8GiB",
+        "+ namespace n: on media m, 0B..4GiB",
+        "+ namespace n attached to controller c",
+    ];
+    assert_eq!(lines(&served(&now, &[]), &then, false), expected);
+    // a host has it, and nobody said that it may lose it
+    let held = ["! media m"];
+    assert_eq!(lines(&served(&now, &["c"]), &then, false), held);
+    assert_eq!(lines(&served(&now, &["c"]), &then, true), expected);
+}
+
+#[test]
+fn what_may_change_under_a_host_does() {
+    let tenant = "[[tenant]]\nname = \"t\"\niops = 1000\n";
+    let timed = "[[media]]\nname = \"m\"\nkind = \"null\"\nsize = \"8GiB\"\ntiming.preset = \"optane-p4800x\"\n";
+    let now = with(&[timed, NAMESPACE, CONTROLLER, tenant]);
+    let then = with(&[
+        timed,
+        "timing.read_latency = \"20us\"\n",
+        &NAMESPACE.replace("4GiB", "6GiB"),
+        "tenant = \"t\"\n",
+        "[[namespace]]\nname = \"o\"\nmedia = \"m\"\nrange = \"6GiB..8GiB\"\n",
+        &CONTROLLER.replace("[\"n\"]", "[\"n\", \"o\"]"),
+        "reactors = [0]\n",
+        &tenant.replace("1000", "2000"),
+    ]);
+    let expected = [
+        "~ namespace n: 6GiB from now on",
+        "~ tenant t: iops 1000 -> 2000",
+        "~ media m: timing.read_latency none -> 20us",
+        "~ namespace n: tenant none -> t",
+        "+ namespace o: on media m, 6GiB..8GiB",
+        "+ namespace o attached to controller c",
+        "~ controller c: reactors its own -> 0",
+    ];
+    assert_eq!(lines(&served(&now, &["c"]), &then, false), expected);
+}
+
+#[test]
+fn what_would_lose_something_stays_and_says_what_to_do() {
+    let now = with(&[FILE, NAMESPACE, CONTROLLER]);
+    let host = served(&now, &["c"]);
+    let why = |served: &Served, then: &str| {
+        let wanted = Objects::of(&from_toml(then).unwrap());
+        let plan = plan(served, &wanted, false).unwrap();
+        assert_eq!(plan.steps, []);
+        plan.held[0].why.clone()
+    };
+    let queues = with(&[&now, "queues = 3\n"]);
+    let said = why(&host, &queues);
+    assert!(
+        said.contains("queues cannot change") && said.contains("--detach-hosts"),
+        "{said}"
+    );
+    let gone = with(&[FILE, NAMESPACE]);
+    assert!(why(&host, &gone).contains("a host is attached"));
+    let smaller = now.replace("4GiB", "3GiB");
+    assert!(why(&host, &smaller).contains("nvmirage resize n 3GiB --shrink"));
+    let memory = "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"8GiB\"\n";
+    let said = why(&served(memory, &[]), &memory.replace('8', "9"));
+    assert!(
+        said.contains("in memory") && said.contains("nvmirage delete media m"),
+        "{said}"
+    );
+    let mut pool = served(
+        &with(&[
+            FILE,
+            "[[controller]]\nname = \"c\"\npool = [\"m\"]\nlisten = \"vfio-user:/c\"\n",
+        ]),
+        &[],
+    );
+    let placed = Placed {
+        medium: "m".into(),
+        subsystem: "c".into(),
+        controllers: BTreeSet::new(),
+        made_by_host: true,
+    };
+    pool.placed = BTreeMap::from([("c:1".to_owned(), placed)]);
+    assert!(why(&pool, "").contains("nvmirage delete namespace c:1"));
+}
+
+#[test]
+fn what_is_held_back_and_does_not_fit_the_rest_ends_it() {
+    let now = with(&[FILE, NAMESPACE, CONTROLLER]);
+    // the socket of the controller that stays is to be another one's
+    let other = CONTROLLER.replace("name = \"c\"", "name = \"d\"");
+    let then = with(&[FILE, NAMESPACE, &other.replace("[\"n\"]", "[]")]);
+    let wanted = Objects::of(&from_toml(&then).unwrap());
+    let (problems, held) = plan(&served(&now, &["c"]), &wanted, false).unwrap_err();
+    let said = problems[0].to_string();
+    assert!(said.contains("is used by controller"), "{said}");
+    assert_eq!(held[0].name, "c");
+}

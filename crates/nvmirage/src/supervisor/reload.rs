@@ -1,0 +1,430 @@
+//! The configuration file once more: what is served becomes what it says, step by step, each as an operator would have asked
+//! for it.
+//!
+//! The whole file is read and checked first, and a plan is made; with a file that cannot be used nothing has changed. A step
+//! that fails ends it: what was done stays done, and the next reload goes on from there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+
+use super::{State, Supervisor, refuse_problems};
+use crate::{
+    config::{self, Config, Timing, log::Log},
+    control::{FieldProblem, NamespaceStatus, PlannedStep, Refusal, Reload, ReloadRequest},
+    events::What,
+    logging,
+    reload::{self, Deed, Kind, Placed, Plan, Served, Step},
+    saved::merge::{Merged, Named, Objects, find, merge},
+};
+
+/// The file that the server was started with.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// Where it is, from the root.
+    file: PathBuf,
+    /// What it said at the start, and of the log what it said last.
+    read: Config,
+    /// The objects that it had when they were taken over.
+    then: Objects,
+}
+
+impl Source {
+    /// The file that was read just now.
+    ///
+    /// # Errors
+    /// The folder that this process works in is gone.
+    pub(crate) fn new(file: &Path, read: &Config) -> std::io::Result<Self> {
+        Ok(Source {
+            file: std::path::absolute(file)?,
+            then: Objects::of(read),
+            read: read.clone(),
+        })
+    }
+}
+
+/// What is about to be done.
+struct Decided {
+    source: Source,
+    /// The file as it is now.
+    file: Config,
+    /// What is to be, held back or not.
+    wanted: Objects,
+    plan: Plan,
+    /// What was changed at run time and counts no longer.
+    lost: Vec<String>,
+}
+
+impl Supervisor {
+    /// Reads the configuration file again, and has what is served become what it says; or, dry, only says how.
+    pub(crate) fn reload(&self, request: ReloadRequest) -> Result<Reload, Refusal> {
+        let _turn = self.steer();
+        let decided = self.lock().decide(request.detach_hosts)?;
+        let told = told(&decided, request.dry_run);
+        if request.dry_run {
+            return Ok(told);
+        }
+        tracing::info!(
+            "the configuration is read again: {}",
+            decided.source.file.display()
+        );
+        for line in in_words(&told) {
+            tracing::info!("{line}");
+        }
+        self.carry_out(decided)?;
+        Ok(told)
+    }
+
+    fn carry_out(&self, decided: Decided) -> Result<(), Refusal> {
+        let Decided {
+            mut source,
+            file,
+            wanted,
+            plan,
+            ..
+        } = decided;
+        let before = {
+            let mut state = self.lock();
+            let before = state.objects();
+            state.pending = reload::pending(&before, &plan.end, &plan.steps);
+            before
+        };
+        let mut failed = None;
+        let mut let_go = false;
+        for (at, step) in plan.steps.iter().enumerate() {
+            if !let_go && !matches!(step.deed, Deed::Detach(_)) {
+                // only now: a list without what its controller still has would say that an operator has attached it
+                reload::let_go(&mut self.lock().config, &plan.end);
+                let_go = true;
+            }
+            let done = match step.deed {
+                Deed::Log => {
+                    source.read.log = file.log.clone();
+                    configure_log(&file.log)
+                }
+                _ => self.do_step(step, &plan.end),
+            };
+            if let Err(refusal) = done {
+                failed = Some((at, refusal));
+                break;
+            }
+        }
+        let undone = failed
+            .as_ref()
+            .map_or(&[][..], |(at, _)| &plan.steps[*at..]);
+        let settled = self.lock().settle(&plan, undone);
+        let mut state = self.lock();
+        let now = Objects::of(&state.config);
+        source.then = reload::taken_over(&source.then, &Objects::of(&file), &wanted, &now);
+        state.pending = reload::pending(&before, &plan.end, undone);
+        let kept = state.take_over(source);
+        drop(state);
+        if let Some((at, refusal)) = failed {
+            return Err(stopped(&plan.steps, at, &refusal));
+        }
+        settled.and(kept).map_err(|error| Refusal::failed(&error))
+    }
+
+    fn do_step(&self, step: &Step, end: &Objects) -> Result<(), Refusal> {
+        let (kind, name) = (step.id.0, step.id.1.as_str());
+        match (&step.deed, kind) {
+            (Deed::Detach(controller), _) => self.detach(name, controller),
+            (Deed::Attach(controller), _) => self.attach(name, controller),
+            (Deed::Delete, Kind::Media) => self.delete_medium(name),
+            (Deed::Delete, Kind::Namespace) => self.delete_namespace(name),
+            (Deed::Delete, Kind::Controller) => self.delete_controller(name),
+            (Deed::Delete, _) => self.delete_tenant(name),
+            (Deed::Create, Kind::Media) => self.create_medium(of(&end.media, name)?),
+            (Deed::Create, Kind::Namespace) => self.create_namespace(of(&end.namespace, name)?),
+            (Deed::Create, Kind::Controller) => {
+                self.create_controller(of(&end.controller, name)?)?;
+                self.change(What::Changed, ("controller", name), |state| {
+                    state.give_listed(name)
+                })
+            }
+            (Deed::Create, _) => self.create_tenant(of(&end.tenant, name)?),
+            (Deed::Resize(size), _) => self.resize(name, *size, false),
+            (Deed::Retune, _) => {
+                let timing = of(&end.media, name)?.timing;
+                self.change(What::Changed, ("media", name), |state| {
+                    state.retune_as(name, timing)
+                })
+            }
+            (Deed::Move, _) => {
+                let mut reactors = of(&end.controller, name)?.reactors;
+                if reactors.is_empty() {
+                    reactors.extend(self.lock().reactor_of(name));
+                }
+                self.move_queues(name, &reactors, None)
+            }
+            (Deed::Assign, kind) => self.change(What::Changed, (kind.name(), name), |state| {
+                state.assign(kind, name, end)
+            }),
+            (Deed::Log, _) => Ok(()),
+        }
+    }
+}
+
+fn of<T: Named>(all: &[T], name: &str) -> Result<T, Refusal> {
+    let found = find(all, name).cloned();
+    found.ok_or_else(|| Refusal::not_found(T::KIND, name))
+}
+
+/// What the log is to be from now on; what the command line or the environment has said stays.
+fn configure_log(log: &Log) -> Result<(), Refusal> {
+    logging::configure_anew(log).map_err(Refusal::invalid)
+}
+
+/// What is said of a plan, in the form that a client gets.
+fn told(decided: &Decided, dry_run: bool) -> Reload {
+    let restart = reload::needs_restart(&decided.source.read, &decided.file);
+    Reload {
+        file: decided.source.file.display().to_string(),
+        dry_run,
+        steps: decided.plan.steps.iter().map(PlannedStep::from).collect(),
+        held: decided.plan.held.clone(),
+        restart: restart.into_iter().map(str::to_owned).collect(),
+        lost: decided.lost.clone(),
+    }
+}
+
+/// A line of the log for everything in it.
+fn in_words(reload: &Reload) -> impl Iterator<Item = String> {
+    let lost = reload.lost.iter().map(|line| format!("! {line}"));
+    reload.lines().into_iter().chain(lost)
+}
+
+/// A step has failed: what was done, and what was not.
+fn stopped(steps: &[Step], at: usize, refusal: &Refusal) -> Refusal {
+    let (done, undone) = steps.split_at(at);
+    let line = |step: &Step| PlannedStep::from(step).line();
+    let first = undone.first().map(line).unwrap_or_default();
+    let done: Vec<String> = done.iter().map(line).collect();
+    let done = match done.as_slice() {
+        [] => "nothing was done before".to_owned(),
+        lines => format!("done before: {}", lines.join("; ")),
+    };
+    let errors = undone.iter().enumerate().map(|(index, step)| FieldProblem {
+        pointer: None,
+        object: Some(format!("{} {}", step.id.0.name(), step.id.1)),
+        detail: match index {
+            0 => refusal.detail.clone(),
+            _ => format!("not done: {}", line(step)),
+        },
+    });
+    Refusal {
+        detail: format!(
+            "stopped at `{first}`: {}\n{done}; {} more were not; reload again, and it goes on",
+            refusal.detail,
+            undone.len().saturating_sub(1)
+        ),
+        errors: errors.collect(),
+        ..refusal.clone()
+    }
+}
+
+impl State {
+    /// Reads the file, and plans.
+    fn decide(&self, consent: bool) -> Result<Decided, Refusal> {
+        let Some(source) = self.source.clone() else {
+            return Err(Refusal::conflict(
+                "this server was started without --config: there is no file to read again; `nvmirage export` writes one that serves the same",
+            ));
+        };
+        let file = config::from_file(&source.file);
+        let file = file.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
+        let now = self.objects();
+        let Merged { objects, lost } = merge(&source.then, &now, &Objects::of(&file));
+        let served = self.served().map_err(|error| Refusal::failed(&error))?;
+        let plan = reload::plan(&served, &objects, consent);
+        let mut plan = plan.map_err(|(problems, held)| {
+            let mut refusal = Refusal::of_problems(&problems);
+            for held in held {
+                let line = format!(
+                    "{} {} stays as it is: {}",
+                    held.kind.name(),
+                    held.name,
+                    held.why
+                );
+                refusal.detail = format!("{}\n{line}", refusal.detail);
+            }
+            let restart = reload::needs_restart(&source.read, &file);
+            if !restart.is_empty() {
+                refusal.detail = format!(
+                    "{}\nwhat the file says of {} counts after a restart",
+                    refusal.detail,
+                    restart.join(", ")
+                );
+            }
+            refusal
+        })?;
+        if source.read.log != file.log {
+            plan.steps.push(Step {
+                id: (Kind::Log, "log".to_owned()),
+                deed: Deed::Log,
+                detail: serde_json::to_string(&file.log).unwrap_or_default(),
+            });
+        }
+        Ok(Decided {
+            source,
+            file,
+            wanted: objects,
+            plan,
+            lost,
+        })
+    }
+
+    /// What there is, and is to be there again.
+    pub(super) fn objects(&self) -> Objects {
+        reload::and_pending(Objects::of(&self.config), &self.pending)
+    }
+
+    /// A controller has what its list says: what was deleted of it before is made again.
+    fn give_listed(&mut self, controller: &str) -> Result<(), Refusal> {
+        let config = find(&self.config.controller, controller).cloned();
+        let config = config.ok_or_else(|| Refusal::not_found("controller", controller))?;
+        for namespace in &config.namespaces {
+            let views = self.views().map_err(|error| Refusal::failed(&error))?;
+            let statuses = self.namespaces(&views);
+            let statuses = statuses.map_err(|error| Refusal::failed(&error))?;
+            let mut statuses = statuses.iter();
+            let is_its = |n: &NamespaceStatus| n.controllers.iter().any(|c| c == controller);
+            if !statuses.any(|n| n.config.name == *namespace && is_its(n)) {
+                self.attach(namespace, controller)?;
+            }
+        }
+        let pool = self.config.namespaces_of(config.subsystem());
+        let pool: Vec<String> = pool.into_iter().map(|n| n.name.clone()).collect();
+        for namespace in pool {
+            if self.find(&namespace)?.is_none() {
+                self.give_to_pool(&namespace)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a plan depends on.
+    fn served(&self) -> anyhow::Result<Served> {
+        let views = self.views()?;
+        let statuses = self.namespaces(&views)?.into_iter();
+        let mut placed: BTreeMap<String, Placed> = statuses
+            .filter_map(|status| {
+                let placed = Placed {
+                    medium: status.config.media,
+                    subsystem: status.subsystem?,
+                    controllers: status.controllers.into_iter().collect(),
+                    made_by_host: status.made_by_host,
+                };
+                Some((status.config.name, placed))
+            })
+            .collect();
+        for resting in &self.resting {
+            placed.insert(
+                resting.taken.name.clone(),
+                Placed {
+                    medium: resting.medium.clone(),
+                    subsystem: resting.subsystem.clone(),
+                    controllers: BTreeSet::new(),
+                    made_by_host: true,
+                },
+            );
+        }
+        let controllers = self.config.controller.iter().map(|c| &c.name);
+        let media = self.media.iter();
+        Ok(Served {
+            config: self.config.clone(),
+            hosts: controllers.filter(|c| self.has_host(c)).cloned().collect(),
+            placed,
+            sizes: media
+                .clone()
+                .map(|m| (m.name.clone(), m.medium.size()))
+                .collect(),
+            homes: media
+                .filter_map(|m| Some((m.name.clone(), m.home.get()?)))
+                .collect(),
+            reactors: self
+                .subsystems
+                .iter()
+                .map(|live| (live.name.clone(), live.reactor))
+                .collect(),
+        })
+    }
+
+    /// The reactor that serves a controller.
+    fn reactor_of(&self, controller: &str) -> Option<usize> {
+        let mut served = self.controllers.iter();
+        served.find(|c| c.name == controller).map(|c| c.reactor)
+    }
+
+    /// Gives a medium another timing, of which only what may change while it works differs.
+    fn retune_as(&mut self, name: &str, timing: Option<Timing>) -> Result<(), Refusal> {
+        let at = self.config.media.iter().position(|m| m.name == name);
+        let (Some(at), Some(timing)) = (at, timing) else {
+            return Err(Refusal::not_found("media", name));
+        };
+        let failed = |error: anyhow::Error| Refusal::failed(&error);
+        let size = self.medium(name).map_err(failed)?.size();
+        let parameters = timing.parameters(size);
+        let parameters = parameters.map_err(|problems| Refusal::invalid(problems.join("; ")))?;
+        self.retune_on_reactor(name, parameters).map_err(failed)?;
+        self.config.media[at].timing = Some(timing);
+        Ok(())
+    }
+
+    /// A tenant is another one; a namespace or a controller is another one's.
+    fn assign(&mut self, kind: Kind, name: &str, end: &Objects) -> Result<(), Refusal> {
+        let mut next = self.config.clone();
+        match kind {
+            Kind::Tenant => {
+                let wanted = of(&end.tenant, name)?;
+                let tenants = next.tenant.iter_mut().filter(|one| one.name == name);
+                tenants.for_each(|one| *one = wanted.clone());
+            }
+            Kind::Namespace => {
+                let wanted = of(&end.namespace, name)?;
+                for one in next.namespace.iter_mut().filter(|one| one.name == name) {
+                    (one.tenant, one.weight) = (wanted.tenant.clone(), wanted.weight);
+                }
+            }
+            _ => {
+                let wanted = of(&end.controller, name)?;
+                let controllers = next.controller.iter_mut().filter(|one| one.name == name);
+                controllers.for_each(|one| one.tenant = wanted.tenant.clone());
+            }
+        }
+        refuse_problems(&next)?;
+        let before = std::mem::replace(&mut self.config, next);
+        let told = self.tell_of_tenants();
+        if told.is_err() {
+            self.config = before;
+        }
+        told
+    }
+
+    /// What is served and what was said of it are one again, but for what is `undone`; subsystems keep it so.
+    fn settle(&mut self, plan: &Plan, undone: &[Step]) -> anyhow::Result<()> {
+        reload::settle(&mut self.config, &plan.end, undone);
+        let left = reload::unfinished(undone);
+        let done = plan.steps.iter().filter(|step| !left.contains(&step.id));
+        let touched = done.filter(|step| step.id.0 == Kind::Namespace);
+        let touched: BTreeSet<&str> = touched.map(|step| step.id.1.as_str()).collect();
+        for name in self.config.clone().subsystems() {
+            self.say_anew(name, &touched)
+                .with_context(|| format!("subsystem {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// From now on this is the file that was read last.
+    fn take_over(&mut self, source: Source) -> anyhow::Result<()> {
+        let then = source.then.clone();
+        self.source = Some(source);
+        let now = self.objects();
+        let kept = self.saved.as_mut();
+        let kept = kept.map_or(Ok(()), |saved| saved.rebase(then, now));
+        kept.context("it is done, but cannot be saved: at the next start it is compared with the file of before")
+    }
+}

@@ -1,0 +1,442 @@
+//! The configuration file is read again while hosts go on: by command, by request, by signal.
+
+use std::{
+    os::unix::net::UnixDatagram,
+    process::Stdio,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    host::Host,
+    world::{BOUND, Ran, Server, World, ran},
+};
+
+/// A file with a controller, and a modelled drive.
+fn text(world: &World) -> String {
+    format!(
+        "[[media]]\nname = \"file\"\nkind = \"file\"\npath = \"{}\"\nsize = \"64MiB\"\n\
+         [[media]]\nname = \"model\"\nkind = \"ram\"\nsize = \"64MiB\"\ntiming.preset = \"optane-p4800x\"\n\
+         [[namespace]]\nname = \"a\"\nmedia = \"file\"\nrange = \"0MiB..16MiB\"\n\
+         [[namespace]]\nname = \"b\"\nmedia = \"model\"\n\
+         [[tenant]]\nname = \"web\"\niops = 100000\n\
+         [[controller]]\nname = \"one\"\nnamespaces = [\"a\"]\nlisten = \"{}\"\n\
+         [[controller]]\nname = \"two\"\nnamespaces = [\"b\"]\nlisten = \"{}\"\n",
+        world.path("disk.img").display(),
+        world.vfio_user("one.sock"),
+        world.vfio_user("two.sock"),
+    )
+}
+
+fn serve(world: &World, text: &str) -> Server {
+    let file = world.write("config.toml", text);
+    world.serve(&["--config", file.to_str().unwrap()])
+}
+
+fn reload(world: &World, more: &[&str]) -> Ran {
+    world.run(&world.steer(&[&["reload"], more].concat()))
+}
+
+/// What there is, without what changes by itself.
+fn served(world: &World) -> Value {
+    let mut inventory = world.inventory();
+    for controller in inventory["controllers"].as_array_mut().unwrap() {
+        for counted in ["doorbell_messages", "attached", "placement"] {
+            controller[counted].take();
+        }
+    }
+    for tenant in inventory["tenants"].as_array_mut().into_iter().flatten() {
+        for counted in ["commands", "bytes", "capped", "held", "at_media"] {
+            tenant[counted].take();
+        }
+    }
+    for medium in inventory["media"].as_array_mut().unwrap() {
+        medium["io"].take();
+    }
+    for kind in ["media", "namespaces", "tenants", "controllers"] {
+        if let Some(all) = inventory[kind].as_array_mut() {
+            all.sort_by_key(|one| one["name"].as_str().unwrap().to_owned());
+        }
+    }
+    inventory
+}
+
+/// One object.
+fn shown(world: &World, kind: &str, name: &str) -> Value {
+    world.json(&world.steer(&["show", kind, name, "--json"]))
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + BOUND;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_edited_file_is_served_while_hosts_go_on_and_after_a_restart() {
+    let world = World::new();
+    let before = text(&world);
+    let server = serve(&world, &before);
+    world.ok(&world.steer(&["create", "tenant", "made", "--weight", "9"]));
+    let mut bench = world.program();
+    bench.args([
+        "bench",
+        "--target",
+        &world.vfio_user("one.sock"),
+        "--rw",
+        "randrw",
+    ]);
+    bench.args(["--time", "4s", "--verify", "--json"]);
+    bench.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let bench = bench.spawn().unwrap();
+    until("the host attaches", || {
+        shown(&world, "controller", "one")["attached"] == true
+    });
+
+    let after = before
+        .replace("0MiB..16MiB\"", "0MiB..32MiB\"\ntenant = \"web\"")
+        .replace("iops = 100000", "iops = 1000000")
+        .replace(
+            "\"optane-p4800x\"",
+            "\"optane-p4800x\"\ntiming.read_latency = \"30us\"",
+        )
+        .replace("[\"a\"]", "[\"a\", \"c\"]")
+        + "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..64MiB\"\n";
+    world.write("config.toml", &after);
+    let now = served(&world);
+    let dry = reload(&world, &["--dry-run", "--json"]);
+    assert!(dry.status.success(), "{}", dry.err);
+    let plan: Value = serde_json::from_str(&dry.out).unwrap();
+    let steps: Vec<String> = plan["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| format!("{} {} {}", s["action"], s["kind"], s["name"]).replace('"', ""))
+        .collect();
+    let expected = [
+        "change namespace a",
+        "change tenant web",
+        "change media model",
+        "change namespace a",
+        "create namespace c",
+        "attach namespace c",
+    ];
+    assert_eq!(steps, expected);
+    assert_eq!(plan["dry_run"], true);
+    assert_eq!(served(&world), now, "nothing has changed");
+
+    let done = reload(&world, &[]);
+    assert!(done.status.success(), "{}{}", done.out, done.err);
+    assert!(
+        done.out.contains("~ tenant web: iops 100000 -> 1000000"),
+        "{}",
+        done.out
+    );
+    assert!(
+        done.out
+            .contains("+ namespace c attached to controller one"),
+        "{}",
+        done.out
+    );
+    assert_eq!(
+        shown(&world, "media", "model")["timing"]["read_latency"],
+        "30us"
+    );
+    assert_eq!(shown(&world, "namespace", "a")["blocks"], (32 << 20) / 4096);
+    assert_eq!(shown(&world, "tenant", "web")["iops"], 1_000_000);
+    assert_eq!(shown(&world, "tenant", "made")["weight"], 9);
+    let attached = shown(&world, "controller", "one");
+    assert_eq!(attached["namespaces"], serde_json::json!(["a", "c"]));
+    assert_eq!(attached["attached"], true, "its host is still there");
+    let again = reload(&world, &[]);
+    assert!(again.out.contains("nothing to do"), "{}", again.out);
+    let bench = ran(bench.wait_with_output().unwrap());
+    assert!(bench.status.success(), "{}", bench.err);
+    let bench: Value = serde_json::from_str(&bench.out).unwrap();
+    assert_eq!(bench["jobs"][0]["errors"], 0);
+
+    let now = served(&world);
+    server.stop();
+    let file = world.path("config.toml");
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    assert_eq!(served(&world), now);
+    assert!(reload(&world, &[]).out.contains("nothing to do"));
+    // what was taken from it since stays so, and is not given back by the file that gave it
+    world.ok(&world.steer(&["detach", "c", "one"]));
+    server.stop();
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    assert_eq!(
+        shown(&world, "controller", "one")["namespaces"],
+        serde_json::json!(["a"])
+    );
+    server.stop();
+}
+
+#[test]
+fn a_file_that_cannot_be_used_changes_nothing() {
+    let world = World::new();
+    let good = text(&world);
+    let server = serve(&world, &good);
+    let before = served(&world);
+    for (bad, words) in [
+        (
+            format!("{good}[[tenant]]\nname = \"new\"\nwait = 3\n"),
+            "did you mean `weight`?",
+        ),
+        (good.replace("16MiB", "96MiB"), "ends behind the medium"),
+        (
+            good.replace("[\"a\"]", "[\"a\", \"x\"]"),
+            "there is no namespace \"x\"",
+        ),
+        ("[[media".to_owned(), "config.toml cannot be used"),
+    ] {
+        world.write("config.toml", &format!("{bad}\n"));
+        let error = world.fails(&world.steer(&["reload"]));
+        assert!(error.contains(words), "{error}");
+        assert_eq!(served(&world), before);
+    }
+    std::fs::remove_file(world.path("config.toml")).unwrap();
+    let error = world.fails(&world.steer(&["reload", "--dry-run"]));
+    assert!(error.contains("cannot read the configuration"), "{error}");
+    // as a signal, too: it goes on
+    server.signal(Signal::HUP);
+    until("it says so", || {
+        server.log().contains("was read again, and is not served")
+    });
+    assert_eq!(served(&world), before);
+    server.stop();
+
+    let server = world.serve_media("ram:size=1MiB");
+    let error = world.fails(&world.steer(&["reload"]));
+    assert!(error.contains("started without --config"), "{error}");
+    server.stop();
+}
+
+#[test]
+fn a_host_keeps_its_drive_until_it_is_gone_or_may_lose_it() {
+    let world = World::new();
+    let before = text(&world);
+    let server = serve(&world, &before);
+    let mut host = Host::attach(&world, "one.sock");
+    let after = before
+        .replace("one.sock\"", "one.sock\"\nqueues = 3")
+        .replace("two.sock\"", "two.sock\"\nqueues = 5")
+        + "[[reactor]]\nmode = \"interrupt\"\n";
+    world.write("config.toml", &after);
+    let first = reload(&world, &[]);
+    assert_eq!(first.status.code(), Some(1), "{}", first.out);
+    for line in [
+        "- controller two: to be made anew: queues cannot change",
+        "+ controller two",
+        "! controller one stays as it is: queues cannot change, and a host is attached",
+        "! reactor: counts at the next start",
+    ] {
+        assert!(first.out.contains(line), "{line}: {}", first.out);
+    }
+    assert_eq!(shown(&world, "controller", "two")["queues"], 5);
+    assert_eq!(shown(&world, "controller", "one")["queues"], 64);
+    assert_eq!(host.active(), [1]);
+
+    // asked for twice, it says the same and does nothing
+    let second = reload(&world, &[]);
+    assert!(
+        second.out.contains("! controller one") && second.out.contains("nothing else to do"),
+        "{}",
+        second.out
+    );
+    drop(host);
+    until("the host is gone", || {
+        shown(&world, "controller", "one")["attached"] == false
+    });
+    let third = reload(&world, &[]);
+    assert!(third.out.contains("+ controller one"), "{}", third.out);
+    assert_eq!(shown(&world, "controller", "one")["queues"], 3);
+
+    // one that may be lost
+    let host = Host::attach(&world, "one.sock");
+    let without = after
+        .split("[[controller]]\nname = \"one\"")
+        .next()
+        .unwrap()
+        .to_owned()
+        + "[[controller]]\nname = \"two\""
+        + after
+            .split("[[controller]]\nname = \"two\"")
+            .nth(1)
+            .unwrap();
+    world.write("config.toml", &without);
+    assert!(
+        reload(&world, &[])
+            .out
+            .contains("! controller one stays as it is: a host is attached")
+    );
+    let lost = reload(&world, &["--detach-hosts"]);
+    assert!(
+        lost.out.contains("- controller one"),
+        "{}{}",
+        lost.out,
+        lost.err
+    );
+    assert_eq!(
+        world.inventory()["controllers"].as_array().unwrap().len(),
+        1
+    );
+    drop(host);
+    let now = served(&world);
+    server.stop();
+    let file = world.path("config.toml");
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    assert_eq!(served(&world), now);
+    server.stop();
+}
+
+#[test]
+fn a_signal_does_the_same_and_the_log_has_the_plan() {
+    let world = World::new();
+    let before = text(&world);
+    let server = serve(&world, &before);
+    let after = before.replace("iops = 100000", "iops = 5") + "[log]\nfilter = \"debug\"\n";
+    world.write("config.toml", &after);
+    server.signal(Signal::HUP);
+    until("the tenant changes", || {
+        shown(&world, "tenant", "web")["iops"] == 5
+    });
+    until("the log has it", || {
+        server.log().contains("~ tenant web: iops 100000 -> 5")
+    });
+    let log = || world.ask("GET /v1/log", &[], "").is(200).json();
+    until("more is logged", || log()["filter"] == "debug");
+    // what the file says no more is as it is by default, and what it does not change stays as it was set
+    world.ok(&world.steer(&["set", "tenant", "web", "weight=7"]));
+    world.write("config.toml", &after.replace("debug", "warn"));
+    server.signal(Signal::HUP);
+    until("less is logged", || log()["filter"] == "warn");
+    assert_eq!(shown(&world, "tenant", "web")["weight"], 7);
+    server.stop();
+}
+
+#[test]
+fn a_step_that_fails_ends_it_and_the_next_reload_goes_on() {
+    let world = World::new();
+    let before = text(&world);
+    let server = serve(&world, &before);
+    let folder = world.path("later");
+    let after = format!(
+        "{}[[media]]\nname = \"new\"\nkind = \"file\"\npath = \"{}/x.img\"\nsize = \"1MiB\"\n[[namespace]]\nname = \"d\"\nmedia = \"new\"\n",
+        before.replace("iops = 100000", "iops = 7"),
+        folder.display()
+    );
+    world.write("config.toml", &after);
+    let error = world.fails(&world.steer(&["reload"]));
+    for words in [
+        "stopped at `+ media new",
+        "done before: ~ tenant web",
+        "reload again",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
+    assert_eq!(shown(&world, "tenant", "web")["iops"], 7);
+    std::fs::create_dir(&folder).unwrap();
+    let done = reload(&world, &[]);
+    assert!(done.status.success(), "{}", done.err);
+    assert_eq!(done.out.matches('+').count(), 2, "{}", done.out);
+    assert_eq!(shown(&world, "namespace", "d")["media"], "new");
+    server.stop();
+}
+
+#[test]
+fn requests_at_the_same_time_take_turns_with_it() {
+    let world = World::new();
+    let before = text(&world);
+    let server = serve(&world, &before);
+    let tag = world.ask("GET /v1/tenants/web", &[], "").is(200);
+    let tag = tag.header("etag").unwrap().to_owned();
+    thread::scope(|scope| {
+        for worker in 0..3 {
+            let world = &world;
+            scope.spawn(move || {
+                for round in 0..4 {
+                    let name = format!("t{worker}-{round}");
+                    world.ok(&world.steer(&["create", "tenant", &name]));
+                    world.ok(&world.steer(&["set", "tenant", &name, "weight=3"]));
+                }
+            });
+        }
+        for weight in 1..6 {
+            let edited = before.replace("iops = 100000", &format!("iops = {weight}"));
+            world.write("config.toml", &edited);
+            let done = reload(&world, &[]);
+            assert!(done.status.success(), "{}", done.err);
+        }
+    });
+    let tenants = world.inventory()["tenants"].clone();
+    assert_eq!(tenants.as_array().unwrap().len(), 13);
+    assert_eq!(shown(&world, "tenant", "web")["iops"], 5);
+    for made in tenants
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|t| t["name"] != "web")
+    {
+        assert_eq!(made["weight"], 3, "{made}");
+    }
+    // who has looked before the file was read again is told so
+    let change = "{\"changes\": {\"iops\": \"9\"}}";
+    let late = world.ask("PATCH /v1/tenants/web", &[("If-Match", &tag)], change);
+    late.refuses(412, "was changed since you have looked");
+    world
+        .ask("POST /v1/reload", &[], "{\"dry\": true}")
+        .refuses(422, "did you mean `dry_run`?");
+    let plan = world.ask("POST /v1/reload", &[], "").is(200).json();
+    assert_eq!(plan["steps"], serde_json::json!([]));
+    server.stop();
+}
+
+/// sd_notify(3): `RELOADING=1` with a time of the monotonic clock, then `READY=1`.
+#[test]
+fn a_manager_hears_that_it_is_read_and_is_ready_again() {
+    let world = World::new();
+    let path = world.path("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(BOUND)).unwrap();
+    let hear = || {
+        let mut message = [0; 1024];
+        let len = manager.recv(&mut message).expect("it says nothing");
+        String::from_utf8(message[..len].to_vec()).unwrap()
+    };
+    let file = world.write("config.toml", "");
+    let mut command = world.program();
+    command.args(["serve", "--config", file.to_str().unwrap()]);
+    command.args(["--control", &world.unix("control")]);
+    command.env("NOTIFY_SOCKET", &path);
+    let server = Server::start(command, world.path("server.log"));
+    assert!(hear().contains("READY=1"));
+    for (text, status) in [
+        ("[[tenant]]\nname = \"web\"\n", "is served as it is now"),
+        ("nonsense = 1\n", "of before is served"),
+    ] {
+        world.write("config.toml", text);
+        let before = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        server.signal(Signal::HUP);
+        let begun = hear();
+        let line = |key: &str| begun.lines().find_map(|line| line.strip_prefix(key));
+        assert_eq!(line("RELOADING="), Some("1"), "{begun}");
+        let usec: i64 = line("MONOTONIC_USEC=").unwrap().parse().unwrap();
+        assert!(
+            usec >= before.tv_sec * 1_000_000 + before.tv_nsec / 1000,
+            "{begun}"
+        );
+        let ended = hear();
+        assert!(
+            ended.contains("READY=1") && ended.contains(status),
+            "{ended}"
+        );
+    }
+    assert_eq!(shown(&world, "tenant", "web")["name"], "web");
+    server.stop();
+}
