@@ -76,29 +76,8 @@ impl Queues {
         turn
     }
 
-    /// Fetches and issues what the submission queue at `position` has, up to a batch, and counts what was fetched.
-    #[inline]
+    /// Fetches and issues what the submission queue at `position` has, up to a batch.
     fn serve<C: Channel, G: Gate>(
-        &mut self,
-        position: usize,
-        issuer: &mut Issuer<'_, C, G>,
-        turn: &mut LaneTurn,
-    ) {
-        let before = self.fetched(position);
-        self.serve_queue(position, issuer, turn);
-        let fetched = self.fetched(position).wrapping_sub(before);
-        if fetched > 0 {
-            self.counters.fetched.add(fetched.into());
-        }
-    }
-
-    #[inline]
-    fn fetched(&self, position: usize) -> u32 {
-        self.sqs[position].as_ref().map_or(0, |m| m.sq.fetched())
-    }
-
-    #[inline(always)]
-    fn serve_queue<C: Channel, G: Gate>(
         &mut self,
         position: usize,
         issuer: &mut Issuer<'_, C, G>,
@@ -113,7 +92,10 @@ impl Queues {
         let waiting = self.member(position).and_then(|m| m.waiting.take());
         if let Some(index) = waiting {
             let sqe = Sqe::from_words(self.slots.slot(index).sqe);
-            match self.issue(index, position, &sqe, issuer) {
+            let went = self.issue(index, position, &sqe, issuer);
+            // the second of two fused commands
+            self.count_fetched(available - self.available(position));
+            match went {
                 Went::On => {}
                 Went::Two => available = self.available(position),
                 Went::Full => {
@@ -151,6 +133,7 @@ impl Queues {
         };
         let left = self.available(position);
         turn.fetched += available - left;
+        self.count_fetched(available - left);
         // What another turn can do: as much as there is room for, and what waits for its channel.
         let room = room.saturating_sub(available - left);
         turn.pending += match went {
@@ -160,6 +143,11 @@ impl Queues {
             Went::NoPlace => 0,
         };
         self.blocked |= left > room && went != Went::Full;
+    }
+
+    #[inline]
+    fn count_fetched(&self, commands: u32) {
+        self.counters.fetched.add(commands.into());
     }
 
     /// Looks at the doorbell of the submission queue at `position`: how many entries are submitted and not fetched.

@@ -249,12 +249,20 @@ fn commands_in_flight_are_counted_for_whoever_does_not_ask_the_lane() {
     rig.ring(1);
     rig.turn();
     assert_eq!(in_flight(&rig), 12);
+    // also where both wait
+    rig.medium().capacity = 0;
+    rig.store(1, fused(0b01, 0x05, 12));
+    rig.store(1, fused(0b10, 0x01, 13));
+    rig.ring(1);
+    rig.turn();
+    assert_eq!(in_flight(&rig), 14);
+    rig.medium().capacity = usize::MAX;
     while in_flight(&rig) > 0 {
         rig.medium().release(3);
         rig.turn();
         rig.completions();
     }
-    assert_eq!(rig.lane.counters().completions.get(), 12);
+    assert_eq!(rig.lane.counters().completions.get(), 14);
 }
 
 /// What a host does.
