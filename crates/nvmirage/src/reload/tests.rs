@@ -17,6 +17,8 @@ use crate::{
 struct Model {
     served: Served,
     consent: bool,
+    /// The pools of subsystems, each fixed while a controller of it is served.
+    pools: BTreeMap<String, Vec<String>>,
     /// Namespaces that controllers let go of though they stay: the lists say so.
     end: Objects,
 }
@@ -27,6 +29,7 @@ impl Model {
         let mut model = Model {
             served: Served::default(),
             consent: true,
+            pools: BTreeMap::new(),
             end: Objects::of(config),
         };
         for medium in &config.media {
@@ -158,11 +161,15 @@ impl Model {
             _ => {
                 let one = new(&config.controller, &end.controller, name)?;
                 let subsystem = one.subsystem().to_owned();
-                let before = config.pool_of(&subsystem).len();
                 let is_live = config.controllers_of(&subsystem).next().is_some();
                 config.controller.push(one.clone());
-                if is_live && config.pool_of(&subsystem).len() != before {
-                    return Err("the pool is fixed".into());
+                let pool = config.pool_of(&subsystem).into_iter().map(str::to_owned);
+                match self.pools.get(&subsystem).filter(|_| is_live) {
+                    Some(fixed) if one.pool.iter().any(|m| !fixed.contains(m)) => {
+                        return Err("the pool is fixed".into());
+                    }
+                    Some(_) => {}
+                    None => drop(self.pools.insert(subsystem.clone(), pool.collect())),
                 }
                 for namespace in &one.namespaces {
                     self.attach(namespace, name)?;
@@ -273,7 +280,11 @@ impl Model {
             return Err("it is not attached".into());
         }
         // a host goes on without it where its controller's list says so, and not because something is deleted
-        let stays = find(&self.end.namespace, name) == find(&self.served.config.namespace, name);
+        let lists = |all: &[Controller]| {
+            find(all, controller).is_some_and(|c| c.namespaces.iter().any(|n| n == name))
+        };
+        let is_said = lists(&self.served.config.controller) && !lists(&self.end.controller);
+        let stays = is_said && find(&self.end.namespace, name).is_some();
         let is_hosts = self.served.hosts.contains(controller);
         match is_hosts && !self.consent && !stays {
             true => Err("a host has it".into()),
@@ -469,9 +480,9 @@ proptest! {
         let before = Objects::of(&model.served.config);
         let pending = pending(&before, &first.end, &first.steps[count..]);
         model.do_all(&first, count);
-        let now = Objects::of(&model.served.config);
+        let now = and_pending(Objects::of(&model.served.config), &pending);
         let taken = taken_over(&of_then, &of_file, &wanted, &now);
-        let again = merge(&taken, &and_pending(now, &pending), &of_file).objects;
+        let again = merge(&taken, &now, &of_file).objects;
         prop_assert_eq!(sorted(&again), sorted(&wanted));
         let second = plan(&model.served, &again, true);
         // what a host stood in the way of is held back for what is left of it, too

@@ -117,9 +117,9 @@ impl Supervisor {
             .map_or(&[][..], |(at, _)| &plan.steps[*at..]);
         let settled = self.lock().settle(&plan, undone);
         let mut state = self.lock();
-        let now = Objects::of(&state.config);
-        source.then = reload::taken_over(&source.then, &Objects::of(&file), &wanted, &now);
         state.pending = reload::pending(&before, &plan.end, undone);
+        let now = state.objects();
+        source.then = reload::taken_over(&source.then, &Objects::of(&file), &wanted, &now);
         let kept = state.take_over(source);
         drop(state);
         if let Some((at, refusal)) = failed {
