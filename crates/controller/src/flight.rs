@@ -220,6 +220,71 @@ pub struct LaneFlight {
     pub latency: [LogHistogram; Operation::ALL.len()],
     /// Nanoseconds of the stages, by [`Stage::ALL`], of all operations together.
     pub stages: [StageTimes; Stage::ALL.len()],
+    /// Those that succeeded, by their namespace.
+    pub namespaces: NamespaceCounts,
+}
+
+/// Namespaces that are told apart.
+pub const NAMESPACES: usize = 32;
+
+/// Watched commands that succeeded, by their namespace: of the first [`NAMESPACES`] that some came to.
+#[derive(Debug, Default)]
+pub struct NamespaceCounts([NamespaceCount; NAMESPACES]);
+
+/// What came to one namespace.
+#[derive(Debug, Default)]
+pub struct NamespaceCount {
+    /// Which; 0 of one that nothing came to yet.
+    nsid: Counter,
+    /// Commands, by [`Operation::ALL`].
+    pub commands: [Counter; Operation::ALL.len()],
+    /// Bytes that they moved, likewise.
+    pub bytes: [Counter; Operation::ALL.len()],
+}
+
+impl NamespaceCounts {
+    /// The place of a namespace, if it has one or may have one; only the one writer calls this.
+    fn of(&self, nsid: u32) -> Option<&NamespaceCount> {
+        let nsid = u64::from(nsid);
+        let mut all = self.0.iter();
+        let place = all.find(|one| [0, nsid].contains(&one.nsid.get()))?;
+        if place.nsid.get() == 0 {
+            place.nsid.add(nsid);
+        }
+        Some(place)
+    }
+
+    fn count(&self, record: &FlightRecord) {
+        if record.nsid == 0 || !record.status.is_success() {
+            return;
+        }
+        if let Some(place) = self.of(record.nsid) {
+            let operation = Operation::of(record.opcode) as usize;
+            place.commands[operation].add(1);
+            place.bytes[operation].add(record.bytes.into());
+        }
+    }
+
+    /// Those that something came to, by their identifiers.
+    pub fn counts(&self) -> impl Iterator<Item = (u32, &NamespaceCount)> {
+        let there = self.0.iter().filter(|one| one.nsid.get() != 0);
+        // it was an identifier of 32 bits
+        there.map(|one| (one.nsid.get() as u32, one))
+    }
+
+    fn absorb(&self, other: &NamespaceCounts) {
+        for (nsid, others) in other.counts() {
+            let Some(mine) = self.of(nsid) else {
+                continue;
+            };
+            for (mine, others) in mine.commands.iter().zip(&others.commands) {
+                mine.add(others.get());
+            }
+            for (mine, others) in mine.bytes.iter().zip(&others.bytes) {
+                mine.add(others.get());
+            }
+        }
+    }
 }
 
 /// Times of one stage, in nanoseconds.
@@ -239,6 +304,7 @@ impl LaneFlight {
             stage.times.record(time.into());
             stage.sum.add(time.into());
         }
+        self.namespaces.count(record);
     }
 
     /// Adds what another one has counted, which counts no more; only its one writer calls this.
@@ -250,6 +316,7 @@ impl LaneFlight {
             mine.times.absorb(&others.times);
             mine.sum.add(others.sum.get());
         }
+        self.namespaces.absorb(&other.namespaces);
     }
 }
 

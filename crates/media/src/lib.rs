@@ -28,6 +28,7 @@ mod error;
 mod file;
 mod journal;
 mod keyvalue;
+mod look;
 mod medium;
 mod null;
 mod order;
@@ -40,9 +41,12 @@ pub mod told;
 mod zoned;
 
 pub use self::channel::{Channel, IoCounts};
+pub use self::drive::DriveCounts;
 pub use self::error::MediumError;
+pub use self::file::FileCounts;
 pub use self::journal::StateError;
 pub use self::keyvalue::Dialect;
+pub use self::look::{Asked, Look, PairsLook, Stalls, TimingLook, ZoneLook, ZonesLook, ZonesState};
 pub use self::medium::{
     Direct, FileIo, MAX_DEPTH, Medium, MediumKind, MediumSpec, RECORD_MAX, RecordSink,
 };

@@ -12,9 +12,9 @@ use driver::bus::place::{AnyBus, Place};
 use memory::{Claims, MAX_CLAIMANTS, Pieces, Store};
 
 use crate::channel::{Channel, IoCounts, Kind};
-use crate::drive::{Drive, DriveIdentity, Duty, Relay, ShownPage};
+use crate::drive::{Drive, DriveCounts, DriveIdentity, Duty, Relay, ShownPage};
 use crate::error::MediumError;
-use crate::file::FileMedium;
+use crate::file::{FileCounts, FileMedium};
 use crate::journal::{self, StateError, Superblock};
 use crate::keyvalue::{Dialect, KeyValueMedium};
 use crate::null::{self, NullChannel};
@@ -395,6 +395,25 @@ impl Medium {
         }
     }
 
+    /// What all its channels have had a file do, as of the last [`Channel::tend`] of each; `None` where it is no file.
+    #[must_use]
+    pub fn file_counts(&self) -> Option<FileCounts> {
+        match &self.backing {
+            Backing::File(file) => Some(file.counts()),
+            _ => None,
+        }
+    }
+
+    /// What became of commands at a drive, and of the drive, as of the last [`Channel::tend`] of each channel; `None` where it is
+    /// none.
+    #[must_use]
+    pub fn drive_counts(&self) -> Option<DriveCounts> {
+        match &self.backing {
+            Backing::Drive(drive) => Some(drive.counts()),
+            _ => None,
+        }
+    }
+
     /// A handle for one reactor, with at most `depth` commands in flight (between 1 and
     /// [`MAX_DEPTH`]). It may be made on any thread; it belongs to the one that first submits.
     ///
@@ -437,6 +456,24 @@ impl Medium {
     pub fn lose_zone(&self, zone: u32, to: ZoneLoss) -> Result<u64, ZoneLossError> {
         let zoned = self.zoned.as_ref().ok_or(ZoneLossError::NoZones)?;
         zoned.lose(zone, to)
+    }
+
+    /// Its pairs, where it has some.
+    pub(crate) fn key_value(&self) -> Option<&KeyValueMedium> {
+        match &self.backing {
+            Backing::KeyValue(medium) => Some(medium),
+            _ => None,
+        }
+    }
+
+    /// Its zones, where it has some.
+    pub(crate) fn zones(&self) -> Option<&ZonedMedium> {
+        self.zoned.as_deref()
+    }
+
+    /// The drive whose time it has.
+    pub(crate) fn timing(&self) -> &Timing {
+        &self.timing
     }
 
     /// A handle without the time.

@@ -11,6 +11,7 @@
 //! a turn arrives at its time, or where there is a clock ([`TimedChannel::set_clock`]) at the time at which its lane found that its
 //! host has told of it ([`Port::arrive`]).
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
@@ -25,6 +26,7 @@ use model::{
 use nvme_spec::command::DSM_RANGES_MAX;
 
 use crate::channel::Channel;
+use crate::look::{Asked, Stalls, TimingLook};
 use crate::zoned::ZonedMedium;
 
 /// Bytes of deallocations that a model is told of in one turn: to forget a page takes it 8 to 25 ns, and a host may
@@ -117,6 +119,12 @@ impl Timing {
             drive.parameters = parameters;
         }
         Ok(())
+    }
+
+    /// Looks at the drive that no channel has.
+    pub(crate) fn at_rest<T>(&self, looks: impl FnOnce(&Model) -> T) -> Option<T> {
+        let drive = self.lock();
+        Some(looks(drive.as_ref()?.model.as_ref()?))
     }
 
     /// The drive, where there is one that no channel has.
@@ -223,6 +231,10 @@ pub(crate) struct TimedChannel {
     moved: Vec<Done>,
     /// Commands that are done and were not told yet.
     done: Vec<Done>,
+    asked: Asked,
+    stalls: Cell<Stalls>,
+    /// Since when the model has had no room.
+    stalled: Cell<Option<Time>>,
 }
 
 impl TimedChannel {
@@ -243,12 +255,54 @@ impl TimedChannel {
             untold: None,
             moved: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
+            asked: Asked::default(),
+            stalls: Cell::default(),
+            stalled: Cell::new(None),
         }
     }
 
     /// What says when commands are done.
     pub(crate) fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Its drive, and what that was asked for.
+    pub(crate) fn look(&self) -> TimingLook<'_> {
+        TimingLook {
+            model: &self.model,
+            asked: self.asked,
+            stalls: self.stalls.get(),
+        }
+    }
+
+    /// Asks the model; whether it takes it.
+    #[inline]
+    fn submit_to_model(&mut self, number: u32, op: &Op<'_>) -> bool {
+        let taken = self.model.submit(self.now.0, number.into(), op) == Admission::Accepted;
+        if taken {
+            self.asked.count(op);
+        }
+        taken
+    }
+
+    /// The model has no room for a command.
+    #[cold]
+    fn note_stall(&self) {
+        if self.stalled.get().is_none() {
+            self.stalled.set(Some(self.now));
+            let Stalls { count, time_ns } = self.stalls.get();
+            let count = count + 1;
+            self.stalls.set(Stalls { count, time_ns });
+        }
+    }
+
+    /// A command that writes was taken.
+    #[cold]
+    fn end_stall(&self, since: Time) {
+        self.stalled.set(None);
+        let Stalls { count, time_ns } = self.stalls.get();
+        let time_ns = time_ns.saturating_add(self.now.since(since));
+        self.stalls.set(Stalls { count, time_ns });
     }
 
     /// Another drive from now on, of the same shape.
@@ -302,9 +356,11 @@ impl TimedChannel {
         };
         let needed = self.inner.needs(request);
         let mut ops = ops(request).chain(needed);
-        self.untold.is_none()
-            && ops.all(|op| self.model.has_room(&op))
-            && self.pieces.len() + pieces <= PIECES
+        if !ops.all(|op| self.model.has_room(&op)) {
+            self.note_stall();
+            return false;
+        }
+        self.untold.is_none() && self.pieces.len() + pieces <= PIECES
     }
 
     /// Whether the model is to be told of something in the next turn.
@@ -348,11 +404,10 @@ impl TimedChannel {
     fn ask(&mut self, number: u32, request: &Request<'_>) {
         let large = is_large(request);
         for op in ops(request) {
-            let held = &mut self.held[number as usize];
             if let Op::Deallocate { offset, len } = op
                 && large
             {
-                held.awaited += 1;
+                self.held[number as usize].awaited += 1;
                 self.pieces.push_back(Piece {
                     number,
                     offset,
@@ -362,8 +417,8 @@ impl TimedChannel {
             }
             // There was room for each of them; with several of them the first may have taken it, and a part that
             // finds none now is not waited for.
-            if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
-                held.awaited += 1;
+            if self.submit_to_model(number, &op) {
+                self.held[number as usize].awaited += 1;
             }
         }
     }
@@ -377,6 +432,7 @@ impl TimedChannel {
         for op in parts {
             // There was room for it before the command was done; a part that finds none is not waited for.
             if self.model.submit(self.now.0, number.into(), op) == Admission::Accepted {
+                self.asked.count(op);
                 self.held[number as usize].awaited += 1;
             }
         }
@@ -408,7 +464,7 @@ impl TimedChannel {
             piece.len -= len;
             let ended = piece.len == 0;
             let op = Op::Deallocate { offset, len };
-            if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
+            if self.submit_to_model(number, &op) {
                 self.held[number as usize].awaited += 1;
             }
             if ended {
@@ -439,6 +495,7 @@ impl TimedChannel {
             return false;
         };
         if self.model.submit(self.now.0, number.into(), &op) == Admission::Accepted {
+            self.asked.count(&op);
             self.held[number as usize].awaited += 1;
         }
         true
@@ -507,6 +564,11 @@ impl Port for TimedChannel {
         let Some(number) = self.number(held) else {
             return Added::Full(Ticket::from_bits(bits));
         };
+        if let Some(since) = self.stalled.get()
+            && needs_room(request)
+        {
+            self.end_stall(since);
+        }
         let below = Ticket::from_bits(number.into());
         let moved = match self.inner.add(below, request, segments, view) {
             Added::Full(below) => {
@@ -601,6 +663,15 @@ impl Port for TimedChannel {
         let told = at_once.then_some(self.now);
         told.or(self.model.next_event().map(Time))
     }
+}
+
+/// Whether a request may find that its model has no room.
+fn needs_room(request: &Request<'_>) -> bool {
+    use Request::{Command, CompareAndWrite, Write};
+    matches!(
+        request,
+        Write { .. } | CompareAndWrite { .. } | Command { .. }
+    )
 }
 
 /// Whether a model is told of a request in parts.

@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::activity::{Activity, Server, Work};
 use crate::error::ParameterError;
 use crate::parameters::{CompoundRule, KvParameters, Parameters};
 use crate::pending::{Pending, Turn};
-use crate::server::{Exact, Free, Pace};
+use crate::server::{Exact, Free, Pace, Spent};
 use crate::{Admission, Due, KvKind, KvOp, Op, Timing};
 
 /// The model of a key-value drive.
@@ -14,6 +15,9 @@ use crate::{Admission, Due, KvKind, KvOp, Op, Timing};
 pub struct Kv {
     rules: Rules,
     units: Vec<Unit>,
+    /// What all units were taken for.
+    read: Spent,
+    written_for: Spent,
     /// When the last of all writes is done.
     written: u64,
     pending: Pending,
@@ -68,6 +72,8 @@ impl Kv {
         Ok(Self {
             rules: Rules::new(parameters),
             units: vec![Unit::default(); parameters.units as usize],
+            read: Spent::default(),
+            written_for: Spent::default(),
             written: 0,
             pending: Pending::default(),
             chains: Chains::default(),
@@ -89,7 +95,20 @@ impl Kv {
             unit.read = unit.read.rounded();
             unit.write = unit.write.rounded();
         }
+        self.read = self.read.rounded();
+        self.written_for = self.written_for.rounded();
         Ok(())
+    }
+
+    /// What its units have done.
+    pub fn activity(&self) -> Activity {
+        Activity {
+            servers: vec![(Server::Unit, self.units.len() as u64)],
+            busy: vec![
+                self.read.busy(Server::Unit, Work::Read),
+                self.written_for.busy(Server::Unit, Work::Write),
+            ],
+        }
     }
 
     /// When `op`, which begins at `now`, is done.
@@ -111,9 +130,15 @@ impl Kv {
             KvKind::Exist => (&mut rules.read, &mut unit.read, 0, rules.exist),
             KvKind::List => (&mut rules.read, &mut unit.read, op.len, rules.list),
         };
+        let is_write = matches!(op.kind, KvKind::Store | KvKind::Append | KvKind::Delete);
+        let spent = match is_write {
+            true => &mut self.written_for,
+            false => &mut self.read,
+        };
+        spent.take(pace, len);
         let through = free.take(pace, now, len);
         let done = pace.ceil(pace.add(through, rest));
-        if matches!(op.kind, KvKind::Store | KvKind::Append | KvKind::Delete) {
+        if is_write {
             self.written = self.written.max(done);
         }
         done

@@ -20,6 +20,7 @@
     )
 )]
 
+mod activity;
 mod code;
 mod error;
 mod explain;
@@ -38,12 +39,13 @@ mod server;
 mod units;
 mod zones;
 
+pub use self::activity::{Activity, Busy, Server, Work};
 pub use self::code::Simple;
 pub use self::error::ParameterError;
 pub use self::explain::{Ceiling, Explanation, Latency, ZoneShape};
 pub use self::flash::{
-    Counters, DieShape, Flash, Geometry, Lines, Method, PartitionView, Policy, Prepared, Progress,
-    Room, Snapshot, StateError, Wear,
+    Collections, Counters, DieShape, Flash, Geometry, Lines, Method, OpenLine, PartitionView,
+    Policy, Prepared, Progress, Room, SlcState, Snapshot, StateError, Wear, Writer,
 };
 pub use self::kv::Kv;
 pub use self::machine::Model;

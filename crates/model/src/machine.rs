@@ -1,10 +1,12 @@
 //! One model of any kind.
 
+use crate::activity::Activity;
 use crate::code::Simple;
 use crate::error::ParameterError;
 use crate::flash::{Flash, StateError};
 use crate::kv::Kv;
 use crate::nvm::Nvm;
+use crate::parameter::Kind;
 use crate::parameters::{Arithmetic, Parameters};
 use crate::recorded::{Recorded, Recording};
 use crate::zones::Zones;
@@ -113,6 +115,40 @@ impl Model {
             Self::Zones(zones) => Some(zones),
             Self::Recorded(recorded) => recorded.model_mut().zones_mut(),
             _ => None,
+        }
+    }
+
+    /// What kind of drive it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Nvm(_) => Kind::Nvm,
+            Self::Kv(_) => Kind::Kv,
+            Self::Flash(_) => Kind::Flash,
+            Self::Zones(_) => Kind::Zns,
+            Self::Code(simple) => simple.kind(),
+            Self::Recorded(recorded) => recorded.model().kind(),
+        }
+    }
+
+    /// What its servers have done.
+    pub fn activity(&self) -> Activity {
+        match self {
+            Self::Nvm(model) => model.activity(),
+            Self::Kv(model) => model.activity(),
+            Self::Flash(model) => model.activity(),
+            Self::Zones(model) => model.activity(),
+            Self::Code(model) => model.activity(),
+            Self::Recorded(recorded) => recorded.model().activity(),
+        }
+    }
+
+    /// Bytes of its write buffer, and those of them that are taken, at the time of the last call; `None` where it has none.
+    pub fn buffer(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Flash(model) => Some(model.buffer()),
+            Self::Zones(model) => Some(model.buffer()),
+            Self::Recorded(recorded) => recorded.model().buffer(),
+            Self::Nvm(_) | Self::Kv(_) | Self::Code(_) => None,
         }
     }
 

@@ -1,9 +1,10 @@
 //! Low-latency non-volatile memory: a pipeline for reads and one for writes. Latency takes no server's time.
 
+use crate::activity::{Activity, Server, Work};
 use crate::error::ParameterError;
 use crate::parameters::{Direction, NvmParameters, Parameters};
 use crate::pending::Pending;
-use crate::server::{Exact, Free, Pace};
+use crate::server::{Exact, Free, Pace, Spent};
 use crate::{Admission, Due, Op, Timing};
 
 /// The model of low-latency non-volatile memory.
@@ -22,19 +23,22 @@ struct Pipeline {
     /// The latency less the cost of one page.
     rest: Exact,
     free: Free,
+    spent: Spent,
 }
 
 impl Pipeline {
-    fn new(direction: &Direction, free: Free) -> Self {
+    fn new(direction: &Direction, free: Free, spent: Spent) -> Self {
         let mut pace = Pace::new(direction, 1);
         Self {
             rest: pace.rest(direction.latency_ns),
             pace,
             free,
+            spent,
         }
     }
 
     fn done(&mut self, now: u64, len: u32) -> u64 {
+        self.spent.take(&mut self.pace, len);
         let through = self.free.take(&mut self.pace, now, len);
         let done = self.pace.add(through, self.rest);
         self.pace.ceil(done)
@@ -50,8 +54,8 @@ impl Nvm {
     pub fn new(parameters: &NvmParameters) -> Result<Self, ParameterError> {
         Parameters::Nvm(*parameters).check()?;
         Ok(Self {
-            read: Pipeline::new(&parameters.read, Free::default()),
-            write: Pipeline::new(&parameters.write, Free::default()),
+            read: Pipeline::new(&parameters.read, Free::default(), Spent::default()),
+            write: Pipeline::new(&parameters.write, Free::default(), Spent::default()),
             written: 0,
             pending: Pending::default(),
         })
@@ -64,9 +68,23 @@ impl Nvm {
     /// As [`Nvm::new`]; then nothing has changed.
     pub fn retune(&mut self, parameters: &NvmParameters) -> Result<(), ParameterError> {
         Parameters::Nvm(*parameters).check()?;
-        self.read = Pipeline::new(&parameters.read, self.read.free.rounded());
-        self.write = Pipeline::new(&parameters.write, self.write.free.rounded());
+        let again = |direction, old: &Pipeline| {
+            Pipeline::new(direction, old.free.rounded(), old.spent.rounded())
+        };
+        self.read = again(&parameters.read, &self.read);
+        self.write = again(&parameters.write, &self.write);
         Ok(())
+    }
+
+    /// What its pipelines have done.
+    pub fn activity(&self) -> Activity {
+        Activity {
+            servers: vec![(Server::Pipeline, 1)],
+            busy: vec![
+                self.read.spent.busy(Server::Pipeline, Work::Read),
+                self.write.spent.busy(Server::Pipeline, Work::Write),
+            ],
+        }
     }
 }
 

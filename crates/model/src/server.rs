@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use crate::activity::{Busy, Server, Work};
 use crate::parameters::Direction;
 use crate::units::{PAGE_LEN, SECOND};
 
@@ -178,6 +179,40 @@ impl Free {
             whole: self.0.whole.saturating_add(u64::from(self.0.part > 0)),
             part: 0,
         })
+    }
+}
+
+/// What a pipeline was taken for, exactly.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    operations: u64,
+    time: Exact,
+}
+
+impl Spent {
+    /// Counts a command of `len` bytes.
+    pub(crate) fn take(&mut self, pace: &mut Pace, len: u32) {
+        self.operations += 1;
+        let cost = pace.cost(len);
+        self.time = pace.add(self.time, cost);
+    }
+
+    /// The same, for any pace: up to the next whole nanosecond.
+    pub(crate) fn rounded(self) -> Self {
+        Self {
+            time: Free(self.time).rounded().0,
+            ..self
+        }
+    }
+
+    /// In whole nanoseconds.
+    pub(crate) fn busy(self, server: Server, work: Work) -> Busy {
+        Busy {
+            server,
+            work,
+            operations: self.operations,
+            busy_ns: self.time.whole,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! What it does NOT do: know the state of a zone or its write pointer as a host sees them. Whoever submits has checked that; what must not be is timed somehow.
 
+use crate::activity::{Activity, Server};
 use crate::error::ParameterError;
 use crate::flash::{
     Buffer, Cells, Costs, DieShape, Dies, For, Link, Sense, Share, Waiting, give_back, postpone,
@@ -199,6 +200,20 @@ impl Zones {
     /// Submissions that found no room in the buffer.
     pub fn stalls(&self) -> u64 {
         self.stalls
+    }
+
+    /// What its dies, channels and link have done.
+    pub fn activity(&self) -> Activity {
+        let mut servers = self.dies.servers().to_vec();
+        servers.push((Server::Link, 1));
+        let mut busy = self.dies.busy().to_vec();
+        busy.extend(self.link.busy());
+        Activity { servers, busy }
+    }
+
+    /// Bytes of the write buffer, of all zones where each has its own, and those of them that are taken, at the time of the last call.
+    pub fn buffer(&self) -> (u64, u64) {
+        self.buffer.fill()
     }
 
     /// Bytes of the buffer that are taken, at the time of the last call: of that of `zone`, or of the one that all share.

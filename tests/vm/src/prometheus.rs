@@ -10,6 +10,7 @@ use crate::rig::open_apt;
 
 const PACKAGE: &str = "prometheus";
 const PROMTOOL: &str = "usr/bin/promtool";
+const PROMETHEUS: &str = "usr/bin/prometheus";
 
 fn key() -> String {
     let recipe = format!("{PACKAGE} {}", debian::RELEASE);
@@ -21,7 +22,7 @@ fn key() -> String {
 /// # Errors
 /// This is no Debian on x86-64 and there is none on the `PATH`, or fetching fails.
 pub(crate) fn prepare(cache: &Cache, note: Note<'_>) -> Result<()> {
-    if debian::on_path("promtool").is_none() {
+    if debian::on_path("promtool").is_none() || debian::on_path("prometheus").is_none() {
         cache.ensure(&key(), note, |dir, note| fetch(dir, note))?;
     }
     Ok(())
@@ -38,10 +39,22 @@ fn fetch(dir: &Path, note: Note<'_>) -> Result<()> {
 /// # Errors
 /// There is neither: says how to get it.
 pub fn promtool() -> Result<Program> {
-    if let Some(path) = debian::on_path("promtool") {
+    program("promtool", PROMTOOL)
+}
+
+/// Prometheus itself, likewise.
+///
+/// # Errors
+/// As [`promtool`].
+pub fn prometheus() -> Result<Program> {
+    program("prometheus", PROMETHEUS)
+}
+
+fn program(name: &str, path: &str) -> Result<Program> {
+    if let Some(path) = debian::on_path(name) {
         return Ok(Program::system(path));
     }
     let root = Cache::open()?.get(&key());
-    let root = root.context("no promtool: run `cargo xtask setup`")?;
-    Ok(Program::private(&root, PROMTOOL))
+    let root = root.with_context(|| format!("no {name}: run `cargo xtask setup`"))?;
+    Ok(Program::private(&root, path))
 }

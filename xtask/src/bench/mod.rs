@@ -5,6 +5,7 @@
 //! placement of the two processors: a machine that is shared is slower at one moment than at the
 //! next. What cannot be measured is said, and the rest goes on. Figures are reported and never judged.
 
+mod control;
 mod database;
 mod fio;
 mod guest;
@@ -27,6 +28,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use tests_vm::Rig;
 
+use self::control::ControlArgs;
 use self::database::DatabaseArgs;
 use self::mediated::MediatedArgs;
 use self::mount::MountArgs;
@@ -93,6 +95,8 @@ enum Other {
     Reach(ReachArgs),
     /// Run databases on a modelled drive of this machine itself, by bandwidth and by latency (as root)
     Database(DatabaseArgs),
+    /// Measure what abuse of the control socket costs hosts, beside a process that burns as much and does nothing with us
+    Control(ControlArgs),
     /// Measure what a mounted drive costs, beside a file in memory (as root also what a loop device on it does)
     Mount(MountArgs),
     /// Measure what sharing a drive by mediated pass-through costs, and what each host gets of it
@@ -121,6 +125,11 @@ impl Cpus {
 /// # Errors
 /// It cannot be built, results cannot be written, or somebody interrupts us.
 pub(crate) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs) -> Result<()> {
+    if let Some(Other::Control(args)) = &args.other
+        && args.is_child()?
+    {
+        return Ok(());
+    }
     let status = workspace
         .cargo(&["build", "--release", "-p", "nvmirage"])?
         .status()?;
@@ -128,6 +137,7 @@ pub(crate) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs
     match &args.other {
         Some(Other::Reach(args)) => return reach::run(workspace, interrupt, args),
         Some(Other::Database(args)) => return database::run(workspace, interrupt, args),
+        Some(Other::Control(args)) => return control::run(workspace, interrupt, args),
         Some(Other::Mount(args)) => return mount::run(workspace, interrupt, args),
         Some(Other::Mediated(args)) => return mediated::run(workspace, interrupt, args),
         None => {}

@@ -85,7 +85,7 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
 }
 
 /// The first field: nanoseconds on a processor (Documentation/scheduler/sched-stats.rst of Linux).
-fn run_ns(schedstat: &str) -> Result<u64> {
+pub(crate) fn run_ns(schedstat: &str) -> Result<u64> {
     let first = schedstat.split(' ').next().unwrap_or_default();
     first
         .parse()

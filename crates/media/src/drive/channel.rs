@@ -30,6 +30,7 @@ use memory::{DmaView, EventFd, Segment, ViewPins};
 use nvme_spec::Cqe;
 
 use super::Held;
+use super::counts::Counting;
 use super::data::{self, Pieces};
 use super::facts::Facts;
 use super::keeper::{BOUNCES, Job, News, Queue};
@@ -59,6 +60,7 @@ pub(super) struct Parts<B: Bus> {
     pub(super) order: Order,
     pub(super) depth: u16,
     pub(super) held: Held,
+    pub(super) counting: Arc<Counting>,
 }
 
 /// What comes after the drive's commands of a request.
@@ -114,6 +116,10 @@ pub struct DriveChannel<B: Bus> {
     asked: Vec<Weak<DmaView>>,
     /// What the drive said of itself last.
     pub(super) report: Arc<DriveReport>,
+    /// Commands that the drive has answered, and those that it did not, which nobody else knows of.
+    answered: u64,
+    interrupted: u64,
+    counting: Arc<Counting>,
     _held: Held,
 }
 
@@ -157,6 +163,9 @@ impl<B: Bus> DriveChannel<B> {
             ask: None,
             asked: Vec::new(),
             report: Arc::default(),
+            answered: 0,
+            interrupted: 0,
+            counting: parts.counting,
             _held: parts.held,
         }
     }
@@ -463,6 +472,7 @@ impl<B: Bus> DriveChannel<B> {
             let Some(queue) = &mut self.queue else { return };
             match queue.pair.poll(&mut cqes) {
                 Ok(taken) => {
+                    self.answered += taken as u64;
                     for cqe in &cqes[..taken] {
                         self.answered(cqe, done);
                     }

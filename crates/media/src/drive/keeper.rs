@@ -24,6 +24,7 @@ use driver::bus::Bus;
 use driver::{Device, DriverError, QueuePair, Shutdown};
 use memory::{Bell, Buffer, EventFd, Iova, Lent, ViewPins};
 
+use super::counts::Counting;
 use super::erase;
 use super::facts::Facts;
 use super::relay::{Duty, Order, Sleeper};
@@ -189,6 +190,7 @@ pub struct Keeper<B: Bus> {
     /// What it said last, and when it is asked next; `None`: it did not answer, and is not asked again before it is opened anew.
     report: Arc<DriveReport>,
     report_at: Option<u32>,
+    counting: Arc<Counting>,
 }
 
 impl<B: Bus> Keeper<B> {
@@ -197,8 +199,8 @@ impl<B: Bus> Keeper<B> {
         facts: Arc<Facts>,
         device: Device<B>,
         reopen: Reopen<B>,
-        jobs: Receiver<Job<B>>,
-        ticks: Arc<AtomicU32>,
+        (jobs, ticks): (Receiver<Job<B>>, Arc<AtomicU32>),
+        counting: Arc<Counting>,
     ) -> Self {
         let (tell_warden, warden) = match device.bus().can_revoke() {
             true => Some(Warden::new()).unzip(),
@@ -222,6 +224,7 @@ impl<B: Bus> Keeper<B> {
             shown: Vec::new(),
             report: Arc::default(),
             report_at: Some(0),
+            counting,
         }
     }
 
@@ -441,6 +444,7 @@ impl<B: Bus> Keeper<B> {
             queue = queue.pair.qid(),
             "a queue of a drive is given up, its commands end as interrupted: {why}"
         );
+        Counting::add(&self.counting.queues_given_up, 1);
         self.part_with(channel, queue, None);
     }
 
@@ -468,7 +472,10 @@ impl<B: Bus> Keeper<B> {
         } else {
             tracing::warn!(drive = self.name, "a drive is reset: {error}");
             match device.reset() {
-                Ok(()) => self.tell_all(|| News::Ended),
+                Ok(()) => {
+                    Counting::add(&self.counting.resets, 1);
+                    self.tell_all(|| News::Ended);
+                }
                 Err(error) => self.lose(&format!("it cannot be reset: {error}")),
             }
         }
@@ -483,6 +490,8 @@ impl<B: Bus> Keeper<B> {
             "a drive is lost: {why}; it is tried again every second"
         );
         self.take_everything_back();
+        Counting::add(&self.counting.losses, 1);
+        self.counting.is_there.store(false, Ordering::Relaxed);
         self.device = None;
         self.retry_at = self.now + RETRY_TICKS;
         self.tell_windows();
@@ -532,6 +541,7 @@ impl<B: Bus> Keeper<B> {
                         .for_each(|opening| tell.opened(device.shared_bus(), opening));
                 }
                 self.device = Some(device);
+                self.counting.is_there.store(true, Ordering::Relaxed);
                 self.report_at = Some(self.now);
                 self.tell_windows();
                 self.serve();
@@ -603,6 +613,7 @@ impl<B: Bus> Keeper<B> {
         match report::ask(device, &self.shown) {
             Ok(report) if report == *self.report => {}
             Ok(report) => {
+                self.counting.reported(&report);
                 self.report = Arc::new(report);
                 self.tell_all(|| News::Report(self.report.clone()));
             }

@@ -19,6 +19,7 @@
 
 mod channel;
 mod command;
+mod counts;
 mod data;
 mod erase;
 mod facts;
@@ -46,6 +47,8 @@ use memory::{Claimant, EventFd};
 
 pub use self::channel::DriveChannel;
 use self::channel::Parts;
+use self::counts::Counting;
+pub use self::counts::DriveCounts;
 use self::facts::Facts;
 use self::keeper::Job;
 pub use self::keeper::{Keeper, Reopen};
@@ -83,6 +86,7 @@ pub struct Drive<B: Bus> {
     /// Channels so far, and those that there are.
     numbers: AtomicU32,
     open: Arc<AtomicU32>,
+    counting: Arc<Counting>,
 }
 
 impl<B: Bus> fmt::Debug for Drive<B> {
@@ -162,6 +166,8 @@ impl<B: Bus> Drive<B> {
         let facts = Arc::new(Facts::learn(&mut device, nsid)?);
         let (jobs, taken) = sync_channel(JOBS);
         let ticks = Arc::new(AtomicU32::new(0));
+        let counting = Arc::<Counting>::default();
+        counting.is_there.store(true, Relaxed);
         let drive = Drive {
             name: name.clone(),
             facts: facts.clone(),
@@ -169,8 +175,9 @@ impl<B: Bus> Drive<B> {
             ticks: ticks.clone(),
             numbers: AtomicU32::new(0),
             open: Arc::default(),
+            counting: counting.clone(),
         };
-        let keeper = Keeper::new(name, facts, device, reopen, taken, ticks);
+        let keeper = Keeper::new(name, facts, device, reopen, (taken, ticks), counting);
         Ok((drive, keeper))
     }
 
@@ -178,6 +185,11 @@ impl<B: Bus> Drive<B> {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.facts.size()
+    }
+
+    /// What was counted of it.
+    pub(crate) fn counts(&self) -> DriveCounts {
+        self.counting.counts()
     }
 
     pub(crate) fn traits(&self) -> MediumTraits {
@@ -232,6 +244,7 @@ impl<B: Bus> Drive<B> {
             order: Order::new(depth.into(), claimant),
             depth,
             held,
+            counting: self.counting.clone(),
         }))
     }
 

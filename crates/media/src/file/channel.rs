@@ -24,7 +24,7 @@ use super::direct::{Access, Alignment};
 use super::op::{Buffer, Fused, Io, Kind, Op, failed, request_reads};
 use super::pace::Pace;
 use super::ring::{Ring, Way, ZEROS_BYTES};
-use super::{Clear, FileMedium};
+use super::{Clear, FileCounts, FileMedium};
 use crate::channel::IoCounts;
 use crate::order::Order;
 use crate::overlap::Touched;
@@ -66,6 +66,8 @@ pub(crate) struct FileChannel {
     pace: Pace,
     /// What the medium knows of [`FileChannel::io_counts`].
     told: IoCounts,
+    /// What was done that the medium does not know of.
+    untold: FileCounts,
     /// The ring is of no use any more: why.
     broken: Option<i32>,
 }
@@ -106,6 +108,7 @@ impl FileChannel {
             in_flight: 0,
             pace: Pace::new(slice, &medium.opened),
             told: IoCounts::default(),
+            untold: FileCounts::default(),
             broken: None,
             medium,
         })
@@ -126,6 +129,9 @@ impl FileChannel {
                 plain: now.plain - self.told.plain,
             });
             self.told = now;
+        }
+        if self.untold != FileCounts::default() {
+            self.medium.add_done(std::mem::take(&mut self.untold));
         }
         self.order.tend();
     }
@@ -356,6 +362,7 @@ impl FileChannel {
                 if let Some(errno) = self.medium.health.flush_errno() {
                     return Next::End(failed(true, errno));
                 }
+                self.untold.flushes += 1;
                 self.fused(slot, Fused::Compare, len)
             }
             Kind::Read | Kind::Write | Kind::Compare | Kind::Zeros | Kind::Fused { .. } => {
@@ -366,7 +373,10 @@ impl FileChannel {
             Kind::Sync => match self.medium.health.flush_errno() {
                 // Another channel's flush met the error that this one's did not get to see.
                 Some(errno) => Next::End(failed(false, errno)),
-                None => Next::End(Outcome::OK),
+                None => {
+                    self.untold.flushes += 1;
+                    Next::End(Outcome::OK)
+                }
             },
         }
     }
@@ -486,6 +496,7 @@ impl FileChannel {
 
     /// Hands the kernel what is queued.
     fn hand_over(&mut self) {
+        self.untold.submissions += 1;
         if let Err(error) = self.ring.submit() {
             self.break_down(&error);
         }
@@ -493,11 +504,13 @@ impl FileChannel {
 
     /// Does what is ready by calls that end at once, up to a turn's bytes.
     fn perform_ready(&mut self) {
+        let mut performed = 0;
         while self.pace.has_room()
             && let Some(slot) = self.ready.pop_front()
         {
             let io = self.operation(slot);
             let result = self.ring.perform(slot, io, self.medium.opened.fd.as_fd());
+            performed += 1;
             let moved = u64::try_from(result).unwrap_or(0);
             self.pace.spend(moved);
             match self.step(slot, result) {
@@ -505,6 +518,7 @@ impl FileChannel {
                 Next::End(outcome) => self.ended.push((slot, outcome)),
             }
         }
+        self.untold.submissions += performed;
         self.look_what_is_left();
     }
 

@@ -66,6 +66,18 @@ pub(crate) struct FileMedium {
     /// What all channels have counted; see [`IoCounts`].
     registered: AtomicU64,
     plain: AtomicU64,
+    /// See [`FileCounts`].
+    submissions: AtomicU64,
+    flushes: AtomicU64,
+}
+
+/// What channels have had a file do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Calls that handed the kernel operations: one for each handful of a batch, and of a file in memory one for each operation.
+    pub submissions: u64,
+    /// Flushes (`fdatasync`) that succeeded, for hosts and for what they want durable at once.
+    pub flushes: u64,
 }
 
 /// A way to make a range read as zero without writing it.
@@ -103,6 +115,20 @@ impl FileMedium {
         self.plain.fetch_add(more.plain, Relaxed);
     }
 
+    /// What all channels have told so far.
+    pub(crate) fn counts(&self) -> FileCounts {
+        FileCounts {
+            submissions: self.submissions.load(Relaxed),
+            flushes: self.flushes.load(Relaxed),
+        }
+    }
+
+    /// A channel has had it do so much more.
+    fn add_done(&self, more: FileCounts) {
+        self.submissions.fetch_add(more.submissions, Relaxed);
+        self.flushes.fetch_add(more.flushes, Relaxed);
+    }
+
     /// See [`crate::MediumKind::File`].
     pub(crate) fn open(
         path: &Path,
@@ -128,6 +154,8 @@ impl FileMedium {
             no_zero_range: AtomicBool::new(false),
             registered: AtomicU64::new(0),
             plain: AtomicU64::new(0),
+            submissions: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
             health: Health::default(),
             opened,
         })

@@ -25,6 +25,7 @@ use super::{Dialect, KeyValue};
 use crate::error::MediumError;
 use crate::file::FileChannel;
 use crate::journal::StateError;
+use crate::look::PairsLook;
 use crate::medium::RecordSink;
 use crate::size::Bytes;
 
@@ -200,6 +201,12 @@ impl KeyValueMedium {
         KeyValueChannel::new(self, durable, slice)
     }
 
+    /// The pairs, while no channel has them.
+    pub(crate) fn look(&self) -> Option<PairsLook> {
+        let rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
+        rest.as_ref().map(|pairs| pairs.pairs.look())
+    }
+
     fn take(&self) -> Option<Box<KeyValue>> {
         let mut rest = self.rest.lock().unwrap_or_else(|error| error.into_inner());
         rest.take()
@@ -255,6 +262,11 @@ impl<C> KeyValueChannel<C> {
     /// See [`crate::Channel::last_op`].
     pub(crate) fn last_op(&self) -> Option<Op<'_>> {
         self.pairs.as_ref()?.last_op()
+    }
+
+    /// The pairs as they are now.
+    pub(crate) fn look(&self) -> Option<PairsLook> {
+        self.pairs.as_ref().map(|pairs| pairs.pairs.look())
     }
 
     /// The pairs: for tests.

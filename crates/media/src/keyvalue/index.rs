@@ -125,6 +125,9 @@ pub(super) struct Index {
     directory: Directory,
     max: u32,
     count: u32,
+    /// Bytes of all keys, and of all values.
+    key_bytes: u64,
+    value_bytes: u64,
     root: u32,
     free: u32,
     /// State of the generator of ranks (xorshift); never 0.
@@ -146,6 +149,8 @@ impl Index {
             directory: Directory::new(max)?,
             max,
             count: 0,
+            key_bytes: 0,
+            value_bytes: 0,
             root: NONE,
             free: NONE,
             // A host that knew the ranks to come could choose keys that make a path of all of them.
@@ -153,10 +158,24 @@ impl Index {
         })
     }
 
-    /// Keys there are: for tests.
-    #[cfg(test)]
+    /// Keys there are.
     pub(super) fn len(&self) -> u32 {
         self.count
+    }
+
+    /// Keys there may be.
+    pub(super) fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Bytes of all keys, and of all values.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        (self.key_bytes, self.value_bytes)
+    }
+
+    /// Bytes of all entries that were ever in use.
+    pub(super) fn entry_bytes(&self) -> u64 {
+        (self.entries.len() * size_of::<Entry>()) as u64
     }
 
     /// Forgets every key.
@@ -164,6 +183,7 @@ impl Index {
         self.entries.clear();
         self.directory.clear();
         (self.count, self.root, self.free) = (0, NONE, NONE);
+        (self.key_bytes, self.value_bytes) = (0, 0);
     }
 
     /// Bytes of a key's value.
@@ -184,7 +204,9 @@ impl Index {
     /// Says where a key's tail and value are now.
     pub(super) fn set(&mut self, slot: Slot, chain: Chain, value_len: u32) {
         let entry = self.entry_mut(slot.0);
-        (entry.chain, entry.value_len) = (chain, value_len);
+        let before = std::mem::replace(&mut entry.value_len, value_len);
+        entry.chain = chain;
+        self.value_bytes = self.value_bytes - u64::from(before) + u64::from(value_len);
     }
 
     /// The next greater key.
@@ -317,6 +339,8 @@ impl Index {
             self.entry_mut(place.after).before = slot;
         }
         self.count += 1;
+        self.key_bytes += key.bytes.len() as u64;
+        self.value_bytes += u64::from(value_len);
         self.directory.set_first(bucket, Some(slot));
         self.hang(key, slot, space);
         Slot(slot)
@@ -403,6 +427,8 @@ impl Index {
         self.entry_mut(slot).after = self.free;
         self.free = slot;
         self.count -= 1;
+        self.key_bytes -= u64::from(entry.key_len);
+        self.value_bytes -= u64::from(entry.value_len);
         entry.chain
     }
 

@@ -14,6 +14,7 @@ use super::data::{Source, Target};
 use super::index::{Index, KEY_MAX, Key, Slot, tail_len};
 use super::log::Log;
 use super::space::{Chain, Place, Space, UNIT, units_of};
+use crate::look::PairsLook;
 
 /// Bytes of the largest value.
 pub(crate) const VALUE_MAX: u32 = 2 << 20;
@@ -98,14 +99,12 @@ impl Pairs {
         used
     }
 
-    /// Keys there are: for tests.
-    #[cfg(test)]
+    /// Keys there are.
     pub(super) fn keys(&self) -> u32 {
         self.index.len()
     }
 
-    /// Bytes there are: for tests.
-    #[cfg(test)]
+    /// Bytes there are.
     pub(super) fn size(&self) -> u64 {
         u64::from(self.space.units()) * UNIT
     }
@@ -113,6 +112,21 @@ impl Pairs {
     /// Bytes that are taken, in whole units.
     pub(super) fn used(&self) -> u64 {
         u64::from(self.space.units() - self.space.free_units()) * UNIT
+    }
+
+    /// What they are like now.
+    pub(super) fn look(&self) -> PairsLook {
+        let (key_bytes, value_bytes) = self.index.bytes();
+        PairsLook {
+            pairs: self.keys(),
+            max_pairs: self.index.max(),
+            key_bytes,
+            value_bytes,
+            used_bytes: self.used(),
+            bytes: self.size(),
+            unit_bytes: UNIT,
+            index_bytes: self.index.entry_bytes(),
+        }
     }
 
     /// Forgets everything.
@@ -326,7 +340,7 @@ impl Pairs {
         let slots = std::iter::successors(self.at_or_after(&[]), |slot| self.after(*slot));
         let slots: Vec<Slot> = slots.collect();
         assert_eq!(slots.len(), self.keys() as usize);
-        let mut units = 0;
+        let (mut units, mut told) = (0, (0, 0));
         for slot in &slots {
             let mut buffer = [0; KEY_MAX];
             let key = self.key(*slot, &mut buffer);
@@ -335,7 +349,10 @@ impl Pairs {
                 tail_len(self.index.key_len(*slot)) as u64 + u64::from(self.value_len(*slot));
             assert_eq!(u64::from(self.index.chain(*slot).units()), units_of(bytes));
             units += units_of(bytes);
+            told.0 += self.index.key_len(*slot) as u64;
+            told.1 += u64::from(self.value_len(*slot));
         }
+        assert_eq!(self.index.bytes(), told);
         assert_eq!(self.used(), units * UNIT);
         self.space
             .check(slots.iter().map(|slot| self.index.chain(*slot)));

@@ -280,7 +280,7 @@ impl ZonedMedium {
     }
 
     /// What `does` does with the zones; nothing where a channel has them.
-    pub(super) fn with_state<T>(&self, does: impl FnOnce(&mut State) -> T) -> Option<T> {
+    pub(crate) fn with_state<T>(&self, does: impl FnOnce(&mut State) -> T) -> Option<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.as_mut().map(|state| does(state))
     }

@@ -46,7 +46,7 @@ const RANGES_MAX: usize = 256;
 /// The zones of a medium with what belongs to them.
 #[derive(Debug)]
 pub(crate) struct State {
-    zones: Zones,
+    pub(crate) zones: Zones,
     /// Descriptor extensions, by zone; empty where there are none.
     extensions: Vec<u8>,
     extension_bytes: usize,
@@ -192,6 +192,11 @@ impl<C> ZonedChannel<C> {
         let fua = fua || ZoneAppendCdw12::from(sqe.cdw12).fua();
         let offset = write.offset;
         Some(Op::Write { offset, len, fua })
+    }
+
+    /// The zones.
+    pub(crate) fn state_ref(&self) -> Option<&State> {
+        self.state.as_deref()
     }
 
     fn state(&mut self) -> &mut State {

@@ -86,6 +86,14 @@ impl Zone {
     }
 }
 
+/// Numbers of states: four bits.
+const STATES: usize = 16;
+
+/// Where zones in a state are counted.
+fn place(state: ZoneState) -> usize {
+    usize::from(state.0) % STATES
+}
+
 fn is_open(state: ZoneState) -> bool {
     state == ZoneState::IMPLICITLY_OPENED || state == ZoneState::EXPLICITLY_OPENED
 }
@@ -118,6 +126,8 @@ pub(crate) struct Zones {
     active: u32,
     /// Zones with a random write area.
     random: u32,
+    /// Zones in each state, by its number.
+    states: [u32; STATES],
     /// Those opened implicitly, the one of longest ago first. Kept where there is a limit.
     implicit: VecDeque<u32>,
 }
@@ -131,6 +141,10 @@ impl Zones {
             open: 0,
             active: 0,
             random: 0,
+            states: std::array::from_fn(|state| match state == place(ZoneState::EMPTY) {
+                true => geometry.zones,
+                false => 0,
+            }),
             implicit: VecDeque::with_capacity(geometry.max_open.min(geometry.zones) as usize),
         }
     }
@@ -153,6 +167,16 @@ impl Zones {
     /// First byte of a zone.
     pub(crate) fn start(&self, zone: u32) -> u64 {
         u64::from(zone) * self.geometry.zone_bytes
+    }
+
+    /// How many are open, how many are active, and how many have a random write area.
+    pub(crate) fn used(&self) -> (u32, u32, u32) {
+        (self.open, self.active, self.random)
+    }
+
+    /// How many are in a state.
+    pub(crate) fn count(&self, state: ZoneState) -> u32 {
+        self.states[place(state)]
     }
 
     /// How many are open, and how many are active.
@@ -455,6 +479,8 @@ impl Zones {
     fn set(&mut self, at: u32, to: ZoneState) {
         let zone = &mut self.zones[at as usize];
         let from = std::mem::replace(&mut zone.state, to);
+        self.states[place(from)] -= 1;
+        self.states[place(to)] += 1;
         if !is_active(to) && std::mem::take(&mut zone.random) {
             self.random -= 1;
         }

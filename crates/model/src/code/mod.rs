@@ -48,8 +48,8 @@
 //! are refused.
 
 use crate::{
-    Admission, Arithmetic, CompoundRule, Direction, Due, KvKind, KvOp, Op, ParameterError,
-    Parameters, Timing, pending::Pending,
+    Activity, Admission, Arithmetic, CompoundRule, Direction, Due, Kind, KvKind, KvOp, Op,
+    ParameterError, Parameters, Server, Timing, pending::Pending,
 };
 
 pub(crate) use self::slots::{Slots, effective, is_counted};
@@ -128,6 +128,26 @@ impl Cost {
 }
 
 impl Simple {
+    /// What kind of drive it is.
+    pub(crate) fn kind(&self) -> Kind {
+        match self.rules.is_kv {
+            true => Kind::Kv,
+            false => Kind::Nvm,
+        }
+    }
+
+    /// Its units: what they do is not told apart by what it takes.
+    pub fn activity(&self) -> Activity {
+        let server = match self.rules.is_kv {
+            true => Server::Unit,
+            false => Server::Pipeline,
+        };
+        Activity {
+            servers: vec![(server, self.busy.len() as u64)],
+            busy: Vec::new(),
+        }
+    }
+
     /// A drive at rest; `None` where the parameters ask for the book's rules, or are for flash or zones.
     ///
     /// # Errors

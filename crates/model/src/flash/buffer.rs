@@ -12,6 +12,8 @@ use crate::units::zeros;
 pub(crate) struct Buffer {
     size: u64,
     used: Vec<u64>,
+    /// Of all of them.
+    in_use: u64,
     /// When how much comes back to which pool.
     back: BinaryHeap<Reverse<(u64, usize, u64)>>,
     /// Those bytes whose times may still become later.
@@ -23,6 +25,7 @@ impl Buffer {
         Ok(Self {
             size,
             used: zeros(pools)?,
+            in_use: 0,
             back: BinaryHeap::new(),
             moving: Moving::default(),
         })
@@ -31,6 +34,7 @@ impl Buffer {
     /// Nothing is taken, and nothing comes back.
     pub(crate) fn empty(&mut self) {
         self.used.fill(0);
+        self.in_use = 0;
         self.back.clear();
         self.moving = Moving::default();
     }
@@ -48,12 +52,19 @@ impl Buffer {
         self.used[pool]
     }
 
+    /// Bytes that all of them have, and those of them that are taken.
+    pub(crate) fn fill(&self) -> (u64, u64) {
+        let all = self.size.saturating_mul(self.used.len() as u64);
+        (all, self.in_use)
+    }
+
     /// Takes `bytes`, if there is room for them.
     #[must_use]
     pub(crate) fn take(&mut self, pool: usize, bytes: u64) -> bool {
         let has = self.has(pool, bytes);
         if has {
             self.used[pool] += bytes;
+            self.in_use += bytes;
         }
         has
     }
@@ -85,6 +96,7 @@ impl Buffer {
     /// Bytes that were taken come back at once.
     pub(crate) fn drop_now(&mut self, pool: usize, bytes: u64) {
         self.used[pool] -= bytes;
+        self.in_use -= bytes;
     }
 
     /// When bytes come back next.
@@ -102,11 +114,11 @@ impl Buffer {
         };
         while is_due(&self.back) {
             if let Some(Reverse((_, pool, bytes))) = self.back.pop() {
-                self.used[pool] -= bytes;
+                self.drop_now(pool, bytes);
             }
         }
         while let Some((_, (pool, bytes))) = self.moving.pop(now) {
-            self.used[pool] -= bytes;
+            self.drop_now(pool, bytes);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What a drive has done, counted.
 
 use super::Flash;
+use super::ftl::Writer;
 use super::lines::Lines;
+use crate::activity::{Activity, Server};
 
 /// Counts since the drive was made, all partitions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,35 @@ pub struct Wear {
     pub lines: u64,
 }
 
+/// Lines that were collected since the drive was made or restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collections {
+    /// Because a host wrote, whose command waits for what that asks of the dies.
+    pub foreground: u64,
+    /// While nobody asked for anything.
+    pub background: u64,
+}
+
+/// The cache of single-bit cells, of all partitions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlcState {
+    /// Pages that it takes.
+    pub pages: u64,
+    /// Pages of wordlines that are in it and not folded yet.
+    pub used_pages: u64,
+}
+
+/// A line that is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenLine {
+    /// By whom.
+    pub writer: Writer,
+    /// Which.
+    pub line: u32,
+    /// Pages of it that were taken.
+    pub taken: u32,
+}
+
 /// One partition, looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct PartitionView<'a> {
@@ -51,8 +82,18 @@ pub struct PartitionView<'a> {
     pub host_pages: u64,
     /// Pages that collection wrote again.
     pub collected_pages: u64,
+    /// Those of its lines that are being written: the host's and collection's.
+    pub open: [Option<OpenLine>; 2],
     /// Its lines.
     pub lines: &'a Lines,
+}
+
+impl PartitionView<'_> {
+    /// Lines that are full.
+    pub fn full(&self) -> usize {
+        let open = self.open.iter().flatten().count();
+        self.lines.all().len() - self.lines.free() - open
+    }
 }
 
 impl Flash {
@@ -61,6 +102,13 @@ impl Flash {
         self.partitions.iter().map(|partition| PartitionView {
             host_pages: partition.ftl.host_pages,
             collected_pages: partition.ftl.collected_pages,
+            open: partition.ftl.open_lines().map(|open| {
+                open.map(|(writer, line, taken)| OpenLine {
+                    writer,
+                    line,
+                    taken,
+                })
+            }),
             lines: &partition.ftl.lines,
         })
     }
@@ -81,6 +129,48 @@ impl Flash {
             counters.map_misses += partition.map_misses;
         }
         counters
+    }
+
+    /// Why lines were collected.
+    pub fn collections(&self) -> Collections {
+        let mut collections = Collections::default();
+        for partition in &self.partitions {
+            collections.foreground += partition.ftl.foreground;
+            collections.background += partition.background;
+        }
+        collections
+    }
+
+    /// Free lines of a partition at or below which a host's write collects, and below which an idle drive does: 0 where it does not.
+    pub fn thresholds(&self) -> (u32, usize) {
+        let first = self.partitions.first();
+        let below = self.background.map_or(0, |background| background.below);
+        (first.map_or(0, |first| first.ftl.collect_below), below)
+    }
+
+    /// The cache of single-bit cells; `None` where it has none.
+    pub fn slc(&self) -> Option<SlcState> {
+        let wordline = u64::from(self.geometry.die.wordline);
+        let cache = self.slc.as_ref()?;
+        let cached = self.partitions.iter().map(|p| p.cached.dies.len() as u64);
+        Some(SlcState {
+            pages: cache.wordlines as u64 * self.partitions.len() as u64 * wordline,
+            used_pages: cached.sum::<u64>() * wordline,
+        })
+    }
+
+    /// What its dies, channels and link have done.
+    pub fn activity(&self) -> Activity {
+        let mut servers = self.dies.servers().to_vec();
+        servers.push((Server::Link, 1));
+        let mut busy = self.dies.busy().to_vec();
+        busy.extend(self.link.busy());
+        Activity { servers, busy }
+    }
+
+    /// Bytes of the write buffer, and those of them that are taken, at the time of the last call.
+    pub fn buffer(&self) -> (u64, u64) {
+        self.buffer.fill()
     }
 
     /// How often lines were erased.

@@ -3,6 +3,7 @@
 use super::extra::Chance;
 use super::extra::suspend::{Suspension, Waiting};
 use super::geometry::FlashPage;
+use crate::activity::{Busy, Server, Tally, Work};
 use crate::code::Way;
 use crate::parameters::{Arithmetic, FlashParameters};
 use crate::units::{PAGE, PAGE_LEN, duration};
@@ -50,6 +51,8 @@ pub(crate) struct Link {
     bandwidth: u64,
     to_host: Way,
     from_host: Way,
+    sent: Tally,
+    fetched: Tally,
 }
 
 impl Link {
@@ -58,6 +61,8 @@ impl Link {
             bandwidth: 0,
             to_host: Way::new(parameters.arithmetic),
             from_host: Way::new(parameters.arithmetic),
+            sent: Tally::default(),
+            fetched: Tally::default(),
         };
         link.retune(parameters);
         link
@@ -88,13 +93,23 @@ impl Link {
     /// When `bytes` that may leave from `from` on have left.
     pub(crate) fn send(&mut self, now: u64, from: u64, bytes: u32) -> u64 {
         let length = duration(bytes, self.bandwidth);
+        self.sent.add(1, length);
         self.to_host.reserve(now, from, bytes, length)
     }
 
     /// When `bytes` that may be fetched from `from` on are there.
     pub(crate) fn fetch(&mut self, now: u64, from: u64, bytes: u32) -> u64 {
         let length = duration(bytes, self.bandwidth);
+        self.fetched.add(1, length);
         self.from_host.reserve(now, from, bytes, length)
+    }
+
+    /// What it has carried.
+    pub(crate) fn busy(&self) -> [Busy; 2] {
+        [
+            self.sent.busy(Server::Link, Work::ToHost),
+            self.fetched.busy(Server::Link, Work::FromHost),
+        ]
     }
 }
 
@@ -142,6 +157,16 @@ pub(crate) struct Dies {
     /// On which channel each hangs.
     hangs_on: Vec<u32>,
     channels: Vec<Way>,
+    did: Did,
+}
+
+/// What all dies and channels have done.
+#[derive(Clone, Copy, Debug, Default)]
+struct Did {
+    senses: Tally,
+    programs: Tally,
+    erases: Tally,
+    transfers: Tally,
 }
 
 impl Dies {
@@ -159,6 +184,7 @@ impl Dies {
             latest: 0,
             channels: (0..channels).map(|_| way()).collect(),
             hangs_on,
+            did: Did::default(),
         };
         dies.retune(parameters);
         dies
@@ -199,6 +225,31 @@ impl Dies {
             .as_mut()
             .map(|suspension| &mut suspension.moved);
         moved.into_iter().flat_map(|moved| moved.drain(..))
+    }
+
+    /// How many dies and channels there are.
+    pub(crate) fn servers(&self) -> [(Server, u64); 2] {
+        let (dies, channels) = (self.hangs_on.len(), self.channels.len());
+        [
+            (Server::Die, dies as u64),
+            (Server::Channel, channels as u64),
+        ]
+    }
+
+    /// What they have done.
+    pub(crate) fn busy(&self) -> [Busy; 4] {
+        let Did {
+            senses,
+            programs,
+            erases,
+            transfers,
+        } = self.did;
+        [
+            senses.busy(Server::Die, Work::Sense),
+            programs.busy(Server::Die, Work::Program),
+            erases.busy(Server::Die, Work::Erase),
+            transfers.busy(Server::Channel, Work::Transfer),
+        ]
     }
 
     /// From when on all are free.
@@ -244,6 +295,7 @@ impl Dies {
             Some(chance) => chance.read(read),
             None => read,
         };
+        self.did.senses.add(1, read);
         let given_way = match &self.suspension {
             Some(suspension) if why == For::Read => {
                 suspension.begin(sense.die, at, self.free_from(sense.die))
@@ -257,7 +309,9 @@ impl Dies {
         let mut bytes = sense.pages * PAGE_LEN; // at most a flash page, which came as 32 bits
         while bytes > 0 {
             let chunk = bytes.min(times.most_per_transfer);
-            end = channel.reserve(now, end, chunk, times.transfer(chunk));
+            let length = times.transfer(chunk);
+            self.did.transfers.add(1, length);
+            end = channel.reserve(now, end, chunk, length);
             left_channel(end, chunk);
             bytes -= chunk;
         }
@@ -278,7 +332,9 @@ impl Dies {
     pub(crate) fn program(&mut self, now: u64, at: u64, die: usize, cells: Cells) -> u64 {
         let from = self.free_from(die).max(at);
         let channel = &mut self.channels[self.hangs_on[die] as usize];
-        let there = channel.reserve(now, from, self.wordline, self.times.transfer(self.wordline));
+        let length = self.times.transfer(self.wordline);
+        self.did.transfers.add(1, length);
+        let there = channel.reserve(now, from, self.wordline, length);
         let program = match cells {
             Cells::Proper => self.times.program,
             Cells::Single => self.times.slc_program,
@@ -298,6 +354,7 @@ impl Dies {
     /// Programs a wordline of single-bit cells into the cells proper, from `at` on.
     pub(crate) fn fold(&mut self, at: u64, die: usize) -> u64 {
         let read = self.times.slc_read;
+        self.did.senses.add(1, read);
         let program = self.programs(self.times.program, 1);
         self.occupy(at, die, read, program)
     }
@@ -311,19 +368,23 @@ impl Dies {
 
     /// How long `wordlines` programs of `program` each take, one after another.
     fn programs(&mut self, program: u64, wordlines: u64) -> u64 {
-        match &mut self.chance {
+        let length = match &mut self.chance {
             Some(chance) => chance.programs(program, wordlines),
             None => program.saturating_mul(wordlines),
-        }
+        };
+        self.did.programs.add(wordlines, length);
+        length
     }
 
     /// The same of erases.
     fn erases(&mut self, blocks: u64) -> u64 {
         let erase = self.times.erase;
-        match &mut self.chance {
+        let length = match &mut self.chance {
             Some(chance) => chance.erases(erase, blocks),
             None => erase.saturating_mul(blocks),
-        }
+        };
+        self.did.erases.add(blocks, length);
+        length
     }
 
     /// Something that takes `before` and an operation of `length` after it.

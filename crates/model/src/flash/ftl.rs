@@ -19,7 +19,7 @@ use crate::units::zeros;
 
 /// What writes: each has a line of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writer {
+pub enum Writer {
     /// A host.
     Host,
     /// Collection.
@@ -106,6 +106,8 @@ pub(super) struct Ftl {
     pub(super) collect_below: u32,
     pub(super) host_pages: u64,
     pub(super) collected_pages: u64,
+    /// Lines that were collected because a host wrote.
+    pub(super) foreground: u64,
 }
 
 impl Ftl {
@@ -127,6 +129,7 @@ impl Ftl {
             collect_below: parameters.collect_below,
             host_pages: 0,
             collected_pages: 0,
+            foreground: 0,
         })
     }
 
@@ -182,6 +185,7 @@ impl Ftl {
                 && let Some(invalid) = self.collect(work)
             {
                 self.refill = invalid;
+                self.foreground += 1;
             }
             self.credits += i64::from(self.refill);
         }
@@ -257,6 +261,15 @@ impl Ftl {
             Writer::Collection => self.collection_line,
         };
         open_line.map_or((0, 0), |open| (open.taken, self.lines.valid(open.line)))
+    }
+
+    /// The lines that are being written, with the pages that were taken of each.
+    pub(super) fn open_lines(&self) -> [Option<(Writer, u32, u32)>; 2] {
+        let of = |writer, open: &Option<Open>| open.map(|open| (writer, open.line, open.taken));
+        [
+            of(Writer::Host, &self.host_line),
+            of(Writer::Collection, &self.collection_line),
+        ]
     }
 
     /// Credits, and what they become more by when they are used up.

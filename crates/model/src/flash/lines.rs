@@ -202,7 +202,7 @@ impl Lines {
     }
 
     /// Whether a line is full.
-    pub(super) fn is_full(&self, line: u32) -> bool {
+    pub fn is_full(&self, line: u32) -> bool {
         self.lines[line as usize].full
     }
 

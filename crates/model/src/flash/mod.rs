@@ -21,7 +21,8 @@ mod snapshot;
 mod state;
 mod work;
 
-pub use self::counters::{Counters, PartitionView, Wear};
+pub use self::counters::{Collections, Counters, OpenLine, PartitionView, SlcState, Wear};
+pub use self::ftl::Writer;
 pub use self::geometry::{DieShape, Geometry};
 pub use self::lines::Lines;
 pub use self::policy::Policy;
@@ -79,6 +80,8 @@ struct Partition {
     held: u64,
     /// When what is in collection's wordline that is not full was sensed.
     sensed: u64,
+    /// Lines that were collected in the background.
+    background: u64,
     /// When the last collection in the background has ended.
     background_end: u64,
     /// No line has an invalid page: for [`Flash::be_idle`] alone.
@@ -107,6 +110,7 @@ impl Flash {
                 first_die: (index * geometry.dies) as usize,
                 held: 0,
                 sensed: 0,
+                background: 0,
                 background_end: 0,
                 is_clean: false,
                 cached: Cached::default(),

@@ -116,6 +116,7 @@ impl Flash {
                     match ftl.collect(&mut work) {
                         Some(_) => {
                             partition.background_end = work.erased;
+                            partition.background += 1;
                             self.changes += 1;
                         }
                         None => partition.is_clean = true,

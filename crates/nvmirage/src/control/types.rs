@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use crate::{
     config::{self, Text},
+    observe::{ModelStatus, PairsStatus, ZonesStatus},
     partition::Partition,
     reload::{Deed, Held, Kind, Step},
 };
@@ -82,6 +83,56 @@ pub(crate) struct MediumStatus {
     /// Of a file where hosts' memory is registered as far as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) io: Option<IoStatus>,
+    /// Of a file: what it was asked to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<FileStatus>,
+    /// Of a drive: what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) drive: Option<DriveStatus>,
+    /// The drive whose time it has, in `/v1/stats`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<ModelStatus>,
+    /// Its zones, in `/v1/stats`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) zones: Option<ZonesStatus>,
+    /// Its keys and values, in `/v1/stats`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pairs: Option<PairsStatus>,
+}
+
+/// What a file was asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FileStatus {
+    /// Calls that handed the kernel operations: one for each handful of a batch, and of a file in memory one for each operation.
+    pub(crate) submissions: u64,
+    /// Flushes that succeeded.
+    pub(crate) flushes: u64,
+}
+
+/// What became of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DriveStatus {
+    /// Whether it is there.
+    pub(crate) present: bool,
+    /// Commands that it has answered: one of a host may be several.
+    pub(crate) commands: u64,
+    /// Requests of hosts that ended as interrupted, as it did not answer, was reset, or was lost.
+    pub(crate) interrupted: u64,
+    /// Queue pairs that were given up.
+    pub(crate) queues_given_up: u64,
+    /// Times that it was reset.
+    pub(crate) resets: u64,
+    /// Times that it was lost.
+    pub(crate) losses: u64,
+    /// Its Composite Temperature in kelvins, as it said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) temperature_kelvin: Option<u64>,
+    /// Its Available Spare in percent, as it said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) available_spare_percent: Option<u64>,
+    /// Its Percentage Used, as it said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) percentage_used: Option<u64>,
 }
 
 /// A namespace and what is known of it.

@@ -2,33 +2,45 @@
 
 use super::{
     ControllerCounts, Snapshot, latency,
-    text::{Family, Kind, Sample, Unit},
+    media::MEDIA,
+    text::{Family, Kind, Number, Sample, Unit},
 };
-use crate::control::{MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus};
+use controller::flight::Operation;
 
-use Kind::{Counter, Gauge};
+use crate::control::{NamespaceStatus, ReactorStatus, TenantStatus};
+
+use Kind::{Counter, Gauge, Histogram};
 use Unit::{Bytes, None as Count, Seconds};
 
 /// A metric of objects of one kind.
-struct Metric<T> {
-    name: &'static str,
-    kind: Kind,
-    unit: Unit,
-    help: &'static str,
-    values: fn(&T) -> Vec<Value>,
+pub(super) struct Metric<T> {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) unit: Unit,
+    pub(super) help: &'static str,
+    pub(super) values: fn(&T) -> Vec<Value>,
 }
 
-/// A number of an object, with a further label where it has several.
-struct Value(Option<(&'static str, String)>, u64);
+/// A number of an object, with further labels where it has several.
+pub(super) struct Value(pub(super) Vec<(&'static str, String)>, pub(super) Number);
 
-fn one(value: u64) -> Vec<Value> {
-    vec![Value(None, value)]
+pub(super) fn one(value: u64) -> Vec<Value> {
+    vec![Value(Vec::new(), Number::Whole(value))]
 }
 
-fn by(label: &'static str, values: &[(&str, u64)]) -> Vec<Value> {
+/// A number that an object may have.
+pub(super) fn maybe(value: Option<u64>) -> Vec<Value> {
+    value.map_or(Vec::new(), one)
+}
+
+pub(super) fn labelled(label: &'static str, word: impl Into<String>, value: u64) -> Value {
+    Value(vec![(label, word.into())], Number::Whole(value))
+}
+
+pub(super) fn by(label: &'static str, values: &[(&str, u64)]) -> Vec<Value> {
     let values = values.iter();
     values
-        .map(|(name, value)| Value(Some((label, (*name).to_owned())), *value))
+        .map(|(name, value)| labelled(label, *name, *value))
         .collect()
 }
 
@@ -157,7 +169,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| {
             let errors = latency::errors(&c.counted).into_iter();
             errors
-                .map(|one| Value(Some(("status", one.status)), one.count))
+                .map(|one| labelled("status", one.status, one.count))
                 .collect()
         },
     },
@@ -169,7 +181,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| {
             let watched = latency::latencies(&c.counted).into_iter();
             watched
-                .map(|one| Value(Some(("op", one.operation)), one.count))
+                .map(|one| labelled("op", one.operation, one.count))
                 .collect()
         },
     },
@@ -181,7 +193,22 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| {
             let watched = latency::latencies(&c.counted).into_iter();
             watched
-                .map(|one| Value(Some(("op", one.operation)), one.sum_ns))
+                .map(|one| labelled("op", one.operation, one.sum_ns))
+                .collect()
+        },
+    },
+    Metric {
+        name: "nvmirage_controller_latency_seconds",
+        kind: Histogram,
+        unit: Seconds,
+        help: "Latencies of the watched commands, from the look that saw the doorbell until the completion was posted: a histogram, native where it is asked for as protocol buffers.",
+        values: |c| {
+            let watched = latency::latencies(&c.counted).into_iter();
+            watched
+                .map(|one| {
+                    let label = ("op", one.operation.clone());
+                    Value(vec![label], Number::Distribution(one.into()))
+                })
                 .collect()
         },
     },
@@ -193,7 +220,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| {
             let stages = latency::stages(&c.counted).into_iter();
             stages
-                .map(|one| Value(Some(("stage", one.stage)), one.sum_ns))
+                .map(|one| labelled("stage", one.stage, one.sum_ns))
                 .collect()
         },
     },
@@ -247,7 +274,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| {
             let places = c.status.placement.iter();
             places
-                .map(|p| Value(Some(("queue", p.queue.to_string())), p.reactor as u64))
+                .map(|p| labelled("queue", p.queue.to_string(), p.reactor as u64))
                 .collect()
         },
     },
@@ -259,7 +286,7 @@ fn queues(
 ) -> Vec<Value> {
     let queues = counts.counted.queues.iter();
     queues
-        .map(|queue| Value(Some(("queue", queue.cqid.to_string())), of(queue)))
+        .map(|queue| labelled("queue", queue.cqid.to_string(), of(queue)))
         .collect()
 }
 
@@ -280,27 +307,61 @@ const NAMESPACES: &[Metric<NamespaceStatus>] = &[
     },
 ];
 
-const MEDIA: &[Metric<MediumStatus>] = &[
+/// What a controller's hosts did with a namespace, as far as it was watched.
+struct Attached {
+    namespace: String,
+    controller: String,
+    traffic: latency::NamespaceTraffic,
+}
+
+impl Attached {
+    fn values(&self, of: fn((u64, u64)) -> u64) -> Vec<Value> {
+        let all = Operation::ALL.iter().zip(self.traffic);
+        all.map(|(operation, traffic)| {
+            let labels = vec![
+                ("controller", self.controller.clone()),
+                ("op", operation.word().to_owned()),
+            ];
+            Value(labels, Number::Whole(of(traffic)))
+        })
+        .collect()
+    }
+
+    /// All that there are.
+    fn all(snapshot: &Snapshot) -> Vec<Self> {
+        let mut all = Vec::new();
+        for namespace in &snapshot.namespaces {
+            let Some(nsid) = namespace.nsid else {
+                continue;
+            };
+            for name in &namespace.controllers {
+                let mut controllers = snapshot.controllers.iter();
+                let found = controllers.find(|c| c.status.config.name == *name);
+                all.extend(found.map(|controller| Attached {
+                    namespace: namespace.config.name.clone(),
+                    controller: name.clone(),
+                    traffic: latency::traffic(&controller.counted, nsid),
+                }));
+            }
+        }
+        all
+    }
+}
+
+const ATTACHED: &[Metric<Attached>] = &[
     Metric {
-        name: "nvmirage_medium_size_bytes",
-        kind: Gauge,
-        unit: Bytes,
-        help: "The size of the medium.",
-        values: |m| one(m.bytes),
-    },
-    Metric {
-        name: "nvmirage_medium_commands",
+        name: "nvmirage_namespace_watched_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands at a file that moved data, by what the kernel had to do for their memory: nothing (registered), or look it up and hold it (plain).",
-        values: |m| {
-            m.io.map_or(Vec::new(), |io| {
-                by(
-                    "memory",
-                    &[("registered", io.registered), ("plain", io.plain)],
-                )
-            })
-        },
+        help: "I/O commands to the namespace that succeeded, of those that are watched: one of 128, at random distances. Of a controller the first 32 namespaces that some came to are told apart.",
+        values: |n| n.values(|(commands, _)| commands),
+    },
+    Metric {
+        name: "nvmirage_namespace_watched_data_bytes",
+        kind: Counter,
+        unit: Bytes,
+        help: "Bytes that these moved: 128 times that estimates all.",
+        values: |n| n.values(|(_, bytes)| bytes),
     },
 ];
 
@@ -350,6 +411,9 @@ pub(super) fn of(snapshot: &Snapshot) -> Vec<Family> {
     all.extend(kind(NAMESPACES, "namespace", namespaces, |n| {
         n.config.name.clone()
     }));
+    all.extend(kind(ATTACHED, "namespace", &Attached::all(snapshot), |n| {
+        n.namespace.clone()
+    }));
     all.extend(kind(MEDIA, "media", &snapshot.media, |m| {
         m.config.name.clone()
     }));
@@ -363,7 +427,7 @@ pub(super) fn of(snapshot: &Snapshot) -> Vec<Family> {
         help: "1, with the version of the program.",
         samples: vec![Sample {
             labels: vec![("version", env!("CARGO_PKG_VERSION").to_owned())],
-            value: 1,
+            value: Number::Whole(1),
         }],
     });
     all
@@ -447,8 +511,13 @@ mod tests {
                 let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
                 for name in words.filter(|word| word.starts_with("nvmirage_")) {
                     let family = all.iter().find(|family| {
-                        let total = if family.kind == Counter { "_total" } else { "" };
-                        name.strip_suffix(total) == Some(family.name)
+                        let ends: &[&str] = match family.kind {
+                            Counter => &["_total"],
+                            Gauge => &[""],
+                            Histogram => &["", "_bucket", "_sum", "_count"],
+                        };
+                        let mut ends = ends.iter();
+                        ends.any(|end| name.strip_suffix(end) == Some(family.name))
                     });
                     assert!(family.is_some(), "{name} of {query}");
                     asked += 1;

@@ -10,6 +10,8 @@ use nvme_spec::opcode::NvmOpcode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::histogram::Histogram;
+
 /// Latencies of the watched commands of an operation, from the look that saw the doorbell until the completion was posted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Latency {
@@ -22,6 +24,15 @@ pub(crate) struct Latency {
     /// The largest latency that counts in a bucket, in nanoseconds, and how many do: 16 buckets in each power of two, and
     /// those only that have some.
     pub(crate) buckets: Vec<(u64, u64)>,
+}
+
+impl From<Latency> for Histogram {
+    fn from(latency: Latency) -> Self {
+        Histogram {
+            buckets: latency.buckets,
+            sum_ns: latency.sum_ns,
+        }
+    }
 }
 
 /// Where the time of watched commands went.
@@ -191,6 +202,25 @@ pub(crate) fn stages(counted: &Counted) -> Vec<StageTime> {
             .sum(),
     };
     Stage::ALL.map(of).into()
+}
+
+/// Commands and bytes of watched commands that succeeded, in the order of [`Operation::ALL`].
+pub(crate) type NamespaceTraffic = [(u64, u64); Operation::ALL.len()];
+
+/// What came to a namespace.
+pub(crate) fn traffic(counted: &Counted, nsid: u32) -> NamespaceTraffic {
+    let mut sums = NamespaceTraffic::default();
+    for flight in flights(counted) {
+        let counts = flight.namespaces.counts();
+        for (_, count) in counts.filter(|(of, _)| *of == nsid) {
+            let all = count.commands.iter().zip(&count.bytes);
+            for (sum, (commands, bytes)) in sums.iter_mut().zip(all) {
+                sum.0 += commands.get();
+                sum.1 += bytes.get();
+            }
+        }
+    }
+    sums
 }
 
 /// By status, the most frequent first.

@@ -4,8 +4,13 @@
 //! Counts only grow while what they are of is there; those of a controller go on over a restart, as its SMART log has them.
 
 pub(crate) mod families;
+mod histogram;
 mod latency;
 mod queues;
+mod map;
+mod media;
+mod model;
+mod protobuf;
 mod stats;
 mod text;
 
@@ -18,6 +23,10 @@ use crate::control::{
 pub(crate) use latency::{Latency, LatencyReport};
 pub(crate) use queues::{CompletionQueue, DoorbellWords, QueuesReport, SubmissionQueue};
 pub(crate) use stats::{ControllerStats, Stats};
+pub(crate) use queues::{CompletionQueue, QueuesReport, SubmissionQueue};
+pub(crate) use map::{MOST_CELLS, MapNamespace, MediumMap, Taken, Taking, Wanted};
+pub(crate) use model::{ModelStatus, PairsStatus, ZonesStatus};
+pub(crate) use stats::Stats;
 pub(crate) use text::Format;
 
 /// Everything that is counted, at one time.
@@ -42,6 +51,10 @@ pub(crate) struct ControllerCounts {
 }
 
 /// All of it, as a scraper reads it.
-pub(crate) fn metrics(snapshot: &Snapshot, format: Format) -> String {
-    text::write(&families::of(snapshot), format)
+pub(crate) fn metrics(snapshot: &Snapshot, format: Format) -> Vec<u8> {
+    let families = families::of(snapshot);
+    match format {
+        Format::Protobuf => protobuf::write(&families),
+        Format::OpenMetrics | Format::Text => text::write(&families, format).into_bytes(),
+    }
 }

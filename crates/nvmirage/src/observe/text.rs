@@ -4,6 +4,8 @@
 
 use std::fmt::Write;
 
+use super::histogram::Histogram;
+
 /// How metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -11,15 +13,38 @@ pub(crate) enum Format {
     OpenMetrics,
     /// Prometheus text, version 0.0.4.
     Text,
+    /// Prometheus' protocol buffers.
+    Protobuf,
 }
 
 impl Format {
-    /// What an `Accept` header asks for. Whoever names neither gets the older one.
+    /// What an `Accept` header asks for (RFC 9110, 12.5.1): of what it names, what it would rather have, and of equal ones the first. Whoever names
+    /// none gets the older text.
     pub(crate) fn asked_for(accept: &str) -> Self {
-        match accept.contains("application/openmetrics-text") {
-            true => Format::OpenMetrics,
-            false => Format::Text,
+        let mut asked = (Format::Text, 0.0);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let parameters: Vec<_> = parts.collect();
+            let has = |parameter: &str| parameters.iter().any(|p| unquoted(p) == parameter);
+            let format = match &*kind {
+                "application/openmetrics-text" => Format::OpenMetrics,
+                "text/plain" => Format::Text,
+                "application/vnd.google.protobuf"
+                    if has("proto=io.prometheus.client.metricfamily")
+                        && has("encoding=delimited") =>
+                {
+                    Format::Protobuf
+                }
+                _ => continue,
+            };
+            let weight = parameters.iter().find_map(|p| p.strip_prefix("q="));
+            let weight = weight.map_or(1.0, |text| text.parse().unwrap_or(0.0));
+            if weight > asked.1 {
+                asked = (format, weight);
+            }
         }
+        asked.0
     }
 
     /// The content type.
@@ -27,8 +52,16 @@ impl Format {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Format::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
         }
     }
+}
+
+/// A parameter of a media type without what does not matter: case, quotes, spaces around `=`.
+fn unquoted(parameter: &str) -> String {
+    parameter.replace(['"', ' '], "").to_ascii_lowercase()
 }
 
 /// What kind of number it is.
@@ -38,6 +71,8 @@ pub(crate) enum Kind {
     Counter,
     /// It goes up and down.
     Gauge,
+    /// How many values of which size; it only grows.
+    Histogram,
 }
 
 impl Kind {
@@ -45,6 +80,7 @@ impl Kind {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         }
     }
 }
@@ -57,14 +93,18 @@ pub(crate) enum Unit {
     Bytes,
     /// Numbers are nanoseconds, and written as seconds.
     Seconds,
+    Kelvin,
+    /// Things are counted, in thousandths.
+    Thousandths,
 }
 
 impl Unit {
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Unit::None => "",
+            Unit::None | Unit::Thousandths => "",
             Unit::Bytes => "bytes",
             Unit::Seconds => "seconds",
+            Unit::Kelvin => "kelvin",
         }
     }
 }
@@ -85,7 +125,16 @@ pub(crate) struct Family {
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) labels: Vec<(&'static str, String)>,
-    pub(crate) value: u64,
+    pub(crate) value: Number,
+}
+
+/// What is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// A number in the unit of its family.
+    Whole(u64),
+    /// Of a family of histograms.
+    Distribution(Histogram),
 }
 
 /// Writes families; those without a number are left out.
@@ -106,27 +155,53 @@ impl Family {
         let name = self.name;
         let total = match self.kind {
             Kind::Counter => "_total",
-            Kind::Gauge => "",
+            Kind::Gauge | Kind::Histogram => "",
         };
         let of_family = match format {
             Format::OpenMetrics => "",
-            Format::Text => total,
+            Format::Text | Format::Protobuf => total,
         };
         writeln!(text, "# TYPE {name}{of_family} {}", self.kind.word())?;
-        if format == Format::OpenMetrics && self.unit != Unit::None {
+        if format == Format::OpenMetrics && !self.unit.word().is_empty() {
             writeln!(text, "# UNIT {name} {}", self.unit.word())?;
         }
         writeln!(text, "# HELP {name}{of_family} {}", self.help)?;
         for sample in &self.samples {
-            write!(text, "{name}{total}")?;
-            for (at, (label, value)) in sample.labels.iter().enumerate() {
-                let before = if at == 0 { '{' } else { ',' };
-                write!(text, "{before}{label}=\"{}\"", escaped(value))?;
+            match &sample.value {
+                Number::Whole(value) => {
+                    let number = self.number(*value);
+                    write_sample(
+                        text,
+                        &format!("{name}{total}"),
+                        &sample.labels,
+                        None,
+                        &number,
+                    )?;
+                }
+                Number::Distribution(histogram) => self.write_histogram(text, sample, histogram)?,
             }
-            let close = if sample.labels.is_empty() { "" } else { "}" };
-            writeln!(text, "{close} {}", self.number(sample.value))?;
         }
         Ok(())
+    }
+
+    /// The classic buckets: text has no others.
+    fn write_histogram(
+        &self,
+        text: &mut String,
+        sample: &Sample,
+        histogram: &Histogram,
+    ) -> std::fmt::Result {
+        let (name, labels) = (self.name, &sample.labels);
+        let bucket = format!("{name}_bucket");
+        for (bound, count) in histogram.classic() {
+            let bound = bound_of(bound);
+            write_sample(text, &bucket, labels, Some(&bound), &count.to_string())?;
+        }
+        let count = histogram.count().to_string();
+        write_sample(text, &bucket, labels, Some("+Inf"), &count)?;
+        let sum = self.number(histogram.sum_ns);
+        write_sample(text, &format!("{name}_sum"), labels, None, &sum)?;
+        write_sample(text, &format!("{name}_count"), labels, None, &count)
     }
 
     /// Nanoseconds are written as seconds, to the last one.
@@ -134,8 +209,42 @@ impl Family {
         const SECOND: u64 = 1_000_000_000;
         match self.unit {
             Unit::Seconds => format!("{}.{:09}", value / SECOND, value % SECOND),
+            Unit::Thousandths => format!("{}.{:03}", value / 1000, value % 1000),
             _ => value.to_string(),
         }
+    }
+}
+
+/// One line; `bound` is the label `le`.
+fn write_sample(
+    text: &mut String,
+    name: &str,
+    labels: &[(&'static str, String)],
+    bound: Option<&str>,
+    number: &str,
+) -> std::fmt::Result {
+    write!(text, "{name}")?;
+    let labels = labels.iter().map(|(label, value)| (*label, &**value));
+    let mut before = '{';
+    for (label, value) in labels.chain(bound.map(|bound| ("le", bound))) {
+        write!(text, "{before}{label}=\"{}\"", escaped(value))?;
+        before = ',';
+    }
+    let close = if before == ',' { "}" } else { "" };
+    writeln!(text, "{close} {number}")
+}
+
+/// A bound in nanoseconds as seconds, as Prometheus itself writes one that it got as a number: the same in all formats, or it would be another
+/// series.
+fn bound_of(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    if seconds >= 1e-4 {
+        return seconds.to_string();
+    }
+    let text = format!("{seconds:e}");
+    match text.split_once("e-") {
+        Some((digits, exponent)) => format!("{digits}e-{exponent:0>2}"),
+        None => text,
     }
 }
 
@@ -164,6 +273,7 @@ mod tests {
 
     fn sample(labels: &[(&'static str, &str)], value: u64) -> Sample {
         let labels = labels.iter().map(|(l, v)| (*l, (*v).to_owned())).collect();
+        let value = Number::Whole(value);
         Sample { labels, value }
     }
 
@@ -200,5 +310,57 @@ mod tests {
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(Format::asked_for(prometheus), Format::OpenMetrics);
         assert_eq!(Format::asked_for("*/*"), Format::Text);
+        // what it sends with native histograms, in 2.42 and in 3
+        let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        assert_eq!(Format::asked_for(native), Format::Protobuf);
+        let quoted = "application/vnd.google.protobuf; proto=\"io.prometheus.client.MetricFamily\"; encoding=delimited;q=0.6,application/openmetrics-text;q=0.5";
+        assert_eq!(Format::asked_for(quoted), Format::Protobuf);
+        let rather_text = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.2,text/plain;q=0.4";
+        assert_eq!(Format::asked_for(rather_text), Format::Text);
+        // what is written as text, compact or of other messages is not written here
+        let other = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text,application/openmetrics-text;q=0.1";
+        assert_eq!(Format::asked_for(other), Format::OpenMetrics);
+    }
+
+    #[test]
+    fn a_histogram_is_written_with_its_classic_buckets() {
+        let histogram = Histogram {
+            buckets: vec![(1023, 2), (1087, 4), (200_703, 1)],
+            sum_ns: 212_345,
+        };
+        let family = Family {
+            name: "a_seconds",
+            kind: Kind::Histogram,
+            unit: Unit::Seconds,
+            help: "H.",
+            samples: vec![Sample {
+                labels: vec![("x", "y".to_owned())],
+                value: Number::Distribution(histogram),
+            }],
+        };
+        let text = write(&[family], Format::OpenMetrics);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[..6],
+            [
+                "# TYPE a_seconds histogram",
+                "# UNIT a_seconds seconds",
+                "# HELP a_seconds H.",
+                "a_seconds_bucket{x=\"y\",le=\"1.023e-06\"} 2",
+                "a_seconds_bucket{x=\"y\",le=\"2.047e-06\"} 6",
+                "a_seconds_bucket{x=\"y\",le=\"4.095e-06\"} 6",
+            ]
+        );
+        assert!(text.contains("a_seconds_bucket{x=\"y\",le=\"0.000131071\"} 6\n"));
+        assert!(text.contains("a_seconds_bucket{x=\"y\",le=\"0.000262143\"} 7\n"));
+        assert_eq!(
+            lines[lines.len() - 4..],
+            [
+                "a_seconds_bucket{x=\"y\",le=\"+Inf\"} 7",
+                "a_seconds_sum{x=\"y\"} 0.000212345",
+                "a_seconds_count{x=\"y\"} 7",
+                "# EOF",
+            ]
+        );
     }
 }

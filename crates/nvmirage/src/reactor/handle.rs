@@ -18,6 +18,7 @@ use nvme_spec::Status;
 
 use super::{
     lines::Vectors,
+    looks::LookAsked,
     run::Reactor,
     subsystems::{NewSubsystem, View},
 };
@@ -25,6 +26,7 @@ use crate::{
     clock::Clock,
     cpu,
     keep::timing::checkpoints::{Ask, Asked},
+    observe::{Taken, Wanted},
     supervisor::TenantNews,
 };
 
@@ -101,6 +103,8 @@ pub(super) enum Message {
         usize,
         Answer<Option<CompletionView>>,
     ),
+    /// Tell what media are like.
+    Look(LookAsked),
     /// Tell what every controller has counted.
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
     /// Tell that the thread takes messages.
@@ -387,6 +391,14 @@ impl ReactorHandle {
     /// What every controller has counted that it serves.
     pub(crate) fn counts(&self) -> anyhow::Result<Vec<(ControllerSlot, Counted)>> {
         self.ask(Message::Counts)
+    }
+
+    /// What media that are open here are like: of each what is wanted, `None` where it is not here any more.
+    pub(crate) fn look(
+        &self,
+        media: Vec<(ChannelId, Wanted)>,
+    ) -> anyhow::Result<Vec<Option<Taken>>> {
+        self.ask(|answer| Message::Look(LookAsked { media, answer }))
     }
 
     /// Tells it of tenants, and of what is theirs.

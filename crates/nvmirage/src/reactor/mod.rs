@@ -9,6 +9,7 @@ pub(crate) mod handle;
 mod hosted;
 pub(crate) mod inspect;
 mod lines;
+mod looks;
 mod poller;
 mod relays;
 mod reports;

@@ -20,6 +20,7 @@ use super::{
     handle::{Address, Answer, Message, NewController},
     hosted::Hosted,
     lines::{Lines, Raiser},
+    looks::Looks,
     poller::{Poller, Source, source_of},
     relays::Relays,
     reports::Reports,
@@ -82,6 +83,8 @@ pub(super) struct Reactor {
     moves: Vec<AskedMove>,
     /// States of timings that are being taken.
     snapshots: Snapshots,
+    /// Media that are being looked at.
+    looks: Looks,
     /// What controllers know of drives.
     reports: Reports,
     stopped: bool,
@@ -126,6 +129,7 @@ impl Reactor {
             lines: Lines::default(),
             moves: Vec::new(),
             snapshots: Snapshots::default(),
+            looks: Looks::default(),
             reports: Reports::default(),
             stopped: false,
         })
@@ -213,8 +217,10 @@ impl Reactor {
 
     /// How long to sleep, when there is nothing to spin for.
     fn may_sleep(&mut self, now: Time) -> Option<Duration> {
-        let held_up =
-            !self.in_transition.is_empty() || !self.late.is_empty() || !self.snapshots.is_empty();
+        let held_up = !self.in_transition.is_empty()
+            || !self.late.is_empty()
+            || !self.snapshots.is_empty()
+            || !self.looks.is_empty();
         if self.engine.spins(now) || held_up || self.media_are_polled() {
             return None;
         }
@@ -294,6 +300,7 @@ impl Reactor {
         self.relays.tend();
         self.reports.carry(&mut self.engine, &self.hosted);
         self.snapshots.look(self.engine.channels_mut());
+        self.looks.look(self.engine.channels_mut());
         for at in 0..self.ready.len() {
             if let Source::Controller(index) = self.ready[at] {
                 worked |= self.poll_hosted(index, now);
@@ -464,6 +471,7 @@ impl Reactor {
                 let look = self.look(commands);
                 reply(&answer, self.engine.inspect_lane(home, slot, cqid, look));
             }
+            Message::Look(asked) => self.looks.begin(asked),
             Message::Counts(answer) => reply(&answer, self.counts()),
             Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,

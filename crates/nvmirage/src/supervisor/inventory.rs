@@ -14,8 +14,8 @@ use crate::{
     clock::Clock,
     config::{self, Config},
     control::{
-        ControllerStatus, HostStatus, Inventory, IoStatus, MediumStatus, NamespaceStatus,
-        PartitionStatus, QueuePlacement, ReactorStatus, Refusal, TenantStatus,
+        ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumStatus,
+        NamespaceStatus, PartitionStatus, QueuePlacement, ReactorStatus, Refusal, TenantStatus,
     },
     observe::{ControllerCounts, Snapshot},
     partition::Partition,
@@ -105,12 +105,13 @@ impl State {
     fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let Inventory {
             reactors,
-            media,
+            mut media,
             namespaces,
             tenants,
             controllers,
             ..
         } = self.inventory()?;
+        self.look_at_media(&mut media)?;
         let mut counts = Vec::new();
         for (at, reactor) in self.reactors.iter().enumerate() {
             counts.extend(reactor.counts()?.into_iter().map(|(slot, c)| (at, slot, c)));
@@ -178,6 +179,14 @@ impl State {
                     registered: counts.registered,
                     plain: counts.plain,
                 }),
+                file: open.medium.file_counts().map(|counts| FileStatus {
+                    submissions: counts.submissions,
+                    flushes: counts.flushes,
+                }),
+                drive: open.medium.drive_counts().map(drive_status),
+                model: None,
+                zones: None,
+                pairs: None,
             })
             .collect()
     }
@@ -327,6 +336,20 @@ impl OpenMedium {
     fn partitions(&self) -> &[Partition] {
         let store = self.partitions.as_ref();
         store.map_or(&[], |store| store.table().partitions())
+    }
+}
+
+fn drive_status(counts: media::DriveCounts) -> DriveStatus {
+    DriveStatus {
+        present: counts.is_there,
+        commands: counts.commands,
+        interrupted: counts.interrupted,
+        queues_given_up: counts.queues_given_up,
+        resets: counts.resets,
+        losses: counts.losses,
+        temperature_kelvin: Some(counts.temperature).filter(|kelvin| *kelvin > 0),
+        available_spare_percent: counts.available_spare,
+        percentage_used: counts.percentage_used,
     }
 }
 

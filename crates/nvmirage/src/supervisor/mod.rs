@@ -6,6 +6,7 @@
 
 mod controllers;
 mod inventory;
+mod looks;
 mod media;
 mod mounts;
 mod moves;

@@ -159,4 +159,52 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "",
         test: METRICS,
     },
+    Mutation {
+        name: "histogram-bounds",
+        guard: "a classic bucket has what is as large as its bound",
+        file: "crates/nvmirage/src/observe/histogram.rs",
+        from: "|(last, _)| *last <= bound",
+        to: "|(last, _)| *last < bound",
+        test: of_program(
+            "observe::histogram::tests::classic_buckets_have_what_is_at_most_their_bound",
+        ),
+    },
+    Mutation {
+        name: "histogram-native-bucket",
+        guard: "a native bucket ends where its schema says",
+        file: "crates/nvmirage/src/observe/histogram.rs",
+        from: "* PER_OCTAVE).ceil() as i32",
+        to: "* PER_OCTAVE).floor() as i32",
+        test: of_program("observe::histogram::tests::native_buckets_are_those_of_their_schema"),
+    },
+    Mutation {
+        name: "metrics-form-asked-for",
+        guard: "nobody gets protocol buffers that were asked for as text",
+        file: "crates/nvmirage/src/observe/text.rs",
+        from: "                        && has(\"encoding=delimited\") =>",
+        to: " =>",
+        test: of_program("observe::text::tests::a_scraper_gets_the_format_that_it_asks_for"),
+    },
+    Mutation {
+        name: "map-in-parts",
+        guard: "a look at a large drive takes a bounded part in a turn",
+        file: "crates/nvmirage/src/observe/map.rs",
+        from: "                if *most == 0 {\n                    return false;\n                }\n                *most -= 1;\n                self.take_line",
+        to: "                *most = most.saturating_sub(1);\n                self.take_line",
+        test: of_program(
+            "observe::map::tests::a_map_is_the_same_however_it_is_taken_and_has_every_page",
+        ),
+    },
+    Mutation {
+        name: "zones-counted-once",
+        guard: "a zone counts in one state",
+        file: "crates/media/src/zoned/zones.rs",
+        from: "        self.states[place(from)] -= 1;\n",
+        to: "",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "map::zones_are_as_a_host_is_told",
+        ),
+    },
 ];

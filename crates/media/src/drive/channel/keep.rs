@@ -9,6 +9,7 @@ use controller::port::DriveReport;
 use driver::bus::Bus;
 use memory::{DmaView, Lent, Segment};
 
+use super::super::counts::Counting;
 use super::super::keeper::{BOUNCES, Job, News, Wakes};
 use super::super::op::{HANG_TICKS, INTERRUPTED};
 use super::super::windows::{LEAST_BYTES, Table};
@@ -30,7 +31,16 @@ impl<B: Bus> DriveChannel<B> {
         if self.ask.is_some() || !self.late.is_empty() {
             self.say();
         }
+        if self.answered > 0 || self.interrupted > 0 {
+            self.tell_counts();
+        }
         self.order.tend();
+    }
+
+    fn tell_counts(&mut self) {
+        let counting = &self.counting;
+        Counting::add(&counting.commands, std::mem::take(&mut self.answered));
+        Counting::add(&counting.interrupted, std::mem::take(&mut self.interrupted));
     }
 
     /// What the drive says of itself, as far as the keeper has told.
@@ -186,6 +196,7 @@ impl<B: Bus> DriveChannel<B> {
                 op.outstanding = 0;
                 op.bounce = None;
                 op.outcome = INTERRUPTED;
+                self.interrupted += 1;
                 if !op.is_queued {
                     self.ended.push(slot);
                 }
@@ -211,6 +222,7 @@ impl<B: Bus> DriveChannel<B> {
                 hangs |= ticks >= op.kind.hang_ticks();
             } else if op.is_queued && !has_queue && ticks >= HANG_TICKS {
                 op.outcome = INTERRUPTED;
+                self.interrupted += 1;
             }
         }
         if !has_queue {
@@ -273,6 +285,7 @@ impl<B: Bus> DriveChannel<B> {
 
 impl<B: Bus> Drop for DriveChannel<B> {
     fn drop(&mut self) {
+        self.tell_counts();
         // What the drive still does, it does to memory that the keeper has from here on. Where the keeper is busy, its thread is
         // waited for: it answers in seconds, whatever the drive does.
         let close = Job::Close {

@@ -495,6 +495,11 @@ proptest! {
             prop_assert_eq!(&found, &model.zones);
             let counts = (model.count(&OPEN) as u32, model.count(&ACTIVE) as u32);
             prop_assert_eq!(zones.in_use(), counts);
+            for state in 0..16 {
+                let state = State(state);
+                let those = (0..zones.geometry().zones).filter(|zone| zones.get(*zone).state == state);
+                prop_assert_eq!(zones.count(state) as usize, those.count());
+            }
             prop_assert!(max.0 == 0 || counts.0 <= max.0);
             prop_assert!(max.1 == 0 || counts.1 <= max.1);
         }

@@ -3,18 +3,21 @@
 use axum::{
     Json,
     body::Bytes,
-    extract::{Path, State},
+    extract::{Path, Query, State, rejection::QueryRejection},
     http::HeaderMap,
 };
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::{
-    Routes, Shared, body,
+    Routes, Shared, blocking, body,
     item::{self, Done, Shown},
 };
 use crate::{
     config,
     control::{MediumChange, MediumStatus, Refusal},
+    observe::{MOST_CELLS, MediumMap, Wanted},
     supervisor::Supervisor,
 };
 
@@ -27,6 +30,7 @@ pub(super) fn routes() -> Routes {
             change_medium,
             delete_medium
         ))
+        .routes(routes!(map_medium))
 }
 
 /// All media
@@ -60,6 +64,50 @@ async fn put_medium(
     bytes: Bytes,
 ) -> Result<Shown<MediumStatus>, Refusal> {
     item::put(desk, name, headers, bytes).await
+}
+
+/// What of a map is wanted
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct MapQuery {
+    /// Cells of the map at most, 1 to 4096: each stands for as many lines or zones as that takes.
+    #[serde(default = "cells")]
+    #[param(default = 1024, minimum = 1, maximum = 4096)]
+    cells: u32,
+    /// The first zone that is told by itself.
+    #[serde(default)]
+    #[param(default = 0)]
+    from: u32,
+    /// Zones that are told by themselves, 4096 at most.
+    #[serde(default = "cells")]
+    #[param(default = 1024, maximum = 4096)]
+    count: u32,
+}
+
+fn cells() -> u32 {
+    1024
+}
+
+/// What a medium is like: the lines of flash, zones, keys and values
+#[utoipa::path(get, path = "/v1/media/{name}/map", tag = "media", params(MapQuery), responses((status = 200, body = MediumMap)))]
+async fn map_medium(
+    State(desk): Shared,
+    Path(name): Path<String>,
+    query: Result<Query<MapQuery>, QueryRejection>,
+) -> Result<Json<MediumMap>, Refusal> {
+    let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let MapQuery { cells, from, count } = query;
+    if !(1..=MOST_CELLS).contains(&cells) || count > MOST_CELLS {
+        return Err(Refusal::invalid(format!(
+            "cells = {cells}, count = {count}: a map has 1 to {MOST_CELLS} cells, and tells {MOST_CELLS} zones at most; ask for others with `from`"
+        )));
+    }
+    let wanted = Wanted {
+        cells: Some(cells),
+        zones: (from, count),
+    };
+    let map = blocking(desk, move |s| s.map(&name, wanted)).await?;
+    Ok(Json(map))
 }
 
 /// Change parameters of a medium's timing, or have it give up zones

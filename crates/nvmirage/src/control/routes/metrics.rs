@@ -17,7 +17,7 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(metrics))
 }
 
-/// Everything that is counted: OpenMetrics 1.0 where `Accept` asks for it, else the text format of Prometheus
+/// Everything that is counted: OpenMetrics 1.0 or Prometheus' protocol buffers where `Accept` asks for them, else the text format of Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, content_type = "text/plain", body = String)))]
 async fn metrics(State(supervisor): Shared, headers: HeaderMap) -> Result<Response, Refusal> {
     let accept = headers.get(header::ACCEPT);

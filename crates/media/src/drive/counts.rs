@@ -1,0 +1,84 @@
+//! What is counted of a drive: by its channels and its keeper, to be read by anyone.
+//!
+//! A channel counts for itself and tells now and then, so that no command writes to memory that other reactors write to.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use controller::port::DriveReport;
+
+/// What became of commands at a drive, and of the drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriveCounts {
+    /// Commands that the drive has answered, of all channels: one of a host may be several.
+    pub commands: u64,
+    /// Requests of hosts that ended as interrupted: the drive did not answer in time, was reset, or was lost.
+    pub interrupted: u64,
+    /// Queue pairs that were given up.
+    pub queues_given_up: u64,
+    /// Times that the drive was reset.
+    pub resets: u64,
+    /// Times that it was lost.
+    pub losses: u64,
+    /// Whether it is there.
+    pub is_there: bool,
+    /// Its Composite Temperature in kelvins, as it said last; 0 where it said none.
+    pub temperature: u64,
+    /// Its Available Spare in percent, as it said last; `None` where it told no health.
+    pub available_spare: Option<u64>,
+    /// Its Percentage Used, as it said last; `None` where it told no health.
+    pub percentage_used: Option<u64>,
+}
+
+/// The same, shared by those who count.
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    pub(super) commands: AtomicU64,
+    pub(super) interrupted: AtomicU64,
+    pub(super) queues_given_up: AtomicU64,
+    pub(super) resets: AtomicU64,
+    pub(super) losses: AtomicU64,
+    pub(super) is_there: AtomicBool,
+    has_health: AtomicBool,
+    temperature: AtomicU64,
+    available_spare: AtomicU64,
+    percentage_used: AtomicU64,
+}
+
+// Relaxed: each number stands for itself.
+impl Counting {
+    pub(super) fn add(to: &AtomicU64, more: u64) {
+        if more > 0 {
+            to.fetch_add(more, Relaxed);
+        }
+    }
+
+    /// What the drive has said of itself.
+    pub(super) fn reported(&self, report: &DriveReport) {
+        let Some(health) = &report.health else {
+            return;
+        };
+        let temperature = health.composite_temperature.get();
+        self.temperature.store(temperature.into(), Relaxed);
+        self.available_spare
+            .store(health.available_spare.into(), Relaxed);
+        self.percentage_used
+            .store(health.percentage_used.into(), Relaxed);
+        self.has_health.store(true, Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> DriveCounts {
+        let has_health = self.has_health.load(Relaxed);
+        let of_health = |number: &AtomicU64| has_health.then(|| number.load(Relaxed));
+        DriveCounts {
+            commands: self.commands.load(Relaxed),
+            interrupted: self.interrupted.load(Relaxed),
+            queues_given_up: self.queues_given_up.load(Relaxed),
+            resets: self.resets.load(Relaxed),
+            losses: self.losses.load(Relaxed),
+            is_there: self.is_there.load(Relaxed),
+            temperature: self.temperature.load(Relaxed),
+            available_spare: of_health(&self.available_spare),
+            percentage_used: of_health(&self.percentage_used),
+        }
+    }
+}

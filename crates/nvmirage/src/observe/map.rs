@@ -1,0 +1,508 @@
+//! Maps of media: the lines of a flash drive, the zones of a zoned one. What `GET /v1/media/{name}/map` answers.
+//!
+//! A [`Taking`] takes one from [`Look`]s, a bounded part at a time: its reactor serves its hosts in between, so that lines and zones may
+//! change while others are taken. Numbers of all together are of the last look.
+//!
+//! However large a drive is, a map has [`MOST_CELLS`] cells at most, each of so many lines or zones that follow one another.
+
+use media::{Look, ZoneLook, ZonesLook};
+use model::{Flash, PartitionView, Writer};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::model::{LinesSeen, ModelStatus, PairsStatus, ZonesStatus, zone_word};
+
+/// Most cells of a map, and most zones of one answer.
+pub(crate) const MOST_CELLS: u32 = 4096;
+/// Bins of lines by how many of their pages are valid.
+const BINS: usize = 10;
+
+/// What a medium is like.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct MediumMap {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+    /// When this was, on the server's clock, in nanoseconds.
+    pub(crate) time_ns: u64,
+    /// The namespaces on it, in order of creation.
+    pub(crate) namespaces: Vec<MapNamespace>,
+    /// The drive whose time it has, as `/v1/stats` has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<ModelStatus>,
+    /// The lines of conventional flash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) flash: Option<FlashMap>,
+    /// Zones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) zones: Option<ZoneMap>,
+    /// Keys and values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pairs: Option<PairsStatus>,
+}
+
+/// Where a namespace is in its medium.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct MapNamespace {
+    /// Its name.
+    pub(crate) name: String,
+    /// First byte of it in the medium.
+    pub(crate) start_bytes: u64,
+    /// Its size.
+    pub(crate) bytes: u64,
+    /// Bytes of a logical block; of keys there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lba_size: Option<u32>,
+}
+
+/// The lines of a conventional flash drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FlashMap {
+    /// Its shape.
+    pub(crate) geometry: FlashGeometry,
+    /// A host's write collects a line in a partition that has this many free ones, or fewer.
+    pub(crate) collect_below: u64,
+    /// An idle drive collects in a partition that has fewer free lines; 0: it does not.
+    pub(crate) background_below: u64,
+    /// Lines of a cell; the last cell of a partition may have fewer.
+    pub(crate) lines_per_cell: u32,
+    /// Full lines by how many of their pages are valid: less than a tenth of them, and so on.
+    pub(crate) full_lines_by_valid: Vec<u64>,
+    /// Each with an FTL of its own.
+    pub(crate) partitions: Vec<FlashPartition>,
+}
+
+/// The shape of a flash drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FlashGeometry {
+    /// Independent FTLs.
+    pub(crate) partitions: u32,
+    /// Channels of all of them.
+    pub(crate) channels: u32,
+    /// Dies of all of them.
+    pub(crate) dies: u32,
+    /// Planes of a die.
+    pub(crate) planes: u32,
+    /// Bytes of a page.
+    pub(crate) page_bytes: u32,
+    /// Bytes of a wordline, which is programmed at once.
+    pub(crate) wordline_bytes: u64,
+    /// Pages of a line: a block on every die of its partition.
+    pub(crate) pages_per_line: u32,
+    /// Lines of a partition.
+    pub(crate) lines_per_partition: u32,
+    /// Pages of all partitions that hosts see.
+    pub(crate) logical_pages: u64,
+}
+
+/// The lines of one FTL.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FlashPartition {
+    /// Lines without a page.
+    pub(crate) free_lines: u64,
+    /// Lines that are full.
+    pub(crate) full_lines: u64,
+    /// Lines that are being written.
+    pub(crate) open_lines: Vec<FlashOpenLine>,
+    /// Pages that hosts wrote.
+    pub(crate) host_pages: u64,
+    /// Pages that collection wrote again.
+    pub(crate) collected_pages: u64,
+    /// Lines that were erased.
+    pub(crate) erased_lines: u64,
+    /// Its lines, in their order.
+    pub(crate) cells: LineCells,
+}
+
+/// A line that is being written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FlashOpenLine {
+    /// `host` or `collection`.
+    pub(crate) writer: String,
+    /// Its number in the partition.
+    pub(crate) line: u32,
+    /// Pages of it that were taken.
+    pub(crate) taken_pages: u32,
+}
+
+/// Lines in cells: each list has an entry for each cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct LineCells {
+    /// Lines without a page.
+    pub(crate) free: Vec<u32>,
+    /// Lines that are being written.
+    pub(crate) open: Vec<u32>,
+    /// Lines that are full.
+    pub(crate) full: Vec<u32>,
+    /// Pages of them that hold something.
+    pub(crate) valid_pages: Vec<u64>,
+    /// Erases of all of them.
+    pub(crate) erases: Vec<u64>,
+    /// Erases of the line that was erased least.
+    pub(crate) least_erases: Vec<u32>,
+    /// Erases of the line that was erased most.
+    pub(crate) most_erases: Vec<u32>,
+}
+
+/// The zones of a medium.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ZoneMap {
+    /// All together.
+    #[serde(flatten)]
+    pub(crate) all: ZonesStatus,
+    /// Zones of a cell; the last cell may have fewer.
+    pub(crate) zones_per_cell: u32,
+    /// All zones, in their order.
+    pub(crate) cells: ZoneCells,
+    /// The first zone of the list.
+    pub(crate) from: u32,
+    /// So many of them as were asked for.
+    pub(crate) list: Vec<ZoneEntry>,
+}
+
+/// Zones in cells: each list has an entry for each cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ZoneCells {
+    /// Zones that are empty.
+    pub(crate) empty: Vec<u32>,
+    /// Zones that are open, implicitly or explicitly.
+    pub(crate) open: Vec<u32>,
+    /// Zones that are closed.
+    pub(crate) closed: Vec<u32>,
+    /// Zones that are full.
+    pub(crate) full: Vec<u32>,
+    /// Zones that are read only or offline.
+    pub(crate) lost: Vec<u32>,
+    /// Bytes of them that are written.
+    pub(crate) written_bytes: Vec<u64>,
+}
+
+/// A zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ZoneEntry {
+    /// Its number in the medium.
+    pub(crate) zone: u32,
+    /// Its state.
+    pub(crate) state: String,
+    /// First byte of it in the medium.
+    pub(crate) start_bytes: u64,
+    /// Bytes of it that can be written.
+    pub(crate) capacity_bytes: u64,
+    /// Bytes from its start to its write pointer; of a zone that has none, those that were written.
+    pub(crate) written_bytes: u64,
+    /// Its first logical block, in the namespace that it is in.
+    #[serde(default)]
+    pub(crate) start_lba: Option<u64>,
+    /// Its write pointer there; a zone that is full, read only or offline has none.
+    #[serde(default)]
+    pub(crate) write_pointer: Option<u64>,
+    /// The namespace that it is in.
+    #[serde(default)]
+    pub(crate) namespace: Option<String>,
+}
+
+impl ZoneEntry {
+    /// Says where it is in the namespace that it is in.
+    fn place(&mut self, namespaces: &[MapNamespace]) {
+        let at = self.start_bytes;
+        let mut all = namespaces.iter();
+        let found = all.find(|n| (n.start_bytes..n.start_bytes + n.bytes).contains(&at));
+        let Some((its, lba)) = found.and_then(|n| Some((n, u64::from(n.lba_size?)))) else {
+            return;
+        };
+        let start = (at - its.start_bytes) / lba;
+        self.namespace = Some(its.name.clone());
+        self.start_lba = Some(start);
+        let has_pointer = !matches!(&*self.state, "full" | "read-only" | "offline");
+        self.write_pointer = has_pointer.then_some(start + self.written_bytes / lba);
+    }
+}
+
+impl ZoneMap {
+    /// Says where the zones are in the namespaces on the medium.
+    pub(crate) fn place(&mut self, namespaces: &[MapNamespace]) {
+        self.list.iter_mut().for_each(|zone| zone.place(namespaces));
+    }
+}
+
+/// What is wanted of a medium.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The map, in about so many cells; `None`: the numbers alone.
+    pub(crate) cells: Option<u32>,
+    /// Zones that are told one by one: the first one, and how many.
+    pub(crate) zones: (u32, u32),
+}
+
+/// What was taken of a medium.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) model: Option<ModelStatus>,
+    pub(crate) zones: Option<ZonesStatus>,
+    pub(crate) pairs: Option<PairsStatus>,
+    pub(crate) flash_map: Option<FlashMap>,
+    pub(crate) zone_map: Option<ZoneMap>,
+}
+
+/// A medium that is being looked at.
+#[derive(Debug)]
+pub(crate) struct Taking {
+    wanted: Wanted,
+    lines: LinesSeen,
+    /// The next line: its partition and its number there.
+    line: (usize, u32),
+    by_valid: [u64; BINS],
+    line_cells: Vec<LineCells>,
+    zone: u32,
+    zone_cells: ZoneCells,
+    list: Vec<ZoneEntry>,
+}
+
+impl Taking {
+    pub(crate) fn new(wanted: Wanted) -> Self {
+        Taking {
+            wanted,
+            lines: LinesSeen::default(),
+            line: (0, 0),
+            by_valid: [0; BINS],
+            line_cells: Vec::new(),
+            zone: 0,
+            zone_cells: ZoneCells::default(),
+            list: Vec::new(),
+        }
+    }
+
+    /// Takes all of a medium that nobody else waits for.
+    pub(crate) fn take(wanted: Wanted, look: &Look<'_>) -> Taken {
+        let mut taking = Taking::new(wanted);
+        loop {
+            if let Some(taken) = taking.go_on(look, &mut u32::MAX.clone()) {
+                return taken;
+            }
+        }
+    }
+
+    /// Takes up to `most` lines and zones more, and counts them off; what was taken, once that is all.
+    pub(crate) fn go_on(&mut self, look: &Look<'_>, most: &mut u32) -> Option<Taken> {
+        let flash = look.timing.as_ref().and_then(|timing| timing.model.flash());
+        let lines_done = flash.is_none_or(|flash| self.take_lines(flash, most));
+        let zones_done = look
+            .zones
+            .as_ref()
+            .is_none_or(|zones| self.take_zones(zones, most));
+        (lines_done && zones_done).then(|| self.end(look))
+    }
+
+    /// Whether all lines are taken.
+    fn take_lines(&mut self, flash: &Flash, most: &mut u32) -> bool {
+        let cell = self.wanted.cells.map(|cells| lines_per_cell(flash, cells));
+        for partition in flash.partitions().skip(self.line.0) {
+            if let Some(cell) = cell
+                && self.line_cells.len() == self.line.0
+            {
+                let cells = partition.lines.all().end.div_ceil(cell);
+                self.line_cells.push(LineCells::new(cells as usize));
+            }
+            let all = partition.lines.all();
+            while self.line.1 < all.end {
+                if *most == 0 {
+                    return false;
+                }
+                *most -= 1;
+                self.take_line(&partition, cell);
+                self.line.1 += 1;
+            }
+            self.line = (self.line.0 + 1, 0);
+        }
+        true
+    }
+
+    fn take_line(&mut self, partition: &PartitionView<'_>, cell: Option<u32>) {
+        let (at, line) = self.line;
+        let lines = partition.lines;
+        let (valid, erases) = (lines.valid(line), lines.erases(line));
+        let seen = &mut self.lines;
+        seen.least = Some(seen.least.map_or(erases, |least| least.min(erases)));
+        seen.most = seen.most.max(erases);
+        seen.valid += u64::from(valid);
+        let full = lines.is_full(line);
+        if full {
+            let bin = valid as usize * BINS / lines.pages() as usize;
+            self.by_valid[bin.min(BINS - 1)] += 1;
+        }
+        let Some(cells) = cell.zip(self.line_cells.get_mut(at)) else {
+            return;
+        };
+        let (cell, cells) = ((line / cells.0) as usize, cells.1);
+        let open = partition.open.iter().flatten().any(|o| o.line == line);
+        cells.full[cell] += u32::from(full);
+        cells.open[cell] += u32::from(open);
+        cells.free[cell] += u32::from(!full && !open);
+        cells.valid_pages[cell] += u64::from(valid);
+        cells.erases[cell] += u64::from(erases);
+        cells.least_erases[cell] = cells.least_erases[cell].min(erases);
+        cells.most_erases[cell] = cells.most_erases[cell].max(erases);
+    }
+
+    /// Whether all zones are taken that are wanted.
+    fn take_zones(&mut self, zones: &ZonesLook<'_>, most: &mut u32) -> bool {
+        let Some(cells) = self.wanted.cells else {
+            return true;
+        };
+        let all = zones.all();
+        let per_cell = zones_per_cell(all.zones, cells);
+        if self.zone == 0 {
+            let cells = all.zones.div_ceil(per_cell);
+            self.zone_cells = ZoneCells::new(cells as usize);
+        }
+        while let Some(zone) = zones.get(self.zone) {
+            if *most == 0 {
+                return false;
+            }
+            *most -= 1;
+            self.zone_cells
+                .count((self.zone / per_cell) as usize, &zone);
+            let (from, count) = self.wanted.zones;
+            if self.zone >= from && self.zone - from < count {
+                self.list.push(ZoneEntry {
+                    zone: self.zone,
+                    state: zone_word(zone.state).to_owned(),
+                    start_bytes: zone.start,
+                    capacity_bytes: all.capacity,
+                    written_bytes: zone.written,
+                    start_lba: None,
+                    write_pointer: None,
+                    namespace: None,
+                });
+            }
+            self.zone += 1;
+        }
+        true
+    }
+
+    /// All of it together.
+    fn end(&mut self, look: &Look<'_>) -> Taken {
+        let flash = look.timing.as_ref().and_then(|timing| timing.model.flash());
+        let zones = look.zones.as_ref();
+        let status = zones.map(ZonesStatus::of);
+        let cells = self.wanted.cells;
+        Taken {
+            model: look
+                .timing
+                .as_ref()
+                .map(|t| ModelStatus::of(t, &self.lines)),
+            pairs: look.pairs.map(Into::into),
+            flash_map: flash
+                .zip(cells)
+                .map(|(flash, cells)| self.flash_map(flash, cells)),
+            zone_map: status.clone().zip(cells).map(|(all, cells)| ZoneMap {
+                zones_per_cell: zones_per_cell(all.zones, cells),
+                all,
+                cells: std::mem::take(&mut self.zone_cells),
+                from: self.wanted.zones.0,
+                list: std::mem::take(&mut self.list),
+            }),
+            zones: status,
+        }
+    }
+
+    fn flash_map(&mut self, flash: &Flash, cells: u32) -> FlashMap {
+        let shape = flash.geometry();
+        let (collect_below, background_below) = flash.thresholds();
+        let mut line_cells = std::mem::take(&mut self.line_cells).into_iter();
+        let partition = |partition: PartitionView<'_>| FlashPartition {
+            free_lines: partition.lines.free() as u64,
+            full_lines: partition.full() as u64,
+            open_lines: open_lines(&partition),
+            host_pages: partition.host_pages,
+            collected_pages: partition.collected_pages,
+            erased_lines: partition.lines.erased(),
+            cells: line_cells.next().unwrap_or_default(),
+        };
+        FlashMap {
+            geometry: FlashGeometry {
+                partitions: shape.partitions,
+                channels: shape.channels * shape.partitions,
+                dies: shape.dies * shape.partitions,
+                planes: shape.die.planes,
+                page_bytes: model::parameter::PAGE_BYTES as u32,
+                wordline_bytes: u64::from(shape.die.wordline) * model::parameter::PAGE_BYTES,
+                pages_per_line: shape.line,
+                lines_per_partition: shape.lines,
+                logical_pages: shape.pages(),
+            },
+            collect_below: collect_below.into(),
+            background_below: background_below as u64,
+            lines_per_cell: lines_per_cell(flash, cells),
+            full_lines_by_valid: self.by_valid.to_vec(),
+            partitions: flash.partitions().map(partition).collect(),
+        }
+    }
+}
+
+fn open_lines(partition: &PartitionView<'_>) -> Vec<FlashOpenLine> {
+    let open = partition.open.iter().flatten();
+    open.map(|open| FlashOpenLine {
+        writer: match open.writer {
+            Writer::Host => "host".to_owned(),
+            Writer::Collection => "collection".to_owned(),
+        },
+        line: open.line,
+        taken_pages: open.taken,
+    })
+    .collect()
+}
+
+/// Lines of a cell, so that all partitions together have about so many cells at most.
+fn lines_per_cell(flash: &Flash, cells: u32) -> u32 {
+    let shape = flash.geometry();
+    let each = (cells.min(MOST_CELLS) / shape.partitions).max(1);
+    shape.lines.div_ceil(each).max(1)
+}
+
+fn zones_per_cell(zones: u32, cells: u32) -> u32 {
+    zones.div_ceil(cells.clamp(1, MOST_CELLS)).max(1)
+}
+
+impl LineCells {
+    fn new(cells: usize) -> Self {
+        LineCells {
+            free: vec![0; cells],
+            open: vec![0; cells],
+            full: vec![0; cells],
+            valid_pages: vec![0; cells],
+            erases: vec![0; cells],
+            least_erases: vec![u32::MAX; cells],
+            most_erases: vec![0; cells],
+        }
+    }
+}
+
+impl ZoneCells {
+    fn new(cells: usize) -> Self {
+        ZoneCells {
+            empty: vec![0; cells],
+            open: vec![0; cells],
+            closed: vec![0; cells],
+            full: vec![0; cells],
+            lost: vec![0; cells],
+            written_bytes: vec![0; cells],
+        }
+    }
+
+    fn count(&mut self, cell: usize, zone: &ZoneLook) {
+        let of_state = match zone_word(zone.state) {
+            "empty" => &mut self.empty,
+            "implicitly-opened" | "explicitly-opened" => &mut self.open,
+            "closed" => &mut self.closed,
+            "full" => &mut self.full,
+            _ => &mut self.lost,
+        };
+        of_state[cell] += 1;
+        self.written_bytes[cell] += zone.written;
+    }
+}
+
+#[cfg(test)]
+mod tests;

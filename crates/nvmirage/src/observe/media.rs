@@ -1,0 +1,417 @@
+//! Metrics of media: of the bytes, of the model that says when commands are done, of zones and of pairs.
+
+use super::families::{Metric, Value, by, labelled, maybe, one};
+use super::model::{FlashStatus, ModelStatus};
+use super::text::{Kind, Number, Unit};
+use crate::control::MediumStatus;
+
+use Kind::{Counter, Gauge};
+use Unit::{Bytes, Kelvin, None as Count, Seconds, Thousandths};
+
+/// A number of the model, where there is one.
+fn model(medium: &MediumStatus, of: impl FnOnce(&ModelStatus) -> Vec<Value>) -> Vec<Value> {
+    medium.model.as_ref().map_or(Vec::new(), of)
+}
+
+/// A number of a model of conventional flash.
+fn flash(medium: &MediumStatus, of: impl FnOnce(&FlashStatus) -> Vec<Value>) -> Vec<Value> {
+    let flash = medium.model.as_ref().and_then(|model| model.flash.as_ref());
+    flash.map_or(Vec::new(), of)
+}
+
+pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
+    Metric {
+        name: "nvmirage_medium_size_bytes",
+        kind: Gauge,
+        unit: Bytes,
+        help: "The size of the medium.",
+        values: |m| one(m.bytes),
+    },
+    Metric {
+        name: "nvmirage_medium_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Commands at a file that moved data, by what the kernel had to do for their memory: nothing (registered), or look it up and hold it (plain).",
+        values: |m| {
+            m.io.map_or(Vec::new(), |io| {
+                by(
+                    "memory",
+                    &[("registered", io.registered), ("plain", io.plain)],
+                )
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_medium_submissions",
+        kind: Counter,
+        unit: Count,
+        help: "Calls that handed the kernel operations on a file: one for each handful of a batch, and of a file in memory one for each operation.",
+        values: |m| maybe(m.file.map(|file| file.submissions)),
+    },
+    Metric {
+        name: "nvmirage_medium_flushes",
+        kind: Counter,
+        unit: Count,
+        help: "Flushes of a file that succeeded.",
+        values: |m| maybe(m.file.map(|file| file.flushes)),
+    },
+    Metric {
+        name: "nvmirage_medium_zones",
+        kind: Gauge,
+        unit: Count,
+        help: "Zones by their state.",
+        values: |m| {
+            let states = m.zones.iter().flat_map(|zones| &zones.states);
+            states
+                .map(|(state, zones)| labelled("state", state, u64::from(*zones)))
+                .collect()
+        },
+    },
+    Metric {
+        name: "nvmirage_medium_zone_resources",
+        kind: Gauge,
+        unit: Count,
+        help: "Zones that are open, active (open or closed), or have a random write area.",
+        values: |m| {
+            m.zones.as_ref().map_or(Vec::new(), |zones| {
+                let mut all = by(
+                    "resource",
+                    &[("open", zones.open.into()), ("active", zones.active.into())],
+                );
+                let random = zones.random_areas.iter();
+                all.extend(random.map(|areas| labelled("resource", "random", areas.used.into())));
+                all
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_medium_zone_resources_limit",
+        kind: Gauge,
+        unit: Count,
+        help: "How many may be, where there is a limit.",
+        values: |m| {
+            m.zones.as_ref().map_or(Vec::new(), |zones| {
+                let random = zones.random_areas.map_or(0, |areas| areas.most);
+                let limits = [
+                    ("open", zones.max_open),
+                    ("active", zones.max_active),
+                    ("random", random),
+                ];
+                let limits = limits.into_iter().filter(|(_, limit)| *limit > 0);
+                limits
+                    .map(|(resource, limit)| labelled("resource", resource, limit.into()))
+                    .collect()
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_medium_pairs",
+        kind: Gauge,
+        unit: Count,
+        help: "Pairs of keys and values.",
+        values: |m| maybe(m.pairs.map(|pairs| pairs.pairs)),
+    },
+    Metric {
+        name: "nvmirage_medium_pairs_limit",
+        kind: Gauge,
+        unit: Count,
+        help: "How many there may be.",
+        values: |m| maybe(m.pairs.map(|pairs| pairs.most_pairs)),
+    },
+    Metric {
+        name: "nvmirage_medium_pair_bytes",
+        kind: Gauge,
+        unit: Bytes,
+        help: "Bytes of all keys, and of all values.",
+        values: |m| {
+            m.pairs.map_or(Vec::new(), |pairs| {
+                by(
+                    "of",
+                    &[("keys", pairs.key_bytes), ("values", pairs.value_bytes)],
+                )
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_medium_used_bytes",
+        kind: Gauge,
+        unit: Bytes,
+        help: "Bytes of a key-value medium that are taken, in whole units.",
+        values: |m| maybe(m.pairs.map(|pairs| pairs.used_bytes)),
+    },
+    Metric {
+        name: "nvmirage_drive_present",
+        kind: Gauge,
+        unit: Count,
+        help: "1 while the drive is there.",
+        values: |m| maybe(m.drive.map(|drive| drive.present.into())),
+    },
+    Metric {
+        name: "nvmirage_drive_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Commands that the drive has answered: one of a host may be several.",
+        values: |m| maybe(m.drive.map(|drive| drive.commands)),
+    },
+    Metric {
+        name: "nvmirage_drive_interrupted_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Requests of hosts that ended as interrupted, as the drive did not answer, was reset, or was lost.",
+        values: |m| maybe(m.drive.map(|drive| drive.interrupted)),
+    },
+    Metric {
+        name: "nvmirage_drive_failures",
+        kind: Counter,
+        unit: Count,
+        help: "What was given up of the drive: a queue pair, what it was doing at a reset, all of it.",
+        values: |m| {
+            m.drive.map_or(Vec::new(), |drive| {
+                by(
+                    "of",
+                    &[
+                        ("queue", drive.queues_given_up),
+                        ("reset", drive.resets),
+                        ("drive", drive.losses),
+                    ],
+                )
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_drive_temperature_kelvin",
+        kind: Gauge,
+        unit: Kelvin,
+        help: "Composite Temperature, as the drive said last.",
+        values: |m| maybe(m.drive.and_then(|drive| drive.temperature_kelvin)),
+    },
+    Metric {
+        name: "nvmirage_drive_available_spare_percent",
+        kind: Gauge,
+        unit: Count,
+        help: "Available Spare in percent, as the drive said last.",
+        values: |m| maybe(m.drive.and_then(|drive| drive.available_spare_percent)),
+    },
+    Metric {
+        name: "nvmirage_drive_used_percent",
+        kind: Gauge,
+        unit: Count,
+        help: "Percentage Used, as the drive said last.",
+        values: |m| maybe(m.drive.and_then(|drive| drive.percentage_used)),
+    },
+    Metric {
+        name: "nvmirage_model_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Operations that the model of the medium was asked for; a command may be several, as Copy is.",
+        values: |m| {
+            model(m, |model| {
+                let asked = &model.commands;
+                by(
+                    "op",
+                    &[
+                        ("read", asked.read),
+                        ("write", asked.write),
+                        ("deallocate", asked.deallocate),
+                        ("flush", asked.flush),
+                        ("zone", asked.zone),
+                        ("key", asked.key),
+                    ],
+                )
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_model_stalls",
+        kind: Counter,
+        unit: Count,
+        help: "Times in which the model took no more writes, as its buffer was full.",
+        values: |m| model(m, |model| one(model.stalls.count)),
+    },
+    Metric {
+        name: "nvmirage_model_stall_seconds",
+        kind: Counter,
+        unit: Seconds,
+        help: "How long those took that have ended, together.",
+        values: |m| model(m, |model| one(model.stalls.time_ns)),
+    },
+    Metric {
+        name: "nvmirage_model_servers",
+        kind: Gauge,
+        unit: Count,
+        help: "Dies, channels, links, pipelines or units of the modelled drive.",
+        values: |m| {
+            model(m, |model| {
+                let servers = model.servers.iter();
+                servers
+                    .map(|server| labelled("server", &server.server, server.count))
+                    .collect()
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_model_operations",
+        kind: Counter,
+        unit: Count,
+        help: "What those did, by work: senses, programs, erases, transfers.",
+        values: |m| busy(m, |busy| busy.operations),
+    },
+    Metric {
+        name: "nvmirage_model_busy_seconds",
+        kind: Counter,
+        unit: Seconds,
+        help: "Their time that this takes, of all of them together; its rate over their number is how busy they are. It counts when it is asked for, and so runs ahead by what is queued.",
+        values: |m| busy(m, |busy| busy.busy_ns),
+    },
+    Metric {
+        name: "nvmirage_model_buffer_bytes",
+        kind: Gauge,
+        unit: Bytes,
+        help: "The write buffer of the modelled drive: what is used and what is free.",
+        values: |m| {
+            let buffer = m.model.as_ref().and_then(|model| model.buffer);
+            buffer.map_or(Vec::new(), |buffer| {
+                let free = buffer.bytes.saturating_sub(buffer.used_bytes);
+                by("state", &[("used", buffer.used_bytes), ("free", free)])
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_model_host_pages",
+        kind: Counter,
+        unit: Count,
+        help: "Pages of 4096 bytes that hosts wrote. Kept with the state of the drive.",
+        values: |m| flash(m, |flash| one(flash.host_pages)),
+    },
+    Metric {
+        name: "nvmirage_model_media_pages",
+        kind: Counter,
+        unit: Count,
+        help: "Pages that were written: those of hosts, and those that collection wrote again. Over those of hosts this is the write amplification.",
+        values: |m| flash(m, |flash| one(flash.host_pages + flash.collected_pages)),
+    },
+    Metric {
+        name: "nvmirage_model_collections",
+        kind: Counter,
+        unit: Count,
+        help: "Lines that were collected: because a host wrote (foreground), or while nobody asked for anything (background).",
+        values: |m| {
+            flash(m, |flash| {
+                let collections = flash.collections;
+                by(
+                    "why",
+                    &[
+                        ("foreground", collections.foreground),
+                        ("background", collections.background),
+                    ],
+                )
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_model_collected_pages",
+        kind: Counter,
+        unit: Count,
+        help: "Pages that collection wrote again.",
+        values: |m| flash(m, |flash| one(flash.collected_pages)),
+    },
+    Metric {
+        name: "nvmirage_model_erased_lines",
+        kind: Counter,
+        unit: Count,
+        help: "Lines that were erased: a block on every die of a partition each.",
+        values: |m| flash(m, |flash| one(flash.erased_lines)),
+    },
+    Metric {
+        name: "nvmirage_model_lines",
+        kind: Gauge,
+        unit: Count,
+        help: "Lines by their state.",
+        values: |m| {
+            flash(m, |flash| {
+                let lines = flash.lines;
+                by(
+                    "state",
+                    &[
+                        ("free", lines.free),
+                        ("open", lines.open),
+                        ("full", lines.full),
+                    ],
+                )
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_model_fewest_free_lines",
+        kind: Gauge,
+        unit: Count,
+        help: "Free lines of the partition that has the fewest.",
+        values: |m| flash(m, |flash| one(flash.lines.fewest_free)),
+    },
+    Metric {
+        name: "nvmirage_model_valid_pages",
+        kind: Gauge,
+        unit: Count,
+        help: "Pages that hold something.",
+        values: |m| flash(m, |flash| one(flash.valid_pages)),
+    },
+    Metric {
+        name: "nvmirage_model_line_erases",
+        kind: Gauge,
+        unit: Thousandths,
+        help: "Erases of the line that was erased least, of that which was erased most, and the mean of all.",
+        values: |m| {
+            flash(m, |flash| {
+                let wear = flash.wear;
+                let mean = flash.erased_lines * 1000 / flash.lines.all.max(1);
+                by(
+                    "line",
+                    &[
+                        ("least", wear.least * 1000),
+                        ("mean", mean),
+                        ("most", wear.most * 1000),
+                    ],
+                )
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_model_slc_pages",
+        kind: Gauge,
+        unit: Count,
+        help: "Pages of the cache of single-bit cells: what is used and what is free.",
+        values: |m| {
+            flash(m, |flash| {
+                flash.slc.map_or(Vec::new(), |slc| {
+                    let free = slc.pages.saturating_sub(slc.used_pages);
+                    by("state", &[("used", slc.used_pages), ("free", free)])
+                })
+            })
+        },
+    },
+    Metric {
+        name: "nvmirage_model_folded_pages",
+        kind: Counter,
+        unit: Count,
+        help: "Pages of wordlines that were folded out of that cache.",
+        values: |m| flash(m, |flash| maybe(flash.slc.map(|slc| slc.folded_pages))),
+    },
+    Metric {
+        name: "nvmirage_model_map_misses",
+        kind: Counter,
+        unit: Count,
+        help: "Pages of the map that were not in memory, and were sensed.",
+        values: |m| flash(m, |flash| one(flash.map_misses)),
+    },
+];
+
+fn busy(medium: &MediumStatus, of: fn(&super::model::BusyStatus) -> u64) -> Vec<Value> {
+    model(medium, |model| {
+        let busy = model.busy.iter();
+        busy.map(|busy| {
+            let labels = vec![("server", busy.server.clone()), ("work", busy.work.clone())];
+            Value(labels, Number::Whole(of(busy)))
+        })
+        .collect()
+    })
+}
