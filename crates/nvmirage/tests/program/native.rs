@@ -110,7 +110,7 @@ listen = "vfio-user:low.sock"
     let server = world.serve(&["--config", file.to_str().unwrap()]);
     let target = world.vfio_user("low.sock");
     world.json(&[
-        "bench", "--target", &target, "--qd", "4", "--time", "1s", "--json",
+        "bench", "--target", &target, "--qd", "32", "--time", "3s", "--json",
     ]);
 
     let token = world.path("token");
@@ -147,7 +147,7 @@ listen = "vfio-user:low.sock"
     for rank in [0.5, 0.9] {
         let asked = query(web, &format!("histogram_quantile({rank}, {family})"));
         let (known, count) = percentile(reads, rank);
-        assert!(count > 50, "{count}");
+        assert!(count >= 20, "{count}");
         // half a bucket of ours to where it is taken to be, and a bucket of theirs from there: decision 43
         let error = (1.0 + 1.0 / 16.0) * (1.0f64 / 16.0).exp2();
         assert!(

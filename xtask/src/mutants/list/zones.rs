@@ -152,8 +152,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "zone-told-in-order",
         guard: "nothing is asked of a model before it knows what a command did to all zones",
         file: TIMED,
-        from: "self.untold.is_none()\n            &&",
-        to: "true &&",
+        from: "self.untold.is_none() && self.pieces",
+        to: "self.pieces",
         test: media("timed::a_reset_of_all_zones_is_told_in_parts"),
     },
     Mutation {
