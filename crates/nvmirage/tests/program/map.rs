@@ -91,7 +91,7 @@ fn collection_is_what_a_simulation_of_the_same_writes_predicts() {
     assert_eq!(flash["collected_pages"], predicted["pages_collected"]);
     assert_eq!(flash["erased_lines"], predicted["lines_collected"]);
     assert_eq!(flash["collections"]["foreground"], flash["erased_lines"]);
-    assert_eq!(flash["lines"]["fewest_free"], predicted["lines_free"]);
+    assert_eq!(flash["lines"]["free"], predicted["lines_free"]);
     // a write of 128 KiB has 32 pages of 4096 bytes
     assert_eq!(
         number(&model["commands"]["write"]) * 32,
