@@ -6,11 +6,11 @@
 pub(crate) mod families;
 mod histogram;
 mod latency;
-mod queues;
 mod map;
 mod media;
 mod model;
 mod protobuf;
+mod queues;
 mod stats;
 mod text;
 
@@ -21,12 +21,10 @@ use crate::control::{
 };
 
 pub(crate) use latency::{Latency, LatencyReport};
-pub(crate) use queues::{CompletionQueue, DoorbellWords, QueuesReport, SubmissionQueue};
-pub(crate) use stats::{ControllerStats, Stats};
-pub(crate) use queues::{CompletionQueue, QueuesReport, SubmissionQueue};
 pub(crate) use map::{MOST_CELLS, MapNamespace, MediumMap, Taken, Taking, Wanted};
 pub(crate) use model::{ModelStatus, PairsStatus, ZonesStatus};
-pub(crate) use stats::Stats;
+pub(crate) use queues::{CompletionQueue, DoorbellWords, QueuesReport, SubmissionQueue};
+pub(crate) use stats::{ControllerStats, Stats};
 pub(crate) use text::Format;
 
 /// Everything that is counted, at one time.
