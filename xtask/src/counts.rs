@@ -120,4 +120,18 @@ mod tests {
         );
         assert_eq!(nextest("error: no tests to run"), Counts::default());
     }
+
+    #[test]
+    fn the_closing_lines_of_nodes_runner_are_read() {
+        let output = "TAP version 13\n# Subtest: one\nok 1 - one\n# pass the salt\n1..4\n# tests 6\n# suites 0\n# pass 2\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 1\n# duration_ms 5.5\n";
+        assert_eq!(
+            tap(output),
+            Counts {
+                passed: 2,
+                failed: 2,
+                ignored: 2
+            }
+        );
+        assert_eq!(tap("Error: Cannot find module"), Counts::default());
+    }
 }

@@ -176,6 +176,8 @@ impl Campaign<'_> {
                 "CARGO_TARGET_DIR",
                 self.workspace.target.join("mutants/target"),
             )
+            // No guard is in the dashboard, and it takes a while.
+            .env("NVMIRAGE_WEB", "0")
             // What is built is run once.
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
         Ok(command)

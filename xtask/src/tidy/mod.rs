@@ -60,6 +60,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
         "--exclude-standard",
     ];
     for name in output(Command::new("git").current_dir(root).args(list))?.split('\0') {
+        findings.extend(text::check_name(name));
         let path = root.join(name);
         if !text::is_text(name) || !path.is_file() {
             continue;

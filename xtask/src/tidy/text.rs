@@ -3,7 +3,10 @@
 use super::Finding;
 use super::lexer::{Split, split};
 
-/// Lines that a Rust file may have, its tests included.
+/// What is built of `web/`, which is built anew wherever it is used.
+const BUILT: [&str; 2] = ["web/dist/", "web/node_modules/"];
+
+/// Lines that a file of code may have, its tests included.
 const MAX_LINES: usize = 700;
 
 /// Where unsafe code lives.
@@ -33,7 +36,7 @@ const DATA_PATH_LINTS: [&str; 3] = [
 
 const TEXT_EXTENSIONS: &[&str] = &[
     "css", "html", "js", "json", "lock", "log", "md", "py", "rs", "service", "sh", "svg", "toml",
-    "ts", "txt", "yaml", "yml",
+    "ts", "tsx", "txt", "yaml", "yml",
 ];
 
 /// Whether the file `name` is text by its name. What is none (corpora, recorded bytes) is not
@@ -47,6 +50,12 @@ pub(super) fn is_text(name: &str) -> bool {
     known && !name.starts_with("fuzz/corpus/")
 }
 
+/// What no file may be called.
+pub(super) fn check_name(name: &str) -> Option<Finding> {
+    let built = BUILT.iter().any(|folder| name.starts_with(folder));
+    built.then(|| finding(name, 0, "is built of others: it does not belong here"))
+}
+
 /// Checks one file.
 pub(super) fn check(name: &str, bytes: &[u8]) -> Vec<Finding> {
     let Ok(source) = str::from_utf8(bytes) else {
@@ -54,6 +63,9 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Vec<Finding> {
     };
     let mut findings = characters(name, source);
     findings.extend(machine_paths(name, source));
+    if [".ts", ".tsx", ".css"].iter().any(|end| name.ends_with(end)) {
+        findings.extend(length(name, source));
+    }
     if name.ends_with(".rs") {
         let text = split(source);
         findings.extend(length(name, source));

@@ -11,6 +11,7 @@ mod clone;
 mod completions;
 mod conformance;
 mod create;
+mod dashboard;
 mod delete;
 mod demo;
 mod doctor;
@@ -124,6 +125,7 @@ enum Command {
     Set(set::Set),
     Events(events::Events),
     Reload(reload::ReloadCommand),
+    Dashboard(dashboard::Dashboard),
     Stop(stop::Stop),
     Completions(completions::Completions),
     Man(man::Man),
@@ -187,6 +189,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Set(set) => set.run(),
         Command::Events(events) => events.run(),
         Command::Reload(reload) => reload.run(),
+        Command::Dashboard(dashboard) => dashboard.run(),
         Command::Stop(stop) => stop.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),

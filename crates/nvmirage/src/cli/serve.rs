@@ -255,6 +255,9 @@ async fn serve(
     let inventory = supervisor.inventory();
     let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
     announce(&inventory.controllers, steerable)?;
+    if steerable {
+        tracing::info!("{}", control::dashboard_address(&control));
+    }
     let watchdog = Watchdog::start(supervisor.pulses()).context("cannot start a thread")?;
     service::ready(&format!(
         "serving {} controllers",

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Limited};
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{
-    MAX_BODY_LEN, Refusal,
+    MAX_BODY_LEN, Refusal, dashboard,
     limits::{BODIES_KIB, BODY},
     token::Token,
 };
@@ -25,7 +25,8 @@ pub(super) fn with_whole_bodies(router: Router) -> Router {
     router.layer(middleware::from_fn_with_state(room, whole_body))
 }
 
-/// Requests need a token, and a `Host` that no name server can have made.
+/// Requests need a `Host` that no name server can have made, and a token; the dashboard itself, which says nothing of what is served,
+/// needs none.
 pub(super) fn with_token(router: Router, token: Token) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::new(token), admitted))
 }
@@ -97,6 +98,9 @@ async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next)
         let detail = "the header `Host` is a name: a page of another site may have asked. Use the address itself, as 127.0.0.1, or localhost";
         let status = StatusCode::MISDIRECTED_REQUEST;
         return Refusal::new(status, "not asked by address", detail).into_response();
+    }
+    if dashboard::is_asked(request.method(), request.uri().path()) {
+        return next.run(request).await;
     }
     let authorization = request.headers().get(header::AUTHORIZATION);
     let authorization = authorization.and_then(|value| value.to_str().ok());

@@ -26,5 +26,7 @@ pub(super) const CHANGES: usize = 32;
 pub(super) const READERS: usize = 32;
 /// How long requests have to end when the server stops.
 pub(super) const STOP: Duration = Duration::from_secs(2);
+/// How long a server may take to begin its answer to what the dashboard's address passes on: as long as to any client.
+pub(super) const PASSED_ON: Duration = Duration::from_secs(30);
 /// A pause after a connection that could not be had, as when too many files are open.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);

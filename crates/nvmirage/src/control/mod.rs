@@ -4,6 +4,7 @@
 //! a file in `routes`. The socket has mode 0600: who can open it is who may steer.
 
 pub(crate) mod client;
+mod dashboard;
 mod guard;
 mod limits;
 mod problem;
@@ -16,6 +17,7 @@ mod types;
 use std::path::{Path, PathBuf};
 
 pub(crate) use problem::{FieldProblem, Refusal};
+pub(crate) use dashboard::{Proxy, is_built as has_dashboard};
 pub(crate) use types::*;
 
 /// Largest body of a request, in bytes.
@@ -23,6 +25,17 @@ pub(crate) const MAX_BODY_LEN: usize = 1 << 20;
 
 /// Largest reply that the client takes, in bytes: the numbers of many controllers, or the commands in many queues.
 pub(crate) const MAX_REPLY_LEN: usize = 64 << 20;
+
+/// How whoever has started a server gets to its dashboard, in a sentence.
+pub(crate) fn dashboard_address(control: &crate::config::Control) -> String {
+    match (control.tcp, &control.token_file) {
+        (Some(address), Some(file)) => format!(
+            "dashboard: http://{address}/, with the token in {}",
+            file.display()
+        ),
+        _ => "dashboard: `nvmirage dashboard` prints its address".to_owned(),
+    }
+}
 
 /// Where the control socket lies when nothing else is said: `$XDG_RUNTIME_DIR/nvmirage/control.sock`, or
 /// that of the system's service where that variable is not set.

@@ -199,11 +199,7 @@ async fn serve(
     if let Some(Tcp { listener, token }) = tcp {
         let listener = TcpListener::from_std(listener)?;
         let gate = gate(guard::with_token(answers, token));
-        tokio::spawn(async move {
-            while let Some((stream, place)) = gate.accept(|| listener.accept()).await {
-                tokio::spawn(gate.clone().answer(stream, place));
-            }
-        });
+        tokio::spawn(gate.answer_all(listener));
     }
     drop(open);
     // whoever could tell is gone where this fails, and then it is time to stop
@@ -211,6 +207,23 @@ async fn serve(
     // those that go on are closed with the runtime
     let _ = timeout(limits::STOP, all_closed.recv()).await;
     Ok(())
+}
+
+/// Answers what comes over TCP until `stop` says true; connections that are open then go on for a while.
+pub(super) async fn answer_over_tcp(
+    listener: TcpListener,
+    router: Router,
+    stop: watch::Receiver<bool>,
+) {
+    let (open, mut all_closed) = mpsc::channel(1);
+    let gate = Gate {
+        router,
+        room: Arc::new(Semaphore::new(limits::CONNECTIONS)),
+        stop,
+        open,
+    };
+    gate.answer_all(listener).await;
+    let _ = timeout(limits::STOP, all_closed.recv()).await;
 }
 
 /// A way in.
@@ -225,6 +238,13 @@ struct Gate {
 }
 
 impl Gate {
+    /// Answers every connection until the server stops.
+    async fn answer_all(self, listener: TcpListener) {
+        while let Some((stream, place)) = self.accept(|| listener.accept()).await {
+            tokio::spawn(self.clone().answer(stream, place));
+        }
+    }
+
     /// The next connection with its place, when there is one for it; none when the server stops.
     async fn accept<S, A, F>(&self, accept: impl Fn() -> F) -> Option<(S, OwnedSemaphorePermit)>
     where

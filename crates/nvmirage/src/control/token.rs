@@ -65,14 +65,26 @@ impl Token {
         Ok(Token(text.to_owned()))
     }
 
-    fn make(path: &Path) -> anyhow::Result<Self> {
+    /// One that nobody knows.
+    pub(super) fn random() -> anyhow::Result<Self> {
         let mut random = [0; RANDOM_LEN];
         let mut filled = 0;
         while filled < RANDOM_LEN {
             let flags = rustix::rand::GetRandomFlags::empty();
             filled += rustix::rand::getrandom(&mut random[filled..], flags)?;
         }
-        let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Token(
+            random.iter().map(|byte| format!("{byte:02x}")).collect(),
+        ))
+    }
+
+    /// The token itself, for who may know it.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
+    fn make(path: &Path) -> anyhow::Result<Self> {
+        let made = Token::random()?;
         let folder = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
@@ -80,11 +92,11 @@ impl Token {
         std::fs::create_dir_all(folder)?;
         // it is made with mode 0600, and has its name when it is whole
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        writeln!(file, "{text}")?;
+        writeln!(file, "{}", made.0)?;
         file.as_file().sync_all()?;
         file.persist_noclobber(path)?;
         File::open(folder)?.sync_all()?;
-        Ok(Token(text))
+        Ok(made)
     }
 
     /// Whether a header `Authorization` has it (RFC 6750, 2.1); how long that takes says nothing of the token but its length.

@@ -235,8 +235,13 @@ fn over_tcp_it_takes_the_token_and_the_address() {
             assert_eq!(refused.header("www-authenticate"), Some("bearer"));
         }
     }
+    // the dashboard's page says nothing of what is served, and asks for the token itself
+    ask("/", &host, "").is(200);
+    ask("/assets/none.js", &host, "").refuses(404, "reload the page");
     // a page whose name was made to resolve here sends that name
-    ask("/v1", "evil.example", &right).refuses(421, "another site");
+    for path in ["/v1", "/"] {
+        ask(path, "evil.example", &right).refuses(421, "another site");
+    }
     // who can read the file is who may steer: one that others can read is refused
     server.stop();
     let open = std::fs::Permissions::from_mode(0o644);

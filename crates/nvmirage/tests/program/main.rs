@@ -13,6 +13,7 @@ mod clone;
 mod completions;
 mod conformance;
 mod control;
+mod dashboard;
 mod demo;
 mod drives;
 mod events;

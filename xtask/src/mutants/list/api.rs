@@ -36,6 +36,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         test: program("api_abuse::over_tcp_it_takes_the_token_and_the_address"),
     },
     Mutation {
+        name: "dashboard-exempt",
+        guard: "of what is answered without the token, everything is the dashboard's",
+        file: "crates/nvmirage/src/control/dashboard/mod.rs",
+        from: "(path == \"/\" || path.starts_with(ASSETS))",
+        to: "path.starts_with('/')",
+        test: program("dashboard::the_way_to_it_passes_on_what_has_its_token_and_address_alone"),
+    },
+    Mutation {
+        name: "dashboard-loopback",
+        guard: "the dashboard's own address is of this machine",
+        file: "crates/nvmirage/src/control/dashboard/proxy.rs",
+        from: "address.ip().is_loopback(),",
+        to: "address.port() < u16::MAX,",
+        test: program("dashboard::the_way_to_it_is_for_this_machine_and_a_server_that_runs"),
+    },
+    Mutation {
         name: "api-token-file",
         guard: "a token that others can read is none",
         file: "crates/nvmirage/src/control/token.rs",

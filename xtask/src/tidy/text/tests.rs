@@ -82,6 +82,17 @@ fn long_files() {
 }
 
 #[test]
+fn long_files_of_the_dashboard_and_what_is_built_of_it() {
+    let long = "x\n".repeat(800);
+    assert_one(&found("web/src/a.tsx", &long), "is the limit");
+    assert!(found("web/package-lock.json", &long).is_empty());
+    let built = check_name("web/node_modules/vite/index.js").unwrap();
+    assert!(built.what.contains("is built of others"));
+    assert!(check_name("web/dist/assets/index-1.js").is_some());
+    assert_eq!(check_name("web/src/main.tsx"), None);
+}
+
+#[test]
 fn unsafe_code_in_the_wrong_place() {
     let source = "// SAFETY: it is.\nunsafe { f() }\n";
     assert_one(

@@ -19,6 +19,7 @@ mod partitions;
 mod reactors;
 mod stats;
 mod tenants;
+mod timing;
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
-    MAX_BODY_LEN, Refusal,
+    MAX_BODY_LEN, Refusal, dashboard,
     limits::{CHANGES, READERS},
 };
 use crate::{config, supervisor::Supervisor};
@@ -76,6 +77,7 @@ fn resources() -> Routes {
         .merge(stats::routes())
         .merge(reactors::routes())
         .merge(media::routes())
+        .merge(timing::routes())
         .merge(partitions::routes())
         .merge(namespaces::routes())
         .merge(tenants::routes())
@@ -89,6 +91,7 @@ fn resources() -> Routes {
 pub(super) fn router(desk: Desk) -> Router {
     let (routes, _) = resources().split_for_parts();
     routes
+        .merge(dashboard::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_LEN))

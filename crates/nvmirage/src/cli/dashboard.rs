@@ -1,0 +1,99 @@
+//! `nvmirage dashboard`: a running server's dashboard, for as long as the command runs.
+
+use std::{
+    io::Write,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::net::UnixStream,
+    process::{Command, Stdio},
+};
+
+use anyhow::Context;
+use tokio::sync::watch;
+
+use super::parse::Control;
+use crate::{control, interrupt::Signals, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage dashboard --open
+      The dashboard of the server that runs here, in the browser
+  nvmirage dashboard --address 127.0.0.1:9601
+      The same at a port of one's own, as for `ssh -L 9601:127.0.0.1:9601 HOST`";
+
+/// Show a running server's dashboard in a browser
+///
+/// It listens on an address of this machine alone and passes requests on to the control socket until it is interrupted. The address
+/// that it prints has a token behind `#` that is made for this run; whoever has that may steer.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Dashboard {
+    /// The address of this machine to listen on; port 0: any that is free
+    #[arg(long, default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
+    address: SocketAddr,
+
+    /// Open it in the browser, too
+    #[arg(long)]
+    open: bool,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+impl Dashboard {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let socket = self.control.socket();
+        UnixStream::connect(&socket).with_context(|| {
+            format!(
+                "no server at {}: start `nvmirage serve`, or name its socket with --control",
+                socket.display()
+            )
+        })?;
+        if !control::has_dashboard() {
+            tracing::warn!(
+                "this program was built without the dashboard; a server of another build may have it"
+            );
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        runtime.block_on(async {
+            let mut signals = Signals::new().context("cannot take over signals")?;
+            let proxy = control::Proxy::bind(self.address, socket)?;
+            let url = proxy.url();
+            report::print(&format!("{url}\n"))?;
+            let _told = self.open.then(|| open(&url)).transpose()?;
+            let (stop, stopped) = watch::channel(false);
+            let passing = tokio::spawn(proxy.run(stopped));
+            signals.recv().await;
+            stop.send_replace(true);
+            passing.await?.context("cannot listen")
+        })
+    }
+}
+
+/// Has the desktop open an address. It is told by a file that its user alone can read, as others see a command's arguments; the file is
+/// there as long as what is returned. Where there is no desktop, the address that was printed is for a browser elsewhere.
+fn open(url: &str) -> anyhow::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::Builder::new()
+        .prefix("nvmirage-")
+        .suffix(".html")
+        .tempfile()?;
+    write!(
+        file,
+        "<!doctype html><meta http-equiv=refresh content=\"0;url={url}\"><a href=\"{url}\">nvmirage</a>\n"
+    )?;
+    let mut command = Command::new("xdg-open");
+    command
+        .arg(file.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    match command.spawn() {
+        Ok(mut child) => {
+            // it may be the browser itself, and last
+            std::thread::spawn(move || child.wait());
+        }
+        Err(error) => tracing::warn!("cannot open a browser: xdg-open: {error}"),
+    }
+    Ok(file)
+}

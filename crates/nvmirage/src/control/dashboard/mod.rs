@@ -1,0 +1,138 @@
+//! The dashboard: a page that asks the API as any client does. It holds no secret, and is answered without a token.
+//!
+//! What is embedded was built of `web/` by `build.rs`, or is a page that says how to build with it. Its files are named by their
+//! content, so that browsers keep them; the page itself they ask for anew.
+
+mod proxy;
+
+use axum::{
+    Router,
+    extract::Path,
+    http::{HeaderName, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+
+use super::Refusal;
+pub(crate) use proxy::Proxy;
+
+/// What was built.
+mod built {
+    include!(concat!(env!("OUT_DIR"), "/dashboard.rs"));
+}
+
+/// The page where the dashboard was not built.
+const WITHOUT: &str = include_str!("without.html");
+/// Where the page's files lie.
+const ASSETS: &str = "/assets/";
+
+/// It may fetch from here alone, and nobody may show it inside of a page of theirs.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Headers of everything that the dashboard consists of.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
+
+/// Whether this program has the dashboard.
+pub(crate) fn is_built() -> bool {
+    !built::FILES.is_empty()
+}
+
+/// Whether a request is for the page or a file of it, which say nothing of what is served.
+pub(super) fn is_asked(method: &Method, path: &str) -> bool {
+    matches!(*method, Method::GET | Method::HEAD) && (path == "/" || path.starts_with(ASSETS))
+}
+
+/// The page and its files.
+pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new()
+        .route("/", get(page))
+        .route("/assets/{file}", get(asset))
+}
+
+async fn page() -> Response {
+    let page = file("index.html").unwrap_or(WITHOUT.as_bytes());
+    answer("text/html; charset=utf-8", "no-store", page)
+}
+
+async fn asset(Path(name): Path<String>) -> Response {
+    match file(&format!("assets/{name}")) {
+        Some(bytes) => answer(kind(&name), "public, max-age=31536000, immutable", bytes),
+        None => {
+            let detail = format!(
+                "the dashboard has no file `{name}`: it was of another version of this server; reload the page"
+            );
+            Refusal::new(StatusCode::NOT_FOUND, "not found", detail).into_response()
+        }
+    }
+}
+
+fn file(name: &str) -> Option<&'static [u8]> {
+    let mut files = built::FILES.iter();
+    files
+        .find(|(there, _)| *there == name)
+        .map(|(_, bytes)| *bytes)
+}
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("woff2") => "font/woff2",
+        _ => "application/octet-stream",
+    }
+}
+
+fn answer(kind: &'static str, keep: &'static str, bytes: &'static [u8]) -> Response {
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    let all = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, keep)];
+    for (name, value) in all.into_iter().chain(HEADERS) {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_page_and_its_files_are_answered_without_a_token() {
+        for path in ["/", "/assets/index-1.js"] {
+            assert!(is_asked(&Method::GET, path) && is_asked(&Method::HEAD, path));
+            assert!(!is_asked(&Method::POST, path) && !is_asked(&Method::DELETE, path));
+        }
+        for path in [
+            "", "//", "/v1", "/v1/stats", "/metrics", "/openapi.json", "/assets", "/Assets/a",
+            "*", "/v1/../assets/",
+        ] {
+            assert!(!is_asked(&Method::GET, path), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_page_may_fetch_from_here_alone_and_is_not_kept() {
+        let response = page().await;
+        let header = |name: HeaderName| response.headers()[&name].to_str().unwrap();
+        assert!(header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
+        assert_eq!(header(header::CACHE_CONTROL), "no-store");
+        assert_eq!(header(header::X_CONTENT_TYPE_OPTIONS), "nosniff");
+        let response = asset(Path("no-such.js".into())).await;
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    }
+}

@@ -1,0 +1,112 @@
+//! `/v1/media/{name}/timing`: the parameters of a medium's timing, as they are now.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use model::{parameter::Value, preset::MeasuredBy};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::{Routes, Shared, blocking, item::Item};
+use crate::{
+    control::{MediumStatus, Refusal},
+    supervisor::Supervisor,
+};
+
+pub(super) fn routes() -> Routes {
+    Routes::new().routes(routes!(show_timing))
+}
+
+/// The timing of a medium.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct TimingStatus {
+    /// The drive that it is taken from.
+    preset: String,
+    /// The kind of its model: `nvm`, `kv`, `flash` or `zns`.
+    kind: String,
+    /// Its parameters, in the order of the reference.
+    parameters: Vec<ParameterStatus>,
+}
+
+/// A parameter of a timing.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ParameterStatus {
+    /// What it is called.
+    name: String,
+    /// Its value now, as a configuration has it.
+    value: String,
+    /// The same as a number: nanoseconds, bytes, bytes per second (0: not limited), commands per second (0: not limited),
+    /// tenths of a percent, a count, 0 or 1, or a word's place among the words.
+    raw: u64,
+    /// What it counts: `time`, `bandwidth`, `rate`, `size`, `count`, `percent`, `flag` or `word`.
+    unit: String,
+    /// The values that it may have, in words.
+    range: String,
+    /// The words that there are, where it is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    words: Vec<String>,
+    /// When it may change: `live`, at any time; `reset`, when its controller is reset; `fixed`, only when the medium is made.
+    applies: String,
+    /// What it does.
+    description: String,
+}
+
+/// The parameters of a medium's timing, as they are now
+#[utoipa::path(get, path = "/v1/media/{name}/timing", tag = "media", responses((status = 200, body = TimingStatus)))]
+async fn show_timing(
+    State(desk): Shared,
+    Path(name): Path<String>,
+) -> Result<Json<TimingStatus>, Refusal> {
+    let show = move |s: &Supervisor| of_medium(&MediumStatus::named(s, &name)?);
+    blocking(desk, show).await.map(Json)
+}
+
+fn of_medium(medium: &MediumStatus) -> Result<TimingStatus, Refusal> {
+    let Some(timing) = &medium.config.timing else {
+        let detail = format!(
+            "media `{}` has no timing: its commands take the time that they take",
+            medium.config.name
+        );
+        return Err(Refusal::new(StatusCode::NOT_FOUND, "not found", detail));
+    };
+    let parameters = timing.parameters(medium.bytes);
+    let parameters = parameters.map_err(|problems| Refusal::invalid(problems.join("\n")))?;
+    let by = timing.as_measured_by.map(MeasuredBy::from);
+    let kind = parameters.kind();
+    let rows = kind.parameters().map(|parameter| {
+        use model::parameter::Unit;
+        // as it would be written: a host's part of a latency is taken off when it is read
+        let host_ns = by.unwrap_or_default().host_ns(parameter.name).unwrap_or(0);
+        let Value { unit, raw } = parameter.get(&parameters);
+        let value = Value {
+            unit,
+            raw: raw.saturating_add(host_ns),
+        };
+        let (unit, words) = match unit {
+            Unit::Flag => ("flag".to_owned(), Vec::new()),
+            Unit::Word(words) => (
+                "word".to_owned(),
+                words.iter().map(|w| (*w).to_owned()).collect(),
+            ),
+            other => (other.name(), Vec::new()),
+        };
+        ParameterStatus {
+            name: parameter.name.to_owned(),
+            value: value.to_string(),
+            raw: value.raw,
+            unit,
+            range: parameter.range(),
+            words,
+            applies: parameter.change.name().to_owned(),
+            description: parameter.about.to_owned(),
+        }
+    });
+    Ok(TimingStatus {
+        preset: timing.preset.clone(),
+        kind: kind.name().to_owned(),
+        parameters: rows.collect(),
+    })
+}

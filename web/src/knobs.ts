@@ -1,0 +1,40 @@
+// Parameters of a timing as knobs: a slider multiplies what is there, and the result is written as a configuration has it.
+
+import { duration } from "./format.ts";
+import type { Parameter } from "./types.ts";
+
+/** Steps of a slider to each side; the last ones are a tenth and ten times. */
+export const STEPS = 40;
+
+/** Whether a slider makes sense for it. */
+export function slides(parameter: Parameter): boolean {
+  return parameter.applies === "live" && parameter.raw > 0 && ["time", "bandwidth", "rate"].includes(parameter.unit);
+}
+
+/** The value at a step of its slider, with three digits; 0 is what is there now. */
+export function atStep(parameter: Parameter, step: number): string {
+  if (step === 0) return parameter.value;
+  const exact = parameter.raw * 10 ** (step / STEPS);
+  const digit = 10 ** Math.max(0, Math.floor(Math.log10(exact)) - 2);
+  const raw = Math.max(1, Math.round(Math.round(exact / digit) * digit));
+  switch (parameter.unit) {
+    case "time":
+      return duration(raw);
+    case "rate":
+      return `${raw}/s`;
+    default:
+      return `${raw}B/s`;
+  }
+}
+
+/** What is to be sent of a form: those parameters whose text is another than before. */
+export function changed(parameters: readonly Parameter[], texts: ReadonlyMap<string, string>): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const parameter of parameters) {
+    const text = texts.get(parameter.name)?.trim();
+    if (text !== undefined && text !== "" && text !== parameter.value && parameter.applies === "live") {
+      found[parameter.name] = text;
+    }
+  }
+  return found;
+}

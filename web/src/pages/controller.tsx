@@ -1,0 +1,207 @@
+import { Card, link, Parts, Tile } from "../parts/bits.tsx";
+import { Chart } from "../parts/chart.tsx";
+import { HeatMap } from "../parts/heatmap.tsx";
+import { Inspector } from "./inspector.tsx";
+import { amount, bandwidth, percent, time, whole } from "../format.ts";
+import { type ControllerHistory, STAGES } from "../history.ts";
+import { count, percentile } from "../histogram.ts";
+import { useStore } from "../store.ts";
+import type { Controller } from "../types.ts";
+
+export function ControllerPage({ name }: { name: string }) {
+  const { stats, history } = useStore();
+  if (stats === null) return <p>Waiting for the server's first answer…</p>;
+  const controller = stats.controllers.find((one) => one.name === name);
+  const its = history.controllers.get(name);
+  if (controller === undefined || its === undefined) {
+    return (
+      <>
+        <h2>Controller {name}</h2>
+        <p>
+          There is no controller of this name, or no longer. <a href="#/">All controllers</a>
+        </p>
+      </>
+    );
+  }
+  const now = its.last?.numbers;
+  return (
+    <>
+      <h2>Controller {name}</h2>
+      <Facts controller={controller} />
+      <dl class="tiles">
+        <Tile label="Commands/s" value={amount((now?.read_iops ?? 0) + (now?.write_iops ?? 0))} />
+        <Tile label="Bandwidth" value={bandwidth((now?.read_bandwidth ?? 0) + (now?.write_bandwidth ?? 0))} />
+        <Tile label="Latency p50" value={time(now?.p50)} />
+        <Tile label="Latency p99" value={time(now?.p99)} />
+        <Tile label="Under way" value={amount(now?.in_flight ?? now?.depth)} />
+        <Tile label="Errors/s" value={amount(now?.errors)} />
+      </dl>
+      <div class="cards">
+        <HeatMap history={its} />
+        <Charts its={its} controller={controller} />
+        <ByOperation controller={controller} its={its} />
+      </div>
+      <Inspector name={name} />
+    </>
+  );
+}
+
+function Facts({ controller }: { controller: Controller }) {
+  const { stats } = useStore();
+  const media = new Set(
+    controller.namespaces.map((name) => stats?.namespaces.find((one) => one.name === name)?.media).filter((one) => one !== undefined),
+  );
+  return (
+    <p class="facts">
+      {controller.attached ? "A host is attached" : "No host is attached"} at <code>{controller.listen}</code>; subsystem {controller.subsystem ?? controller.name}, namespaces{" "}
+      {controller.namespaces.join(", ") || "none"}
+      {controller.tenant === undefined ? "" : `, tenant ${controller.tenant}`}; media{" "}
+      {[...media].map((one, index) => (
+        <span key={one}>
+          {index > 0 && ", "}
+          <a href={link.medium(one)}>{one}</a>
+        </span>
+      ))}
+    </p>
+  );
+}
+
+function Charts({ its, controller }: { its: ControllerHistory; controller: Controller }) {
+  const { numbers, stages } = its;
+  return (
+    <>
+      <Chart
+        title="Commands"
+        lines={[
+          { label: "reads in a second", series: numbers.read_iops, colour: 0 },
+          { label: "writes in a second", series: numbers.write_iops, colour: 1 },
+        ]}
+        shown={amount}
+      />
+      <Chart
+        title="Bandwidth"
+        bytes
+        lines={[
+          { label: "read", series: numbers.read_bandwidth, colour: 0 },
+          { label: "written", series: numbers.write_bandwidth, colour: 1 },
+        ]}
+        shown={bandwidth}
+      />
+      <Chart
+        title="Latency"
+        factors
+        about="What so many of 100 watched commands of a second do not exceed."
+        lines={[
+          { label: "p50", series: numbers.p50, colour: 0 },
+          { label: "p99", series: numbers.p99, colour: 1 },
+          { label: "p99.9", series: numbers.p999, colour: 2 },
+        ]}
+        shown={time}
+      />
+      <Chart
+        title="Queue depth"
+        about="Fetched and not completed when looked at; and on average over the second, by Little's law."
+        lines={[
+          { label: "when looked at", series: numbers.in_flight, colour: 0 },
+          { label: "on average", series: numbers.depth, colour: 4 },
+        ]}
+        shown={amount}
+      />
+      <Chart
+        title="Where the time goes"
+        about="Of a watched command on average, stage upon stage."
+        stacked
+        lines={STAGES.map((stage, colour) => ({ label: stage, series: stages[stage], colour }))}
+        shown={time}
+      />
+      <Chart title="Errors" lines={[{ label: "errors in a second", series: numbers.errors, colour: 3 }]} shown={amount}>
+        <Errors controller={controller} />
+      </Chart>
+    </>
+  );
+}
+
+function ByOperation({ controller, its }: { controller: Controller; its: ControllerHistory }) {
+  const rows = controller.latency.map((one) => ({ one, last: its.last?.latency.get(one.operation) ?? [] }));
+  const all = controller.stages.reduce((sum, one) => sum + one.sum_ns, 0);
+  return (
+    <Card title="Latency by operation" about="Watched commands of the last second, and of all since the server counts." wide>
+      <div class="sideways" tabIndex={0} role="region" aria-label="Latency by operation: scrolls">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col" class="text">
+                Operation
+              </th>
+              <th scope="col">watched</th>
+              <th scope="col">p50</th>
+              <th scope="col">p99</th>
+              <th scope="col">all watched</th>
+              <th scope="col">p50 of all</th>
+              <th scope="col">p99 of all</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map(({ one, last }) => (
+              <tr key={one.operation}>
+                <th scope="row" class="text">
+                  {one.operation}
+                </th>
+                <td>{whole(count(last))}</td>
+                <td>{time(percentile(last, 0.5))}</td>
+                <td>{time(percentile(last, 0.99))}</td>
+                <td>{whole(one.count)}</td>
+                <td>{time(percentile(one.buckets, 0.5))}</td>
+                <td>{time(percentile(one.buckets, 0.99))}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      <h4>Stages of all of them</h4>
+      {all === 0 ? (
+        <p>No command was watched yet: one of 128 is.</p>
+      ) : (
+        <Parts
+          label="Stages"
+          parts={STAGES.map((name, colour) => ({ name, colour, part: (controller.stages.find((one) => one.stage === name)?.sum_ns ?? 0) / all }))}
+          shown={percent}
+        />
+      )}
+    </Card>
+  );
+}
+
+function Errors({ controller }: { controller: Controller }) {
+  const { errors_by_status: errors, media_errors } = controller;
+  return (
+    <>
+      <h4>By status, since the server started</h4>
+      {errors.length > 0 && (
+        <table aria-label="Errors by status">
+          <thead>
+            <tr>
+              <th scope="col" class="text">
+                Status
+              </th>
+              <th scope="col">commands</th>
+            </tr>
+          </thead>
+          <tbody>
+            {errors.slice(0, 8).map((one) => (
+              <tr key={one.status}>
+                <th scope="row" class="text status-name">
+                  {one.status}
+                </th>
+                <td>{whole(one.count)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      <p class="about">
+        {errors.length === 0 ? "None. " : errors.length > 8 ? `And ${errors.length - 8} other statuses. ` : ""}Commands that a medium has ever failed: {whole(media_errors)}.
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,167 @@
+// Every ring of a controller as it is now, with the commands that are under way.
+
+import { useState } from "preact/hooks";
+
+import * as api from "../api.ts";
+import { Alert, Card, useAsked } from "../parts/bits.tsx";
+import { bytes, NONE, time, whole } from "../format.ts";
+import type { CompletionQueue, QueuedCommand, SubmissionQueue } from "../types.ts";
+
+export function Inspector({ name }: { name: string }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <Card title="Queues" about="Heads, tails, doorbells and commands under way, looked at twice a second while this is open." wide>
+      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+        {open ? "Close the inspector" : "Open the inspector"}
+      </button>
+      {open && <Rings name={name} />}
+    </Card>
+  );
+}
+
+function Rings({ name }: { name: string }) {
+  const { value, error } = useAsked(() => api.queues(name), name, 500);
+  if (value === null) return error === null ? <p>Looking…</p> : <Alert error={error} />;
+  const all = [...(value.admin === undefined ? [] : [value.admin]), ...value.queues];
+  const commands = all.flatMap((queue) => queue.submission_queues.flatMap((one) => one.commands));
+  const stuck = commands.filter((one) => one.stuck).length;
+  const leftOut = all.reduce((sum, queue) => sum + queue.submission_queues.reduce((n, one) => n + one.left_out, 0), 0);
+  return (
+    <>
+      <Alert error={error} />
+      <p>
+        Doorbells are {value.doorbells}. {whole(commands.length + leftOut)} commands are in rings or under way
+        {stuck > 0 ? <strong>, and {whole(stuck)} of them are stuck: older than {time(value.stuck_after_ns)}</strong> : ""}.
+      </p>
+      <div class="sideways" tabIndex={0} role="region" aria-label="Rings: scrolls">
+        <table class="rings" aria-label="Rings">
+          <thead>
+            <tr>
+              {["Ring", "Reactor", "Size", "Fill", "Head", "Tail", "Doorbell", "Shadow", "EventIdx", "Waiting", "In flight", "Notes"].map((title, index) => (
+                <th key={title} scope="col" class={index === 0 || index === 11 ? "text" : ""}>
+                  {title}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {all.flatMap((queue) => [
+              <Completion key={`c${queue.queue}`} queue={queue} />,
+              ...queue.submission_queues.map((one) => <Submission key={`s${one.queue}`} queue={one} reactor={queue.reactor} />),
+            ])}
+          </tbody>
+        </table>
+      </div>
+      <Commands commands={commands} leftOut={leftOut} />
+    </>
+  );
+}
+
+function Completion({ queue }: { queue: CompletionQueue }) {
+  const notes = [
+    queue.moving === true ? "is moved to another reactor" : "",
+    queue.full === true ? "full: its submission queues wait for the host" : "",
+    queue.vector === undefined ? "" : `vector ${queue.vector}`,
+    queue.phase === undefined ? "" : `phase ${queue.phase ? 1 : 0}`,
+    (queue.reserved ?? 0) > 0 ? `${queue.reserved} reserved` : "",
+  ];
+  return (
+    <tr>
+      <th scope="row" class="text">
+        CQ {queue.queue}
+      </th>
+      <td>{queue.reactor}</td>
+      <Numbers size={queue.size} used={queue.posted} head={queue.head} tail={queue.tail} doorbell={queue.doorbell} shadow={queue.shadow} eventIdx={queue.event_idx} />
+      <td>{NONE}</td>
+      <td>{whole(queue.in_flight)}</td>
+      <td class="text">{notes.filter(Boolean).join("; ")}</td>
+    </tr>
+  );
+}
+
+function Submission({ queue, reactor }: { queue: SubmissionQueue; reactor: number }) {
+  const notes = [queue.frozen === undefined ? "" : `frozen: ${queue.frozen}`, queue.priority === undefined ? "" : `priority ${queue.priority}`];
+  return (
+    <tr class={queue.frozen === undefined ? "" : "bad"}>
+      <th scope="row" class="text">
+        SQ {queue.queue}
+      </th>
+      <td>{reactor}</td>
+      <Numbers size={queue.size} used={queue.waiting} head={queue.head} tail={queue.tail} doorbell={queue.doorbell} shadow={queue.shadow} eventIdx={queue.event_idx} />
+      <td>{whole(queue.waiting)}</td>
+      <td>{whole(queue.in_flight)}</td>
+      <td class="text">{notes.filter(Boolean).join("; ")}</td>
+    </tr>
+  );
+}
+
+interface RingNumbers {
+  size: number | undefined;
+  used: number | undefined;
+  head: number | undefined;
+  tail: number | undefined;
+  doorbell: number | undefined;
+  shadow: number | undefined;
+  eventIdx: number | undefined;
+}
+
+function Numbers({ size, used, head, tail, doorbell, shadow, eventIdx }: RingNumbers) {
+  const shown = (value: number | undefined) => (value === undefined ? NONE : String(value));
+  return (
+    <>
+      <td>{shown(size)}</td>
+      <td>
+        {size === undefined || used === undefined ? NONE : <meter min={0} max={size} value={used} title={`${used} of ${size} entries`} aria-label={`${used} of ${size} entries`} />}
+      </td>
+      <td>{shown(head)}</td>
+      <td>{shown(tail)}</td>
+      <td>{shown(doorbell)}</td>
+      <td>{shown(shadow)}</td>
+      <td>{shown(eventIdx)}</td>
+    </>
+  );
+}
+
+const SHOWN = 100;
+
+function Commands({ commands, leftOut }: { commands: QueuedCommand[]; leftOut: number }) {
+  const oldest = [...commands].sort((a, b) => (b.age_ns ?? -1) - (a.age_ns ?? -1)).slice(0, SHOWN);
+  const more = commands.length - oldest.length + leftOut;
+  return (
+    <>
+      <h4>Commands under way, the oldest first</h4>
+      <div class="sideways" tabIndex={0} role="region" aria-label="Commands: scrolls">
+        <table aria-label="Commands under way">
+          <thead>
+            <tr>
+              {["Command", "SQ", "CID", "Namespace", "LBA", "Bytes", "Where", "Age", "Stuck"].map((title) => (
+                <th key={title} scope="col" class={["Command", "Where", "Stuck"].includes(title) ? "text" : ""}>
+                  {title}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {oldest.map((one) => (
+              <tr key={`${one.queue}/${one.cid}`} class={one.stuck ? "bad" : ""}>
+                <th scope="row" class="text">
+                  {one.command}
+                  {one.fua ? ", FUA" : ""}
+                </th>
+                <td>{one.queue}</td>
+                <td>{one.cid}</td>
+                <td>{one.nsid}</td>
+                <td>{one.lba === undefined ? NONE : whole(one.lba)}</td>
+                <td>{bytes(one.bytes)}</td>
+                <td class="text">{one.at}</td>
+                <td>{time(one.age_ns)}</td>
+                <td class="text">{one.stuck ? "stuck" : "no"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {more > 0 && <p>and {whole(more)} more.</p>}
+    </>
+  );
+}

@@ -1,0 +1,288 @@
+// What the server answers, as far as the page uses it. `/openapi.json` has all of it.
+
+export interface Stats {
+  time_ns: number;
+  unix_time_ms: number;
+  reactors: Reactor[];
+  media: Medium[];
+  namespaces: Namespace[];
+  tenants: Tenant[];
+  controllers: Controller[];
+}
+
+export interface Reactor {
+  reactor: number;
+  mode: string;
+  cpu?: number;
+  commands: number;
+  busy_ns: number;
+  spun_ns: number;
+  slept_ns: number;
+  stalled_ns: number;
+  sleeps: number;
+}
+
+export interface Medium {
+  name: string;
+  kind: string;
+  bytes: number;
+  description: string;
+  timing?: { preset: string; [parameter: string]: string };
+  zoned?: unknown;
+}
+
+export interface Namespace {
+  name: string;
+  media: string;
+  lba_size: number;
+  blocks: number;
+  subsystem?: string;
+  nsid?: number;
+  tenant?: string;
+  controllers: string[];
+  made_by_host: boolean;
+}
+
+export interface Tenant {
+  name: string;
+  weight: number;
+  class: string;
+  goal?: string;
+  iops?: number;
+  bandwidth?: string;
+  in_flight?: number;
+  commands: number;
+  bytes: number;
+  capped: number;
+  held: number;
+  at_media: number;
+}
+
+export interface ByDirection {
+  read: number;
+  write: number;
+}
+
+/** The largest latency of a bucket in nanoseconds, and how many commands it has. */
+export type Bucket = readonly [number, number];
+
+export interface Latency {
+  operation: string;
+  count: number;
+  sum_ns: number;
+  buckets: Bucket[];
+}
+
+export interface Queue {
+  queue: number;
+  reactor: number;
+  commands: number;
+  errors: number;
+  interrupts: number;
+  interrupts_spared: number;
+  in_flight?: number;
+}
+
+export interface Controller {
+  name: string;
+  subsystem?: string;
+  namespaces: string[];
+  listen: string;
+  tenant?: string;
+  doorbells: string;
+  model_number: string;
+  attached: boolean;
+  cntlid?: number;
+  doorbell_messages: number;
+  placement: { queue: number; reactor: number }[];
+  commands: ByDirection;
+  bytes: ByDirection;
+  media_errors: number;
+  queues: Queue[];
+  latency: Latency[];
+  stages: { stage: string; sum_ns: number }[];
+  errors_by_status: { status: string; count: number }[];
+}
+
+/** `GET /v1/controllers/{name}/queues`. */
+export interface Inspector {
+  time_ns: number;
+  doorbells: string;
+  stuck_after_ns: number;
+  admin?: CompletionQueue;
+  queues: CompletionQueue[];
+}
+
+export interface CompletionQueue {
+  queue: number;
+  reactor: number;
+  moving?: boolean;
+  vector?: number;
+  size?: number;
+  head?: number;
+  tail?: number;
+  phase?: boolean;
+  posted?: number;
+  reserved?: number;
+  full?: boolean;
+  doorbell?: number;
+  shadow?: number;
+  event_idx?: number;
+  in_flight: number;
+  submission_queues: SubmissionQueue[];
+}
+
+export interface SubmissionQueue {
+  queue: number;
+  size: number;
+  head: number;
+  tail: number;
+  doorbell: number;
+  shadow?: number;
+  event_idx?: number;
+  priority?: string;
+  frozen?: string;
+  waiting: number;
+  in_flight: number;
+  commands: QueuedCommand[];
+  left_out: number;
+}
+
+export interface QueuedCommand {
+  queue: number;
+  cid: number;
+  opcode: number;
+  command: string;
+  nsid: number;
+  lba?: number;
+  bytes?: number;
+  fua: boolean;
+  at: string;
+  age_ns?: number;
+  stuck: boolean;
+}
+
+/** `GET /v1/media/{name}/timing`. */
+export interface Timing {
+  preset: string;
+  kind: string;
+  parameters: Parameter[];
+}
+
+export interface Parameter {
+  name: string;
+  value: string;
+  raw: number;
+  unit: string;
+  range: string;
+  words?: string[];
+  applies: "live" | "reset" | "fixed";
+  description: string;
+}
+
+/** `GET /v1/media/{name}/map`. Columns of `cells` have an entry for each cell. */
+export interface MediumMap {
+  name: string;
+  bytes: number;
+  time_ns: number;
+  namespaces: { name: string; start_bytes: number; bytes: number; lba_size?: number }[];
+  model?: Model;
+  flash?: FlashMap;
+  zones?: ZoneMap;
+  pairs?: {
+    pairs: number;
+    most_pairs: number;
+    key_bytes: number;
+    value_bytes: number;
+    used_bytes: number;
+    free_bytes: number;
+  };
+}
+
+export interface Model {
+  kind: string;
+  stalls: { count: number; time_ns: number };
+  servers: { server: string; count: number }[];
+  busy: { server: string; work: string; operations: number; busy_ns: number }[];
+  buffer?: { bytes: number; used_bytes: number };
+  flash?: {
+    host_pages: number;
+    collected_pages: number;
+    collections: { foreground: number; background: number };
+    erased_lines: number;
+    lines: { free: number; open: number; full: number; all: number; fewest_free: number };
+    wear: { least: number; mean: number; most: number };
+    valid_pages: number;
+  };
+}
+
+export interface FlashMap {
+  geometry: {
+    partitions: number;
+    channels: number;
+    dies: number;
+    pages_per_line: number;
+    page_bytes: number;
+    lines_per_partition: number;
+    logical_pages: number;
+  };
+  collect_below: number;
+  lines_per_cell: number;
+  full_lines_by_valid: number[];
+  partitions: FlashPartition[];
+}
+
+export interface FlashPartition {
+  free_lines: number;
+  full_lines: number;
+  open_lines: { writer: string; line: number; taken_pages: number }[];
+  host_pages: number;
+  collected_pages: number;
+  erased_lines: number;
+  cells: {
+    free: number[];
+    open: number[];
+    full: number[];
+    valid_pages: number[];
+    erases: number[];
+    least_erases: number[];
+    most_erases: number[];
+  };
+}
+
+export interface ZoneMap {
+  zones: number;
+  zone_bytes: number;
+  capacity_bytes: number;
+  open: number;
+  max_open: number;
+  active: number;
+  max_active: number;
+  states: Record<string, number>;
+  zones_per_cell: number;
+  cells: {
+    empty: number[];
+    open: number[];
+    closed: number[];
+    full: number[];
+    lost: number[];
+    written_bytes: number[];
+  };
+}
+
+/** An event of `GET /v1/events`. */
+export interface Happening {
+  id: number;
+  time_ns: number;
+  event: string;
+  kind: string;
+  name: string;
+}
+
+/** Problem details (RFC 9457). */
+export interface ProblemDetails {
+  type?: string;
+  status: number;
+  title: string;
+  detail: string;
+}

@@ -1,0 +1,239 @@
+// A real server with drives, and hosts that load them. Everything that is started here ends with the test.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const PROGRAM = process.env["NVMIRAGE_BIN"] ?? "nvmirage";
+/** How long the server may take to begin. */
+const START_MS = 60_000;
+
+/** What the hosts do: a controller, and the arguments of `nvmirage bench`. */
+const LOADS: [string, string[]][] = [
+  ["db-primary", ["--rw", "randrw", "--reads", "80", "--qd", "8"]],
+  ["db-replica", ["--rw", "randread", "--qd", "2", "--bs", "16k"]],
+  ["build-ci", ["--rw", "randwrite", "--qd", "16", "--bs", "32k"]],
+];
+
+function configuration(dir: string, port: number): string {
+  const controller = (name: string, namespace: string, more = "") =>
+    `[[controller]]\nname = "${name}"\nnamespaces = ["${namespace}"]\nlisten = "vfio-user:${join(dir, name)}.sock"\n${more}\n`;
+  return `
+[control]
+socket = "unix:${join(dir, "control.sock")}"
+tcp = "127.0.0.1:${port}"
+token_file = "${join(dir, "token")}"
+
+[[reactor]]
+mode = "adaptive"
+
+[[reactor]]
+mode = "adaptive"
+
+[[tenant]]
+name = "gold"
+weight = 300
+
+[[tenant]]
+name = "silver"
+weight = 100
+bandwidth = "64MiB"
+
+[[media]]
+name = "optane"
+kind = "ram"
+size = "256MiB"
+[media.timing]
+preset = "optane-p4800x"
+
+[[media]]
+name = "flash"
+kind = "null"
+size = "4GiB"
+[media.timing]
+preset = "samsung-970-pro"
+
+[[media]]
+name = "zoned"
+kind = "ram"
+size = "8GiB"
+[media.timing]
+preset = "zns-prototype"
+[media.zoned]
+zone_size = "128MiB"
+zone_capacity = "96MiB"
+max_active = 14
+max_open = 14
+
+[[media]]
+name = "many"
+kind = "null"
+size = "400GiB"
+
+[[namespace]]
+name = "ns1"
+media = "optane"
+range = "0MiB..128MiB"
+
+[[namespace]]
+name = "ns2"
+media = "optane"
+range = "128MiB..256MiB"
+
+[[namespace]]
+name = "ns3"
+media = "flash"
+
+[[namespace]]
+name = "ns4"
+media = "zoned"
+
+${controller("db-primary", "ns1", 'tenant = "gold"')}
+${controller("db-replica", "ns2", 'tenant = "silver"')}
+${controller("build-ci", "ns3", "reactor = 1")}
+${controller("log-store", "ns4")}
+`;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return address.port;
+}
+
+export class Daemon {
+  readonly dir = mkdtempSync(join(tmpdir(), "nvmirage-web-"));
+  port = 0;
+  log = "";
+  private server: ChildProcess | null = null;
+  private others: ChildProcess[] = [];
+
+  get origin(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  get token(): string {
+    return readFileSync(join(this.dir, "token"), "utf8").trim();
+  }
+
+  async start(): Promise<void> {
+    if (this.port === 0) this.port = await freePort();
+    const file = join(this.dir, "nvmirage.toml");
+    writeFileSync(file, configuration(this.dir, this.port));
+    const server = spawn(PROGRAM, ["serve", "--config", file, "--stop-at-eof"], {
+      stdio: ["pipe", "pipe", "pipe"],
+      env: { ...process.env, XDG_STATE_HOME: this.dir, XDG_RUNTIME_DIR: this.dir },
+    });
+    this.server = server;
+    let ready = false;
+    server.stdout.on("data", (data: Buffer) => {
+      ready ||= data.toString().includes("ready:");
+    });
+    server.stderr.on("data", (data: Buffer) => {
+      this.log = (this.log + data.toString()).slice(-100_000);
+    });
+    server.on("error", (error) => {
+      this.log += String(error);
+    });
+    const begun = Date.now();
+    while (!ready) {
+      if (server.exitCode !== null || Date.now() - begun > START_MS) throw new Error(`the server does not begin: ${this.log}`);
+      await sleep(20);
+    }
+  }
+
+  /** Hosts begin to work. */
+  load(): void {
+    for (const [name, args] of LOADS) {
+      const target = `vfio-user:${join(this.dir, name)}.sock`;
+      this.run(["bench", "--target", target, "--time", "3600s", ...args]);
+    }
+  }
+
+  private run(args: string[]): ChildProcess {
+    const child = spawn(PROGRAM, args, {
+      stdio: ["ignore", "pipe", "ignore"],
+      env: { ...process.env, XDG_RUNTIME_DIR: this.dir },
+    });
+    child.on("error", (error) => {
+      this.log += String(error);
+    });
+    this.others.push(child);
+    return child;
+  }
+
+  /** `nvmirage dashboard`: the address that it prints. */
+  async proxy(): Promise<string> {
+    const child = this.run(["dashboard", "--control", `unix:${join(this.dir, "control.sock")}`]);
+    let text = "";
+    child.stdout?.on("data", (data: Buffer) => {
+      text += data.toString();
+    });
+    const begun = Date.now();
+    while (!text.includes("\n")) {
+      if (child.exitCode !== null || Date.now() - begun > START_MS) throw new Error(`nvmirage dashboard prints nothing: ${text}`);
+      await sleep(20);
+    }
+    return text.trim();
+  }
+
+  /** The server dies where it stands. */
+  async kill(): Promise<void> {
+    await ended(this.server, "SIGKILL");
+    this.server = null;
+    await this.stopOthers();
+  }
+
+  private async stopOthers(): Promise<void> {
+    await Promise.all(this.others.map((child) => ended(child, "SIGKILL")));
+    this.others = [];
+  }
+
+  async stop(): Promise<void> {
+    await this.stopOthers();
+    await ended(this.server, "SIGTERM");
+    if (existsSync(this.dir)) rmSync(this.dir, { recursive: true });
+  }
+
+  async ask(method: string, path: string, body?: unknown): Promise<Response> {
+    const init: RequestInit = { method, headers: { Authorization: `Bearer ${this.token}` } };
+    if (body !== undefined) init.body = JSON.stringify(body);
+    return await fetch(this.origin + path, init);
+  }
+
+  /** Makes so many further controllers, each with a namespace of its own. */
+  async makeMany(count: number): Promise<void> {
+    for (let index = 0; index < count; index += 1) {
+      const name = `vm-${String(index + 1).padStart(3, "0")}`;
+      const requests: [string, unknown][] = [
+        [`/v1/namespaces/${name}`, { media: "many", range: `${index}GiB..${index + 1}GiB` }],
+        [`/v1/controllers/${name}`, { namespaces: [name], listen: `vfio-user:${join(this.dir, name)}.sock`, queues: 1, queue_depth: 16 }],
+      ];
+      for (const [path, body] of requests) {
+        const response = await this.ask("PUT", path, body);
+        if (!response.ok) throw new Error(`${path}: ${await response.text()}`);
+      }
+    }
+  }
+}
+
+async function ended(child: ChildProcess | null, signal: NodeJS.Signals): Promise<void> {
+  if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+  const end = once(child, "exit");
+  child.kill(signal);
+  const late = setTimeoutKill(child);
+  await end;
+  clearTimeout(late);
+}
+
+function setTimeoutKill(child: ChildProcess): NodeJS.Timeout {
+  return setTimeout(() => child.kill("SIGKILL"), 20_000);
+}

@@ -1,0 +1,196 @@
+// What is computed, against values that are worked out by hand or by another method.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { eventsOf } from "../src/api.ts";
+import * as format from "../src/format.ts";
+import { addToColumn, count, difference, merged, percentile, row, ROWS, rowStart } from "../src/histogram.ts";
+import { between, History, KEPT, reactorParts } from "../src/history.ts";
+import { atStep, changed, slides } from "../src/knobs.ts";
+import type { Bucket, Controller, Parameter, Stats } from "../src/types.ts";
+
+test("differences are what was counted between two answers", () => {
+  assert.deepEqual(difference([[10, 5], [20, 3]], [[10, 2]]), [[10, 3], [20, 3]]);
+  assert.deepEqual(difference([[10, 5]], [[10, 5]]), []);
+  // a count that shrank, or a bucket that is gone, began anew
+  assert.deepEqual(difference([[10, 1], [20, 9]], [[10, 5], [20, 3]]), [[10, 1], [20, 9]]);
+  assert.deepEqual(difference([[20, 9]], [[10, 5], [20, 3]]), [[20, 9]]);
+});
+
+test("percentiles are those of the sorted list by nearest rank", () => {
+  // the same by sorting everything, of random buckets
+  let seed = 1;
+  const random = (below: number) => {
+    seed = (seed * 48271) % 2147483647;
+    return seed % below;
+  };
+  for (let turn = 0; turn < 200; turn += 1) {
+    const buckets: Bucket[] = [];
+    let at = 0;
+    for (let index = 0; index < 1 + random(8); index += 1) {
+      at += 1 + random(100);
+      buckets.push([at, 1 + random(20)]);
+    }
+    const list = buckets.flatMap(([last, n]) => Array.from({ length: n }, () => last));
+    for (const thousandths of [1, 500, 900, 990, 999, 1000]) {
+      const rank = Math.max(1, Math.floor((list.length * thousandths + 999) / 1000));
+      assert.equal(percentile(buckets, thousandths / 1000), list[rank - 1]);
+    }
+  }
+  assert.equal(percentile([], 0.5), null);
+});
+
+test("distributions of several are added up", () => {
+  const sum = merged([[[30, 1], [40, 2]], [[10, 4], [30, 5]], []]);
+  assert.deepEqual(sum, [[10, 4], [30, 6], [40, 2]]);
+  assert.equal(count(sum), 12);
+});
+
+test("rows of the heat map have the latencies that they say", () => {
+  assert.equal(rowStart(0), 1024);
+  assert.equal(rowStart(4), 2048);
+  for (let index = 0; index < ROWS; index += 1) {
+    assert.equal(row(rowStart(index) + 1), index);
+    assert.equal(row(rowStart(index + 1) - 1), index);
+  }
+  assert.equal(row(0), 0);
+  assert.equal(row(Number.MAX_SAFE_INTEGER), ROWS - 1);
+  const column = new Uint16Array(ROWS);
+  addToColumn(column, [[1500, 3], [1600, 4], [1, 1]]);
+  assert.equal(column[row(1500)], row(1500) === row(1600) ? 7 : 3);
+  addToColumn(column, [[1500, 1e6]]);
+  assert.equal(column[row(1500)], 65535);
+});
+
+test("numbers are shown with the units of the command line", () => {
+  assert.equal(format.time(61_400), "61.4 us");
+  assert.equal(format.time(950), "950 ns");
+  assert.equal(format.time(999_700), "1.00 ms");
+  assert.equal(format.time(2_500_000_000), "2.50 s");
+  assert.equal(format.time(null), "–");
+  assert.equal(format.bytes(1536), "1.50 KiB");
+  assert.equal(format.bandwidth(350 * 2 ** 20), "350 MiB/s");
+  assert.equal(format.amount(12_345), "12.3 k");
+  assert.equal(format.amount(0), "0");
+  assert.equal(format.percent(0.125), "12.5 %");
+  assert.equal(format.whole(1234567), "1,234,567");
+  assert.equal(format.change(60_000, 110_000, format.time), "+50 us (+83 %)");
+  assert.equal(format.change(100_000, 50_000, format.time), "−50 us (−50 %)");
+  assert.equal(format.change(null, 5, format.time), "–");
+  assert.equal(format.duration(60_000), "60us");
+  assert.equal(format.duration(1_500), "1500ns");
+  assert.equal(format.duration(0), "0ns");
+});
+
+const knob = (raw: number, unit: string, value: string): Parameter => ({
+  name: "read_latency",
+  value,
+  raw,
+  unit,
+  range: "",
+  applies: "live",
+  description: "",
+});
+
+test("a knob's steps are texts that the server reads", () => {
+  const time = knob(60_000, "time", "60us");
+  assert.equal(atStep(time, 0), "60us");
+  assert.equal(atStep(time, 40), "600us");
+  assert.equal(atStep(time, -40), "6us");
+  assert.equal(atStep(knob(1, "time", "1ns"), -40), "1ns");
+  assert.equal(atStep(knob(2 ** 30, "bandwidth", "1GiB/s"), 40), "10700000000B/s");
+  assert.equal(atStep(knob(550_000, "rate", "550K/s"), 40), "5500000/s");
+  // what is off stays off until it is written
+  assert.equal(slides(knob(0, "bandwidth", "none")), false);
+  assert.equal(slides({ ...time, applies: "fixed" }), false);
+});
+
+test("only what differs and may change is sent", () => {
+  const one = knob(60_000, "time", "60us");
+  const two = { ...knob(1, "count", "1"), name: "channels", applies: "fixed" as const };
+  const texts = new Map([["read_latency", " 80us "], ["channels", "2"], ["unknown", "1"]]);
+  assert.deepEqual(changed([one, two], texts), { read_latency: "80us" });
+  assert.deepEqual(changed([one], new Map([["read_latency", "60us"]])), {});
+  assert.deepEqual(changed([one], new Map([["read_latency", ""]])), {});
+});
+
+function controller(reads: number, buckets: Bucket[], sum: number): Controller {
+  return {
+    name: "c",
+    namespaces: [],
+    listen: "",
+    doorbells: "auto",
+    model_number: "",
+    attached: true,
+    doorbell_messages: 0,
+    placement: [],
+    commands: { read: reads, write: 0 },
+    bytes: { read: reads * 4096, write: 0 },
+    media_errors: 0,
+    queues: [],
+    latency: [{ operation: "read", count: count(buckets), sum_ns: sum, buckets }],
+    stages: [{ stage: "model", sum_ns: sum / 2 }],
+    errors_by_status: [{ status: "x", count: reads / 100 }],
+  };
+}
+
+test("a second is the difference over its time", () => {
+  const before = controller(1000, [[50_000, 10]], 500_000);
+  const now = controller(21_000, [[50_000, 10], [100_000, 100]], 10_500_000);
+  const second = between(now, before, 2);
+  assert.equal(second.numbers.read_iops, 10_000);
+  assert.equal(second.numbers.read_bandwidth, 10_000 * 4096);
+  assert.equal(second.numbers.p50, 100_000);
+  assert.equal(second.numbers.errors, 100);
+  assert.equal(second.numbers.mean, 100_000);
+  // Little: 10,000 in a second, each there for 100 us
+  assert.equal(second.numbers.depth, 1);
+  assert.equal(second.stages["model"], 50_000);
+});
+
+function stats(seconds: number, controllers: Controller[]): Stats {
+  return { time_ns: seconds * 1e9, unix_time_ms: seconds * 1000, reactors: [], media: [], namespaces: [], tenants: [], controllers };
+}
+
+test("history is bounded, and begins anew where the server does", () => {
+  const history = new History();
+  for (let s = 1; s <= KEPT + 50; s += 1) history.add(stats(s, [controller(s * 10, [], 0)]));
+  assert.equal(history.timeline.length, KEPT);
+  assert.equal(history.timeline.seconds()[0], 51);
+  const its = history.controllers.get("c");
+  assert.equal(its?.last?.numbers.read_iops, 10);
+  // time that goes back is another server's
+  history.add(stats(1, [controller(5, [], 0)]));
+  assert.equal(history.controllers.get("c")?.last, null);
+  // one that was not seen for a minute shows no mean of it as a second's
+  history.add(stats(61, [controller(5000, [], 0)]));
+  assert.equal(history.controllers.get("c")?.last, null);
+  history.add(stats(62, []));
+  assert.equal(history.controllers.size, 0);
+});
+
+test("a reactor's parts are of the whole", () => {
+  const at = (busy: number, spun: number, slept: number, stalled: number) => ({
+    reactor: 0,
+    mode: "adaptive",
+    commands: 0,
+    busy_ns: busy,
+    spun_ns: spun,
+    slept_ns: slept,
+    stalled_ns: stalled,
+    sleeps: 0,
+  });
+  assert.deepEqual(reactorParts(at(30, 10, 60, 0), at(5, 10, 10, 0)), { busy: 25 / 75, spinning: 0, asleep: 50 / 75, stalled: 0 });
+  assert.equal(reactorParts(at(1, 1, 1, 1), at(1, 1, 1, 1)), null);
+  assert.equal(reactorParts(at(0, 0, 5, 0), at(9, 0, 0, 0)), null);
+});
+
+test("events are read from a stream in pieces", () => {
+  const text = 'id: 7\nevent: created\ndata: {"id":7,"event":"created","kind":"media","name":"m"}\n\n:\n\nevent: lost\ndata: {"lost":3}\n\nid: 8\nev';
+  const [found, rest] = eventsOf(text);
+  assert.equal(found.length, 2);
+  assert.equal(found[0]?.name, "m");
+  assert.equal(found[1], null);
+  assert.equal(rest, "id: 8\nev");
+});
