@@ -44,7 +44,9 @@ fn main() -> Result<()> {
     let kept = target.join("web");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=NVMIRAGE_WEB");
-    let asked = env::var("NVMIRAGE_WEB").ok().filter(|text| !text.is_empty());
+    let asked = env::var("NVMIRAGE_WEB")
+        .ok()
+        .filter(|text| !text.is_empty());
     let built = match asked.as_deref() {
         Some("0") => None,
         Some("1") => Some(build(&web, &kept)?),
@@ -146,7 +148,10 @@ fn run(command: &mut Command, name: &str) -> Result<()> {
         return Ok(());
     }
     let said = fs::read_to_string(&log).unwrap_or_default();
-    let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    let said: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
     let last = said[said.len().saturating_sub(4)..].join("; ");
     Err(format!("{name} failed ({status}): {last}").into())
 }

@@ -70,6 +70,27 @@ pub(crate) fn nextest(output: &str) -> Counts {
     sum
 }
 
+/// Sums the closing lines of node's test runner (`# pass 3`, `# fail 1`, `# cancelled 0`, …) in `output`. A test that is skipped or
+/// to be done does not run.
+pub(crate) fn tap(output: &str) -> Counts {
+    let mut sum = Counts::default();
+    for line in output.lines() {
+        let words = line
+            .strip_prefix("# ")
+            .and_then(|line| line.split_once(' '));
+        let Some((word, Ok(number))) = words.map(|(word, rest)| (word, rest.parse::<u32>())) else {
+            continue;
+        };
+        match word {
+            "pass" => sum.passed += number,
+            "fail" | "cancelled" => sum.failed += number,
+            "skipped" | "todo" => sum.ignored += number,
+            _ => {}
+        }
+    }
+    sum
+}
+
 /// The number right before `words` in a list such as `3 passed, 1 timed out`; 0 where there is
 /// none.
 fn before(list: &str, words: &str) -> u32 {

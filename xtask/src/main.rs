@@ -19,6 +19,7 @@ mod stages;
 mod tidy;
 mod tools;
 mod vm;
+mod web;
 mod workspace;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ use crate::record::RecordArgs;
 use crate::simulate::SimulateArgs;
 use crate::soak::SoakArgs;
 use crate::vm::VmArgs;
+use crate::web::WebArgs;
 use crate::workspace::Workspace;
 
 /// Set-up, tests, benchmarks and checks of nvmirage.
@@ -82,6 +84,8 @@ enum Task {
     Oracle(OracleArgs),
     /// Load a daemon with hosts that reset, unmap, move and are killed, and verify
     Soak(SoakArgs),
+    /// Test the dashboard in a browser, against the release build
+    Web(WebArgs),
     /// Fuzz one target on the terminal
     Fuzz {
         /// The target; without a known one, the error names them
@@ -141,6 +145,7 @@ fn run(cli: &Cli) -> Result<bool> {
             bench::run(&workspace, &Interrupt::install()?, args)?;
             Ok(true)
         }
+        Task::Web(args) => web::run(&workspace, args),
         Task::Instructions(args) => instructions::run(&workspace, args),
         Task::Record(args) => {
             record::run(args)?;

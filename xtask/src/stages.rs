@@ -13,7 +13,7 @@ use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
 use crate::show::{self, Line};
 use crate::workspace::Workspace;
-use crate::{book, fuzz, golden, instructions, oracle, package, setup, simulate, soak, tidy};
+use crate::{book, fuzz, golden, instructions, oracle, package, setup, simulate, soak, tidy, web};
 
 /// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
 /// how it is run.
@@ -102,6 +102,12 @@ const STAGES: &[Stage] = &[
         about: "vfio-user, message by message",
         minutes: 8,
         run: protocol,
+    },
+    Stage {
+        name: "web",
+        about: "the dashboard: types, what it computes, and all of it in Chromium",
+        minutes: 12,
+        run: web::stage,
     },
     Stage {
         name: "soak",

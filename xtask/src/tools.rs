@@ -250,7 +250,10 @@ fn fetch_package(tool: &Tool, dir: &Path) -> Result<()> {
 }
 
 /// What cannot be had beside the system's own is installed for good, where we may.
-fn install(package: &str, why: &str, note: Note<'_>) -> Result<()> {
+///
+/// # Errors
+/// We may not, or it fails: says why it is needed.
+pub(crate) fn install(package: &str, why: &str, note: Note<'_>) -> Result<()> {
     if !debian::is_debian() || !rustix::process::geteuid().is_root() {
         bail!("{why}: install the package {package}");
     }
@@ -270,7 +273,11 @@ fn install(package: &str, why: &str, note: Note<'_>) -> Result<()> {
     )
 }
 
-fn checked(command: &mut Command) -> Result<()> {
+/// Runs a command that is quiet while all is well.
+///
+/// # Errors
+/// It cannot be run, or fails: with what it said.
+pub(crate) fn checked(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .output()

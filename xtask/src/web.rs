@@ -38,7 +38,11 @@ pub(crate) struct WebArgs {
 /// One of them is missing and cannot be fetched.
 pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
     if debian::on_path("node").is_none() || debian::on_path("npm").is_none() {
-        tools::install("npm", "no Node.js with npm, which build the dashboard", note)?;
+        tools::install(
+            "npm",
+            "no Node.js with npm, which build the dashboard",
+            note,
+        )?;
     }
     let version = node_version()?;
     ensure!(
@@ -123,7 +127,11 @@ pub(crate) fn run(workspace: &Workspace, args: &WebArgs) -> Result<bool> {
     let web = workspace.root.join("web");
     let mut types = Command::new("node");
     types
-        .args(["node_modules/typescript/bin/tsc", "-p", "tsconfig.test.json"])
+        .args([
+            "node_modules/typescript/bin/tsc",
+            "-p",
+            "tsconfig.test.json",
+        ])
         .current_dir(&web);
     tools::checked(&mut types)?;
     let mut tests = command(workspace, &web, "browser.test.js")?;

@@ -63,7 +63,10 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Vec<Finding> {
     };
     let mut findings = characters(name, source);
     findings.extend(machine_paths(name, source));
-    if [".ts", ".tsx", ".css"].iter().any(|end| name.ends_with(end)) {
+    if [".ts", ".tsx", ".css"]
+        .iter()
+        .any(|end| name.ends_with(end))
+    {
         findings.extend(length(name, source));
     }
     if name.ends_with(".rs") {

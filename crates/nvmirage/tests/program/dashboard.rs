@@ -19,9 +19,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// Files that a page names.
 fn files(page: &str) -> Vec<&str> {
-    let names = page
-        .split('"')
-        .filter(|word| word.starts_with("/assets/"));
+    let names = page.split('"').filter(|word| word.starts_with("/assets/"));
     names.collect()
 }
 
@@ -73,7 +71,11 @@ fn a_mediums_timing_is_shown_as_it_would_be_written() {
         let parameters = timing["parameters"].as_array().unwrap().clone();
         let mut all = parameters.into_iter();
         let found = all.find(|one| one["name"] == "read_latency").unwrap();
-        for (key, value) in [("unit", "time"), ("applies", "live"), ("range", "1ns to 10s")] {
+        for (key, value) in [
+            ("unit", "time"),
+            ("applies", "live"),
+            ("range", "1ns to 10s"),
+        ] {
             assert_eq!(found[key], value, "{found}");
         }
         (
@@ -159,7 +161,10 @@ fn the_way_to_it_passes_on_what_has_its_token_and_address_alone() {
     assert_eq!(there["media"][0]["name"], "disk");
     let page = ask("GET /", &host, "").is(200);
     assert_eq!(page.header("content-security-policy"), Some(POLICY));
-    for wrong in ["", "Authorization: Bearer 00000000000000000000000000000000\r\n"] {
+    for wrong in [
+        "",
+        "Authorization: Bearer 00000000000000000000000000000000\r\n",
+    ] {
         ask("GET /v1", &host, wrong).refuses(401, "Authorization: Bearer");
         ask("DELETE /v1/media/disk", &host, wrong).refuses(401, "Authorization: Bearer");
         ask("POST /", &host, wrong).refuses(401, "Authorization: Bearer");

@@ -118,8 +118,16 @@ mod tests {
             assert!(!is_asked(&Method::POST, path) && !is_asked(&Method::DELETE, path));
         }
         for path in [
-            "", "//", "/v1", "/v1/stats", "/metrics", "/openapi.json", "/assets", "/Assets/a",
-            "*", "/v1/../assets/",
+            "",
+            "//",
+            "/v1",
+            "/v1/stats",
+            "/metrics",
+            "/openapi.json",
+            "/assets",
+            "/Assets/a",
+            "*",
+            "/v1/../assets/",
         ] {
             assert!(!is_asked(&Method::GET, path), "{path}");
         }
