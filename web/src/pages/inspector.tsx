@@ -74,7 +74,7 @@ function Completion({ queue }: { queue: CompletionQueue }) {
       <Numbers size={queue.size} used={queue.posted} head={queue.head} tail={queue.tail} doorbell={queue.doorbell} shadow={queue.shadow} eventIdx={queue.event_idx} />
       <td>{NONE}</td>
       <td>{whole(queue.in_flight)}</td>
-      <td class="text">{notes.filter(Boolean).join("; ")}</td>
+      <td class="text notes">{notes.filter(Boolean).join("; ")}</td>
     </tr>
   );
 }
@@ -90,7 +90,7 @@ function Submission({ queue, reactor }: { queue: SubmissionQueue; reactor: numbe
       <Numbers size={queue.size} used={queue.waiting} head={queue.head} tail={queue.tail} doorbell={queue.doorbell} shadow={queue.shadow} eventIdx={queue.event_idx} />
       <td>{whole(queue.waiting)}</td>
       <td>{whole(queue.in_flight)}</td>
-      <td class="text">{notes.filter(Boolean).join("; ")}</td>
+      <td class="text notes">{notes.filter(Boolean).join("; ")}</td>
     </tr>
   );
 }

@@ -61,7 +61,12 @@ function rows(lines: Line[], stacked: boolean): uPlot.AlignedData {
 /** Distances of lines across, in bytes. */
 const BINARY = Array.from({ length: 44 }, (_, power) => 2 ** power);
 
-function axes({ shown, bytes }: Props): uPlot.Axis[] {
+/** Of a scale of factors, whole powers of ten: lines between them tell nothing more. */
+function decades(_: uPlot, splits: number[]): (number | null)[] {
+  return splits.map((value) => (Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9 ? value : null));
+}
+
+function axes({ shown, bytes, factors }: Props): uPlot.Axis[] {
   const common = {
     stroke: () => colour("muted"),
     grid: { stroke: () => colour("grid"), width: 1 },
@@ -78,6 +83,9 @@ function axes({ shown, bytes }: Props): uPlot.Axis[] {
       size: 78,
       space: 32,
       ...(bytes === true ? { incrs: BINARY } : {}),
+      ...(factors === true
+        ? { filter: decades, grid: { ...common.grid, filter: decades }, ticks: { ...common.ticks, filter: decades } }
+        : {}),
     },
   ];
 }
@@ -112,11 +120,11 @@ function options(props: Props, width: number): uPlot.Options {
 
 function vertical({ factors }: Props): uPlot.Scale {
   if (factors !== true) return { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] };
-  const decades = (min: number, max: number): uPlot.Range.MinMax => {
+  const whole = (min: number, max: number): uPlot.Range.MinMax => {
     const least = 10 ** Math.floor(Math.log10(min / 1.1));
     return [least, Math.max(10 ** Math.ceil(Math.log10(max * 1.1)), least * 10)];
   };
-  return { distr: 3, range: (_, min, max) => (min > 0 ? decades(min, max) : [1e3, 1e6]) };
+  return { distr: 3, range: (_, min, max) => (min > 0 ? whole(min, max) : [1e3, 1e6]) };
 }
 
 /** What lies between a line of a stack and the one below it; the lowest stands on a row of zeros. */

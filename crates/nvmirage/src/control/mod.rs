@@ -29,7 +29,8 @@ pub(crate) const MAX_REPLY_LEN: usize = 64 << 20;
 /// How whoever has started a server gets to its dashboard, in a sentence.
 pub(crate) fn dashboard_address(control: &crate::config::Control) -> String {
     match (control.tcp, &control.token_file) {
-        (Some(address), Some(file)) => format!(
+        // which port the system has chosen stands in the log
+        (Some(address), Some(file)) if address.port() != 0 => format!(
             "dashboard: http://{address}/, with the token in {}",
             file.display()
         ),
