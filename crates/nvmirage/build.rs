@@ -83,7 +83,8 @@ fn build(web: &Path, kept: &Path) -> Result<PathBuf> {
     }
     fs::create_dir_all(kept)?;
     // two profiles may build at once
-    let lock = fs::File::create(kept.join("lock"))?;
+    let mut options = fs::File::options();
+    let lock = options.create(true).append(true).open(kept.join("lock"))?;
     lock.lock()?;
     if dist.join("index.html").is_file() {
         return Ok(dist);
