@@ -82,7 +82,7 @@ function Flash({ flash }: { flash: FlashMap }) {
   return (
     <Card
       title="Flash map"
-      about={`Each cell is ${per} of ${whole(flash.geometry.pages_per_line)} pages; an o is in a line that is being written. Collection begins below ${flash.collect_below} free lines of a partition.`}
+      about={`Each cell is ${per} of ${whole(flash.geometry.pages_per_line)} pages; an o is in a line that is being written. A write collects a line where its partition has ${flash.collect_below} free lines or fewer.`}
       wide
     >
       <fieldset class="row">
@@ -307,4 +307,3 @@ function Busy({ model }: { model: Model }) {
     </Card>
   );
 }
-
