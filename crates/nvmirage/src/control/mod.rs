@@ -16,8 +16,8 @@ mod types;
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use problem::{FieldProblem, Refusal};
 pub(crate) use dashboard::{Proxy, is_built as has_dashboard};
+pub(crate) use problem::{FieldProblem, Refusal};
 pub(crate) use types::*;
 
 /// Largest body of a request, in bytes.
