@@ -321,6 +321,27 @@ pub fn block_count(sqe: &Sqe) -> Option<u32> {
     has_one.then(|| blocks(sqe).count)
 }
 
+/// The logical blocks that a command names, the first and how many, and what else a trace keeps of it
+/// ([`crate::flight::FlightRecord::detail`]).
+#[must_use]
+pub(crate) fn named(sqe: &Sqe) -> (u64, u32, u32) {
+    const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
+    const SEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_SEND.0);
+    const RECEIVE: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_RECEIVE.0);
+    match sqe.nvm_opcode() {
+        NvmOpcode::READ
+        | NvmOpcode::WRITE
+        | NvmOpcode::COMPARE
+        | NvmOpcode::WRITE_ZEROES
+        | NvmOpcode::WRITE_UNCORRECTABLE
+        | NvmOpcode::VERIFY
+        | APPEND => (slba(sqe), blocks(sqe).count, sqe.cdw12 >> 16),
+        NvmOpcode::DATASET_MANAGEMENT => (0, 0, (sqe.cdw10 & 0xff) + 1),
+        SEND | RECEIVE => (slba(sqe), 0, sqe.cdw13),
+        _ => (first_block(sqe), 0, 0),
+    }
+}
+
 /// Whether a command that can have it has Force Unit Access.
 #[must_use]
 pub fn has_fua(sqe: &Sqe) -> bool {

@@ -7,10 +7,10 @@
 //!
 //! The clock is a function that is handed in, as this crate has none.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use memory::{Counter, Histogram, LogHistogram, RECORD_WORDS, Records};
-use nvme_spec::{Status, opcode::NvmOpcode, zoned::ZonedOpcode};
+use nvme_spec::{Status, opcode::Csi, opcode::NvmOpcode, zoned::ZonedOpcode};
 
 use crate::time::Time;
 
@@ -112,8 +112,17 @@ pub struct FlightRecord {
     pub status: Status,
     /// Its namespace.
     pub nsid: u32,
-    /// Its first logical block, of a command that has one.
+    /// The command set of its namespace, where that was there.
+    pub csi: Csi,
+    /// Size of a logical block of its namespace as a power of two; 0 where the namespace was not there.
+    pub lba_shift: u8,
+    /// Its first logical block, of a command that has one; of Dataset Management that of its first range.
     pub slba: u64,
+    /// Logical blocks that it names, of a command that names some; of Dataset Management those of its first range.
+    pub blocks: u32,
+    /// What else there is to repeat it: of Dataset Management the number of its ranges, of the Zone Management commands
+    /// CDW13, of other commands that name blocks the upper half of CDW12, and 0 of all others.
+    pub detail: u32,
     /// Bytes that it moved.
     pub bytes: u32,
     /// Commands of its queue that were fetched and not completed when it was, with it.
@@ -142,7 +151,13 @@ impl FlightRecord {
             self.slba,
             pair(self.nsid, self.bytes),
             pair(low, high),
-            self.status.0.into(),
+            pair(
+                u32::from(self.status.0)
+                    | u32::from(self.lba_shift) << 16
+                    | u32::from(self.csi.0) << 24,
+                self.blocks,
+            ),
+            self.detail.into(),
         ];
         words[..all.len()].copy_from_slice(&all);
         words
@@ -150,7 +165,18 @@ impl FlightRecord {
 
     fn from_words(words: [u64; RECORD_WORDS]) -> Self {
         let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
-        let [begun, ab, cd, ef, slba, nsid_bytes, names, status, ..] = words;
+        let [
+            begun,
+            ab,
+            cd,
+            ef,
+            slba,
+            nsid_bytes,
+            names,
+            status,
+            detail,
+            ..,
+        ] = words;
         FlightRecord {
             begun: Time(begun),
             stages: [low(ab), high(ab), low(cd), high(cd), low(ef), high(ef)],
@@ -160,7 +186,11 @@ impl FlightRecord {
             fua: names >> 40 & 1 != 0,
             status: Status(status as u16),
             nsid: low(nsid_bytes),
+            csi: Csi((status >> 24) as u8),
+            lba_shift: (status >> 16) as u8,
             slba,
+            blocks: high(status),
+            detail: low(detail),
             bytes: high(nsid_bytes),
             depth: (names >> 48) as u16,
         }
@@ -320,6 +350,105 @@ impl LaneFlight {
     }
 }
 
+/// What a lane leaves for a trace: records of its commands, for whoever takes them away in time.
+#[derive(Debug)]
+pub struct TraceRing {
+    records: FlightRecords,
+    missed: Counter,
+}
+
+impl TraceRing {
+    fn new(entries: usize) -> Self {
+        TraceRing {
+            records: FlightRecords::new(entries),
+            missed: Counter::default(),
+        }
+    }
+
+    /// The records; those that were not taken in time are written over.
+    #[must_use]
+    pub fn records(&self) -> &FlightRecords {
+        &self.records
+    }
+
+    /// Commands that could not be watched, as too many were already.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed.get()
+    }
+
+    pub(crate) fn push(&self, record: &FlightRecord) {
+        self.records.0.push(record.words());
+    }
+
+    pub(crate) fn miss(&self) {
+        self.missed.add(1);
+    }
+}
+
+/// Rings of a controller's completion queues, each made with the first queue of its identifier, so that a host which
+/// makes and deletes queues takes no more memory. A queue is gone, and its lane writes no more, before there is another
+/// one of its identifier.
+#[derive(Debug)]
+pub struct TraceRings {
+    rings: Box<[OnceLock<Arc<TraceRing>>]>,
+    entries: usize,
+}
+
+impl TraceRings {
+    /// For completion queues 1 to `queues`, each with room for so many records.
+    #[must_use]
+    pub fn new(queues: u16, entries: usize) -> Self {
+        TraceRings {
+            rings: (0..=queues).map(|_| OnceLock::new()).collect(),
+            entries,
+        }
+    }
+
+    /// Those that there are, each with the identifier of its completion queue.
+    pub fn rings(&self) -> impl Iterator<Item = (u16, &TraceRing)> {
+        let rings = (0..).zip(&self.rings);
+        rings.filter_map(|(cqid, ring)| Some((cqid, &**ring.get()?)))
+    }
+
+    fn of(&self, cqid: u16) -> Option<Arc<TraceRing>> {
+        let ring = self.rings.get(usize::from(cqid))?;
+        Some(
+            ring.get_or_init(|| Arc::new(TraceRing::new(self.entries)))
+                .clone(),
+        )
+    }
+}
+
+/// A trace of a controller: one command of so many of every queue, with all that is known of it.
+#[derive(Clone, Debug)]
+pub struct TraceSpec {
+    /// One command of so many, 1 or more: 1 is every one.
+    pub every: u32,
+    /// Where the records go.
+    pub rings: Arc<TraceRings>,
+}
+
+/// A trace of a lane.
+#[derive(Clone, Debug)]
+pub struct Tracing {
+    /// One command of so many, 1 or more.
+    pub every: u32,
+    /// Where the records go.
+    pub ring: Arc<TraceRing>,
+}
+
+impl TraceSpec {
+    /// Of the completion queue `cqid`.
+    #[must_use]
+    pub fn of_queue(&self, cqid: u16) -> Option<Tracing> {
+        Some(Tracing {
+            every: self.every.max(1),
+            ring: self.rings.of(cqid)?,
+        })
+    }
+}
+
 /// How a lane watches.
 #[derive(Clone, Debug)]
 pub struct Watching {
@@ -331,10 +460,13 @@ pub struct Watching {
     pub records: Arc<FlightRecords>,
     /// What they come to.
     pub flight: Arc<LaneFlight>,
+    /// A trace that goes on: as many commands as it wants are watched, and of those one of `every` of all goes to
+    /// `records` and `flight`, as ever.
+    pub trace: Option<Tracing>,
 }
 
 /// How the commands of a controller are watched.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WatchSpec {
     /// One command of so many, 1 or more.
     pub every: u32,
@@ -342,6 +474,8 @@ pub struct WatchSpec {
     pub clock: fn() -> Time,
     /// How many records each completion queue keeps.
     pub records: usize,
+    /// A trace that goes on.
+    pub trace: Option<TraceSpec>,
 }
 
 /// What a completion queue's watched commands come to.
@@ -449,7 +583,11 @@ mod tests {
             fua: true,
             status: Status(0x7fff),
             nsid: 0xfffffffe,
+            csi: Csi(0xfd),
+            lba_shift: 0xfc,
             slba: u64::MAX,
+            blocks: 0x8000_0002,
+            detail: 0x8000_0003,
             bytes: 0x80000001,
             depth: 0xf00f,
         };
@@ -475,7 +613,11 @@ mod tests {
             fua: false,
             status: Status::SUCCESSFUL_COMPLETION,
             nsid: 1,
+            csi: Csi::NVM,
+            lba_shift: 9,
             slba: 0,
+            blocks: 1,
+            detail: 0,
             bytes: 512,
             depth: 1,
         };

@@ -222,6 +222,7 @@ impl Rig {
             every,
             clock,
             records: 256,
+            trace: None,
         };
         self.engine.watch_commands(self.slot, Some(spec));
         self

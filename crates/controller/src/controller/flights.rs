@@ -31,7 +31,7 @@ impl Controller {
 
     /// Tells a lane what there is to watch.
     pub(crate) fn watch_lane(&mut self, cqid: u16, key: OwnerKey, lanes: &mut impl LaneTable) {
-        let spec = self.flights.spec;
+        let spec = self.flights.spec.clone();
         let Some(cq) = self.queues.cq_mut(cqid) else {
             return;
         };
@@ -51,6 +51,7 @@ impl Controller {
                 clock: spec.clock,
                 records,
                 flight,
+                trace: spec.trace.and_then(|trace| trace.of_queue(cqid)),
             }
         });
         lanes.command(key, LaneCommand::Watch(watching));

@@ -78,6 +78,8 @@ pub(super) struct Issuer<'t, C, G> {
     pub(super) clock: Option<fn() -> Time>,
     /// When it was handed to a channel.
     pub(super) handed: Option<Handed>,
+    /// The first range of Dataset Management, of a command that is watched.
+    pub(super) range: Option<(u64, u32)>,
 }
 
 /// The commands behind the one that is being issued.
@@ -526,6 +528,12 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
     ) -> Result<Issued, Status> {
         let mut wanted = DeallocateRanges::new(count);
         self.read_list(sqe, wanted.as_mut_bytes())?;
+        if G::WATCHES {
+            self.range = wanted
+                .entries()
+                .first()
+                .map(|first| (first.slba, first.nlb));
+        }
         self.ranges.clear();
         for DsmRange { slba, nlb, .. } in wanted.entries() {
             let (slba, count) = (*slba, *nlb);

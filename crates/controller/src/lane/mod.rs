@@ -311,6 +311,7 @@ impl Lane {
             gate,
             clock: None,
             handed: None,
+            range: None,
         };
         let turn = queues.turn(&mut issuer);
         drop(issuer);

@@ -8,6 +8,7 @@
 
 use nvme_spec::Sqe;
 use nvme_spec::Status;
+use nvme_spec::opcode::Csi;
 
 use super::fetch::Went;
 use super::issue::{COPIED_PER_TURN, Issuer};
@@ -38,6 +39,41 @@ pub(super) struct Chosen {
     is_chosen: bool,
 }
 
+/// When commands of a submission queue were seen that are in its ring, each with the number, modulo 2^32, behind the last that
+/// was seen then. Those that were seen first are told from the others, which count as seen with the last of them: a command was
+/// in the ring for as long as is said, or longer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sights {
+    first: Option<(u32, Time)>,
+    others: Option<(u32, Time)>,
+}
+
+impl Sights {
+    /// Commands up to `end` are in the ring; `fetched` were taken out of it.
+    fn look(&mut self, fetched: u32, end: u32, now: Time) {
+        if self.others.is_some_and(|(seen, _)| !lies_behind(end, seen)) {
+            return;
+        }
+        let is_there = |sight: &(u32, Time)| lies_behind(sight.0, fetched);
+        let first = self.first.filter(is_there);
+        let first = first.or(self.others.filter(is_there));
+        self.first = first.or(Some((end, now)));
+        self.others = Some((end, now));
+    }
+
+    /// When the command of this number was seen.
+    fn of(&self, number: u32) -> Option<Time> {
+        let mut sights = [self.first, self.others].into_iter().flatten();
+        let its = sights.find(|(end, _)| lies_behind(*end, number));
+        its.map(|(_, at)| at)
+    }
+}
+
+/// Whether one number of commands is beyond another one, modulo 2^32.
+fn lies_behind(one: u32, other: u32) -> bool {
+    one.wrapping_sub(other).cast_signed() > 0
+}
+
 /// The times of a command that is watched.
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -47,6 +83,10 @@ struct Open {
     passed: Time,
     handed: Option<Handed>,
     depth: u16,
+    csi: Csi,
+    lba_shift: u8,
+    /// Of Dataset Management, its first range.
+    range: Option<(u64, u32)>,
 }
 
 /// A request was handed to a channel.
@@ -67,6 +107,10 @@ pub(super) struct Watch {
     random: u32,
     /// Of each submission queue, by its position.
     chosen: [Chosen; MAX_SQS],
+    /// The same, where a trace goes on.
+    sights: [Sights; MAX_SQS],
+    /// Commands of a trace that end before one counts that would have been watched without it.
+    until_counted: u32,
     open: Vec<Option<Open>>,
     free: Vec<u16>,
     /// Posted in this turn, with when: their interrupts are still to be raised.
@@ -81,6 +125,8 @@ impl Watch {
             random: (watching.clock)().0 as u32 | 1,
             watching,
             chosen: [Chosen::default(); MAX_SQS],
+            sights: [Sights::default(); MAX_SQS],
+            until_counted: 0,
             open: vec![None; room],
             free: (0..room as u16).rev().collect(),
             posted: Vec::with_capacity(room),
@@ -91,20 +137,34 @@ impl Watch {
     pub(super) fn set(&mut self, watching: Watching) {
         self.land_all();
         self.watching = watching;
+        // The next one may be near by now, or far.
+        self.chosen = [Chosen::default(); MAX_SQS];
+        self.sights = [Sights::default(); MAX_SQS];
+        self.until_counted = 0;
     }
 
     /// Another queue is at this position now.
     pub(super) fn forget(&mut self, position: usize) {
         self.chosen[position] = Chosen::default();
+        self.sights[position] = Sights::default();
     }
 
-    /// How many commands until the next one is watched, with it: 1 to twice the distance less one, `every` on average.
+    /// How many commands until the next one is watched, with it.
     fn distance(&mut self) -> u32 {
+        match &self.watching.trace {
+            Some(trace) if trace.every == 1 => 1,
+            Some(trace) => self.random_distance(trace.every),
+            None => self.random_distance(self.watching.every),
+        }
+    }
+
+    /// 1 to twice `every` less one, `every` on average.
+    fn random_distance(&mut self, every: u32) -> u32 {
         // xorshift32, Marsaglia 2003
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
-        let span = u64::from(self.watching.every) * 2 - 1;
+        let span = u64::from(every) * 2 - 1;
         1 + ((u64::from(self.random) * span) >> 32) as u32
     }
 
@@ -135,6 +195,12 @@ impl Watch {
     /// seen.
     #[inline]
     fn look(&mut self, position: usize, member: &Member, available: u32) {
+        if self.watching.trace.is_some() {
+            let fetched = fetched(member);
+            let now = (self.watching.clock)();
+            self.sights[position].look(fetched, fetched.wrapping_add(available), now);
+            return;
+        }
         if self.before(position, member) < available && self.chosen[position].seen.is_none() {
             self.chosen[position].seen = Some((self.watching.clock)());
         }
@@ -143,15 +209,28 @@ impl Watch {
     /// Watches a command that was fetched; where, if there is room.
     fn open(&mut self, position: usize, member: &Member) -> Option<u16> {
         let now = (self.watching.clock)();
-        let seen = self.chosen[position].seen.unwrap_or(now);
-        self.chosen[position] = self.choose(fetched(member));
-        let at = self.free.pop()?;
+        let next = fetched(member);
+        let seen = match &self.watching.trace {
+            None => self.chosen[position].seen,
+            Some(_) => self.sights[position].of(next.wrapping_sub(1)),
+        };
+        let seen = seen.unwrap_or(now);
+        self.chosen[position] = self.choose(next);
+        let Some(at) = self.free.pop() else {
+            if let Some(trace) = &self.watching.trace {
+                trace.ring.miss();
+            }
+            return None;
+        };
         self.open[usize::from(at)] = Some(Open {
             seen,
             fetched: now,
             passed: now,
             handed: None,
             depth: u16::try_from(member.outstanding).unwrap_or(u16::MAX),
+            csi: Csi::NVM,
+            lba_shift: 0,
+            range: None,
         });
         Some(at)
     }
@@ -164,16 +243,45 @@ impl Watch {
     #[cold]
     pub(super) fn land_all(&mut self) {
         let now = (self.watching.clock)();
-        for (mut record, posted) in self.posted.drain(..) {
+        let mut posted = std::mem::take(&mut self.posted);
+        for (mut record, posted) in posted.drain(..) {
             record.stages[Stage::Interrupt as usize] = span(posted, now);
-            self.watching.land(&record);
+            self.land(&record);
         }
+        self.posted = posted;
+    }
+
+    fn land(&mut self, record: &FlightRecord) {
+        if let Some(trace) = &self.watching.trace {
+            trace.ring.push(record);
+            if self.until_counted > 0 {
+                self.until_counted -= 1;
+                return;
+            }
+            let of_trace = (self.watching.every / trace.every).max(1);
+            self.until_counted = self.random_distance(of_trace) - 1;
+        }
+        self.watching.land(record);
     }
 
     /// Whether something was posted.
     #[inline]
     pub(super) fn has_posted(&self) -> bool {
         !self.posted.is_empty()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.land_all();
+    }
+}
+
+#[cfg(test)]
+impl Watch {
+    /// There is no place but so many.
+    pub(super) fn leave_room_for(&mut self, places: usize) {
+        self.free.truncate(places);
     }
 }
 
@@ -307,10 +415,18 @@ impl Queues {
         };
         let clock = watch.watching.clock;
         let now = clock();
+        let namespace = issuer
+            .namespaces
+            .get((self.slots.get(index).sqe[0] >> 32) as u32);
         if let Some(open) = watch.get(at)
             && open.handed.is_none()
         {
+            if let Some(namespace) = namespace {
+                open.csi = namespace.csi();
+                open.lba_shift = namespace.lba_shift;
+            }
             open.passed = now;
+            (issuer.handed, issuer.range) = (None, None);
             issuer.clock = Some(clock);
         }
     }
@@ -319,12 +435,15 @@ impl Queues {
     #[cold]
     pub(super) fn note_handed<C, G>(&mut self, index: u16, issuer: &mut Issuer<'_, C, G>) {
         issuer.clock = None;
+        let (handed, range) = (issuer.handed.take(), issuer.range.take());
         let marks = self.slots.get(index).marks;
         if let (Some(at), Some(watch)) = (place(marks), &mut self.watch)
-            && let Some(handed) = issuer.handed.take()
             && let Some(open) = watch.get(at)
         {
-            open.handed.get_or_insert(handed);
+            open.range = range.or(open.range);
+            if let Some(handed) = handed {
+                open.handed.get_or_insert(handed);
+            }
         }
     }
 
@@ -360,6 +479,8 @@ impl Queues {
         stages[Stage::Medium as usize] = span(handed.begun, done);
         stages[Stage::Model as usize] = span(done, now);
         let sqe = Sqe::from_words(slot.sqe);
+        let (slba, blocks, detail) = command::named(&sqe);
+        let (slba, blocks) = open.range.unwrap_or((slba, blocks));
         let record = FlightRecord {
             begun: open.seen,
             stages,
@@ -369,7 +490,11 @@ impl Queues {
             fua: command::has_fua(&sqe),
             status,
             nsid: sqe.nsid,
-            slba: command::first_block(&sqe),
+            csi: open.csi,
+            lba_shift: open.lba_shift,
+            slba,
+            blocks,
+            detail,
             bytes: slot.bytes,
             depth: open.depth,
         };

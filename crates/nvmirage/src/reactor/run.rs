@@ -44,6 +44,7 @@ const WATCHED: WatchSpec = WatchSpec {
     every: 128,
     clock: Clock::now_of_process,
     records: 256,
+    trace: None,
 };
 /// Commands that a channel holds at most.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;

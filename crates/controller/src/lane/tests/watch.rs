@@ -7,7 +7,10 @@ use nvme_spec::Status;
 use proptest::prelude::*;
 
 use super::rig::{Rig, command, read};
-use crate::flight::{FlightRecord, FlightRecords, LaneFlight, Operation, Stage, Watching};
+use crate::flight::{
+    FlightRecord, FlightRecords, LaneFlight, Operation, Stage, TraceRings, TraceSpec, Tracing,
+    Watching,
+};
 use crate::lane::LaneCommand;
 use crate::testing::Manner;
 use crate::time::Time;
@@ -27,6 +30,7 @@ pub(super) fn watching(every: u32, records: usize) -> Watching {
         clock,
         records: Arc::new(FlightRecords::new(records)),
         flight: Arc::new(LaneFlight::default()),
+        trace: None,
     }
 }
 
@@ -181,6 +185,128 @@ fn what_is_given_up_makes_room_for_others() {
         turn(&mut rig);
     }
     assert_eq!(watching.records.written(), u64::from(count));
+}
+
+/// A rig whose commands are traced, one of `every`; the trace, and what is watched beside it.
+fn traced(manner: Manner, every: u32, standing: u32) -> (Rig, Tracing, Watching) {
+    let mut rig = Rig::new(64, &[64, 64], manner);
+    let spec = TraceSpec {
+        every,
+        rings: Arc::new(TraceRings::new(1, 8192)),
+    };
+    let trace = spec.of_queue(1).unwrap();
+    let watching = Watching {
+        trace: Some(trace.clone()),
+        ..watching(standing, 8192)
+    };
+    rig.lane.command(LaneCommand::Watch(Some(watching.clone())));
+    (rig, trace, watching)
+}
+
+#[test]
+fn a_trace_has_every_command_and_what_is_watched_stays_a_sample() {
+    let (mut rig, trace, watching) = traced(Manner::Synchronous, 1, 16);
+    let mut cid = 0u16;
+    for _ in 0..500 {
+        for _ in 0..8 {
+            rig.store(1, read(cid));
+            cid += 1;
+        }
+        rig.ring(1);
+        turn(&mut rig);
+        assert_eq!(rig.completions().len(), 8);
+    }
+    let all: Vec<_> = trace.ring.records().last(8192);
+    let cids: Vec<_> = all.iter().map(|r| r.cid).collect();
+    assert_eq!(cids, (0..4000).collect::<Vec<_>>());
+    assert_eq!(trace.ring.missed(), 0);
+    // 250 of 4000, within five standard deviations
+    let counted = count(&watching, Operation::Read);
+    assert!(counted.abs_diff(250) < 80, "{counted}");
+    assert_eq!(watching.records.written(), counted);
+}
+
+#[test]
+fn a_trace_can_be_of_one_command_of_so_many() {
+    let (mut rig, trace, _) = traced(Manner::Synchronous, 8, 128);
+    for cid in 0..4000 {
+        rig.submit(1, read(cid));
+        turn(&mut rig);
+        rig.completions();
+    }
+    let written = trace.ring.records().written();
+    assert!(written.abs_diff(500) < 120, "{written}");
+}
+
+/// All of a batch were in the ring from the look that saw them, not from when the one before was fetched.
+#[test]
+fn commands_of_a_batch_were_seen_together() {
+    let (mut rig, trace, _) = traced(Manner::Synchronous, 1, 128);
+    for round in 0..3 {
+        (0..4).for_each(|cid| rig.store(1, read(round * 4 + cid)));
+        rig.ring(1);
+        turn(&mut rig);
+        rig.completions();
+    }
+    let records = trace.ring.records().last(12);
+    for batch in records.chunks(4) {
+        let begun = batch[0].begun;
+        assert!(batch.iter().all(|r| r.begun == begun), "{batch:?}");
+        let ring = |r: &FlightRecord| r.stages[Stage::Ring as usize];
+        assert!(batch.windows(2).all(|two| ring(&two[0]) < ring(&two[1])));
+    }
+    assert!(records[0].begun < records[4].begun);
+}
+
+#[test]
+fn a_record_has_what_it_takes_to_repeat_the_command() {
+    let (mut rig, trace, _) = traced(Manner::Synchronous, 1, 128);
+    // Write Zeroes of 3 blocks from 9 on, with Deallocate (bit 25 of CDW12)
+    let mut zeroes = command(8, 1);
+    (zeroes.cdw10, zeroes.cdw12) = (9, 1 << 25 | 2);
+    assert!(rig.run(zeroes).is_success());
+    assert!(rig.run(read(2)).is_success());
+    rig.lane.take_posted();
+    let records = trace.ring.records().last(4);
+    let told = |r: &FlightRecord| (r.slba, r.blocks, r.detail, r.lba_shift, r.csi.0);
+    assert_eq!(told(&records[0]), (9, 3, 1 << 9, 9, 0));
+    assert_eq!(told(&records[1]), (0, 1, 0, 9, 0));
+}
+
+#[test]
+fn what_cannot_be_watched_is_counted() {
+    let (mut rig, trace, _) = traced(Manner::Hanging, 1, 128);
+    rig.lane.queues.watch.as_mut().unwrap().leave_room_for(3);
+    for cid in 0..5 {
+        rig.submit(1, read(cid));
+        turn(&mut rig);
+    }
+    rig.medium().release(5);
+    turn(&mut rig);
+    assert_eq!(rig.completions().len(), 5);
+    assert_eq!(trace.ring.records().written(), 3);
+    assert_eq!(trace.ring.missed(), 2);
+}
+
+#[test]
+fn what_was_posted_is_told_where_the_lane_ends_or_the_trace_does() {
+    let (mut rig, trace, watching) = traced(Manner::Synchronous, 1, 128);
+    rig.submit(1, read(1));
+    rig.turn();
+    rig.lane.command(LaneCommand::Watch(Some(Watching {
+        trace: None,
+        ..watching.clone()
+    })));
+    assert_eq!(trace.ring.records().written(), 1);
+    rig.submit(1, read(2));
+    turn(&mut rig);
+    assert_eq!(trace.ring.records().written(), 1, "the trace is over");
+
+    let (mut rig, trace, _) = traced(Manner::Synchronous, 1, 128);
+    rig.submit(1, read(1));
+    rig.turn();
+    drop(rig);
+    assert_eq!(trace.ring.records().written(), 1);
 }
 
 proptest! {

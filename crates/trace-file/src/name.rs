@@ -1,0 +1,86 @@
+//! What commands are called.
+
+use nvme_spec::{
+    key_value::KvOpcode,
+    opcode::{Csi, NvmOpcode},
+    zoned::ZonedOpcode,
+};
+
+use crate::Record;
+
+/// What a command asks for, as far as what is made of traces tells commands apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Read.
+    Read,
+    /// Write.
+    Write,
+    /// Zone Append.
+    Append,
+    /// Flush.
+    Flush,
+    /// Write Zeroes.
+    WriteZeroes,
+    /// Dataset Management.
+    Deallocate,
+    /// Zone Management Send.
+    ZoneManagement,
+    /// Compare.
+    Compare,
+    /// Verify.
+    Verify,
+    /// Any other of the NVM command set or of zones.
+    Other,
+    /// One of a key-value namespace.
+    KeyValue,
+}
+
+impl Record {
+    /// What it asks for.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        if Csi(self.csi) == Csi::KEY_VALUE {
+            return Operation::KeyValue;
+        }
+        if Csi(self.csi) == Csi::ZONED_NAMESPACE {
+            match ZonedOpcode(self.opcode) {
+                ZonedOpcode::ZONE_APPEND => return Operation::Append,
+                ZonedOpcode::ZONE_MANAGEMENT_SEND => return Operation::ZoneManagement,
+                _ => {}
+            }
+        }
+        match NvmOpcode(self.opcode) {
+            NvmOpcode::READ => Operation::Read,
+            NvmOpcode::WRITE => Operation::Write,
+            NvmOpcode::FLUSH => Operation::Flush,
+            NvmOpcode::WRITE_ZEROES => Operation::WriteZeroes,
+            NvmOpcode::DATASET_MANAGEMENT => Operation::Deallocate,
+            NvmOpcode::COMPARE => Operation::Compare,
+            NvmOpcode::VERIFY => Operation::Verify,
+            _ => Operation::Other,
+        }
+    }
+
+    /// The name of its command in its command set; with its number where that has none.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if Csi(self.csi) == Csi::KEY_VALUE {
+            return named(KvOpcode(self.opcode).name(), self.opcode);
+        }
+        let is_zoned = Csi(self.csi) == Csi::ZONED_NAMESPACE;
+        match ZonedOpcode(self.opcode).name() {
+            name if is_zoned && name != UNNAMED => name.into(),
+            _ => named(NvmOpcode(self.opcode).name(), self.opcode),
+        }
+    }
+}
+
+/// What numbers are called that have no name.
+const UNNAMED: &str = NvmOpcode(0xff).name();
+
+fn named(name: &str, opcode: u8) -> String {
+    match name {
+        UNNAMED => format!("opcode {opcode:02x}h"),
+        name => name.into(),
+    }
+}

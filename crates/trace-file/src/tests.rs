@@ -1,0 +1,286 @@
+//! Files as they were written, cut off, and damaged.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn a_record() -> impl Strategy<Value = Record> {
+    let names = (
+        any::<u64>(),
+        any::<[u32; 6]>(),
+        any::<(u16, u16, u16, u8, bool, u8)>(),
+    );
+    let rest = (
+        any::<(u8, u16, u32)>(),
+        prop_oneof![0..1u64 << 20, any::<u64>()],
+        any::<(u32, u32, u32, u16)>(),
+    );
+    (names, rest).prop_map(|(names, rest)| {
+        let (at_ns, stages, (cqid, sqid, cid, opcode, fua, csi)) = names;
+        let ((lba_shift, status, nsid), slba, (blocks, detail, bytes, depth)) = rest;
+        Record {
+            at_ns,
+            stages,
+            cqid,
+            sqid,
+            cid,
+            opcode,
+            fua,
+            csi,
+            lba_shift,
+            status,
+            nsid,
+            slba,
+            blocks,
+            detail,
+            bytes,
+            depth,
+        }
+    })
+}
+
+fn header() -> Header {
+    Header {
+        controller: "vm1".into(),
+        start_ns: 1000,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        sample: 1,
+        writer: "a test".into(),
+        namespaces: vec![Namespace {
+            nsid: 1,
+            name: "root".into(),
+            lba_size: 4096,
+            blocks: 99,
+        }],
+    }
+}
+
+/// A file with these blocks, and where each of its parts ends: header, blocks, end.
+fn file(blocks: &[(Vec<Record>, u64)], end: Option<&End>) -> (Vec<u8>, Vec<usize>) {
+    let mut encoder = Encoder::default();
+    let mut file = encoder.header(&header()).to_vec();
+    let mut ends = vec![file.len()];
+    for (records, lost) in blocks {
+        file.extend_from_slice(encoder.records(records, *lost));
+        ends.push(file.len());
+    }
+    if let Some(end) = end {
+        file.extend_from_slice(encoder.end(end, 7));
+        ends.push(file.len());
+    }
+    (file, ends)
+}
+
+fn end_of(blocks: &[(Vec<Record>, u64)]) -> End {
+    End {
+        end_ns: 5,
+        reason: "it was stopped".into(),
+        commands: blocks.iter().map(|(records, _)| records.len() as u64).sum(),
+        lost: 9,
+        queues: vec![1, 2],
+    }
+}
+
+/// What comes out of a file until its end or an error.
+fn read(file: &[u8]) -> (Vec<Record>, Result<Option<Tail>, TraceError>) {
+    let mut records = Vec::new();
+    let mut reader = match Reader::new(file) {
+        Ok(reader) => reader,
+        Err(error) => return (records, Err(error)),
+    };
+    loop {
+        match reader.next(&mut records) {
+            Ok(true) => {}
+            Ok(false) => return (records, Ok(reader.tail().cloned())),
+            Err(error) => return (records, Err(error)),
+        }
+    }
+}
+
+fn some_blocks() -> Vec<(Vec<Record>, u64)> {
+    let record = |of: u64| Record {
+        at_ns: 1_000_000 + of * 977,
+        stages: [of as u32, 0, 35, 900 + of as u32 % 7, 0, 20],
+        cqid: 1,
+        sqid: 1,
+        cid: of as u16 % 32,
+        opcode: 1 + of as u8 % 2,
+        lba_shift: 12,
+        nsid: 1,
+        slba: of * 8,
+        blocks: 8,
+        bytes: 32768,
+        depth: 4,
+        ..Record::default()
+    };
+    vec![
+        ((0..40).map(record).collect(), 0),
+        (Vec::new(), 3),
+        ((40..90).map(record).collect(), 1),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_written_is_read(
+        blocks in prop::collection::vec((prop::collection::vec(a_record(), 0..50), 0..9u64), 0..5),
+    ) {
+        let end = end_of(&blocks);
+        let (file, _) = file(&blocks, Some(&end));
+        let mut reader = Reader::new(&*file).unwrap();
+        prop_assert_eq!(reader.header(), &header());
+        let records = reader.rest().unwrap();
+        let written: Vec<Record> = blocks.iter().flat_map(|(records, _)| records.clone()).collect();
+        prop_assert_eq!(records, written);
+        prop_assert_eq!(reader.lost(), blocks.iter().map(|(_, lost)| lost).sum::<u64>() + 7);
+        prop_assert_eq!(reader.tail(), Some(&Tail::Ended(end)));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic_or_lie(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut file = MAGIC.to_vec();
+        file.extend(VERSION.to_le_bytes());
+        file.extend(bytes);
+        let (records, _) = read(&file);
+        prop_assert!(records.is_empty());
+    }
+}
+
+/// At whatever byte a file is cut off: all whole blocks are read, and it is said how many bytes behind them are of no use.
+#[test]
+fn a_file_that_was_cut_off_is_read_to_its_last_whole_block() {
+    let blocks = some_blocks();
+    let (file, ends) = file(&blocks, Some(&end_of(&blocks)));
+    for len in 0..file.len() {
+        let (records, tail) = read(&file[..len]);
+        let whole = ends.iter().filter(|end| **end <= len).count();
+        if len < 8 {
+            let as_none = matches!(tail, Err(TraceError::NoTrace | TraceError::NoHeader));
+            assert!(as_none, "{len}: {tail:?}");
+            continue;
+        }
+        if whole == 0 {
+            assert!(matches!(tail, Err(TraceError::NoHeader)), "{len}: {tail:?}");
+            continue;
+        }
+        let expected: Vec<Record> = blocks[..whole - 1]
+            .iter()
+            .flat_map(|(records, _)| records.clone())
+            .collect();
+        assert_eq!(records, expected, "{len}");
+        let useless = (len - ends[whole - 1]) as u64;
+        assert_eq!(tail.unwrap(), Some(Tail::CutOff(useless)), "{len}");
+    }
+}
+
+/// Whichever bit of a file is another one: no record that was not written comes out.
+#[test]
+fn a_bit_that_flips_is_found() {
+    let blocks = some_blocks();
+    let written: Vec<Record> = blocks.iter().flat_map(|(r, _)| r.clone()).collect();
+    let (file, ends) = file(&blocks, Some(&end_of(&blocks)));
+    for byte in 0..file.len() {
+        for bit in 0..8 {
+            let mut file = file.clone();
+            file[byte] ^= 1 << bit;
+            let (records, tail) = read(&file);
+            assert!(written.starts_with(&records), "byte {byte}, bit {bit}");
+            let whole = ends.iter().filter(|end| **end <= byte).count();
+            let before: usize = blocks[..whole.saturating_sub(1).min(3)]
+                .iter()
+                .map(|(records, _)| records.len())
+                .sum();
+            assert_eq!(records.len(), before, "byte {byte}, bit {bit}");
+            match tail {
+                Err(_) => {}
+                // a length that grew
+                Ok(Some(Tail::CutOff(bytes))) => assert!(bytes > 0),
+                Ok(tail) => panic!("byte {byte}, bit {bit}: {tail:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn another_version_is_refused_by_its_number() {
+    let (mut file, _) = file(&[], None);
+    file[8] = 2;
+    let error = Reader::new(&*file).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("version 2") && said.contains("version 1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_stands_behind_the_end_or_is_missing_before_it_is_found() {
+    let blocks = some_blocks();
+    let end = end_of(&blocks);
+    let (mut longer, _) = file(&blocks, Some(&end));
+    longer.push(0);
+    assert!(matches!(read(&longer).1, Err(TraceError::Damaged { .. })));
+    // a whole block is gone: every checksum stands
+    let (whole, ends) = file(&blocks, Some(&end));
+    let without = [&whole[..ends[2]], &whole[ends[3]..]].concat();
+    assert!(matches!(read(&without).1, Err(TraceError::Damaged { .. })));
+}
+
+/// The block that the format's description gives, made by hand.
+#[test]
+fn a_block_made_by_hand_is_read() {
+    let (mut made, _) = file(&[], None);
+    // one record: at 3, stages 1 to 6, queues 1 and 2, identifier 4, Read with FUA on a namespace of 512-byte blocks, status
+    // 80h, namespace 1, block 300, 8 blocks, detail 0, 4096 bytes, depth 1
+    let kind = 0x0900_0102u64;
+    let differences = [1, 2, 4, kind, 0x80, 1, 300, 8, 0, 4096, 1];
+    let mut raw = vec![6, 1, 2, 3, 4, 5, 6];
+    for difference in differences {
+        let mut coded = difference * 2;
+        while coded >= 128 {
+            raw.push(coded as u8 & 127 | 128);
+            coded >>= 7;
+        }
+        raw.push(coded as u8);
+    }
+    let mut frame = vec![2, 0, 0, 0, 1, 0, 0, 0];
+    frame.extend((raw.len() as u32).to_le_bytes());
+    frame.extend((raw.len() as u32).to_le_bytes());
+    frame.extend(5u64.to_le_bytes());
+    let sum = crc32c::crc32c(&[&frame[..], &raw[..]].concat());
+    frame.extend(sum.to_le_bytes());
+    made.extend(frame);
+    made.extend(raw);
+    let mut reader = Reader::new(&*made).unwrap();
+    let expected = Record {
+        at_ns: 3,
+        stages: [1, 2, 3, 4, 5, 6],
+        cqid: 1,
+        sqid: 2,
+        cid: 4,
+        opcode: 2,
+        fua: true,
+        csi: 0,
+        lba_shift: 9,
+        status: 0x80,
+        nsid: 1,
+        slba: 300,
+        blocks: 8,
+        detail: 0,
+        bytes: 4096,
+        depth: 1,
+    };
+    assert_eq!(reader.rest().unwrap(), [expected]);
+    assert_eq!((reader.lost(), expected.latency_ns()), (5, 15));
+    assert_eq!(expected.extent(), Some((300 * 512, 4096)));
+    assert_eq!(expected.name(), "Read");
+}
+
+/// What is worth having: 64 bytes a record and more become a handful.
+#[test]
+fn records_of_a_usual_load_are_small() {
+    let (file, _) = file(&some_blocks(), None);
+    assert!(file.len() < 90 * 12 + 400, "{} bytes of 90", file.len());
+}
