@@ -59,7 +59,7 @@ pub(crate) struct Event {
     pub(crate) time_ns: u64,
     /// What.
     pub(crate) event: What,
-    /// Of which kind the object is: `media`, `namespace`, `controller`, `tenant` or `partition`.
+    /// Of which kind the object is: `media`, `namespace`, `controller`, `tenant`, `partition` or `trace`.
     pub(crate) kind: String,
     /// Which one.
     pub(crate) name: String,

@@ -34,6 +34,7 @@ mod saved;
 mod service;
 mod supervisor;
 mod top;
+mod trace;
 
 fn main() -> std::process::ExitCode {
     cli::main()

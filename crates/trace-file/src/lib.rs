@@ -31,9 +31,12 @@
 //! What it does NOT do: read a clock, open files, talk to anything, or know how records come to be.
 #![forbid(unsafe_code)]
 
+mod asked;
 mod columns;
+pub mod export;
 mod name;
 mod read;
+pub mod stats;
 mod write;
 
 #[cfg(test)]
@@ -41,6 +44,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use asked::Asked;
 pub use name::Operation;
 pub use read::{Reader, Tail, TraceError};
 pub use write::Encoder;

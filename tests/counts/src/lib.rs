@@ -12,7 +12,7 @@ mod mediated;
 use std::path::Path;
 use std::sync::Arc;
 
-use controller::flight::WatchSpec;
+use controller::flight::{TraceRings, TraceSpec, WatchSpec};
 use controller::namespace::Namespace;
 use controller::port::{Channel as Port, ChannelId, MediumTraits};
 use controller::subsystem::{Subsystem, SubsystemConfig};
@@ -223,6 +223,26 @@ impl Rig {
             clock,
             records: 256,
             trace: None,
+        };
+        self.engine.watch_commands(self.slot, Some(spec));
+        self
+    }
+}
+
+impl Rig {
+    /// The same, and every command is left for a trace, which nobody takes away.
+    #[must_use]
+    pub fn traced(mut self) -> Self {
+        let clock = || Time(0);
+        let rings = TraceRings::new(1, 4096);
+        let spec = WatchSpec {
+            every: 128,
+            clock,
+            records: 256,
+            trace: Some(TraceSpec {
+                every: 1,
+                rings: Arc::new(rings),
+            }),
         };
         self.engine.watch_commands(self.slot, Some(spec));
         self

@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "simulate",
             // The guest of `nvmirage demo --vm` is that of the tests.
             "tests-vm",
+            "trace-file",
             "transport",
             "vfio-user",
         ],
@@ -102,6 +103,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["driver", "memory", "nvme-spec", "tests-sim"],
     ),
     ("tests-vm", &[]),
+    ("trace-file", &["nvme-spec"]),
     (
         "transport",
         &["controller", "memory", "nvme-spec", "vfio-user"],

@@ -22,6 +22,7 @@ const SAFE_CRATES: &[&str] = &[
     "nvme-spec",
     "nvmirage",
     "simulate",
+    "trace-file",
     "transport",
     "vfio-user",
 ];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::parse::Control;
+use super::{parse::Control, trace::traces};
 use crate::{
     config::Listen,
     control::{self, ControllerStatus, Inventory, IoStatus, TenantStatus},
@@ -62,6 +62,10 @@ fn tables(inventory: &Inventory) -> String {
     if !inventory.tenants.is_empty() {
         shown.push('\n');
         shown.push_str(&tenants(inventory).to_string());
+    }
+    if !inventory.traces.is_empty() {
+        shown.push('\n');
+        shown.push_str(&traces(&inventory.traces).to_string());
     }
     shown
 }

@@ -44,6 +44,7 @@ mod show;
 mod simulate;
 mod stop;
 mod top;
+mod trace;
 mod up;
 
 #[cfg(test)]
@@ -115,6 +116,7 @@ enum Command {
     Latency(latency::LatencyCommand),
     Queues(queues::QueuesCommand),
     Top(top::Top),
+    Trace(trace::TraceCommand),
     Export(export::Export),
     Create(create::Create),
     Delete(delete::Delete),
@@ -179,6 +181,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Latency(latency) => latency.run(),
         Command::Queues(queues) => queues.run(),
         Command::Top(top) => top.run(),
+        Command::Trace(trace) => trace.run(),
         Command::Export(export) => export.run(),
         Command::Create(create) => create.run(),
         Command::Delete(delete) => delete.run(),

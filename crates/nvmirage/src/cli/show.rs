@@ -13,12 +13,13 @@ Examples:
       One of them";
 
 /// The kinds, by the word for one and that for all of them.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("media", "media"),
     ("namespace", "namespaces"),
     ("tenant", "tenants"),
     ("controller", "controllers"),
     ("reactor", "reactors"),
+    ("trace", "traces"),
 ];
 
 /// Show one object of a running server

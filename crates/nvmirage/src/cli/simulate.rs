@@ -27,6 +27,7 @@ use crate::{
     config::{Size, Span, Timing, drive::Drive},
     interrupt::Interrupt,
     report::{self, progress},
+    trace::reading::{self, Part},
 };
 
 const EXAMPLES: &str = "\
@@ -39,6 +40,8 @@ Examples:
       Eight simulations, all depths with both shares of spare space
   nvmirage simulate --preset optane-p4800x --workload recorded.trace --virtual-time 1h --set read_latency=8us
       Arrivals that `nvmirage bench --record-trace` has recorded, on a faster drive
+  nvmirage simulate --preset samsung-970-pro --trace vm1.trace --virtual-time 60s
+      What `nvmirage trace start` has recorded of a guest, on a model of another drive
   nvmirage simulate --preset samsung-kvssd --workload mix.fio --virtual-time 10s --sweep bs=512,4k,64k
       The same job file on keys: a key for each place, a value as large as a command
 
@@ -64,7 +67,7 @@ pub(super) struct Simulate {
     set: Vec<String>,
 
     /// What hosts do: a job file of fio's or a trace
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "trace", value_name = "FILE")]
     workload: PathBuf,
 
     /// How long, at most
@@ -135,6 +138,15 @@ fn nanoseconds(span: Span) -> u64 {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if reading::is_recorded(&bytes) {
+        let loaded = reading::load(path, &Part::default())?;
+        loaded.notes().iter().for_each(|note| progress::note(note));
+        let (text, left_out) = reading::as_text(&loaded.records)?;
+        if let Some(said) = reading::said(&left_out) {
+            progress::note(&said);
+        }
+        return Ok(text);
+    }
     String::from_utf8(bytes).with_context(|| {
         format!(
             "{} is no text: write a job file of fio's or a trace",

@@ -14,6 +14,7 @@ mod socket_mode;
 mod subsystems;
 pub(crate) mod tenant;
 pub(crate) mod timing;
+pub(crate) mod trace;
 mod validate;
 mod zoned;
 

@@ -20,10 +20,11 @@ use super::{
     TenantChange,
 };
 use crate::{
-    config::{Config, Size, Span, log::Log},
+    config::{Config, Size, Span, log::Log, trace::Trace},
     events::Event,
     observe::{LatencyReport, QueuesReport, Stats},
     report::progress,
+    trace::TraceStatus,
 };
 
 /// How long a request may take: it may wait for a reactor, more than once.
@@ -100,6 +101,13 @@ pub(crate) fn stop(socket: &Path) -> anyhow::Result<Stopping> {
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
+/// Begins a trace; how it is then.
+pub(crate) fn create_trace(socket: &Path, trace: &Trace) -> anyhow::Result<TraceStatus> {
+    let body = serde_json::to_vec(trace)?;
+    let reply = request(socket, Method::POST, "/v1/traces", Some(body))?;
+    serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
+}
+
 /// Creates an object of a `kind`: `media`, `namespaces`, `tenants` or `controllers`.
 pub(crate) fn create(socket: &Path, kind: &str, object: &impl Serialize) -> anyhow::Result<()> {
     let body = serde_json::to_vec(object)?;
@@ -118,7 +126,7 @@ pub(crate) fn put(
     request(socket, Method::PUT, &path, Some(body)).map(drop)
 }
 
-/// Deletes an object of a `kind`: `media`, `namespaces`, `tenants` or `controllers`.
+/// Deletes an object of a `kind`: `media`, `namespaces`, `tenants`, `controllers` or `traces`.
 pub(crate) fn delete(socket: &Path, kind: &str, name: &str) -> anyhow::Result<()> {
     let name = checked(name)?;
     request(socket, Method::DELETE, &format!("/v1/{kind}/{name}"), None).map(drop)

@@ -10,6 +10,7 @@ use crate::{
     observe::{ModelStatus, PairsStatus, ZonesStatus},
     partition::Partition,
     reload::{Deed, Held, Kind, Step},
+    trace::TraceStatus,
 };
 
 /// What is served now.
@@ -27,6 +28,9 @@ pub(crate) struct Inventory {
     pub(crate) tenants: Vec<TenantStatus>,
     /// Controllers, in order of creation.
     pub(crate) controllers: Vec<ControllerStatus>,
+    /// Traces, in the order in which they began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) traces: Vec<TraceStatus>,
 }
 
 /// A reactor, and what it has done since it started.

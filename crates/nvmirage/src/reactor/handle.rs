@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use controller::counters::{Counted, ReactorCounters};
+use controller::flight::TraceSpec;
 use controller::inspect::{CompletionView, ControllerView};
 use controller::{ConfigError, ControllerConfig, port::ChannelId, subsystem::OperatorRequest};
 use engine::{ControllerSlot, EngineId, Mail, Mode, MoveError, SubsystemSlot};
@@ -107,6 +108,8 @@ pub(super) enum Message {
     Look(LookAsked),
     /// Tell what every controller has counted.
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
+    /// Every command of a controller is left for a trace from now on, or none any more.
+    Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
     /// Tell that the thread takes messages.
     Answer(Answer<()>),
     /// End the thread.
@@ -399,6 +402,31 @@ impl ReactorHandle {
         media: Vec<(ChannelId, Wanted)>,
     ) -> anyhow::Result<Vec<Option<Taken>>> {
         self.ask(|answer| Message::Look(LookAsked { media, answer }))
+    }
+
+    /// Has a controller's commands left for a trace from now on, or no more.
+    pub(crate) fn trace(
+        &self,
+        slot: ControllerSlot,
+        spec: Option<TraceSpec>,
+    ) -> anyhow::Result<()> {
+        self.ask(|answer| Message::Trace(slot, spec, Some(answer)))
+    }
+
+    /// How a controller's commands are left for a trace no more, from any thread. Its slot may be another controller's
+    /// later on: this is called before.
+    pub(crate) fn ends_trace(&self, slot: ControllerSlot) -> Box<dyn FnOnce() + Send> {
+        let address = self.address.clone();
+        Box::new(move || {
+            if address.tell(Message::Trace(slot, None, None)).is_err() {
+                tracing::error!("a reactor does not take messages: a trace costs on");
+            }
+        })
+    }
+
+    /// Waits until it has read what was sent to it before.
+    pub(crate) fn answer(&self) -> anyhow::Result<()> {
+        self.ask(Message::Answer)
     }
 
     /// Tells it of tenants, and of what is theirs.

@@ -6,7 +6,7 @@ use anyhow::Context;
 use controller::{
     Controller,
     counters::{Counted, ReactorCounters},
-    flight::WatchSpec,
+    flight::{TraceSpec, WatchSpec},
     inspect::Look,
     port::ChannelId,
     time::Time,
@@ -474,6 +474,7 @@ impl Reactor {
             }
             Message::Look(asked) => self.looks.begin(asked),
             Message::Counts(answer) => reply(&answer, self.counts()),
+            Message::Trace(slot, trace, answer) => self.trace(slot, trace, answer.as_ref()),
             Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,
         }
@@ -598,6 +599,19 @@ impl Reactor {
         self.hosted[slot.0] = Some(hosted);
         self.reports.repeat();
         Ok(slot)
+    }
+
+    fn trace(
+        &mut self,
+        slot: ControllerSlot,
+        trace: Option<TraceSpec>,
+        answer: Option<&Answer<()>>,
+    ) {
+        self.engine
+            .watch_commands(slot, Some(WatchSpec { trace, ..WATCHED }));
+        if let Some(answer) = answer {
+            reply(answer, ());
+        }
     }
 
     fn remove_controller(&mut self, slot: ControllerSlot, answer: Answer<()>) {

@@ -37,6 +37,18 @@ impl Line {
         Line { bar, runtime_ns }
     }
 
+    /// A line for so many commands.
+    pub(crate) fn of_commands(title: &str, commands: usize) -> Self {
+        let line = Self::new(title, Duration::ZERO);
+        line.bar.set_length(commands as u64);
+        line
+    }
+
+    /// So many commands were submitted.
+    pub(crate) fn reached(&self, commands: usize) {
+        self.bar.set_position(commands as u64);
+    }
+
     /// Shows where the job is.
     pub(crate) fn update(&self, progress: Progress) {
         let what = match progress.phase {

@@ -189,6 +189,7 @@ impl State {
         let served = &self.controllers[at];
         self.reactors[served.reactor].remove_controller(served.slot)?;
         let served = self.controllers.remove(at);
+        self.end_traces_of(&served.name);
         let config = self.config.controller.iter();
         let mut config = config.filter(|c| c.name == served.name);
         let subsystem = config.next().map(|c| c.subsystem().to_owned());

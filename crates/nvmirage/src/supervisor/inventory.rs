@@ -99,6 +99,7 @@ impl State {
             namespaces: self.namespaces(&views)?,
             tenants: self.tenant_statuses(),
             controllers: self.controller_statuses(&views)?,
+            traces: self.trace_statuses(),
         })
     }
 
@@ -230,6 +231,11 @@ impl State {
         }
         config.namespace = of_operators.into_iter().map(|n| n.config).collect();
         Ok(config)
+    }
+
+    /// Namespaces, as [`Supervisor::namespaces`] has them.
+    pub(super) fn namespaces_now(&self) -> anyhow::Result<Vec<NamespaceStatus>> {
+        self.namespaces(&self.views()?)
     }
 
     /// Those of the configuration, then those that hosts have made.

@@ -18,6 +18,7 @@ mod reload;
 mod subsystems;
 mod tenants;
 mod timing;
+mod traces;
 
 use std::{
     cell::Cell,
@@ -45,6 +46,7 @@ use crate::{
     partition::Store,
     reactor::{Pulse, handle::ReactorHandle},
     saved::{Saved, merge::Objects},
+    trace::Reason,
 };
 
 /// A medium that is open.
@@ -95,6 +97,10 @@ struct State {
     controllers: Vec<Served>,
     /// What reactors know of tenants.
     tenants: tenants::Told,
+    /// Traces that go on, or have ended and were not forgotten.
+    traces: Vec<traces::Known>,
+    /// Why traces end whose controller is served no longer.
+    traces_end: Reason,
     /// Where what is changed from now on is kept.
     saved: Option<Saved>,
     /// The configuration file, where there is one.
@@ -143,6 +149,8 @@ impl Supervisor {
             resting: Vec::new(),
             controllers: Vec::new(),
             tenants: tenants::Told::default(),
+            traces: Vec::new(),
+            traces_end: Reason::Deleted,
             saved: None,
             source,
             pending: Objects::default(),
@@ -404,6 +412,7 @@ impl Supervisor {
     /// Ends everything in order: mounts and controllers, then media, whose bytes are made durable.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
         let mut state = self.lock();
+        state.traces_end = Reason::ServerEnds;
         let mut result = Ok(());
         while !state.controllers.is_empty() {
             let count = state.controllers.len();

@@ -48,6 +48,7 @@ mod tenants;
 mod timed;
 mod timing_state;
 mod top;
+mod traces;
 mod up;
 mod words;
 mod world;

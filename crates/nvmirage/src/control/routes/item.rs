@@ -21,6 +21,7 @@ use crate::{
         ReactorStatus, Refusal, TenantStatus,
     },
     supervisor::Supervisor,
+    trace::TraceStatus,
 };
 
 /// Bytes of a digest that are its tag.
@@ -295,6 +296,32 @@ configured! {
     NamespaceStatus, crate::config::Namespace, "namespace", Supervisor::namespaces, namespace, create_namespace;
     TenantStatus, crate::config::tenant::Tenant, "tenant", |s: &Supervisor| Ok(s.tenants()), tenant, create_tenant;
     ControllerStatus, crate::config::Controller, "controller", Supervisor::controllers, controller, create_controller;
+}
+
+impl Item for TraceStatus {
+    const KIND: &'static str = "trace";
+    fn all(supervisor: &Supervisor) -> Result<Vec<Self>, Refusal> {
+        Ok(supervisor.traces())
+    }
+    fn is(&self, name: &str) -> bool {
+        self.config.name == name
+    }
+    fn config(&self) -> Value {
+        json(&self.config)
+    }
+}
+
+impl Configured for TraceStatus {
+    type Config = crate::config::trace::Trace;
+    fn said(supervisor: &Supervisor, name: &str) -> Option<Self::Config> {
+        supervisor.trace_config(name)
+    }
+    fn create(supervisor: &Supervisor, config: Self::Config) -> Result<(), Refusal> {
+        supervisor.create_trace(config)
+    }
+    fn name_of(config: &Self::Config) -> &str {
+        &config.name
+    }
 }
 
 impl Item for ReactorStatus {

@@ -20,6 +20,7 @@ mod reactors;
 mod stats;
 mod tenants;
 mod timing;
+mod traces;
 
 use std::sync::Arc;
 
@@ -83,6 +84,7 @@ fn resources() -> Routes {
         .merge(tenants::routes())
         .merge(controllers::routes())
         .merge(hosts::routes())
+        .merge(traces::routes())
         .merge(events::routes())
         .merge(openapi::routes())
 }

@@ -1,0 +1,147 @@
+//! Traces of a running server: start, stop, ls.
+
+use std::path::PathBuf;
+
+use super::super::parse::Control;
+use crate::{
+    config::{Size, Span, trace},
+    control,
+    report::{
+        self,
+        table::{Align, Table},
+        units,
+    },
+    trace::{Condition, TraceStatus},
+};
+
+const START_EXAMPLES: &str = "\
+Examples:
+  nvmirage trace start vm1 --file vm1.trace
+      Every command, until it is stopped or the file has 1 GiB
+  nvmirage trace start vm1 --file day.trace --sample 64 --max-time 24h --max-size 8GiB
+      One command of 64, for a day";
+
+/// Record a controller's commands from now on
+///
+/// The server makes the file, readable for its user only, and never one that is there already: a name without a path lies in the
+/// folder that the server works in. Each command costs some more while it is recorded; what cannot be taken in time is counted as lost.
+#[derive(Debug, clap::Args)]
+#[command(after_help = START_EXAMPLES)]
+pub(super) struct Start {
+    /// The controller's name
+    controller: String,
+
+    /// The file, which the server makes
+    #[arg(long, value_name = "PATH")]
+    file: PathBuf,
+
+    /// What the trace is called. Default: as its controller
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Record one command of so many, at random distances: 1 to 128
+    #[arg(long, value_name = "N", default_value_t = trace::every())]
+    sample: u32,
+
+    /// End before the file is larger
+    #[arg(long, value_name = "SIZE", default_value_t = trace::max_size())]
+    max_size: Size,
+
+    /// End after so long. Default: when it is stopped
+    #[arg(long, visible_alias = "for", value_name = "TIME")]
+    max_time: Option<Span>,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+impl Start {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let trace = trace::Trace {
+            name: self.name.unwrap_or_else(|| self.controller.clone()),
+            controller: self.controller,
+            file: self.file,
+            sample: self.sample,
+            max_size: self.max_size,
+            max_time: self.max_time,
+        };
+        let made = control::client::create_trace(&self.control.socket(), &trace)?;
+        report::print(&format!(
+            "trace {} records into {}\n",
+            made.config.name,
+            made.config.file.display()
+        ))
+    }
+}
+
+/// End a trace, if it goes on, and forget it
+///
+/// Its file stays, and has everything that hosts were told of before.
+#[derive(Debug, clap::Args)]
+pub(super) struct Stop {
+    /// The trace's name: as its controller, where none was given
+    name: String,
+
+    #[command(flatten)]
+    control: Control,
+}
+
+impl Stop {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        control::client::delete(&self.control.socket(), "traces", &self.name)
+    }
+}
+
+/// Show the traces of a running server
+#[derive(Debug, clap::Args)]
+pub(super) struct Ls {
+    #[command(flatten)]
+    control: Control,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Ls {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let inventory = control::client::inventory(&self.control.socket())?;
+        if self.json {
+            return report::print_json(&inventory.traces);
+        }
+        let table = table(&inventory.traces);
+        match table.is_empty() {
+            true => report::print("no traces\n"),
+            false => report::print(&table.to_string()),
+        }
+    }
+}
+
+/// Traces, each with how it goes.
+pub(in crate::cli) fn table(traces: &[TraceStatus]) -> Table {
+    let mut table = Table::new(&[
+        ("trace", Align::Left),
+        ("controller", Align::Left),
+        ("commands", Align::Right),
+        ("lost", Align::Right),
+        ("size", Align::Right),
+        ("state", Align::Left),
+        ("file", Align::Left),
+    ]);
+    for trace in traces {
+        table.row(vec![
+            trace.config.name.clone(),
+            trace.config.controller.clone(),
+            trace.commands.to_string(),
+            trace.lost.to_string(),
+            units::bytes(trace.bytes),
+            match (trace.state, &trace.reason) {
+                (Condition::Recording, _) => "recording".into(),
+                (Condition::Ended, None) => "ended".into(),
+                (Condition::Ended, Some(reason)) => format!("ended: {reason}"),
+            },
+            trace.config.file.display().to_string(),
+        ]);
+    }
+    table
+}

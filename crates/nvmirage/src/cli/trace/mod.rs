@@ -1,0 +1,57 @@
+//! `nvmirage trace`: what hosts ask of a controller, recorded into a file, and what is made of that.
+
+mod control;
+mod file;
+mod plot;
+mod replay;
+
+pub(super) use control::table as traces;
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage trace start vm1 --file boot.trace --max-time 60s
+      Record every command of controller vm1 for a minute, into a file of the server's folder
+  nvmirage trace stop vm1
+      End it before
+  nvmirage trace stat boot.trace
+      What was asked for, how long it took, and where
+  nvmirage trace replay boot.trace --target vfio-user:/tmp/test.sock --write
+      Ask the same of another drive, at the same times";
+
+/// Record what hosts ask of a controller, and look at it, export it, or replay it
+///
+/// A trace has every I/O command of all queues, or one of so many, with its times by stages; admin commands are not in it. It is a
+/// binary, compressed file with a version, readable up to its last whole block if the server is killed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct TraceCommand {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Start(control::Start),
+    Stop(control::Stop),
+    Ls(control::Ls),
+    Dump(file::Dump),
+    Stat(file::Stat),
+    Plot(file::Plot),
+    Export(file::Export),
+    Replay(replay::Replay),
+}
+
+impl TraceCommand {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        match self.what {
+            What::Start(start) => start.run(),
+            What::Stop(stop) => stop.run(),
+            What::Ls(ls) => ls.run(),
+            What::Dump(dump) => dump.run(),
+            What::Stat(stat) => stat.run(),
+            What::Plot(plot) => plot.run(),
+            What::Export(export) => export.run(),
+            What::Replay(replay) => replay.run(),
+        }
+    }
+}

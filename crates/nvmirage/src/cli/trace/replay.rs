@@ -1,0 +1,197 @@
+//! `nvmirage trace replay`: the commands of a trace, asked of another drive.
+
+use driver::{Doorbells, bus::place::Place};
+
+use super::file::Source;
+use crate::{
+    interrupt::Interrupt,
+    load::{Host, Needs},
+    report::{
+        self, progress,
+        table::{Align, Table},
+        units,
+    },
+    trace::{
+        reading,
+        replay::{self, Drive, Replayed, Settings, Speed},
+    },
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --write
+      At the times at which they were recorded; what the drive has is overwritten
+  nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --reads-only --speed max
+      Only what changes nothing, as fast as the drive goes
+  nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --write --speed 0.5 --from 10s --within 5s
+      Five seconds of it, half as fast";
+
+/// Memory that is shared with the drive for data, at most; with fewer commands in flight where more were needed.
+const MEMORY: u64 = 1 << 30;
+
+/// Ask a drive for what a trace has, ours or anyone's
+///
+/// Reads, writes with data of our own, flushes, zeros, deallocations, and where the drive has zones appends and changes of those, each at the
+/// time at which it was recorded, or a scaled one, by as many queue pairs as there were as far as the drive has them. What ended with an
+/// error, names data that a trace does not have, or is of keys is left out and counted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Replay {
+    #[command(flatten)]
+    source: Source,
+
+    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
+    target: Place,
+
+    /// How many times as fast as it was recorded; max is as fast as the drive goes
+    #[arg(long, value_name = "TIMES|max", default_value = "1")]
+    speed: Speed,
+
+    /// Commands in flight of each queue pair, at most
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
+    qd: u16,
+
+    /// Change data: the drive loses what it has
+    #[arg(long, conflicts_with = "reads_only")]
+    write: bool,
+
+    /// Leave out what changes data
+    #[arg(long)]
+    reads_only: bool,
+
+    /// Commands beyond the end of a namespace go around
+    #[arg(long)]
+    wrap: bool,
+
+    /// The namespace of the drive that takes all commands. Default: the one of the same identifier
+    #[arg(long, value_name = "N")]
+    to_nsid: Option<u32>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Replay {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let loaded = self.source.load()?;
+        let transfer_len = replay::transfer_len(&loaded.records);
+        let mut host = Host::connect_to_all_sets(
+            &self.target,
+            Doorbells::Auto,
+            self.needs(transfer_len, MOST_QUEUES),
+        )?;
+        let target = Drive::describe(&mut host)?;
+        let settings = Settings {
+            speed: self.speed,
+            write: self.write,
+            reads_only: self.reads_only,
+            wrap: self.wrap,
+            nsid: self.to_nsid,
+        };
+        let target = replay::Target {
+            queues: target.queues.min(MOST_QUEUES),
+            ..target
+        };
+        let plan = replay::plan(&loaded.records, &target, &settings)?;
+        drop(loaded);
+        let interrupt = Interrupt::install()?;
+        let depth = self.depth(transfer_len, plan.queues);
+        let drive = Drive::prepare(&mut host, &plan, depth)?;
+        let bar = progress::Line::of_commands("replay", plan.len());
+        let replayed = replay::run(drive, &plan, &interrupt, |count| bar.reached(count));
+        bar.clear();
+        let replayed = replayed?;
+        host.leave()?;
+        match self.json {
+            true => report::print_json(&replayed)?,
+            false => report::print(&shown(&replayed))?,
+        }
+        let failed: u64 = replayed.errors.iter().map(|(_, count)| count).sum();
+        anyhow::ensure!(failed == 0, "{failed} commands ended with an error");
+        anyhow::ensure!(!replayed.interrupted, "it was ended early");
+        Ok(())
+    }
+
+    /// Commands in flight of each queue pair, so that their data has room.
+    fn depth(&self, transfer_len: u32, queues: u16) -> u16 {
+        let most = MEMORY / (u64::from(transfer_len) * u64::from(queues.max(1)));
+        self.qd.min(u16::try_from(most.max(1)).unwrap_or(u16::MAX))
+    }
+
+    fn needs(&self, transfer_len: u32, queues: u16) -> Needs {
+        Needs {
+            queues,
+            ..Needs::of(self.depth(transfer_len, queues), transfer_len)
+        }
+    }
+}
+
+/// Queue pairs that are used at most.
+const MOST_QUEUES: u16 = 16;
+
+fn shown(replayed: &Replayed) -> String {
+    let Replayed {
+        commands,
+        elapsed_ns,
+        recorded_ns,
+        late,
+        waited,
+        kinds,
+        errors,
+        left_out,
+        interrupted: _,
+    } = replayed;
+    let time = |ns: u64| units::nanoseconds(ns as f64);
+    let mut text = format!(
+        "{commands} commands in {}, recorded in {}\n",
+        time(*elapsed_ns),
+        time(*recorded_ns)
+    );
+    if let Some(late) = late {
+        text += &format!(
+            "submitted later than due: p50 {}, p99 {}, at most {}; {waited} found their queue full\n",
+            time(late.p50_ns),
+            time(late.p99_ns),
+            time(late.max_ns)
+        );
+    }
+    if let Some(said) = reading::said(left_out) {
+        text += &format!("{said}\n");
+    }
+    let mut table = Table::new(&[
+        ("command", Align::Left),
+        ("count", Align::Right),
+        ("errors", Align::Right),
+        ("p50", Align::Right),
+        ("p99", Align::Right),
+        ("max", Align::Right),
+        ("recorded p50", Align::Right),
+        ("p99", Align::Right),
+        ("max", Align::Right),
+    ]);
+    for kind in kinds {
+        let (now, then) = (&kind.latency, &kind.recorded);
+        let times = [
+            now.p50_ns,
+            now.p99_ns,
+            now.max_ns,
+            then.p50_ns,
+            then.p99_ns,
+            then.max_ns,
+        ];
+        let mut row = vec![
+            kind.command.clone(),
+            kind.count.to_string(),
+            kind.errors.to_string(),
+        ];
+        row.extend(times.map(time));
+        table.row(row);
+    }
+    text += &format!("\n{table}");
+    for (status, count) in errors {
+        text += &format!("{count} ended with {status}\n");
+    }
+    text
+}

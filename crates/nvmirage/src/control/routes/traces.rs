@@ -1,0 +1,64 @@
+//! `/v1/traces`: what is recorded of controllers' commands.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State},
+    http::HeaderMap,
+};
+use utoipa_axum::routes;
+
+use super::{
+    Routes, Shared,
+    item::{self, Done, Shown},
+};
+use crate::{config, control::Refusal, trace::TraceStatus};
+
+pub(super) fn routes() -> Routes {
+    Routes::new()
+        .routes(routes!(list_traces, create_trace))
+        .routes(routes!(show_trace, put_trace, delete_trace))
+}
+
+/// All traces
+#[utoipa::path(get, path = "/v1/traces", tag = "traces", responses((status = 200, body = Vec<TraceStatus>)))]
+async fn list_traces(State(desk): Shared) -> Result<Json<Vec<TraceStatus>>, Refusal> {
+    item::list(desk).await
+}
+
+/// Begin a trace
+#[utoipa::path(post, path = "/v1/traces", tag = "traces", request_body = config::trace::Trace, responses((status = 201, body = TraceStatus)))]
+async fn create_trace(State(desk): Shared, bytes: Bytes) -> Result<Shown<TraceStatus>, Refusal> {
+    item::create(desk, bytes).await
+}
+
+/// One trace
+#[utoipa::path(get, path = "/v1/traces/{name}", tag = "traces", responses((status = 200, body = TraceStatus)))]
+async fn show_trace(
+    State(desk): Shared,
+    Path(name): Path<String>,
+) -> Result<Shown<TraceStatus>, Refusal> {
+    item::show(desk, name).await
+}
+
+/// Begin a trace, or confirm that it is there and the same
+#[utoipa::path(put, path = "/v1/traces/{name}", tag = "traces", request_body = config::trace::Trace,
+    responses((status = 200, description = "it is there and the same", body = TraceStatus), (status = 201, description = "it is made", body = TraceStatus)))]
+async fn put_trace(
+    State(desk): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Shown<TraceStatus>, Refusal> {
+    item::put(desk, name, headers, bytes).await
+}
+
+/// End a trace, if it goes on, and forget it; its file stays
+#[utoipa::path(delete, path = "/v1/traces/{name}", tag = "traces", responses((status = 204)))]
+async fn delete_trace(
+    State(desk): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Done, Refusal> {
+    item::change::<TraceStatus>(desk, name, headers, |s, name| s.delete_trace(name)).await
+}

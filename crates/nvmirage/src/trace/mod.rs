@@ -1,0 +1,92 @@
+//! Traces of controllers, from the rings of their lanes into files.
+//!
+//! Each trace has a thread of its own, which takes records out of the rings ([`controller::flight::TraceRings`]) and writes them
+//! ([`trace_file`]). Reactors know nothing of it: they write into rings, over what was not taken in time, which is counted as lost.
+//!
+//! Invariants:
+//! - A file is one that this process has made, and it is never more than its largest size.
+//! - Whatever happens to the file, hosts do not notice: the trace ends and says why.
+//! - A trace that ends by itself tells its controller's lanes first, so that its commands cost nothing more.
+
+pub(crate) mod reading;
+mod recorder;
+pub(crate) mod replay;
+
+use std::{
+    fs::{File, OpenOptions},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::config;
+
+pub(crate) use recorder::{Reason, Recorder, Start, unix_ns};
+
+/// Records of a controller's rings together; at most so many of one queue, and at least.
+const RECORDS: usize = 1 << 20;
+const RECORDS_OF_QUEUE: std::ops::RangeInclusive<usize> = 1 << 12..=1 << 16;
+
+/// Traces that are known at once, of which so many go on.
+pub(crate) const TRACES: usize = 64;
+pub(crate) const GOING_ON: usize = 8;
+
+/// Records that a queue's ring has room for, of a controller with so many.
+pub(crate) fn ring_entries(queues: u16) -> usize {
+    let each = RECORDS / usize::from(queues.max(1));
+    each.clamp(*RECORDS_OF_QUEUE.start(), *RECORDS_OF_QUEUE.end())
+}
+
+/// Whether a trace goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Condition {
+    /// It does.
+    Recording,
+    /// It does not, and its file is closed.
+    Ended,
+}
+
+/// A trace, and what it has come to.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct TraceStatus {
+    /// As it was asked for, but that `file` is from the root.
+    #[serde(flatten)]
+    pub(crate) config: config::trace::Trace,
+    /// `recording` or `ended`.
+    pub(crate) state: Condition,
+    /// Why it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// When it began, in nanoseconds since 1970 (UTC).
+    pub(crate) started_ns: u64,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_ns: Option<u64>,
+    /// Commands in the file, or about to be there.
+    pub(crate) commands: u64,
+    /// Bytes of the file.
+    pub(crate) bytes: u64,
+    /// Commands that were to be recorded and could not be taken in time.
+    pub(crate) lost: u64,
+}
+
+/// Makes a trace's file, which only its user may read.
+pub(crate) fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
+    let path = std::path::absolute(path)?;
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    let file = made.with_context(|| {
+        format!(
+            "cannot make {}: a trace never goes into a file that is there, and the server must be allowed to write to the folder",
+            path.display()
+        )
+    })?;
+    Ok((file, path))
+}

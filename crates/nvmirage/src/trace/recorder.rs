@@ -1,0 +1,583 @@
+//! The thread of one trace.
+
+use std::{
+    fs::File,
+    io::{self, Seek, SeekFrom, Write},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Context;
+use controller::flight::{FlightRecord, TraceRings};
+use trace_file::{BLOCK_RECORDS, Encoder, End, Header, Record};
+
+use crate::clock::Clock;
+
+/// Between two looks at the rings: while there is something, and while there is nothing.
+const PAUSE_BUSY: Duration = Duration::from_millis(2);
+const PAUSE_IDLE: Duration = Duration::from_millis(10);
+/// What was taken is in the file after so long, at most: then a process that is killed leaves it.
+const WRITE_AFTER: Duration = Duration::from_millis(500);
+/// Bytes of the file that are kept for its end.
+const END_ROOM: u64 = 2 << 10;
+/// How long the file may take to be written to its end.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// Why a trace ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// An operator has said so.
+    Stopped,
+    /// The file would be too large.
+    Size,
+    /// It went on for as long as it may.
+    Time,
+    /// The controller is served no longer.
+    Deleted,
+    /// The server ends.
+    ServerEnds,
+    /// The file takes no more.
+    File(String),
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reason::Stopped => f.write_str("it was stopped"),
+            Reason::Size => f.write_str("its file has the largest size (max_size)"),
+            Reason::Time => f.write_str("its time is over (max_time)"),
+            Reason::Deleted => f.write_str("its controller was deleted"),
+            Reason::ServerEnds => f.write_str("the server has ended"),
+            Reason::File(why) => write!(f, "its file cannot be written: {why}"),
+        }
+    }
+}
+
+/// What others see of it.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    commands: AtomicU64,
+    bytes: AtomicU64,
+    lost: AtomicU64,
+    /// Why, and when in nanoseconds since 1970.
+    ended: Mutex<Option<(Reason, u64)>>,
+}
+
+/// How one begins.
+pub(crate) struct Start {
+    /// Where it goes, which is empty.
+    pub(crate) file: File,
+    /// What it begins with.
+    pub(crate) header: Header,
+    /// Bytes of the file at most.
+    pub(crate) max_size: u64,
+    /// How long it goes on at most.
+    pub(crate) max_time: Option<Duration>,
+    /// Where records come from.
+    pub(crate) rings: Arc<TraceRings>,
+    /// Tells the lanes that it is over, where it ends by itself.
+    pub(crate) unwatch: Box<dyn FnOnce() + Send>,
+    /// Called once when it has ended by itself.
+    pub(crate) ended: Box<dyn FnOnce() + Send>,
+}
+
+/// A trace that goes on, or has ended by itself.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    shared: Arc<Shared>,
+    stop: mpsc::SyncSender<Reason>,
+    done: mpsc::Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What others see of it now.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    pub(crate) commands: u64,
+    pub(crate) bytes: u64,
+    pub(crate) lost: u64,
+    pub(crate) ended: Option<(Reason, u64)>,
+}
+
+impl Recorder {
+    /// Writes the file's beginning and starts the thread.
+    pub(crate) fn start(start: Start) -> anyhow::Result<Self> {
+        let Start {
+            file,
+            header,
+            max_size,
+            max_time,
+            rings,
+            unwatch,
+            ended,
+        } = start;
+        let shared = Arc::<Shared>::default();
+        let mut writer = Writer {
+            file,
+            encoder: Encoder::default(),
+            len: 0,
+            max_size,
+            shared: shared.clone(),
+            taken: Vec::with_capacity(BLOCK_RECORDS),
+            since: None,
+            commands: 0,
+            lost: 0,
+            lost_written: 0,
+        };
+        writer.begin(&header).context("cannot write the trace")?;
+        let (stop, stopped) = mpsc::sync_channel(1);
+        let (tell, done) = mpsc::sync_channel(1);
+        let deadline = max_time.and_then(|time| Instant::now().checked_add(time));
+        let mut work = Work {
+            writer,
+            rings,
+            cursors: Vec::new(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("trace".into())
+            .spawn(move || {
+                let reason = work.record(&stopped, deadline);
+                let by_itself = matches!(reason, Reason::Size | Reason::Time | Reason::File(_));
+                if by_itself {
+                    unwatch();
+                }
+                work.finish(reason);
+                if by_itself {
+                    ended();
+                }
+                // who stops it may have given up waiting
+                let _ = tell.try_send(());
+            })
+            .context("cannot start a thread")?;
+        Ok(Recorder {
+            shared,
+            stop,
+            done,
+            thread: Some(thread),
+        })
+    }
+
+    /// What it has come to.
+    pub(crate) fn progress(&self) -> Progress {
+        let Shared {
+            commands,
+            bytes,
+            lost,
+            ended,
+        } = &*self.shared;
+        let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
+        Progress {
+            commands: commands.load(Ordering::Relaxed),
+            bytes: bytes.load(Ordering::Relaxed),
+            lost: lost.load(Ordering::Relaxed),
+            ended: ended.clone(),
+        }
+    }
+
+    /// Ends it, if it has not: what is in the rings is written, and the file closed.
+    ///
+    /// # Errors
+    /// The file takes too long, and is written on.
+    pub(crate) fn stop(&mut self, reason: Reason) -> anyhow::Result<()> {
+        // full: it was told before
+        let _ = self.stop.try_send(reason);
+        if self.thread.is_none() {
+            return Ok(());
+        }
+        match self.done.recv_timeout(STOP_WAIT) {
+            Err(RecvTimeoutError::Timeout) => anyhow::bail!(
+                "the trace's file takes longer than {} s to be written: try again once its disk answers",
+                STOP_WAIT.as_secs()
+            ),
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
+        }
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("a trace's thread panicked; its file is readable to its last block");
+        }
+        Ok(())
+    }
+}
+
+/// What the thread has.
+struct Work {
+    writer: Writer,
+    rings: Arc<TraceRings>,
+    /// By completion queue: the number of the next record, and how many commands were missed.
+    cursors: Vec<(u64, u64)>,
+}
+
+impl Work {
+    /// Records until there is a reason not to.
+    fn record(&mut self, stopped: &mpsc::Receiver<Reason>, deadline: Option<Instant>) -> Reason {
+        let mut pause = PAUSE_IDLE;
+        loop {
+            match stopped.recv_timeout(pause) {
+                Ok(reason) => return reason,
+                Err(RecvTimeoutError::Disconnected) => return Reason::ServerEnds,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let before = self.writer.seen();
+            if let Err(reason) = self.drain().and_then(|()| self.writer.write_late()) {
+                return reason;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Reason::Time;
+            }
+            pause = match self.writer.seen() > before {
+                true => PAUSE_BUSY,
+                false => PAUSE_IDLE,
+            };
+        }
+    }
+
+    /// Takes what is in the rings now.
+    fn drain(&mut self) -> Result<(), Reason> {
+        let Work {
+            writer,
+            rings,
+            cursors,
+        } = self;
+        for (cqid, ring) in rings.rings() {
+            let at = usize::from(cqid);
+            if cursors.len() <= at {
+                cursors.resize(at + 1, (0, 0));
+            }
+            let (next, missed) = &mut cursors[at];
+            let missed_now = ring.missed();
+            writer.lose(missed_now - std::mem::replace(missed, missed_now));
+            let records = ring.records();
+            let written = records.written();
+            let oldest = written.saturating_sub(records.room() as u64);
+            writer.lose(oldest.saturating_sub(*next));
+            *next = oldest.max(*next);
+            while *next < written {
+                match records.get(*next) {
+                    Some(record) => writer.take(record_of(cqid, &record)),
+                    None => writer.lose(1),
+                }
+                *next += 1;
+                if writer.is_full() {
+                    writer.write()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is left, and writes the file's end.
+    fn finish(&mut self, reason: Reason) {
+        let drained = match &reason {
+            Reason::File(_) | Reason::Size => Ok(()),
+            _ => self.drain().and_then(|()| self.writer.write()),
+        };
+        let reason = drained.err().unwrap_or(reason);
+        let queues = self.rings.rings().map(|(cqid, _)| cqid).collect();
+        self.writer.end(reason, queues);
+    }
+}
+
+/// A file, and what is about to go there.
+struct Writer {
+    file: File,
+    encoder: Encoder,
+    len: u64,
+    max_size: u64,
+    shared: Arc<Shared>,
+    taken: Vec<Record>,
+    /// When the first of `taken` was.
+    since: Option<Instant>,
+    /// In the file.
+    commands: u64,
+    lost: u64,
+    /// Those of `lost` that the file tells of.
+    lost_written: u64,
+}
+
+impl Writer {
+    fn begin(&mut self, header: &Header) -> io::Result<()> {
+        let Writer { file, encoder, .. } = self;
+        let bytes = encoder.header(header);
+        file.write_all(bytes)?;
+        self.len = bytes.len() as u64;
+        self.shared.bytes.store(self.len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Commands that were taken or lost so far.
+    fn seen(&self) -> u64 {
+        self.commands + self.taken.len() as u64 + self.lost
+    }
+
+    fn take(&mut self, record: Record) {
+        if self.taken.is_empty() {
+            self.since = Some(Instant::now());
+        }
+        self.taken.push(record);
+        let commands = self.commands + self.taken.len() as u64;
+        self.shared.commands.store(commands, Ordering::Relaxed);
+    }
+
+    fn lose(&mut self, count: u64) {
+        self.lost += count;
+        self.shared.lost.store(self.lost, Ordering::Relaxed);
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken.len() == BLOCK_RECORDS
+    }
+
+    /// Writes what was taken some time ago.
+    fn write_late(&mut self) -> Result<(), Reason> {
+        match self.since {
+            Some(since) if since.elapsed() >= WRITE_AFTER => self.write(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what was taken, or as much of it as the file may have.
+    fn write(&mut self) -> Result<(), Reason> {
+        let all = self.taken.len();
+        let mut count = all;
+        while count > 0 {
+            let lost = self.lost - self.lost_written;
+            let block = self.encoder.records(&self.taken[..count], lost);
+            if self.len + block.len() as u64 + END_ROOM > self.max_size {
+                count /= 2;
+                continue;
+            }
+            append(&mut self.file, &mut self.len, block)?;
+            self.lost_written = self.lost;
+            self.commands += count as u64;
+            self.taken.drain(..count);
+            break;
+        }
+        self.since = None;
+        self.shared.bytes.store(self.len, Ordering::Relaxed);
+        match count == all {
+            true => Ok(()),
+            false => Err(Reason::Size),
+        }
+    }
+
+    /// Writes the end, as far as the file takes it.
+    fn end(&mut self, reason: Reason, queues: Vec<u16>) {
+        let end = End {
+            end_ns: Clock::now_of_process().0,
+            reason: reason.to_string(),
+            commands: self.commands,
+            lost: self.lost,
+            queues,
+        };
+        let block = self.encoder.end(&end, self.lost - self.lost_written);
+        let written = append(&mut self.file, &mut self.len, block);
+        let kept = match written {
+            Ok(()) => self
+                .file
+                .sync_all()
+                .map_err(|error| Reason::File(error.to_string())),
+            Err(reason) => Err(reason),
+        };
+        // The first reason is what an operator is to know.
+        let reason = match (reason, kept) {
+            (Reason::File(why), _) => Reason::File(why),
+            (_, Err(why)) => why,
+            (reason, Ok(())) => reason,
+        };
+        let Shared {
+            commands,
+            bytes,
+            ended,
+            ..
+        } = &*self.shared;
+        commands.store(self.commands, Ordering::Relaxed);
+        bytes.store(self.len, Ordering::Relaxed);
+        let now = unix_ns();
+        *ended.lock().unwrap_or_else(PoisonError::into_inner) = Some((reason, now));
+    }
+}
+
+/// Appends a block as a whole, or nothing.
+fn append(file: &mut File, len: &mut u64, block: &[u8]) -> Result<(), Reason> {
+    let Err(error) = file.write_all(block) else {
+        *len += block.len() as u64;
+        return Ok(());
+    };
+    // What was written of it is of no use. Where that cannot be taken away, a reader passes over it.
+    let cut = file.set_len(*len);
+    let back = cut.and_then(|()| file.seek(SeekFrom::Start(*len)));
+    if let Err(error) = back {
+        tracing::warn!("a trace's file ends with a part of a block: {error}");
+    }
+    Err(Reason::File(error.to_string()))
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn record_of(cqid: u16, record: &FlightRecord) -> Record {
+    let FlightRecord {
+        begun,
+        stages,
+        sqid,
+        cid,
+        opcode,
+        fua,
+        status,
+        nsid,
+        csi,
+        lba_shift,
+        slba,
+        blocks,
+        detail,
+        bytes,
+        depth,
+    } = *record;
+    Record {
+        at_ns: begun.0,
+        stages,
+        cqid,
+        sqid,
+        cid,
+        opcode,
+        fua,
+        csi: csi.0,
+        lba_shift,
+        status: status.0,
+        nsid,
+        slba,
+        blocks,
+        detail,
+        bytes,
+        depth,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use trace_file::{Reader, Tail};
+
+    use super::*;
+
+    fn start(file: File, max_size: u64) -> Start {
+        Start {
+            file,
+            header: Header::default(),
+            max_size,
+            max_time: None,
+            rings: Arc::new(TraceRings::new(1, 16)),
+            unwatch: Box::new(|| {}),
+            ended: Box::new(|| {}),
+        }
+    }
+
+    fn writer(file: File, max_size: u64) -> Writer {
+        Writer {
+            file,
+            encoder: Encoder::default(),
+            len: 0,
+            max_size,
+            shared: Arc::default(),
+            taken: Vec::new(),
+            since: None,
+            commands: 0,
+            lost: 0,
+            lost_written: 0,
+        }
+    }
+
+    fn ended(writer: &Writer) -> Reason {
+        let ended = writer.shared.ended.lock().unwrap();
+        ended.as_ref().unwrap().0.clone()
+    }
+
+    /// Records that cannot be made smaller.
+    fn noise(count: u64) -> impl Iterator<Item = Record> {
+        let random = |of: u64| of.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ of << 17;
+        (1..=count).map(move |of| Record {
+            at_ns: random(of),
+            slba: random(of + 1000),
+            ..Record::default()
+        })
+    }
+
+    #[test]
+    fn a_file_is_never_larger_than_it_may_be_and_has_as_many_as_fit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let max = 64 << 10;
+        let mut writer = writer(File::create_new(&path).unwrap(), max);
+        writer.begin(&Header::default()).unwrap();
+        noise(10_000).for_each(|record| writer.take(record));
+        assert_eq!(writer.write(), Err(Reason::Size));
+        writer.lose(7);
+        writer.end(Reason::Size, vec![1]);
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes.len() as u64 <= max, "{}", bytes.len());
+        assert!(bytes.len() as u64 > max / 3, "{}", bytes.len());
+        let mut reader = Reader::new(&*bytes).unwrap();
+        let records = reader.rest().unwrap();
+        assert!(
+            noise(10_000)
+                .take(records.len())
+                .eq(records.iter().copied())
+        );
+        assert!(records.len() > 1000, "{}", records.len());
+        assert_eq!(reader.lost(), 7);
+        let Some(Tail::Ended(end)) = reader.tail() else {
+            panic!("{:?}", reader.tail());
+        };
+        assert_eq!((end.commands, end.lost), (records.len() as u64, 7));
+        assert!(end.reason.contains("max_size"));
+        assert_eq!(ended(&writer), Reason::Size);
+    }
+
+    /// A device that is always full.
+    #[test]
+    fn a_full_disk_ends_it() {
+        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut writer = writer(file, 1 << 20);
+        noise(10).for_each(|record| writer.take(record));
+        let Err(Reason::File(why)) = writer.write() else {
+            panic!("it was written");
+        };
+        assert!(why.contains("No space left"), "{why}");
+        writer.end(Reason::File(why.clone()), Vec::new());
+        assert_eq!(ended(&writer), Reason::File(why));
+        let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let error = Recorder::start(start(file, 1 << 20)).unwrap_err();
+        assert_eq!(error.to_string(), "cannot write the trace");
+    }
+
+    #[test]
+    fn its_time_ends_it_and_stopping_it_again_is_nothing() {
+        let (told, tells) = mpsc::channel();
+        let tell = told.clone();
+        let file = tempfile::tempfile().unwrap();
+        let mut recorder = Recorder::start(Start {
+            max_time: Some(Duration::from_millis(20)),
+            unwatch: Box::new(move || told.send("lanes").unwrap()),
+            ended: Box::new(move || tell.send("others").unwrap()),
+            ..start(file, 1 << 20)
+        })
+        .unwrap();
+        let wait = Duration::from_secs(30);
+        let told = [tells.recv_timeout(wait), tells.recv_timeout(wait)];
+        assert_eq!(told, [Ok("lanes"), Ok("others")]);
+        recorder.stop(Reason::Stopped).unwrap();
+        recorder.stop(Reason::Stopped).unwrap();
+        let (reason, _) = recorder.progress().ended.unwrap();
+        assert_eq!(reason, Reason::Time);
+    }
+}

@@ -1,0 +1,518 @@
+//! The commands of a replay, before the first is submitted.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail, ensure};
+use driver::io::{Blocks, Namespace};
+use nvme_spec::{
+    Sqe,
+    command::{DsmCdw10, DsmCdw11, WriteZeroesCdw12, slba_cdw10_11},
+    opcode::NvmOpcode,
+    zoned::ZonedOpcode,
+};
+use trace_file::{Asked, Record, export::LeftOut};
+
+use super::Settings;
+
+/// What a drive has.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Its namespaces, each with whether it has zones.
+    pub(crate) namespaces: Vec<(Namespace, bool)>,
+    /// Bytes that one command may move.
+    pub(crate) transfer_len: u32,
+    /// I/O queue pairs that it has.
+    pub(crate) queues: u16,
+}
+
+/// What a command moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    Nothing,
+    /// So many bytes to the host.
+    ToHost(u32),
+    /// So many bytes of its own, in blocks of so many bytes, the first of which is to lie at that block.
+    FromHost {
+        len: u32,
+        block_len: u32,
+        lba: u64,
+    },
+    /// One range of Dataset Management.
+    Range {
+        lba: u64,
+        blocks: u32,
+    },
+}
+
+/// A command to submit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// When, in nanoseconds from the start.
+    pub(super) due_ns: u64,
+    /// By which of the queue pairs.
+    pub(super) queue: u16,
+    /// Which of the names it has.
+    pub(super) kind: u16,
+    pub(super) data: Data,
+    pub(super) sqe: Sqe,
+    /// How long it took when it was recorded.
+    pub(super) recorded_ns: u64,
+}
+
+/// All that there is to submit.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) steps: Vec<Step>,
+    pub(super) kinds: Vec<String>,
+    pub(super) left_out: LeftOut,
+    /// Queue pairs, and the largest transfer.
+    pub(crate) queues: u16,
+    pub(crate) transfer_len: u32,
+    /// Nanoseconds from the first command to the last.
+    pub(super) recorded_ns: u64,
+    pub(super) speed: super::Speed,
+}
+
+impl Plan {
+    /// Commands to submit.
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
+}
+
+/// Bytes of the largest transfer among records, at least a page.
+pub(crate) fn transfer_len(records: &[Record]) -> u32 {
+    let all = records.iter().map(|record| record.bytes);
+    all.max().unwrap_or(0).max(4096)
+}
+
+/// Makes the commands of records, which are in the order of time.
+///
+/// # Errors
+/// The drive has not what they name, or it is not said that its data may be changed.
+pub(crate) fn plan(
+    records: &[Record],
+    target: &Target,
+    settings: &Settings,
+) -> anyhow::Result<Plan> {
+    refuse_changes(records, settings)?;
+    let namespaces = namespaces(records, target, settings)?;
+    let mut queues = Numbers::default();
+    let mut kinds = Numbers::default();
+    let mut left_out = LeftOut::new();
+    let mut steps = Vec::with_capacity(records.len());
+    let first = records.first().map_or(0, |record| record.at_ns);
+    let most = target.queues.max(1);
+    let mut largest = 4096;
+    for record in records {
+        let asked = record.asked().and_then(|asked| {
+            let is_left_out = settings.reads_only && asked.changes();
+            match is_left_out {
+                true => Err("change data"),
+                false => Ok(asked),
+            }
+        });
+        let made = asked.map(|asked| {
+            let (namespace, zoned) = &namespaces[&record.nsid];
+            make(
+                &asked,
+                namespace,
+                *zoned,
+                target.transfer_len,
+                settings.wrap,
+            )
+        });
+        let (sqe, data) = match made {
+            Ok(Ok(Made::Command(sqe, data))) => (sqe, data),
+            Ok(Ok(Made::LeftOut(why))) | Err(why) => {
+                *left_out.entry(why).or_default() += 1;
+                continue;
+            }
+            Ok(Err(error)) => return Err(error),
+        };
+        if let Ok(Asked::Deallocate { more, .. }) = record.asked()
+            && more > 0
+        {
+            *left_out.entry("are further ranges of one").or_default() += u64::from(more);
+        }
+        if let Data::ToHost(len) | Data::FromHost { len, .. } = data {
+            largest = largest.max(len);
+        }
+        steps.push(Step {
+            due_ns: settings.speed.due(record.at_ns - first),
+            queue: queues.of(record.sqid) % most,
+            kind: kinds.of(record.name()),
+            data,
+            sqe,
+            recorded_ns: record.latency_ns(),
+        });
+    }
+    ensure!(
+        !steps.is_empty(),
+        "there is no command to submit{}",
+        crate::trace::reading::said(&left_out).map_or(String::new(), |said| format!(": {said}"))
+    );
+    let last = records.last().map_or(0, |record| record.at_ns);
+    Ok(Plan {
+        steps,
+        queues: (queues.0.len() as u16).clamp(1, most),
+        kinds: kinds.into_names(),
+        left_out,
+        transfer_len: largest,
+        recorded_ns: last - first,
+        speed: settings.speed,
+    })
+}
+
+/// Numbers from 0 on, in the order in which things come.
+#[derive(Debug)]
+struct Numbers<T>(BTreeMap<T, u16>);
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Numbers(BTreeMap::new())
+    }
+}
+
+impl<T: Ord> Numbers<T> {
+    fn of(&mut self, thing: T) -> u16 {
+        let next = self.0.len() as u16;
+        *self.0.entry(thing).or_insert(next)
+    }
+}
+
+impl Numbers<String> {
+    fn into_names(self) -> Vec<String> {
+        let mut names: Vec<_> = self.0.into_iter().collect();
+        names.sort_by_key(|(_, number)| *number);
+        names.into_iter().map(|(name, _)| name).collect()
+    }
+}
+
+/// Nothing is changed on a drive unless it was said that it may be.
+fn refuse_changes(records: &[Record], settings: &Settings) -> anyhow::Result<()> {
+    let changes = |record: &&Record| record.asked().is_ok_and(|asked| asked.changes());
+    let count = records.iter().filter(changes).count();
+    ensure!(
+        count == 0 || settings.write || settings.reads_only,
+        "{count} commands of the trace change data, and the drive would lose what it has: with --write that is meant, and --reads-only leaves them out"
+    );
+    Ok(())
+}
+
+/// Which namespace of the drive stands for each of the trace.
+fn namespaces(
+    records: &[Record],
+    target: &Target,
+    settings: &Settings,
+) -> anyhow::Result<BTreeMap<u32, (Namespace, bool)>> {
+    let named = records.iter().filter(|record| record.asked().is_ok());
+    let mut recorded: Vec<u32> = named.map(|record| record.nsid).collect();
+    recorded.sort_unstable();
+    recorded.dedup();
+    let of = |nsid: u32| {
+        let mut all = target.namespaces.iter();
+        all.find(|(namespace, _)| namespace.nsid == nsid).copied()
+    };
+    let there = || {
+        let all = target.namespaces.iter();
+        let all: Vec<_> = all.map(|(one, _)| one.nsid.to_string()).collect();
+        all.join(", ")
+    };
+    let only = match &target.namespaces[..] {
+        [only] => Some(*only),
+        _ => None,
+    };
+    let mut all = BTreeMap::new();
+    for nsid in &recorded {
+        let found = match settings.nsid {
+            Some(wanted) => of(wanted),
+            // a flush of all
+            None if *nsid == nvme_spec::NSID_ALL => target.namespaces.first().copied(),
+            None => of(*nsid).or(only.filter(|_| recorded.len() == 1)),
+        };
+        let found = found.with_context(|| {
+            format!(
+                "the trace has commands to namespace {}, and the drive has {}: --nsid says which one takes them",
+                settings.nsid.unwrap_or(*nsid),
+                there()
+            )
+        })?;
+        all.insert(*nsid, found);
+    }
+    Ok(all)
+}
+
+enum Made {
+    Command(Sqe, Data),
+    LeftOut(&'static str),
+}
+
+/// The command for a drive's namespace.
+fn make(
+    asked: &Asked,
+    namespace: &Namespace,
+    zoned: bool,
+    transfer_len: u32,
+    wrap: bool,
+) -> anyhow::Result<Made> {
+    let block_len = u64::from(namespace.block_len);
+    let place = |start: u64, len: u64| place(start, len, namespace, wrap);
+    let blocks = |start: u64, len: u64| -> anyhow::Result<Option<(u64, Blocks)>> {
+        let (start, len) = place(start, len)?;
+        let count = u32::try_from(len / block_len).ok().and_then(Blocks::new);
+        Ok(count.map(|count| (start / block_len, count)))
+    };
+    const MANY: Made = Made::LeftOut("have more blocks than the drive takes at once");
+    let transfer = |opcode, start, len, fua| -> anyhow::Result<Result<(Sqe, u32, u64), Made>> {
+        let Some((lba, count)) = blocks(start, len)?.filter(|_| len <= transfer_len.into()) else {
+            return Ok(Err(MANY));
+        };
+        Ok(Ok((
+            namespace.transfer(opcode, lba, count, fua),
+            len as u32,
+            lba,
+        )))
+    };
+    let out = |sqe: Sqe, len, lba| {
+        let block_len = namespace.block_len;
+        Made::Command(
+            sqe,
+            Data::FromHost {
+                len,
+                block_len,
+                lba,
+            },
+        )
+    };
+    Ok(match *asked {
+        Asked::Read { start, len } => match transfer(NvmOpcode::READ, start, len, false)? {
+            Ok((sqe, len, _)) => Made::Command(sqe, Data::ToHost(len)),
+            Err(left_out) => left_out,
+        },
+        Asked::Write { start, len, fua } => match transfer(NvmOpcode::WRITE, start, len, fua)? {
+            Ok((sqe, len, lba)) => out(sqe, len, lba),
+            Err(left_out) => left_out,
+        },
+        Asked::Flush => Made::Command(
+            Sqe {
+                opcode: NvmOpcode::FLUSH.0,
+                nsid: namespace.nsid,
+                ..Sqe::default()
+            },
+            Data::Nothing,
+        ),
+        Asked::WriteZeroes {
+            start,
+            len,
+            deallocate,
+        } => {
+            let Some((lba, count)) = blocks(start, len)? else {
+                return Ok(MANY);
+            };
+            let mut sqe = namespace.transfer(NvmOpcode::WRITE_ZEROES, lba, count, false);
+            let cdw12 = WriteZeroesCdw12::from(sqe.cdw12).with_deac(deallocate);
+            sqe.cdw12 = cdw12.into();
+            Made::Command(sqe, Data::Nothing)
+        }
+        Asked::Deallocate { start, len, .. } => {
+            let (start, len) = place(start, len)?;
+            let Ok(blocks) = u32::try_from(len / block_len) else {
+                return Ok(MANY);
+            };
+            let sqe = Sqe {
+                opcode: NvmOpcode::DATASET_MANAGEMENT.0,
+                nsid: namespace.nsid,
+                cdw10: DsmCdw10::new().with_nr_z(0).into(),
+                cdw11: DsmCdw11::new().with_ad(true).into(),
+                ..Sqe::default()
+            };
+            let lba = start / block_len;
+            Made::Command(sqe, Data::Range { lba, blocks })
+        }
+        Asked::Append { .. } | Asked::Zone { .. } if !zoned => {
+            Made::LeftOut("are of zones, and the drive has none")
+        }
+        Asked::Append { start, len } => {
+            let append = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
+            match transfer(append, start, len, false)? {
+                Ok((sqe, len, lba)) => out(sqe, len, lba),
+                Err(left_out) => left_out,
+            }
+        }
+        Asked::Zone { start, action, all } => {
+            let (start, _) = place(start, block_len)?;
+            let (cdw10, cdw11) = slba_cdw10_11(start / block_len);
+            let sqe = Sqe {
+                opcode: ZonedOpcode::ZONE_MANAGEMENT_SEND.0,
+                nsid: namespace.nsid,
+                cdw10,
+                cdw11,
+                cdw13: u32::from(action) | u32::from(all) << 8,
+                ..Sqe::default()
+            };
+            Made::Command(sqe, Data::Nothing)
+        }
+    })
+}
+
+/// Where bytes lie in the drive's namespace.
+fn place(start: u64, len: u64, namespace: &Namespace, wrap: bool) -> anyhow::Result<(u64, u64)> {
+    let (size, block_len) = (namespace.len(), u64::from(namespace.block_len));
+    ensure!(
+        start.is_multiple_of(block_len) && len.is_multiple_of(block_len),
+        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has blocks of {block_len}: take one with smaller blocks",
+        namespace.nsid
+    );
+    if start.checked_add(len).is_some_and(|end| end <= size) {
+        return Ok((start, len));
+    }
+    if wrap && len <= size {
+        return Ok(((start % size).min(size - len), len));
+    }
+    bail!(
+        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has {size}: take a larger one, or go around with --wrap",
+        namespace.nsid
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Speed, *};
+
+    fn record(opcode: u8, slba: u64, blocks: u32) -> Record {
+        Record {
+            at_ns: 1000 + slba,
+            sqid: 3 + slba as u16 % 2,
+            opcode,
+            lba_shift: 9,
+            nsid: 1,
+            slba,
+            blocks,
+            bytes: blocks * 512,
+            ..Record::default()
+        }
+    }
+
+    fn target(blocks: u64, block_len: u32) -> Target {
+        let namespace = Namespace {
+            nsid: 1,
+            blocks,
+            block_len,
+        };
+        Target {
+            namespaces: vec![(namespace, false)],
+            transfer_len: 8192,
+            queues: 1,
+        }
+    }
+
+    const SETTINGS: Settings = Settings {
+        speed: Speed::Times(2.0),
+        write: true,
+        reads_only: false,
+        wrap: false,
+        nsid: None,
+    };
+
+    #[test]
+    fn nothing_is_changed_unless_that_is_meant() {
+        let records = [record(2, 0, 1), record(1, 8, 1), record(9, 8, 1)];
+        let target = target(100, 512);
+        let careful = Settings {
+            write: false,
+            ..SETTINGS
+        };
+        let error = plan(&records, &target, &careful).unwrap_err().to_string();
+        assert!(
+            error.starts_with("2 commands") && error.contains("--write"),
+            "{error}"
+        );
+        let reads = Settings {
+            reads_only: true,
+            ..careful
+        };
+        let plan = plan(&records, &target, &reads).unwrap();
+        assert_eq!(plan.steps.len(), 1);
+        assert_eq!(plan.steps[0].sqe.opcode, 2);
+        assert_eq!(plan.left_out["change data"], 2);
+    }
+
+    #[test]
+    fn what_the_drive_has_not_is_refused_before_anything_is_done() {
+        let beyond = [record(2, 0, 1), record(2, 100, 1)];
+        let error = plan(&beyond, &target(100, 512), &SETTINGS).unwrap_err();
+        assert!(error.to_string().contains("--wrap"), "{error}");
+        let wrap = Settings {
+            wrap: true,
+            ..SETTINGS
+        };
+        let plan_of = |records: &[Record], target: &Target| plan(records, target, &wrap);
+        let around = plan_of(&beyond, &target(100, 512)).unwrap();
+        assert_eq!(around.steps[1].sqe.cdw10, 0);
+        let error = plan_of(&beyond, &target(100, 4096)).unwrap_err();
+        assert!(error.to_string().contains("smaller blocks"), "{error}");
+        let other = Settings {
+            nsid: Some(7),
+            ..wrap
+        };
+        let error = plan(&beyond, &target(100, 512), &other).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("namespace 7, and the drive has 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn commands_are_those_of_the_trace_in_the_drives_blocks() {
+        let records = [
+            record(1, 16, 8),
+            record(8, 24, 16),
+            record(9, 32, 8),
+            record(2, 0, 32),
+            Record {
+                csi: 2,
+                ..record(0x7d, 0, 8)
+            },
+            Record {
+                status: 0x80,
+                ..record(2, 0, 8)
+            },
+        ];
+        let plan = plan(&records, &target(100, 4096), &SETTINGS).unwrap();
+        let told = |step: &Step| (step.sqe.opcode, step.sqe.cdw10, step.sqe.cdw12 & 0xffff);
+        let told: Vec<_> = plan.steps.iter().map(told).collect();
+        assert_eq!(told, [(1, 2, 0), (8, 3, 1), (9, 0, 0)]);
+        let data: Vec<_> = plan.steps.iter().map(|step| step.data).collect();
+        let write = Data::FromHost {
+            len: 4096,
+            block_len: 4096,
+            lba: 2,
+        };
+        assert_eq!(
+            data,
+            [write, Data::Nothing, Data::Range { lba: 4, blocks: 1 }]
+        );
+        // twice as fast, and by the one queue that there is
+        assert_eq!((plan.steps[2].due_ns, plan.queues), (8, 1));
+        let left_out: Vec<_> = plan.left_out.iter().map(|(why, n)| (*why, *n)).collect();
+        let expected = [
+            ("are of zones, and the drive has none", 1),
+            ("ended with an error", 1),
+            ("have more blocks than the drive takes at once", 1),
+        ];
+        assert_eq!(left_out, expected);
+    }
+
+    #[test]
+    fn speeds_are_what_they_say() {
+        assert_eq!("max".parse(), Ok(Speed::Max));
+        assert_eq!("0.5".parse(), Ok(Speed::Times(0.5)));
+        assert_eq!(Speed::Times(0.5).due(100), 200);
+        for wrong in ["0", "-1", "1001", "fast", "NaN"] {
+            assert!(wrong.parse::<Speed>().is_err(), "{wrong}");
+        }
+    }
+}

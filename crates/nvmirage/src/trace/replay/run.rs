@@ -1,0 +1,346 @@
+//! Submitting the commands of a plan, and noting what comes of them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, bail};
+use memory::Buffer;
+use nvme_spec::{
+    Cqe, Sqe,
+    command::DsmRange,
+    opcode::{AdminOpcode, Csi},
+};
+use trace_file::stats::Latencies;
+use zerocopy::IntoBytes;
+
+use super::{
+    KindReplayed, Plan, Replayed, Speed, Target,
+    plan::{Data, Step},
+};
+use crate::{
+    clock::Clock,
+    interrupt::Interrupt,
+    load::{Host, Queue},
+};
+
+/// How long a drive may leave everything that it has unanswered.
+const SILENCE_NS: u64 = 30_000_000_000;
+/// The next command is waited for asleep where it is further away, and for so long at most.
+const NAP_ABOVE_NS: u64 = 500_000;
+const NAP_MAX_NS: u64 = 10_000_000;
+/// Completions that are taken at once.
+const TAKEN: usize = 64;
+
+/// A drive, with what a replay needs of it.
+pub(crate) struct Drive<'h> {
+    host: &'h mut Host,
+    queues: Vec<Lane>,
+}
+
+/// A queue pair, and a buffer for each command of it.
+struct Lane {
+    queue: Queue,
+    buffer: Buffer,
+    /// Bytes of each.
+    room: usize,
+    /// What each has in flight: when it was submitted, and which step.
+    slots: Vec<Option<(u64, usize)>>,
+}
+
+impl<'h> Drive<'h> {
+    /// What the drive has.
+    pub(crate) fn describe(host: &mut Host) -> anyhow::Result<Target> {
+        let mut namespaces = Vec::new();
+        for nsid in host.device().active_namespaces()? {
+            // one of keys, say, has no blocks
+            let Ok(namespace) = host.device().namespace(nsid) else {
+                continue;
+            };
+            let zoned = has_zones(host, nsid)?;
+            namespaces.push((namespace, zoned));
+            if namespaces.len() == MOST_NAMESPACES {
+                break;
+            }
+        }
+        let device = host.device();
+        Ok(Target {
+            namespaces,
+            transfer_len: device.transfer_len_max(),
+            queues: device.queues_max(),
+        })
+    }
+
+    /// Makes the queue pairs of a plan.
+    pub(crate) fn prepare(host: &'h mut Host, plan: &Plan, depth: u16) -> anyhow::Result<Self> {
+        let room = (plan.transfer_len as usize).next_multiple_of(4096);
+        let mut queues = Vec::new();
+        for _ in 0..plan.queues {
+            let device = host.device();
+            let queue = device.create_queue_pair(depth.min(device.depth_max()), false);
+            let queue = queue.context("cannot make a queue pair")?;
+            let depth = usize::from(queue.depth());
+            let buffer = host.device().alloc(room * depth)?;
+            fill(&buffer);
+            queues.push(Lane {
+                queue,
+                buffer,
+                room,
+                slots: vec![None; depth],
+            });
+        }
+        Ok(Drive { host, queues })
+    }
+}
+
+/// Namespaces that are looked at.
+const MOST_NAMESPACES: usize = 256;
+
+/// Whether a namespace has zones: it has the structure of those (ZNS 1.1, 4.1.5.1; CNS 05h).
+fn has_zones(host: &mut Host, nsid: u32) -> anyhow::Result<bool> {
+    let device = host.device();
+    let page = device.alloc(4096)?;
+    let sqe = Sqe {
+        opcode: AdminOpcode::IDENTIFY.0,
+        nsid,
+        cdw10: 5,
+        cdw11: u32::from(Csi::ZONED_NAMESPACE.0) << 24,
+        ..Sqe::default()
+    };
+    match device.admin(sqe, Some(&page)) {
+        Ok(_) => {
+            // some answer with zeros: a zoned namespace has extended LBA formats, the first of which has a zone size
+            let mut zone_size = [0; 8];
+            page.read_into(2816, &mut zone_size);
+            Ok(u64::from_le_bytes(zone_size) > 0)
+        }
+        Err(driver::DriverError::Status { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Bytes that no drive can make smaller.
+fn fill(buffer: &Buffer) {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut page = [0u8; 4096];
+    for at in (0..buffer.len()).step_by(page.len()) {
+        for word in page.chunks_exact_mut(8) {
+            // xorshift64, Marsaglia 2003
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let len = page.len().min(buffer.len() - at);
+        buffer.write_from(at, &page[..len]);
+    }
+}
+
+impl Lane {
+    /// Submits a step, for which there is room.
+    fn submit(&mut self, at: usize, step: &Step, now: u64) -> anyhow::Result<()> {
+        let cid = self.queue.next_cid().context("the queue is full")?;
+        let place = usize::from(cid) * self.room;
+        let mut sqe = step.sqe;
+        let len = match step.data {
+            Data::Nothing => 0,
+            Data::ToHost(len) => len as usize,
+            Data::FromHost {
+                len,
+                block_len,
+                lba,
+            } => {
+                self.stamp(place, (len, block_len, lba), at as u64);
+                len as usize
+            }
+            Data::Range { lba, blocks } => {
+                let range = DsmRange {
+                    cattr: 0,
+                    nlb: blocks,
+                    slba: lba,
+                };
+                self.buffer.write_from(place, range.as_bytes());
+                size_of::<DsmRange>()
+            }
+        };
+        if len > 0 {
+            let prps = self.queue.prps(cid, &self.buffer, place, len)?;
+            (sqe.prp1, sqe.prp2) = (prps.prp1, prps.prp2);
+        }
+        let cid = self.queue.submit(sqe).context("the queue is full")?;
+        self.slots[usize::from(cid)] = Some((now, at));
+        Ok(())
+    }
+
+    /// Each block of a write begins with where it is to lie and the number of its command: no two are the same.
+    fn stamp(&self, place: usize, (len, block_len, lba): (u32, u32, u64), number: u64) {
+        for block in 0..len / block_len {
+            let at = place + (block * block_len) as usize;
+            let words = [lba + u64::from(block), number];
+            self.buffer.write_from(at, words.as_bytes());
+        }
+    }
+}
+
+/// What is noted while commands go.
+struct Notes {
+    late: Vec<u64>,
+    kinds: Vec<(u64, Vec<u64>, Vec<u64>)>,
+    errors: BTreeMap<String, u64>,
+    waited: u64,
+    /// The last one that did.
+    full_for: Option<usize>,
+    in_flight: usize,
+    /// When something was completed last.
+    heard: u64,
+}
+
+/// Submits everything and waits for it; `progress` is told how many were.
+///
+/// # Errors
+/// The drive is gone, says what cannot be, or does not answer.
+pub(crate) fn run(
+    mut drive: Drive<'_>,
+    plan: &Plan,
+    interrupt: &Interrupt,
+    mut progress: impl FnMut(usize),
+) -> anyhow::Result<Replayed> {
+    let clock = drive.host.clock();
+    let mut notes = Notes {
+        late: Vec::with_capacity(plan.steps.len()),
+        kinds: vec![Default::default(); plan.kinds.len()],
+        errors: BTreeMap::new(),
+        waited: 0,
+        full_for: None,
+        in_flight: 0,
+        heard: 0,
+    };
+    let start = clock.now();
+    let elapsed = |clock: &Clock| clock.now().since(start);
+    let mut next = 0;
+    let mut steps = plan.steps.len();
+    while next < steps || notes.in_flight > 0 {
+        let taken = take(&mut drive, plan, &mut notes, || elapsed(&clock))?;
+        if interrupt.is_set() {
+            steps = next;
+        }
+        let before = next;
+        next = submit_due(&mut drive, &plan.steps[..steps], next, &mut notes, || {
+            elapsed(&clock)
+        })?;
+        for lane in &mut drive.queues {
+            lane.queue.ring()?;
+        }
+        let now = elapsed(&clock);
+        if taken == 0 && next == before {
+            if notes.in_flight > 0 && now.saturating_sub(notes.heard) > SILENCE_NS {
+                bail!(
+                    "the drive has not completed a command for {} s, and has {} of them",
+                    SILENCE_NS / 1_000_000_000,
+                    notes.in_flight
+                );
+            }
+            let due = plan.steps[..steps]
+                .get(next)
+                .map_or(now, |step| step.due_ns);
+            let left = due.saturating_sub(now);
+            match notes.in_flight == 0 && left > NAP_ABOVE_NS {
+                true => std::thread::sleep(Duration::from_nanos((left / 2).min(NAP_MAX_NS))),
+                false => std::thread::yield_now(),
+            }
+        }
+        progress(next);
+    }
+    let elapsed_ns = elapsed(&clock);
+    for lane in drive.queues {
+        drive.host.device().delete_queue_pair(lane.queue)?;
+    }
+    Ok(report(plan, notes, elapsed_ns, next))
+}
+
+/// Submits what is due and finds room, in the order of the trace.
+fn submit_due(
+    drive: &mut Drive<'_>,
+    steps: &[Step],
+    mut next: usize,
+    notes: &mut Notes,
+    elapsed: impl Fn() -> u64,
+) -> anyhow::Result<usize> {
+    let mut now = elapsed();
+    while let Some(step) = steps.get(next).filter(|step| step.due_ns <= now) {
+        let lane = &mut drive.queues[usize::from(step.queue)];
+        if lane.queue.next_cid().is_none() {
+            if notes.full_for != Some(next) {
+                notes.full_for = Some(next);
+                notes.waited += 1;
+            }
+            break;
+        }
+        now = elapsed();
+        if notes.in_flight == 0 {
+            notes.heard = now;
+        }
+        lane.submit(next, step, now)?;
+        notes.late.push(now - step.due_ns);
+        notes.in_flight += 1;
+        next += 1;
+    }
+    Ok(next)
+}
+
+/// Takes what has completed; how many.
+fn take(
+    drive: &mut Drive<'_>,
+    plan: &Plan,
+    notes: &mut Notes,
+    elapsed: impl Fn() -> u64,
+) -> anyhow::Result<usize> {
+    let mut taken = 0;
+    let mut cqes = [Cqe::default(); TAKEN];
+    for lane in &mut drive.queues {
+        let count = lane.queue.poll(&mut cqes)?;
+        if count == 0 {
+            continue;
+        }
+        let now = elapsed();
+        notes.heard = now;
+        for cqe in &cqes[..count] {
+            let slot = lane.slots[usize::from(cqe.cid)].take();
+            let (since, at) = slot.context("the drive completes what nobody has asked for")?;
+            let step = &plan.steps[at];
+            let (errors, latencies, recorded) = &mut notes.kinds[usize::from(step.kind)];
+            latencies.push(now - since);
+            recorded.push(step.recorded_ns);
+            let status = cqe.status.status();
+            if !status.is_success() {
+                *errors += 1;
+                *notes.errors.entry(status.to_string()).or_default() += 1;
+            }
+        }
+        notes.in_flight -= count;
+        taken += count;
+    }
+    Ok(taken)
+}
+
+fn report(plan: &Plan, notes: Notes, elapsed_ns: u64, submitted: usize) -> Replayed {
+    let kinds = plan.kinds.iter().zip(notes.kinds);
+    let kinds = kinds.filter(|(_, (_, latencies, _))| !latencies.is_empty());
+    Replayed {
+        commands: submitted as u64,
+        elapsed_ns,
+        recorded_ns: plan.recorded_ns,
+        late: (plan.speed != Speed::Max).then(|| Latencies::of(notes.late)),
+        waited: notes.waited,
+        kinds: kinds
+            .map(|(name, (errors, latencies, recorded))| KindReplayed {
+                command: name.clone(),
+                count: latencies.len() as u64,
+                errors,
+                latency: Latencies::of(latencies),
+                recorded: Latencies::of(recorded),
+            })
+            .collect(),
+        errors: notes.errors.into_iter().collect(),
+        left_out: plan.left_out.clone(),
+        interrupted: submitted < plan.steps.len(),
+    }
+}

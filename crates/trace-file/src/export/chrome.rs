@@ -1,0 +1,86 @@
+//! The trace event format of Chrome, which Perfetto reads, too: JSON with a slice for each command and, within, for each of its stages.
+//!
+//! Slices of one track must lie within each other, and commands of a queue overlap: so a queue is a process there, and has as many threads
+//! as it had commands in flight at once.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde_json::json;
+
+use crate::{Header, Record, STAGES};
+
+/// Writes them.
+///
+/// # Errors
+/// Those of `out`.
+pub fn chrome(out: &mut impl Write, header: &Header, records: &[Record]) -> io::Result<()> {
+    let first = records.first().map_or(0, |record| record.at_ns);
+    write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":")?;
+    serde_json::to_writer(&mut *out, header)?;
+    writeln!(out, ",\"traceEvents\":[")?;
+    // By queue: until when each of its tracks is taken.
+    let mut tracks = BTreeMap::<u16, Vec<u64>>::new();
+    let mut comma = "";
+    for record in records {
+        let begun = record.at_ns - first;
+        let [.., interrupt] = record.stages;
+        let took = record.latency_ns() + u64::from(interrupt);
+        let ended = begun.saturating_add(took);
+        let its = tracks.entry(record.sqid).or_default();
+        let track = match its.iter().position(|until| *until <= begun) {
+            Some(track) => track,
+            None => {
+                its.push(0);
+                its.len() - 1
+            }
+        };
+        // what takes no time takes its place, too
+        its[track] = ended.max(begun.saturating_add(1));
+        let track = track + 1;
+        let event = json!({
+            "name": record.name(), "cat": "command", "ph": "X", "ts": Microseconds(begun).value(),
+            "dur": Microseconds(took).value(), "pid": record.sqid, "tid": track,
+            "args": {
+                "cid": record.cid, "nsid": record.nsid, "slba": record.slba, "blocks": record.blocks,
+                "bytes": record.bytes, "fua": record.fua, "depth": record.depth,
+                "status": nvme_spec::Status(record.status).to_string(), "latency_ns": record.latency_ns(),
+            },
+        });
+        writeln!(out, "{comma}{event}")?;
+        comma = ",";
+        let mut at = begun;
+        for (name, stage) in STAGES.iter().zip(record.stages) {
+            if stage > 0 {
+                let event = json!({
+                    "name": name, "cat": "stage", "ph": "X", "ts": Microseconds(at).value(),
+                    "dur": Microseconds(stage.into()).value(), "pid": record.sqid, "tid": track,
+                });
+                writeln!(out, ",{event}")?;
+            }
+            at = at.saturating_add(stage.into());
+        }
+        let depth = json!({
+            "name": "in flight", "ph": "C", "ts": Microseconds(begun).value(), "pid": record.sqid,
+            "args": {"commands": record.depth},
+        });
+        writeln!(out, ",{depth}")?;
+    }
+    for queue in tracks.keys() {
+        let name = format!("{}: submission queue {queue}", header.controller);
+        let event =
+            json!({"name": "process_name", "ph": "M", "pid": queue, "args": {"name": name}});
+        writeln!(out, "{comma}{event}")?;
+        comma = ",";
+    }
+    writeln!(out, "]}}")
+}
+
+/// Nanoseconds, as microseconds with three digits behind the point.
+struct Microseconds(u64);
+
+impl Microseconds {
+    fn value(&self) -> f64 {
+        self.0 as f64 / 1000.0
+    }
+}

@@ -1,0 +1,51 @@
+//! A table with commas: a line for each command, with all that is known of it.
+
+use std::io::{self, Write};
+
+use crate::{Record, STAGES};
+
+/// Writes them; times count from the first.
+///
+/// # Errors
+/// Those of `out`.
+pub fn csv(out: &mut impl Write, records: &[Record]) -> io::Result<()> {
+    write!(
+        out,
+        "time_ns,cq,sq,cid,command,opcode,nsid,slba,blocks,lba_size,bytes,fua,detail,depth,status,latency_ns"
+    )?;
+    for stage in STAGES {
+        write!(out, ",{stage}_ns")?;
+    }
+    writeln!(out)?;
+    let first = records.first().map_or(0, |record| record.at_ns);
+    for record in records {
+        let lba_size = match record.lba_shift {
+            shift @ 9..=16 => 1u32 << shift,
+            _ => 0,
+        };
+        write!(
+            out,
+            "{},{},{},{},{},{},{},{},{},{lba_size},{},{},{},{},{},{}",
+            record.at_ns - first,
+            record.cqid,
+            record.sqid,
+            record.cid,
+            record.name(),
+            record.opcode,
+            record.nsid,
+            record.slba,
+            record.blocks,
+            record.bytes,
+            u8::from(record.fua),
+            record.detail,
+            record.depth,
+            record.status,
+            record.latency_ns(),
+        )?;
+        for stage in record.stages {
+            write!(out, ",{stage}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! fio's iolog, version 3: each line has a time in microseconds, a file, and what is done with it.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use super::{LeftOut, leave_out};
+use crate::{Asked, Record};
+
+/// The most bytes of a line: fio reads them into 32 bits.
+const MOST: u64 = 1 << 30;
+
+/// Writes them; namespaces are the files `nvme0n1` and so on, which `--replay_redirect` of fio replaces.
+///
+/// # Errors
+/// Those of `out`.
+pub fn fio(out: &mut impl Write, records: &[Record]) -> io::Result<LeftOut> {
+    let mut left_out = LeftOut::new();
+    writeln!(out, "fio version 3 iolog")?;
+    let asked = records.iter().filter(|record| record.asked().is_ok());
+    let files: BTreeSet<u32> = asked.map(|record| record.nsid).collect();
+    for nsid in &files {
+        writeln!(out, "0 {} add", file(*nsid))?;
+        writeln!(out, "0 {} open", file(*nsid))?;
+    }
+    let first = records.first().map_or(0, |record| record.at_ns);
+    let mut time = 0;
+    for record in records {
+        time = (record.at_ns - first) / 1000;
+        let (action, mut start, mut len) = match record.asked() {
+            Ok(Asked::Read { start, len }) => ("read", start, len),
+            Ok(Asked::Write { start, len, .. }) => ("write", start, len),
+            Ok(Asked::Flush) => ("sync", 0, 0),
+            Ok(Asked::Deallocate { start, len, more }) => {
+                (0..more).for_each(|_| leave_out(&mut left_out, "are further ranges of one"));
+                ("trim", start, len)
+            }
+            Ok(Asked::WriteZeroes { .. }) => {
+                leave_out(&mut left_out, "write zeros");
+                continue;
+            }
+            Ok(Asked::Append { .. } | Asked::Zone { .. }) => {
+                leave_out(&mut left_out, "are of zones");
+                continue;
+            }
+            Err(why) => {
+                leave_out(&mut left_out, why);
+                continue;
+            }
+        };
+        let name = file(record.nsid);
+        loop {
+            let part = len.min(MOST);
+            writeln!(out, "{time} {name} {action} {start} {part}")?;
+            (start, len) = (start + part, len - part);
+            if len == 0 {
+                break;
+            }
+        }
+    }
+    for nsid in &files {
+        writeln!(out, "{time} {} close", file(*nsid))?;
+    }
+    Ok(left_out)
+}
+
+fn file(nsid: u32) -> String {
+    format!("nvme0n{nsid}")
+}

@@ -1,0 +1,24 @@
+//! Traces in the formats of other programs. All of them want records in the order of time ([`crate::by_time`]).
+
+mod blktrace;
+mod chrome;
+mod csv;
+mod fio;
+
+use std::collections::BTreeMap;
+
+pub use blktrace::blktrace;
+pub use chrome::chrome;
+pub use csv::csv;
+pub use fio::fio;
+
+/// Commands that a format has no words for: why, and how many.
+pub type LeftOut = BTreeMap<&'static str, u64>;
+
+/// Counts one.
+fn leave_out(left_out: &mut LeftOut, why: &'static str) {
+    *left_out.entry(why).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests;
