@@ -29,7 +29,7 @@ const DEALLOCATE: u8 = NvmOpcode::DATASET_MANAGEMENT.0;
 
 /// A server of a drive in memory, and its host.
 fn serve(world: &World) -> (crate::world::Server, Host) {
-    let server = world.serve_media("ram:size=16MiB");
+    let server = world.serve_media("ram:size=64MiB");
     let host = Host::attach(world, "nvme.sock");
     (server, host)
 }
@@ -123,7 +123,7 @@ fn every_command_of_a_host_is_in_the_file() {
     for command in &commands {
         assert_eq!(
             (&command["nsid"], &command["lba_size"]),
-            (&1.into(), &512.into())
+            (&1.into(), &4096.into())
         );
         let stages = command["stages"].as_object().unwrap();
         let all: u64 = stages.values().map(|ns| ns.as_u64().unwrap()).sum();
@@ -138,8 +138,8 @@ fn every_command_of_a_host_is_in_the_file() {
     );
     assert_eq!(stat["commands"], did.len());
     assert_eq!(stat["ended"], "it was stopped");
-    assert_eq!(stat["namespaces"][0]["blocks"], 32768);
-    let moved: u32 = did.iter().filter(|a| a.0 == WRITE).map(|a| a.2 * 512).sum();
+    assert_eq!(stat["namespaces"][0]["blocks"], 16384);
+    let moved: u32 = did.iter().filter(|a| a.0 == WRITE).map(|a| a.2 * 4096).sum();
     let writes = stat["operations"].as_array().unwrap().iter();
     let writes: Vec<_> = writes.filter(|one| one["name"] == "Write").collect();
     assert_eq!(
@@ -354,7 +354,7 @@ fn a_full_disk_ends_a_trace_and_hurts_nobody() {
         "{trace}"
     );
     host.fill(1, 9, 7);
-    assert_eq!(host.block(1, 9), [7; 512]);
+    assert_eq!(host.block(1, 9), [7; 4096]);
     let ran = world.run(&["trace", "stat", "small/t.trace", "--json"]);
     assert!(ran.status.success(), "{}", ran.err);
     server.stop();
@@ -404,7 +404,7 @@ fn other_programs_read_what_is_exported() {
     let disk = world.path("disk");
     std::fs::File::create(&disk)
         .unwrap()
-        .set_len(16 << 20)
+        .set_len(64 << 20)
         .unwrap();
     let fio = Rig::locate().unwrap().guest_program("usr/bin/fio");
     let output = fio
@@ -426,7 +426,7 @@ fn other_programs_read_what_is_exported() {
     let job = &report["jobs"][0];
     let bytes = |opcode: u8| -> u64 {
         let its = did.iter().filter(|asked| asked.0 == opcode);
-        its.map(|asked| u64::from(asked.2) * 512).sum()
+        its.map(|asked| u64::from(asked.2) * 4096).sum()
     };
     for (kind, opcode) in [("read", READ), ("write", WRITE)] {
         assert_eq!(job[kind]["total_ios"], 200, "{job}");
@@ -453,7 +453,7 @@ fn other_programs_read_what_is_exported() {
             "--preset",
             "optane-p4800x",
             "--size",
-            "16MiB",
+            "64MiB",
             "--virtual-time",
             "1h",
         ];
@@ -490,7 +490,7 @@ fn other_programs_read_what_is_exported() {
 fn a_trace_is_replayed_on_another_drive() {
     let world = World::new();
     let did = recorded(&world);
-    let server = world.serve_media("ram:size=16MiB");
+    let server = world.serve_media("ram:size=64MiB");
     let target = world.vfio_user("nvme.sock");
     let replay = |more: &'static [&str]| {
         [&["trace", "replay", "t.trace", "--target", &target], more].concat()
@@ -527,7 +527,7 @@ fn a_trace_is_replayed_on_another_drive() {
         assert_eq!(block[..8], lba.to_le_bytes(), "block {lba}");
     }
     for zero in [77, 376] {
-        assert_eq!(host.block(1, zero), [0; 512], "block {zero}");
+        assert_eq!(host.block(1, zero), [0; 4096], "block {zero}");
     }
     drop(host);
 
@@ -546,7 +546,7 @@ fn a_trace_is_replayed_on_another_drive() {
     );
     server.stop();
 
-    let server = world.serve_media("ram:size=1MiB");
+    let server = world.serve_media("ram:size=4MiB");
     let small = world.fails(&replay(&["--write"]));
     assert!(small.contains("--wrap"), "{small}");
     let around = world.ok(&replay(&["--write", "--wrap", "--speed", "10"]));

@@ -2,7 +2,7 @@
 
 use crate::world::{World, names};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "serve",
     "demo",
     "bench",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 19] = [
     "partition",
     "explain",
     "ls",
+    "trace",
     "create",
     "delete",
     "completions",

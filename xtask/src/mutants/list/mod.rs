@@ -24,6 +24,7 @@ mod simulate;
 mod splits;
 mod subsystem;
 mod tenants;
+mod traces;
 mod travel;
 mod wear;
 mod zones;
@@ -55,6 +56,7 @@ const ALL: &[&[Mutation]] = &[
     splits::MUTATIONS,
     subsystem::MUTATIONS,
     tenants::MUTATIONS,
+    traces::MUTATIONS,
     travel::MUTATIONS,
     wear::MUTATIONS,
     zones::MUTATIONS,

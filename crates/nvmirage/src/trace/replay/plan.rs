@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn commands_are_those_of_the_trace_in_the_drives_blocks() {
-        let records = [
+        let mut records = [
             record(1, 16, 8),
             record(8, 24, 16),
             record(9, 32, 8),
@@ -481,6 +481,9 @@ mod tests {
                 ..record(2, 0, 8)
             },
         ];
+        for (at, record) in (1000..).step_by(8).zip(&mut records) {
+            record.at_ns = at;
+        }
         let plan = plan(&records, &target(100, 4096), &SETTINGS).unwrap();
         let told = |step: &Step| (step.sqe.opcode, step.sqe.cdw10, step.sqe.cdw12 & 0xffff);
         let told: Vec<_> = plan.steps.iter().map(told).collect();

@@ -1,0 +1,98 @@
+//! Traces of controllers' commands.
+
+use super::super::{Mutation, integration, of_program, unit};
+
+const fn traces(name: &'static str) -> super::super::Test {
+    integration("nvmirage", &["--test", "program"], name)
+}
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "trace-checksum",
+        guard: "a block that is damaged gives no record",
+        file: "crates/trace-file/src/read.rs",
+        from: "        if sum != word(24) {",
+        to: "        if sum != word(24) && frame.count == 0 {",
+        test: unit("trace-file", "tests::a_bit_that_flips_is_found"),
+    },
+    Mutation {
+        name: "trace-cut-off",
+        guard: "a file without an end is read to its last whole block",
+        file: "crates/trace-file/src/read.rs",
+        from: "            self.tail = Some(Tail::CutOff((FRAME_LEN + len) as u64));",
+        to: "            return Err(damaged(\"it ends early\"));",
+        test: unit(
+            "trace-file",
+            "tests::a_file_that_was_cut_off_is_read_to_its_last_whole_block",
+        ),
+    },
+    Mutation {
+        name: "trace-missed",
+        guard: "a command that finds no room to be watched is counted",
+        file: "crates/controller/src/lane/watch.rs",
+        from: "                trace.ring.miss();",
+        to: "",
+        test: unit(
+            "controller",
+            "lane::tests::watch::what_cannot_be_watched_is_counted",
+        ),
+    },
+    Mutation {
+        name: "trace-beside-a-sample",
+        guard: "what is always watched stays a sample while a trace goes on",
+        file: "crates/controller/src/lane/watch.rs",
+        from: "            if self.until_counted > 0 {",
+        to: "            if false {",
+        test: unit(
+            "controller",
+            "lane::tests::watch::a_trace_has_every_command_and_what_is_watched_stays_a_sample",
+        ),
+    },
+    Mutation {
+        name: "trace-last-of-a-lane",
+        guard: "what a lane has posted is told before it ends",
+        file: "crates/controller/src/lane/watch.rs",
+        from: "impl Drop for Watch {\n    fn drop(&mut self) {\n        self.land_all();",
+        to: "impl Drop for Watch {\n    fn drop(&mut self) {",
+        test: unit(
+            "controller",
+            "lane::tests::watch::what_was_posted_is_told_where_the_lane_ends_or_the_trace_does",
+        ),
+    },
+    Mutation {
+        name: "trace-largest-size",
+        guard: "a trace's file is never larger than it may be",
+        file: "crates/nvmirage/src/trace/recorder.rs",
+        from: "            if self.len + block.len() as u64 + END_ROOM > self.max_size {",
+        to: "            if self.len > self.max_size {",
+        test: of_program(
+            "trace::recorder::tests::a_file_is_never_larger_than_it_may_be_and_has_as_many_as_fit",
+        ),
+    },
+    Mutation {
+        name: "trace-never-over-a-file",
+        guard: "a trace never goes into a file that is there",
+        file: "crates/nvmirage/src/trace/mod.rs",
+        from: "        .create_new(true)",
+        to: "        .create(true)\n        .truncate(true)",
+        test: traces("traces::every_command_of_a_host_is_in_the_file"),
+    },
+    Mutation {
+        name: "replay-destroys-nothing-unasked",
+        guard: "a replay changes no data unless that is meant",
+        file: "crates/nvmirage/src/trace/replay/plan.rs",
+        from: "        count == 0 || settings.write || settings.reads_only,",
+        to: "        count == 0 || !settings.reads_only,",
+        test: of_program("trace::replay::plan::tests::nothing_is_changed_unless_that_is_meant"),
+    },
+    Mutation {
+        name: "replay-in-bounds",
+        guard: "what a drive has not is refused before the first command",
+        file: "crates/nvmirage/src/trace/replay/plan.rs",
+        from: ".is_some_and(|end| end <= size) {",
+        to: ".is_some() {",
+        test: of_program(
+            "trace::replay::plan::tests::what_the_drive_has_not_is_refused_before_anything_is_done",
+        ),
+    },
+];
