@@ -528,12 +528,7 @@ impl<'t, C: Channel, G: Gate> Issuer<'t, C, G> {
     ) -> Result<Issued, Status> {
         let mut wanted = DeallocateRanges::new(count);
         self.read_list(sqe, wanted.as_mut_bytes())?;
-        if G::WATCHES {
-            self.range = wanted
-                .entries()
-                .first()
-                .map(|first| (first.slba, first.nlb));
-        }
+        self.range = watch::first_of::<G>(wanted.entries());
         self.ranges.clear();
         for DsmRange { slba, nlb, .. } in wanted.entries() {
             let (slba, count) = (*slba, *nlb);

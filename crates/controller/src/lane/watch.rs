@@ -8,6 +8,7 @@
 
 use nvme_spec::Sqe;
 use nvme_spec::Status;
+use nvme_spec::command::DsmRange;
 use nvme_spec::opcode::Csi;
 
 use super::fetch::Went;
@@ -321,6 +322,13 @@ pub(super) fn end<C: Channel>(
             timed: channel.keeps_time(),
         });
     }
+}
+
+/// The first range of Dataset Management, where commands are watched.
+#[inline(always)]
+pub(super) fn first_of<G: Gate>(ranges: &[DsmRange]) -> Option<(u64, u32)> {
+    let first = ranges.first().filter(|_| G::WATCHES)?;
+    Some((first.slba, first.nlb))
 }
 
 impl Queues {

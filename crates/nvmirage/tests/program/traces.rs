@@ -139,7 +139,11 @@ fn every_command_of_a_host_is_in_the_file() {
     assert_eq!(stat["commands"], did.len());
     assert_eq!(stat["ended"], "it was stopped");
     assert_eq!(stat["namespaces"][0]["blocks"], 16384);
-    let moved: u32 = did.iter().filter(|a| a.0 == WRITE).map(|a| a.2 * 4096).sum();
+    let moved: u32 = did
+        .iter()
+        .filter(|a| a.0 == WRITE)
+        .map(|a| a.2 * 4096)
+        .sum();
     let writes = stat["operations"].as_array().unwrap().iter();
     let writes: Vec<_> = writes.filter(|one| one["name"] == "Write").collect();
     assert_eq!(
