@@ -355,6 +355,21 @@ impl Medium {
         }
     }
 
+    /// The largest LBA size, in bytes, of which it promises that a block is written wholly or not at all when the power fails
+    /// (AWUPF): 4096 unless a drive promises less. Of a file nothing is known: its disk may tear what is larger than a
+    /// sector of its.
+    #[must_use]
+    pub fn max_lba_bytes(&self) -> u32 {
+        match &self.backing {
+            Backing::Null
+            | Backing::Told(_)
+            | Backing::Ram(_)
+            | Backing::KeyValue(_)
+            | Backing::File(_) => 4096,
+            Backing::Drive(drive) => drive.max_lba_bytes(),
+        }
+    }
+
     /// One line for the log: what it is, how large, and how it is accessed and why.
     #[must_use]
     pub fn describe(&self) -> String {

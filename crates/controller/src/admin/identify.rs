@@ -269,8 +269,8 @@ fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {
         .with_nvmcpys(true)
         .with_nvmcsa(true);
     c.fuses = Fuses::new().with_fcws(true);
-    // Nothing is known of what a medium's power failure leaves but of one block (AWUPF), so no more is promised of the
-    // others either: AWUN, AWUPF and ACWU are 0, one block.
+    // What a power failure leaves is known of one block and no more: there are no formats with blocks that a medium may tear
+    // (`Pool::max_lba_bytes`). So AWUPF is 0, one block; and of AWUN and ACWU no more is promised either.
     c.cdfs = CopyDescriptorFormats::new().with_cdf0(true).with_cdf2(true);
     c.vwc = Vwc::new()
         .with_vwcp(volatile_cache(namespaces))

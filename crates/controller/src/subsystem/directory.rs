@@ -41,6 +41,8 @@ pub struct Allocated {
     pub attached: ControllerSet,
     /// The smallest logical block that its medium takes, in bytes.
     pub min_lba_bytes: u32,
+    /// The largest one that its medium writes wholly or not at all when the power fails, in bytes.
+    pub max_lba_bytes: u32,
     /// An operation that goes on with it.
     pub busy: Option<Busy>,
     /// Blocks marked by Write Uncorrectable.
@@ -80,11 +82,18 @@ impl Allocated {
             shared: false,
             attached: ControllerSet::ALL,
             min_lba_bytes: 512,
+            max_lba_bytes: 4096,
             busy: None,
             uncorrectable: BlockRanges::default(),
             reservation: Reservation::default(),
             namespace,
         }
+    }
+
+    /// Whether it may be formatted to logical blocks of so many bytes.
+    #[must_use]
+    pub fn takes(&self, lba_bytes: u32) -> bool {
+        (self.min_lba_bytes..=self.max_lba_bytes).contains(&lba_bytes)
     }
 
     /// Its logical blocks in so many bytes; none where its command set has none.
@@ -154,6 +163,16 @@ pub struct Pool {
     pub set: Option<Arc<dyn CommandSet>>,
     /// The smallest logical block it takes, in bytes.
     pub min_lba_bytes: u32,
+    /// The largest logical block it writes wholly or not at all when the power fails, in bytes: as AWUPF promises of each.
+    pub max_lba_bytes: u32,
+}
+
+impl Pool {
+    /// Whether namespaces on it may have logical blocks of so many bytes.
+    #[must_use]
+    pub fn takes(&self, lba_bytes: u32) -> bool {
+        (self.min_lba_bytes..=self.max_lba_bytes).contains(&lba_bytes)
+    }
 }
 
 /// An edit of the directory.
@@ -455,7 +474,7 @@ impl Directory {
     #[must_use]
     pub fn allocate(&self, len: u64, lba_bytes: u32) -> Option<(&Pool, ByteRange)> {
         let len = len.checked_next_multiple_of(GRANULE)?;
-        let mut pools = self.pools.iter().filter(|p| p.min_lba_bytes <= lba_bytes);
+        let mut pools = self.pools.iter().filter(|pool| pool.takes(lba_bytes));
         pools.find_map(|pool| {
             let gaps = self.gaps(pool).into_iter();
             let mut rooms = gaps.filter_map(|gap| aligned(gap, GRANULE));
@@ -623,6 +642,7 @@ impl Allocated {
             shared,
             attached,
             min_lba_bytes: _,
+            max_lba_bytes: _,
             busy,
             uncorrectable,
             reservation,

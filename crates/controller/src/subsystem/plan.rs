@@ -168,7 +168,7 @@ impl Subsystem {
     ) -> Result<Vec<Step>, Status> {
         let lba_bytes = 1 << lba_shift;
         let mut pools = self.directory.pools().iter();
-        if !pools.any(|pool| pool.min_lba_bytes <= lba_bytes) {
+        if !pools.any(|pool| pool.takes(lba_bytes)) {
             return Err(Status::INVALID_FORMAT);
         }
         let nsid = self.directory.free_nsid()?;
@@ -182,7 +182,7 @@ impl Subsystem {
         operation.information = 0;
         let (medium, channel) = (pool.medium.clone(), pool.channel);
         let (traits, set) = (pool.traits, pool.set.clone());
-        let min_lba_bytes = pool.min_lba_bytes;
+        let (min_lba_bytes, max_lba_bytes) = (pool.min_lba_bytes, pool.max_lba_bytes);
         let (nguid, eui64) = self.next_names();
         let new = Allocated {
             namespace: Namespace {
@@ -203,6 +203,7 @@ impl Subsystem {
             shared,
             attached: ControllerSet::NONE,
             min_lba_bytes,
+            max_lba_bytes,
             busy: Some(Busy::Creating),
             uncorrectable: BlockRanges::default(),
             reservation: Reservation::default(),
@@ -300,8 +301,7 @@ impl Subsystem {
             ],
         };
         for namespace in &namespaces {
-            let possible = namespace.min_lba_bytes <= 1 << lba_shift;
-            if !possible || namespace.len >> lba_shift == 0 {
+            if !namespace.takes(1 << lba_shift) || namespace.len >> lba_shift == 0 {
                 return Err(Status::INVALID_FORMAT);
             }
             self.check_reservation(namespace.nsid(), operation)?;

@@ -142,6 +142,18 @@ pub enum RestoreError {
         /// The smallest that it takes.
         min: u32,
     },
+    /// Its medium may leave a part of such a block written when the power fails.
+    #[error(
+        "lba_size is {lba_size}, but media {medium} promises to write only {max} bytes wholly or not at all when the power fails (AWUPF, NAWUPF): write awupf = \"4KiB\" there if you know that it does so all the same"
+    )]
+    LargeBlocks {
+        /// Bytes of a block.
+        lba_size: u32,
+        /// The medium's name.
+        medium: String,
+        /// The largest that it writes whole.
+        max: u32,
+    },
     /// Its marked blocks are too many, or not in it.
     #[error("its uncorrectable blocks are too many, or lie behind its end")]
     Uncorrectable,
@@ -196,6 +208,13 @@ impl NamespaceRecord {
                 min: medium.min_lba_bytes,
             });
         }
+        if lba_size > medium.max_lba_bytes {
+            return Err(RestoreError::LargeBlocks {
+                lba_size,
+                medium: medium_name,
+                max: medium.max_lba_bytes,
+            });
+        }
         Ok(Allocated {
             namespace: Namespace {
                 nsid,
@@ -215,6 +234,7 @@ impl NamespaceRecord {
             shared,
             attached: attached.into_iter().collect(),
             min_lba_bytes: medium.min_lba_bytes,
+            max_lba_bytes: medium.max_lba_bytes,
             busy: None,
             uncorrectable: marked(&uncorrectable, blocks).ok_or(RestoreError::Uncorrectable)?,
             reservation: reservation.unwrap_or_default().after_power_cycle(),
@@ -274,6 +294,7 @@ mod tests {
             traits: MediumTraits::default(),
             set: None,
             min_lba_bytes: 512,
+            max_lba_bytes: 4096,
         }
     }
 
@@ -326,5 +347,16 @@ mod tests {
         };
         let small = record().restore(&coarse).unwrap_err().to_string();
         assert!(small.contains("takes no blocks below 4096"));
+        let tearing = Pool {
+            max_lba_bytes: 512,
+            ..pool()
+        };
+        let mut large = record();
+        assert!(large.clone().restore(&tearing).is_ok());
+        (large.lba_size, large.blocks) = (4096, 2);
+        large.uncorrectable.clear();
+        assert!(large.clone().restore(&pool()).is_ok());
+        let large = large.restore(&tearing).unwrap_err().to_string();
+        assert!(large.contains("only 512 bytes wholly"), "{large}");
     }
 }

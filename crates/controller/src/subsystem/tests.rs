@@ -55,6 +55,7 @@ fn pool(bytes: u64) -> Pool {
         traits: MediumTraits::default(),
         set: None,
         min_lba_bytes: 512,
+        max_lba_bytes: 4096,
     }
 }
 

@@ -4,9 +4,12 @@ use controller::port::MediumTraits;
 use driver::bus::Bus;
 use driver::io::Namespace;
 use driver::{Device, DriverError};
-use nvme_spec::identify::namespace::DeallocatedReads;
+use nvme_spec::identify::namespace::{DeallocatedReads, IdentifyNamespace};
 use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyController, IdentifyNvmController};
 use zerocopy::FromBytes;
+
+/// The largest logical block of a namespace here.
+const MAX_LBA_BYTES: u64 = 4096;
 
 /// One namespace of a drive. It stays as it is as long as the medium is open: a drive that comes back with others is another
 /// one.
@@ -27,6 +30,9 @@ pub(crate) struct Facts {
     pub(super) zeroes_len: u64,
     pub(super) deallocated_reads_zero: bool,
     pub(super) optimal_bytes: u32,
+    /// What is written wholly or not at all when the power fails, at multiples of as many bytes: a power of two from a block up to
+    /// 4096.
+    pub(super) whole_bytes: u32,
     /// Queue pairs that it grants.
     pub(super) queues: u16,
 }
@@ -79,6 +85,7 @@ impl Facts {
             },
             deallocated_reads_zero: about.dlfeat.drb() == DeallocatedReads::ZEROES,
             optimal_bytes: block_len.max(4096),
+            whole_bytes: whole_bytes(&identity, &about, block_len),
             queues: device.queues_max(),
         })
     }
@@ -128,6 +135,76 @@ fn zeroes_len<B: Bus>(
     Ok(limit.min(most))
 }
 
+/// What a drive writes wholly or not at all when the power fails, at multiples of as many bytes (NVM 1.1, 2.1.4): a power of two
+/// from a block up to 4096.
+///
+/// AWUPF and NAWUPF are of one command, and hold only where that does not cross an atomic boundary. A block of a namespace here
+/// is one command of the drive's, or a part of one that is longer, of which nothing is promised, as nothing is by us.
+fn whole_bytes(identity: &IdentifyController, about: &IdentifyNamespace, block_len: u32) -> u32 {
+    let has_own = about.nsfeat.nsabp();
+    let units_z = match has_own && about.nawupf_z != 0 {
+        true => about.nawupf_z,
+        false => identity.awupf_z,
+    };
+    let promised = u64::from(block_len) * (u64::from(units_z) + 1);
+    let mut whole = (1 << promised.ilog2()).min(MAX_LBA_BYTES);
+    // As long as a part that is aligned to itself would cross a boundary.
+    if has_own && about.nabspf_z != 0 {
+        let boundary = u64::from(block_len) * (u64::from(about.nabspf_z) + 1);
+        let first = u64::from(block_len) * u64::from(about.nabo);
+        while !boundary.is_multiple_of(whole) || !first.is_multiple_of(whole) {
+            whole /= 2;
+        }
+    }
+    u32::try_from(whole).expect("at most 4096")
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use nvme_spec::identify::namespace::Nsfeat;
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    /// Of a drive with blocks of so many bytes: AWUPF; where the namespace has its own, NAWUPF, NABSPF and NABO, all 0's based
+    /// but the last one.
+    fn whole(block_len: u32, awupf_z: u16, own: Option<[u16; 3]>) -> u32 {
+        let mut identity = IdentifyController::new_zeroed();
+        let mut about = IdentifyNamespace::new_zeroed();
+        identity.awupf_z = awupf_z;
+        // What is said without NSABP is not said.
+        let [nawupf_z, nabspf_z, nabo] = own.unwrap_or([255, 2, 1]);
+        about.nsfeat = Nsfeat::new().with_nsabp(own.is_some());
+        (about.nawupf_z, about.nabspf_z, about.nabo) = (nawupf_z, nabspf_z, nabo);
+        whole_bytes(&identity, &about, block_len)
+    }
+
+    #[test]
+    fn what_is_written_whole_is_what_the_drive_promises() {
+        for (block_len, awupf_z, own, bytes) in [
+            // One block, and eight.
+            (512, 0, None, 512),
+            (512, 7, None, 4096),
+            (4096, 0, None, 4096),
+            // No power of two, and more than a block here can have.
+            (512, 2, None, 1024),
+            (512, 6, None, 2048),
+            (512, u16::MAX, None, 4096),
+            // The namespace's own; 0 in it says what AWUPF says, and boundaries are those of 8 blocks from the first one on.
+            (512, 0, Some([7, 0, 0]), 4096),
+            (512, 7, Some([0, 0, 0]), 4096),
+            (512, 0, Some([7, 7, 0]), 4096),
+            // Boundaries that lie within what is aligned: every 12 blocks, and every 8 from block 4 on, or from 1 on.
+            (512, 7, Some([7, 11, 0]), 2048),
+            (512, 7, Some([7, 7, 4]), 2048),
+            (512, 7, Some([7, 7, 1]), 512),
+        ] {
+            let whole = whole(block_len, awupf_z, own);
+            assert_eq!(whole, bytes, "{block_len} {awupf_z} {own:?}");
+        }
+    }
 }

@@ -200,6 +200,12 @@ impl<B: Bus> Drive<B> {
         self.facts.block_bytes().max(512)
     }
 
+    /// The largest logical block, 512 to 4096 bytes, that it promises to write wholly or not at all when the power fails.
+    #[must_use]
+    pub fn max_lba_bytes(&self) -> u32 {
+        self.facts.whole_bytes
+    }
+
     /// One line for the log.
     pub(crate) fn describe(&self) -> String {
         let Facts {
@@ -209,9 +215,10 @@ impl<B: Bus> Drive<B> {
             ..
         } = &*self.facts;
         format!(
-            "drive, {}: namespace {nsid} of '{model}', serial number '{serial}', at {}",
+            "drive, {}: namespace {nsid} of '{model}', serial number '{serial}', at {}; when the power fails, {} are written whole",
             Bytes(self.size()),
-            self.name
+            self.name,
+            Bytes(self.max_lba_bytes().into())
         )
     }
 

@@ -79,6 +79,10 @@ struct MediumArgs {
     #[arg(long, value_delimiter = ',', value_name = "get-log-page:LID[:BYTES]")]
     admin_allow: Vec<AdminAllow>,
 
+    /// What a `drive` writes wholly or not at all when the power fails, where that is more than it says: 512B or 4KiB
+    #[arg(long, value_name = "SIZE")]
+    awupf: Option<Size>,
+
     /// The reactor that polls the completion queues of a `drive`, whichever places its commands; default: each its own
     #[arg(long, value_name = "REACTOR")]
     completions: Option<usize>,
@@ -337,6 +341,7 @@ impl MediumArgs {
             target: self.target,
             nsid: self.nsid,
             admin_allow: self.admin_allow,
+            awupf: self.awupf,
             completions: self.completions,
             heads: self.heads,
             direct: self.direct,

@@ -220,6 +220,10 @@ pub(crate) struct Medium {
     /// What of a drive's own hosts may ask for, as `get-log-page:0xc0`; only for `kind = "drive"`. Default: nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) admin_allow: Vec<AdminAllow>,
+    /// What a drive writes wholly or not at all when the power fails, where that is more than it says (AWUPF, NAWUPF); only for
+    /// `kind = "drive"`. Default: what it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) awupf: Option<Size>,
     /// The reactor that polls a drive's completion queues, whichever places the commands. Default: each its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) completions: Option<usize>,
@@ -268,6 +272,7 @@ impl Medium {
             target: None,
             nsid: None,
             admin_allow: Vec::new(),
+            awupf: None,
             completions: None,
             heads: None,
             direct: None,

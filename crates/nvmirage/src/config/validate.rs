@@ -211,6 +211,7 @@ impl Medium {
             ("target", self.target.is_some()),
             ("nsid", self.nsid.is_some()),
             ("admin_allow", !self.admin_allow.is_empty()),
+            ("awupf", self.awupf.is_some()),
             ("completions", self.completions.is_some()),
             ("heads", self.heads.is_some()),
         ] {
@@ -274,6 +275,11 @@ impl Medium {
             "a drive has a target, and the size that it says: remove path and size".into()
         });
         super::allow::validate(&self.admin_allow, place);
+        if let Some(awupf) = self.awupf {
+            place.require(matches!(awupf.0, 512 | 4096), || {
+                format!("awupf = \"{awupf}\": write \"512B\" or \"4KiB\", which blocks are")
+            });
+        }
         self.refuse_keys_of_files(place);
     }
 

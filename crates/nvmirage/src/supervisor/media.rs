@@ -229,6 +229,7 @@ impl State {
                 traits: medium.traits(),
                 set: medium.set(),
                 min_lba_bytes: medium.min_lba_bytes(),
+                max_lba_bytes: max_lba_bytes(&medium, config),
             },
             basis: medium_basis(config)?,
         })
@@ -263,10 +264,22 @@ impl State {
             let refused = self.refuse_partition(&namespace.media, extent, &namespace.name);
             refused.map_err(|refusal| anyhow::Error::msg(refusal.detail))?;
         }
-        let least = self.medium(&namespace.media)?.min_lba_bytes();
+        let medium = self.medium(&namespace.media)?;
+        let least = medium.min_lba_bytes();
         if namespace.lba_size < least {
             anyhow::bail!(
                 "namespace {}: lba_size = {}: media {} takes no blocks below {least}: write lba_size = {least}; of a file direct = \"auto\" does, too",
+                namespace.name,
+                namespace.lba_size,
+                namespace.media
+            );
+        }
+        let config = self.config.media.iter();
+        let config = config.clone().find(|m| m.name == namespace.media);
+        let most = config.map_or(4096, |config| max_lba_bytes(&medium, config));
+        if namespace.lba_size > most {
+            anyhow::bail!(
+                "namespace {}: lba_size = {}: media {} promises to write only {most} bytes wholly or not at all when the power fails (AWUPF, NAWUPF), and a host is promised that of each block: write lba_size = 512, or awupf = \"4KiB\" in [[media]] if you know that it does so all the same",
                 namespace.name,
                 namespace.lba_size,
                 namespace.media
@@ -400,6 +413,14 @@ fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option
         ),
     }
     Ok(Some(image))
+}
+
+/// The largest logical block of which a host can be promised that a power failure leaves it whole: what the medium says, or what
+/// the operator knows of a drive.
+fn max_lba_bytes(medium: &Medium, config: &config::Medium) -> u32 {
+    let known = config.awupf.map_or(0, |size| size.0);
+    let known = u32::try_from(known).unwrap_or(u32::MAX);
+    medium.max_lba_bytes().max(known)
 }
 
 /// The bytes of a namespace in its medium.

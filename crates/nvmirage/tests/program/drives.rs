@@ -3,11 +3,13 @@
 use std::{
     os::unix::fs::FileExt,
     path::Path,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use driver::{Device, DriverError, Options};
+use driver::{Device, DriverError, Options, QueuePair, bus::vfio_user::VfioUser, io::Namespace};
+use memory::Buffer;
 use nvme_spec::{Sqe, Status, log::LogPageId, opcode::NvmOpcode};
 use rustix::process::Signal;
 
@@ -273,6 +275,168 @@ fn two_on_a_drive_that_stands_still_are_bounded_and_those_of_another_drive_go_on
         let bytes = drive.read(start << 20, (end - start) << 20);
         assert!(is_untouched(&bytes), "{start} to {end} MiB");
     }
+    tenants.stop();
+}
+
+/// A tenant with one command at a time, which reads and writes the same place.
+struct Tenant {
+    queue: QueuePair<VfioUser>,
+    namespace: Namespace,
+    buffer: Buffer,
+    _device: Device<VfioUser>,
+}
+
+impl Tenant {
+    fn attach(world: &World, name: &str) -> Tenant {
+        let device = Device::connect(world.path(name), &Options::default());
+        let mut device = device.unwrap();
+        device.enable().unwrap();
+        let mut queue = device.create_queue_pair(4, false).unwrap();
+        queue.set_timeout(BOUND);
+        Tenant {
+            queue,
+            namespace: device.namespace(1).unwrap(),
+            buffer: device.alloc(4096).unwrap(),
+            _device: device,
+        }
+    }
+
+    /// Writes some bytes and reads them back: what that ended with, and how long the slower of the two took.
+    fn turn(&mut self, byte: u8) -> (Result<(), Status>, Duration) {
+        self.buffer.write_from(0, &[byte; 4096]);
+        let mut slower = Duration::ZERO;
+        for is_write in [true, false] {
+            let start = Instant::now();
+            let (queue, at) = (&mut self.queue, &self.namespace);
+            let ended = match is_write {
+                true => queue.write(at, 0, 8, &self.buffer, false),
+                false => queue.read(at, 0, 8, &self.buffer),
+            };
+            slower = slower.max(start.elapsed());
+            match ended {
+                Ok(_) => {}
+                Err(DriverError::Status { status, .. }) => return (Err(status), slower),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let mut bytes = [0; 4096];
+        self.buffer.read_into(0, &mut bytes);
+        assert_eq!(bytes, [byte; 4096]);
+        (Ok(()), slower)
+    }
+}
+
+/// A command has 4 s at a drive, and a drive that is lost is waited for as long: what is more is this machine's, and the time of
+/// a server that is asked for a register (2 s) while others wait for it.
+const SLOWEST: Duration = Duration::from_secs(10);
+/// What another drive's tenant may wait: less than anything that the one that stands still takes.
+const PROMPT: Duration = Duration::from_secs(2);
+
+/// Two drives of one server, one of which stands still for a while (SIGSTOP). Every answer of the other one comes in time all the
+/// while, down to the slowest; every command to it ends in time, too, with the status that hosts repeat it after; and when it goes on
+/// it is used again.
+#[test]
+fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
+    let (still, server) = Drive::new();
+    let (other, _others) = Drive::new();
+    let text = format!(
+        "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{}\
+         [[media]]\nname = \"other\"\nkind = \"drive\"\ntarget = \"{}\"\n{}",
+        still.target(),
+        still.tenant("a", "4MiB..20MiB"),
+        other.target(),
+        still
+            .tenant("b", "4MiB..20MiB")
+            .replace("media = \"drive\"", "media = \"other\""),
+    );
+    let world = &still.world;
+    let config = world.write("tenants.toml", &text);
+    let tenants = world.serve(&["--config", config.to_str().unwrap()]);
+    let [mut a, mut b] = ["a", "b"].map(|name| Tenant::attach(world, name));
+    assert_eq!(a.turn(1).0, Ok(()));
+    let is_over = AtomicBool::new(false);
+    let (turns, slowest) = thread::scope(|scope| {
+        let prompt = scope.spawn(|| {
+            let (mut turns, mut slowest) = (0u32, Duration::ZERO);
+            while !is_over.load(Ordering::Relaxed) {
+                let (ended, took) = b.turn(turns as u8);
+                assert_eq!(ended, Ok(()));
+                (turns, slowest) = (turns + 1, slowest.max(took));
+            }
+            (turns, slowest)
+        });
+        server.signal(Signal::STOP);
+        // One that the drive has when it stops, one that comes when it is given up, and one when it is lost.
+        for _ in 0..3 {
+            let (ended, took) = a.turn(2);
+            assert_eq!(ended, Err(Status::COMMAND_INTERRUPTED));
+            assert!(took < SLOWEST, "{took:?}");
+        }
+        server.signal(Signal::CONT);
+        let deadline = Instant::now() + BOUND;
+        while a.turn(3).0.is_err() {
+            assert!(Instant::now() < deadline, "it does not come back");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        prompt.join().unwrap()
+    });
+    println!("{turns} turns beside it, the slowest command in {slowest:?}");
+    assert!(turns > 100, "{turns} turns");
+    assert!(slowest < PROMPT, "the slowest command took {slowest:?}");
+    assert!(tenants.log().contains("a drive is back"));
+    drop((a, b));
+    tenants.stop();
+}
+
+/// A block is written wholly or not at all when the power fails, one at least (AWUPF is 0's based; NVM 1.1, 2.1.4): a drive with blocks
+/// of 512 bytes that promises one of its own is none for blocks of 4096, unless its operator knows better.
+#[test]
+fn blocks_that_a_power_failure_may_tear_are_refused() {
+    let (drive, _server) = Drive::new();
+    let world = &drive.world;
+    let tenant = |key: &str| {
+        let text = format!(
+            "[[media]]\nname = \"drive\"\nkind = \"drive\"\ntarget = \"{}\"\n{key}{}",
+            drive.target(),
+            drive.tenant("a", "4MiB..20MiB")
+        );
+        text.replace("lba_size = 512", "lba_size = 4096")
+    };
+    let config = world.write("tenants.toml", &tenant(""));
+    let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
+    for says in [
+        "only 512 bytes wholly",
+        "write lba_size = 512",
+        "awupf = \"4KiB\"",
+    ] {
+        assert!(error.contains(says), "{error}");
+    }
+    let config = world.write("tenants.toml", &tenant("awupf = \"1KiB\"\n"));
+    let error = world.run(&["check", config.to_str().unwrap()]).err;
+    assert!(error.contains("write \"512B\" or \"4KiB\""), "{error}");
+    let config = world.write("tenants.toml", &tenant("awupf = \"4KiB\"\n"));
+    let tenants = world.serve(&["--config", config.to_str().unwrap()]);
+    let mut host = Host::attach(world, "a");
+    assert_eq!(host.size(1), (16 << 20, 4096));
+    // With blocks as the drive's it is promised as much as there is; then the larger ones are no format, either.
+    drop(host);
+    tenants.stop();
+    let config = world.write(
+        "tenants.toml",
+        &tenant("")
+            .replace("name = \"a\"\nmedia", "name = \"a2\"\nmedia")
+            .replace("namespaces = [\"a\"]", "namespaces = [\"a2\"]")
+            .replace("lba_size = 4096", "lba_size = 512"),
+    );
+    let tenants = world.serve(&["--config", config.to_str().unwrap()]);
+    let mut host = Host::attach(world, "a");
+    let formats = host.formats(1);
+    assert_eq!(
+        formats,
+        [512],
+        "sizes of blocks that it can be formatted to"
+    );
+    drop(host);
     tenants.stop();
 }
 

@@ -165,6 +165,13 @@ impl Host {
         u8::try_from(at.unwrap()).unwrap()
     }
 
+    /// The block sizes that a namespace can be formatted to.
+    pub(crate) fn formats(&mut self, nsid: u32) -> Vec<u32> {
+        let its = self.0.identify_namespace(nsid).unwrap();
+        let shifts = its.lbaf.iter().map(|format| u32::from(format.lbads()));
+        shifts.filter(|s| *s > 0).map(|s| 1 << s).collect()
+    }
+
     /// Fills a block with a byte.
     pub(crate) fn fill(&mut self, nsid: u32, lba: u64, byte: u8) {
         let namespace = self.0.namespace(nsid).unwrap();

@@ -59,6 +59,50 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "drive-whole-blocks",
+        guard: "a host is promised no blocks that its drive may tear when the power fails",
+        file: "crates/media/src/drive/facts.rs",
+        from: "let promised = u64::from(block_len) * (u64::from(units_z) + 1);",
+        to: "let promised = u64::from(block_len) * (u64::from(units_z) + 8);",
+        test: unit(
+            "media",
+            "drive::facts::tests::what_is_written_whole_is_what_the_drive_promises",
+        ),
+    },
+    Mutation {
+        name: "drive-whole-formats",
+        guard: "a namespace is formatted to no blocks that its medium may tear",
+        file: "crates/controller/src/subsystem/plan.rs",
+        from: "if !namespace.takes(1 << lba_shift) ||",
+        to: "if",
+        test: unit(
+            "controller",
+            "controller::tests::namespaces::blocks_that_a_medium_may_tear_are_no_format",
+        ),
+    },
+    Mutation {
+        name: "drive-quiet",
+        guard: "who has a drive's interrupts switched off counts on none",
+        file: "crates/media/src/drive/channel/keep.rs",
+        from: "            queue.wakes = Wakes::Can;\n            self.sleeps = false;\n",
+        to: "",
+        test: unit(
+            "media",
+            "drive::tests::sleep::a_drive_signals_nobody_any_more_who_is_busy_without_sleep",
+        ),
+    },
+    Mutation {
+        name: "drive-spared",
+        guard: "what a drive has answered is taken before its queue is given up",
+        file: "crates/media/src/drive/channel/keep.rs",
+        from: "let is_spared = is_posted && ",
+        to: "let is_spared = false && ",
+        test: unit(
+            "media",
+            "drive::tests::faults::what_the_drive_has_answered_is_taken_before_it_is_given_up",
+        ),
+    },
+    Mutation {
         name: "drive-aborts",
         guard: "a command that hangs ends alone where the drive can abort it",
         file: "crates/media/src/drive/channel/keep.rs",

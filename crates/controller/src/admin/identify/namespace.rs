@@ -34,10 +34,10 @@ fn dlfeat(traits: &MediumTraits) -> Dlfeat {
     Dlfeat::new().with_drb(reads).with_wzds(traits.deallocate)
 }
 
-/// The table of formats. Blocks below `min_lba_bytes` are not available: their size is 0.
-fn formats(id: &mut IdentifyNamespace, min_lba_bytes: u32) {
+/// The table of formats. Blocks that are not available have the size 0.
+fn formats(id: &mut IdentifyNamespace, takes: impl Fn(u32) -> bool) {
     for (format, shift) in id.lbaf.iter_mut().zip(LBA_SHIFTS) {
-        if 1 << shift >= min_lba_bytes {
+        if takes(1 << shift) {
             *format = LbaFormat::new().with_lbads(shift);
         }
     }
@@ -59,7 +59,7 @@ pub(super) fn namespace(allocated: &Allocated, subsystem: &Subsystem) -> Identif
     id.rescap = rescap();
     (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
     id.nvmcap.set(allocated.len.into());
-    formats(&mut id, allocated.min_lba_bytes);
+    formats(&mut id, |lba_bytes| allocated.takes(lba_bytes));
     id.flbas = Flbas::new().with_fidxl(format_index(n.lba_shift));
     id.dlfeat = dlfeat(&n.traits);
     let optimal = n.traits.optimal_bytes >> n.lba_shift;
@@ -82,8 +82,9 @@ pub(super) fn common(pools: &[Pool]) -> IdentifyNamespace {
     id.nmic = Nmic::new().with_shrns(true);
     id.fpi = Fpi::new().with_fpis(true);
     id.rescap = rescap();
-    let smallest = pools.iter().map(|pool| pool.min_lba_bytes).min();
-    formats(&mut id, smallest.unwrap_or(0));
+    formats(&mut id, |lba_bytes| {
+        pools.is_empty() || pools.iter().any(|pool| pool.takes(lba_bytes))
+    });
     let all = |holds: fn(&MediumTraits) -> bool| pools.iter().all(|pool| holds(&pool.traits));
     id.dlfeat = dlfeat(&MediumTraits {
         deallocate: all(|traits| traits.deallocate),

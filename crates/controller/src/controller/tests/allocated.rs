@@ -46,6 +46,7 @@ fn with_pool() -> SubsystemConfig {
         },
         set: None,
         min_lba_bytes: 512,
+        max_lba_bytes: 4096,
     }];
     subsystem
 }

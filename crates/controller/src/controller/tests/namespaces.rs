@@ -201,6 +201,29 @@ fn a_format_that_no_pool_can_do_is_invalid() {
     assert_eq!(world.format(0, 1, 0), INVALID_FORMAT);
 }
 
+/// AWUPF promises that one logical block at least is written wholly or not at all when the power fails: so there is no format with
+/// blocks of which a medium says no such thing.
+#[test]
+fn blocks_that_a_medium_may_tear_are_no_format() {
+    let mut tearing = pool(0, MIB);
+    tearing.max_lba_bytes = 512;
+    let config = SubsystemConfig {
+        pools: vec![tearing],
+        ..SubsystemConfig::with_namespaces(8, [])
+    };
+    let mut world = World::new(1, config, MIB);
+    let common = world.at(0).identify(0x00, ALL, 0).unwrap();
+    assert_eq!([u32_at(&common, 128), u32_at(&common, 132)], [9 << 16, 0]);
+    let of_4096 = Fields {
+        flbas: 1,
+        ..Fields::new(8)
+    };
+    assert_eq!(world.create(0, of_4096), Err(INVALID_FORMAT));
+    assert_eq!(world.create(0, Fields::new(8)), Ok(1));
+    assert_eq!(world.format(0, 1, 1), INVALID_FORMAT);
+    assert_eq!(world.format(0, 1, 0), OK);
+}
+
 #[test]
 fn nobody_reads_what_was_there_before() {
     let mut world = world(1);

@@ -46,6 +46,7 @@ pub(super) fn pool(channel: u16, bytes: u64) -> Pool {
         },
         set: None,
         min_lba_bytes: 512,
+        max_lba_bytes: 4096,
     }
 }
 

@@ -11,6 +11,7 @@ fn an_operator_cannot_take_what_a_host_has_taken_meanwhile() {
         traits: MediumTraits::default(),
         set: None,
         min_lba_bytes: 512,
+        max_lba_bytes: 4096,
     };
     let at = |nsid, start| {
         let mut new = Allocated::everywhere(namespace(nsid, CHANNEL, 8));

@@ -16,6 +16,7 @@ fn medium(name: &str, bytes: u64) -> OpenMedium {
             traits: MediumTraits::default(),
             set: None,
             min_lba_bytes: 512,
+            max_lba_bytes: 4096,
         },
         basis: MediumBasis {
             name: name.to_owned(),
