@@ -191,6 +191,16 @@ pub trait Bus {
     /// As [`Self::read32`].
     fn set_interrupt(&self, vector: u16, eventfd: &EventFd) -> Result<(), DriverError>;
 
+    /// Has `vector` signal nobody, until [`Self::set_interrupt`] says whom.
+    ///
+    /// # Errors
+    /// As [`Self::read32`]; [`DriverError::Unsupported`] where that cannot be had: it goes on as before.
+    fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
+        Err(DriverError::Unsupported(format!(
+            "the interrupt of vector {vector} cannot be taken away over this bus"
+        )))
+    }
+
     /// Has a message of MSI signal `eventfd`: for a host that has enabled MSI
     /// and not MSI-X.
     ///

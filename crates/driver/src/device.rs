@@ -388,6 +388,15 @@ impl<B: Bus> Device<B> {
         self.bus.set_interrupt(vector, eventfd)
     }
 
+    /// Has the interrupts of a vector signal nobody, until [`Self::signal_interrupts`] says whom again. What was signalled before
+    /// may still arrive.
+    ///
+    /// # Errors
+    /// Those of the bus.
+    pub fn silence_interrupts(&self, vector: u16) -> Result<(), DriverError> {
+        self.bus.clear_interrupt(vector)
+    }
+
     /// Makes a queue pair of the first identifier that is free, which `interrupt`
     /// gives a vector, and an eventfd that it signals.
     fn create_pair(

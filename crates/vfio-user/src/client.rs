@@ -351,6 +351,15 @@ impl Client {
         Ok(())
     }
 
+    /// De-assigns `count` interrupts from `start` on: they signal nobody.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub fn clear_irqs(&mut self, index: u32, start: u32, count: u32) -> Result<(), ClientError> {
+        let flags = SetIrqsFlags::DATA_EVENTFD | SetIrqsFlags::ACTION_TRIGGER;
+        self.send_set_irqs(index, flags, start, count, &[])
+    }
+
     /// De-assigns every interrupt of a type.
     ///
     /// # Errors

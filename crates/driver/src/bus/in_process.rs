@@ -451,6 +451,14 @@ impl<C: Channel> Bus for InProcess<C> {
         }
     }
 
+    fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
+        let mut inner = self.inner.borrow_mut();
+        if let Some(place) = inner.interrupts.get_mut(usize::from(vector)) {
+            *place = None;
+        }
+        Ok(())
+    }
+
     fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError> {
         let eventfd = eventfd.clone();
         let mut inner = self.inner.borrow_mut();

@@ -161,6 +161,10 @@ impl Bus for AnyBus {
         either!(self, bus => bus.set_interrupt(vector, eventfd))
     }
 
+    fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
+        either!(self, bus => bus.clear_interrupt(vector))
+    }
+
     fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError> {
         either!(self, bus => bus.set_message_interrupt(message, eventfd))
     }

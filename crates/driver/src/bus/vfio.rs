@@ -311,6 +311,18 @@ impl Bus for Vfio {
         self.interrupt(Interrupt::MsiX, vector, eventfd)
     }
 
+    fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
+        // One that was never set signals nobody, and the kernel refuses to hear of kinds that are not enabled.
+        let enabled = self.enabled.lock().unwrap_or_else(PoisonError::into_inner);
+        match *enabled {
+            Some(Interrupt::MsiX) => self
+                .function
+                .set_interrupts(Interrupt::MsiX, u32::from(vector), &[None])
+                .map_err(|source| system("take an interrupt's eventfd away", source)),
+            _ => Ok(()),
+        }
+    }
+
     fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError> {
         self.interrupt(Interrupt::Msi, message, eventfd)
     }

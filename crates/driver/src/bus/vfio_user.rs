@@ -270,6 +270,12 @@ impl Bus for VfioUser {
         })
     }
 
+    fn clear_interrupt(&self, vector: u16) -> Result<(), DriverError> {
+        self.request("to take an interrupt's eventfd away", |client| {
+            client.clear_irqs(irq_index::MSIX, u32::from(vector), 1)
+        })
+    }
+
     fn set_message_interrupt(&self, message: u16, eventfd: &EventFd) -> Result<(), DriverError> {
         let irqs = self.request("the interrupt info of MSI", |client| {
             client.irq_info(irq_index::MSI)

@@ -13,7 +13,8 @@
 //!   ends as interrupted, which hosts try again. What waits for longer than 4 s ends so, too.
 //! - While its reactor is awake it polls, and the drive signals nobody. The first time that the reactor wants to sleep with
 //!   commands at the drive, the keeper is asked for the queue pair's interrupt; from then on that signals what the keeper
-//!   signals, too.
+//!   signals, too. A tick with much to do and no wish to sleep ends that, until there is one again: the reactor counts on no
+//!   interrupt from when it says so, and asks for them as the first time.
 //!
 //! Nothing here waits, allocates for a command, or calls the system but to ring a doorbell that is not mapped.
 
@@ -108,6 +109,11 @@ pub struct DriveChannel<B: Bus> {
     untold: bool,
     /// The keeper was asked for interrupts.
     sleeps: bool,
+    /// The reactor has wanted to sleep since the last tick, until which the drive was sent so many commands.
+    rested: bool,
+    sent: u64,
+    /// What seemed to hang was spared once, because there was something to be read.
+    spared: bool,
     in_flight: u32,
     /// The tick that was looked at last.
     seen: u32,
@@ -158,6 +164,9 @@ impl<B: Bus> DriveChannel<B> {
             ended: Vec::with_capacity(slots),
             untold: false,
             sleeps: false,
+            rested: true,
+            sent: 0,
+            spared: false,
             in_flight: 0,
             seen: 0,
             ask: None,

@@ -17,13 +17,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use controller::port::DriveReport;
 use driver::bus::Bus;
 use driver::{Device, DriverError, QueuePair, Shutdown};
 use memory::{Bell, Buffer, EventFd, Iova, Lent, ViewPins};
 
+use super::clock::Clock;
 use super::counts::Counting;
 use super::erase;
 use super::facts::Facts;
@@ -33,8 +34,10 @@ use super::warden::{Tell, Warden};
 use super::windows::{Window, Windows};
 
 mod relays;
+mod wakes;
 
 use relays::{Made, Relays};
+use wakes::connect;
 
 /// The keeper's time. Memory that is asked for is shared after one, so that one that is mapped for a moment alone, as a
 /// firmware does, is not.
@@ -48,6 +51,9 @@ pub(super) const SLOW_TIMEOUT: Duration = Duration::from_secs(20);
 /// Ticks that the drive has for commands in memory that their host has taken back, before their queue is deleted: half of those
 /// after which that host gets its answer in any case.
 const TAKEN_BACK_TICKS: u32 = 8;
+/// Commands of a queue pair in a tick from which on a reactor that does not sleep has much to do: an interrupt for each is more than
+/// it costs to switch them off, and on again.
+pub(super) const BUSY_COMMANDS: u32 = 256;
 /// Buffers of a queue pair for data that the drive cannot reach, and bytes of each.
 pub(super) const BOUNCES: u16 = 32;
 pub(super) const BOUNCE_BYTES: u32 = 64 << 10;
@@ -100,6 +106,8 @@ pub(super) enum Job<B: Bus> {
     Abort { qid: u16, cids: Vec<u16> },
     /// Interrupts of its queue pairs, from now on: its reactor wants to sleep, or the one that polls them for it.
     Wake { channel: u32 },
+    /// No more interrupts of its queue pair, until it asks for them again: who polls that has much to do, and does not sleep.
+    Quiet { channel: u32 },
     /// Another reactor does a part of what there is to do for completions of channels that are opened from now on.
     OpenRelay {
         duty: Duty,
@@ -240,17 +248,16 @@ impl<B: Bus> Keeper<B> {
         self.warden.take()
     }
 
-    /// Keeps the drive until nobody has it any more, and shuts it down.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a thread of its own, which waits and serves no host"
-    )]
+    /// What tells the time while [`Self::run`] does not come to that: to be run by another thread.
+    pub(super) fn clock(&self) -> Clock {
+        Clock(Arc::downgrade(&self.ticks))
+    }
+
+    /// Keeps the drive until nobody has it any more, and shuts it down. Its time goes on as its [`Clock`] says.
     pub fn run(mut self) {
-        let started = Instant::now();
         loop {
             let job = self.jobs.recv_timeout(TICK);
-            let ticks = started.elapsed().as_millis() / TICK.as_millis();
-            self.set_time(u32::try_from(ticks).unwrap_or(u32::MAX));
+            self.set_time(self.ticks.load(Ordering::Relaxed));
             match job {
                 Ok(job) => self.handle(job),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -272,6 +279,7 @@ impl<B: Bus> Keeper<B> {
         while let Ok(job) = self.jobs.try_recv() {
             self.handle(job);
         }
+        self.ticks.store(now, Ordering::Relaxed);
         self.set_time(now);
     }
 
@@ -294,7 +302,6 @@ impl<B: Bus> Keeper<B> {
             return;
         }
         self.now = now;
-        self.ticks.store(now, Ordering::Relaxed);
         match &self.device {
             // Channels find that out while they poll, and those that sleep do not.
             Some(device) => {
@@ -353,6 +360,7 @@ impl<B: Bus> Keeper<B> {
             Job::Returned { channel, duty } => self.returned(channel, duty),
             Job::CloseRelay { duty } => self.close_relay(duty),
             Job::Wake { channel } => self.wake(channel),
+            Job::Quiet { channel } => self.quiet(channel),
             Job::Abort { qid, cids } => self.abort(qid, &cids),
             Job::Share(regions) => {
                 let now = self.now;
@@ -419,20 +427,6 @@ impl<B: Bus> Keeper<B> {
             if let Some(Err(error)) = device.map(|device| device.post_abort(qid, *cid)) {
                 tracing::debug!(drive = self.name, "it cannot be asked: {error}");
                 return;
-            }
-        }
-    }
-
-    /// A channel's reactor wants to sleep.
-    fn wake(&mut self, channel: u32) {
-        let mut clients = self.clients.iter_mut();
-        if let Some(client) = clients.find(|client| client.channel == channel) {
-            client.sleeps = true;
-            if let Some(device) = &self.device
-                && client.is_served
-                && let Some(wakes) = connect(device, client, &self.relays)
-            {
-                client.tell(News::Wakes(wakes));
             }
         }
     }
@@ -671,28 +665,4 @@ fn make_queue<B: Bus>(
         wakes,
         bell,
     })
-}
-
-/// Has the interrupt of a channel's queue pair wake its reactor, or who brings its completions: that one is told by itself.
-fn connect<B: Bus>(device: &Device<B>, client: &Client<B>, relays: &Relays<B>) -> Option<Wakes> {
-    let relay = relays.sleeper(client.channel);
-    let wake = relay.map_or(&client.wake, |its| &its.wake);
-    let wakes = match client.vector {
-        None => Wakes::Cannot,
-        Some(vector) => match device.signal_interrupts(vector, wake) {
-            Ok(()) => Wakes::Does,
-            Err(error) => {
-                tracing::info!(
-                    vector,
-                    "a drive's interrupt cannot be had, and it is polled: {error}"
-                );
-                Wakes::Cannot
-            }
-        },
-    };
-    if relay.is_none() {
-        return Some(wakes);
-    }
-    relays.tell_wakes(client.channel, wakes);
-    None
 }

@@ -18,6 +18,7 @@
 //! memory, [`data`] where a command's is.
 
 mod channel;
+mod clock;
 mod command;
 mod counts;
 mod data;
@@ -145,6 +146,8 @@ impl Drive<AnyBus> {
         if let Some(warden) = keeper.take_warden() {
             start("drive-warden", Box::new(move || warden.run()))?;
         }
+        let clock = keeper.clock();
+        start("drive-clock", Box::new(move || clock.run()))?;
         start("drive", Box::new(move || keeper.run()))?;
         Ok(drive)
     }
@@ -274,7 +277,13 @@ impl<B: Bus> Drive<B> {
         self.jobs
             .send(open)
             .map_err(|_| io::Error::other("the drive's keeper has ended"))?;
-        Ok(Relay::new(duty, self.jobs.clone(), taken, its))
+        Ok(Relay::new(
+            duty,
+            self.jobs.clone(),
+            taken,
+            its,
+            self.ticks.clone(),
+        ))
     }
 
     /// Has everything that was completed put onto the media, and waits for that.
@@ -325,6 +334,19 @@ impl<B: Bus> Drive<B> {
             at += len;
         }
         self.sync()
+    }
+}
+
+#[cfg(test)]
+impl<B: Bus> Drive<B> {
+    /// Its time.
+    fn ticks(&self) -> u32 {
+        self.ticks.load(Relaxed)
+    }
+
+    /// Has time pass, as its clock does.
+    fn pass(&self, ticks: u32) {
+        self.ticks.fetch_add(ticks, Relaxed);
     }
 }
 

@@ -14,13 +14,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 use driver::bus::Bus;
 use driver::{Carrier, HeadCarrier};
 use memory::{Bell, EventFd};
 
-use super::keeper::{Job, Wakes};
+use super::keeper::{BUSY_COMMANDS, Job, Wakes};
 
 /// What a relay does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,8 @@ struct Taken<B: Bus> {
     load: Load<B>,
     /// The keeper was asked for interrupts.
     asked: bool,
+    /// Completions that were brought since the last tick.
+    brought: usize,
 }
 
 /// A reactor's part in the completions of a drive's channels.
@@ -87,6 +90,10 @@ pub struct Relay<B: Bus> {
     orders: Receiver<Order<B>>,
     its: Sleeper,
     taken: Vec<Taken<B>>,
+    /// The keeper's time, the tick that was looked at last, and whether its reactor has wanted to sleep since.
+    ticks: Arc<AtomicU32>,
+    seen: u32,
+    rested: bool,
 }
 
 impl<B: Bus> fmt::Debug for Relay<B> {
@@ -105,6 +112,7 @@ impl<B: Bus> Relay<B> {
         jobs: SyncSender<Job<B>>,
         orders: Receiver<Order<B>>,
         its: Sleeper,
+        ticks: Arc<AtomicU32>,
     ) -> Self {
         Relay {
             duty,
@@ -113,6 +121,9 @@ impl<B: Bus> Relay<B> {
             orders,
             its,
             taken: Vec::new(),
+            seen: 0,
+            ticks,
+            rested: true,
         }
     }
 
@@ -127,6 +138,7 @@ impl<B: Bus> Relay<B> {
                     carrier, readers, ..
                 } => carrier.carry().map(|count| {
                     if count > 0 {
+                        taken.brought = taken.brought.saturating_add(count);
                         readers.iter().for_each(Sleeper::rouse);
                     }
                     count > 0
@@ -163,6 +175,7 @@ impl<B: Bus> Relay<B> {
                     channel,
                     load,
                     asked: false,
+                    brought: 0,
                 }),
                 Order::Drop { channel } => {
                     // It may have been given back before.
@@ -182,8 +195,32 @@ impl<B: Bus> Relay<B> {
                 }
             }
         }
+        let now = self.ticks.load(Ordering::Relaxed);
+        if now != self.seen {
+            self.seen = now;
+            self.quiet_down();
+        }
         if !self.late.is_empty() {
             self.say();
+        }
+    }
+
+    /// A tick is over, in which no drive needed to signal what was brought: then it is not to.
+    #[cold]
+    fn quiet_down(&mut self) {
+        let rested = std::mem::take(&mut self.rested);
+        for taken in &mut self.taken {
+            let brought = std::mem::take(&mut taken.brought);
+            if let Load::Entries { wakes, .. } = &mut taken.load
+                && *wakes == Wakes::Does
+                && !rested
+                && brought >= BUSY_COMMANDS as usize
+            {
+                *wakes = Wakes::Can;
+                taken.asked = false;
+                let channel = taken.channel;
+                self.late.push_back(Job::Quiet { channel });
+            }
         }
     }
 
@@ -204,6 +241,7 @@ impl<B: Bus> Relay<B> {
 
     /// The second look of a reactor that is about to sleep: whether there is something to do that nobody will tell of.
     pub fn is_due(&mut self) -> bool {
+        self.rested = true;
         // Before the look: what is told after that signals again.
         self.its.wake.drain();
         self.its.bell.announce();
@@ -213,6 +251,7 @@ impl<B: Bus> Relay<B> {
             channel,
             load,
             asked,
+            brought: _,
         } in &mut self.taken
         {
             is_due |= match load {

@@ -10,7 +10,7 @@ use driver::bus::Bus;
 use memory::{DmaView, Lent, Segment};
 
 use super::super::counts::Counting;
-use super::super::keeper::{BOUNCES, Job, News, Wakes};
+use super::super::keeper::{BOUNCES, BUSY_COMMANDS, Job, News, Wakes};
 use super::super::op::{HANG_TICKS, INTERRUPTED};
 use super::super::windows::{LEAST_BYTES, Table};
 use super::{ABORT_TICKS, ABORTS, DriveChannel};
@@ -27,6 +27,7 @@ impl<B: Bus> DriveChannel<B> {
         if now != self.seen {
             self.seen = now;
             self.look_for_hung();
+            self.quiet_down();
         }
         if self.ask.is_some() || !self.late.is_empty() {
             self.say();
@@ -57,6 +58,7 @@ impl<B: Bus> DriveChannel<B> {
     /// The second look of a reactor that is about to sleep: whether there is something to do for a reap that nobody will tell
     /// of. What is posted behind the look signals.
     pub fn is_due(&mut self) -> bool {
+        self.rested = true;
         // Before the look: what is told after that signals again.
         self.wake.drain();
         self.tend();
@@ -98,6 +100,23 @@ impl<B: Bus> DriveChannel<B> {
         self.queue
             .as_ref()
             .is_none_or(|queue| queue.wakes != Wakes::Does)
+    }
+
+    /// A tick is over: a reactor that had much to do in it, and never wanted to sleep, needs no interrupts.
+    fn quiet_down(&mut self) {
+        let rested = std::mem::take(&mut self.rested);
+        let Some(queue) = &mut self.queue else { return };
+        // One that was made anew begins at 0.
+        let sent = queue.pair.submitted();
+        let before = std::mem::replace(&mut self.sent, sent);
+        let is_busy = !rested && sent.saturating_sub(before) >= u64::from(BUSY_COMMANDS);
+        // Where others bring completions, they have the interrupt.
+        if is_busy && queue.wakes == Wakes::Does && queue.bell.is_none() {
+            queue.wakes = Wakes::Can;
+            self.sleeps = false;
+            let channel = self.number;
+            self.late.push_back(Job::Quiet { channel });
+        }
     }
 
     /// Who tells the drive what was taken stays awake until it knows.
@@ -209,6 +228,7 @@ impl<B: Bus> DriveChannel<B> {
     #[cold]
     fn look_for_hung(&mut self) {
         let (now, has_queue) = (self.seen, self.queue.is_some());
+        let is_posted = self.queue.as_ref().is_some_and(|q| q.pair.is_posted());
         let mut hangs = false;
         let mut to_abort = Vec::new();
         for (slot, op) in (0..).zip(self.ops.iter_mut()).filter(|(_, op)| op.in_use) {
@@ -225,8 +245,16 @@ impl<B: Bus> DriveChannel<B> {
                 self.interrupted += 1;
             }
         }
+        // Who did not get to look for seconds finds out what the drive has done meanwhile first. Once: a drive may do other things
+        // without end.
+        let is_spared = is_posted && (hangs || !to_abort.is_empty()) && !self.spared;
+        self.spared = is_spared;
         if !has_queue {
             self.drop_failed();
+        } else if is_spared {
+            to_abort
+                .into_iter()
+                .for_each(|slot| self.ops[usize::from(slot)].is_aborted = false);
         } else if hangs {
             self.give_up("a command had no answer for too long");
         } else if !to_abort.is_empty() {

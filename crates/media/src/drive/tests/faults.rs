@@ -176,3 +176,76 @@ pub(super) fn a_drive_has_no_more_channels_than_queues() {
     drop(others);
     assert!(open().is_ok());
 }
+
+/// A reactor that stood still finds old commands that the drive has done meanwhile: it takes what was posted, and gives nothing up.
+#[test]
+fn what_the_drive_has_answered_is_taken_before_it_is_given_up() {
+    let mut rig = Rig::new(Shape::default());
+    let host = Host::new();
+    let queue = rig.channel.queue_id();
+    let id = rig.add(&host, &READ, &[(0, 4096)]);
+    rig.channel.submit();
+    rig.keeper.turn_drive();
+    rig.pass(HANG_TICKS + 2);
+    rig.channel.tend();
+    rig.drain();
+    assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
+    rig.tick(2);
+    assert_eq!(rig.channel.queue_id(), queue, "it is the same");
+    // One that answers some and keeps others is given up all the same.
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let kept = rig.add(&host, &READ, &[(0, 4096)]);
+    rig.reap();
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    for _ in 0..2 {
+        rig.pass(HANG_TICKS);
+        rig.add(&host, &BESIDE, &[(4096, 4096)]);
+        rig.channel.submit();
+        rig.keeper.turn_drive();
+        rig.channel.tend();
+    }
+    rig.tick(3);
+    assert_eq!(rig.ended.remove(&kept), Some(INTERRUPTED));
+}
+
+/// The keeper is busy for longer than a command may take, with memory that a drive is to reach: time goes on for channels, so commands
+/// that come meanwhile are young when it is done, and one that hangs is found by then.
+#[test]
+fn time_goes_on_while_the_keeper_is_busy() {
+    let mut rig = Rig::new(Shape::default());
+    let host = Host::new();
+    rig.run(&host, &READ, &[(0, 4096)]);
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let hangs = rig.add(&host, &READ, &[(0, 4096)]);
+    rig.reap();
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    for _ in 0..HANG_TICKS - 1 {
+        rig.pass(1);
+        rig.channel.tend();
+        let id = rig.add(&host, &BESIDE, &[(4096, 4096)]);
+        while !rig.ended.contains_key(&id) {
+            rig.reap();
+        }
+        assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
+    }
+    assert!(!rig.ended.contains_key(&hangs));
+    rig.pass(1);
+    rig.channel.tend();
+    assert_eq!(rig.channel.queue_id(), None, "it is given up");
+    rig.tick(1);
+    assert_eq!(rig.ended.remove(&hangs), Some(INTERRUPTED));
+}
+
+/// A clock tells a tick at a time, and ends with those whom it concerns.
+#[test]
+fn a_drives_clock_ends_with_it() {
+    let rig = Rig::new(Shape::default());
+    let clock = rig.keeper.clock();
+    let before = rig.drive.ticks();
+    let thread = std::thread::spawn(move || clock.run());
+    while rig.drive.ticks() == before {
+        std::thread::yield_now();
+    }
+    drop(rig);
+    thread.join().unwrap();
+}

@@ -264,6 +264,12 @@ impl Rig {
         }
     }
 
+    /// So many ticks pass, of which the keeper sees nothing: it is busy.
+    pub(super) fn pass(&mut self, ticks: u32) {
+        self.now += ticks;
+        self.drive.pass(ticks);
+    }
+
     /// Adds a request; `None` where there is no room for it.
     pub(super) fn try_add(
         &mut self,

@@ -7,6 +7,7 @@ use controller::port::{Outcome, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::rig::{Host, Rig, Shape};
+use crate::drive::keeper::BUSY_COMMANDS;
 use crate::drive::op::{HANG_TICKS, INTERRUPTED};
 
 const READ: Request<'static> = Request::Read {
@@ -114,4 +115,89 @@ fn what_the_drive_was_not_asked_for_is_not_slept_over() {
     assert!(rig.channel.is_due());
     rig.reap();
     assert!(!rig.channel.is_due());
+}
+
+/// A rig that has slept once, has been awake since, and has ended what there was.
+fn awake(host: &Host) -> Rig {
+    let (mut rig, id) = asleep(host);
+    rig.mood.hangs.store(false, Ordering::Relaxed);
+    rig.mood.releases.store(true, Ordering::Relaxed);
+    rig.drain();
+    rig.mood.releases.store(false, Ordering::Relaxed);
+    assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
+    // The tick in which it slept.
+    rig.tick(1);
+    rig
+}
+
+/// So many commands within a tick, and whether the drive signals one that comes after it.
+fn signals_after(rig: &mut Rig, host: &Host, commands: u32) -> bool {
+    for _ in 0..commands {
+        rig.run(host, &READ, &[(0, 4096)]);
+    }
+    // The tick is over, and the keeper has done what it was asked for.
+    rig.tick(2);
+    // What was signalled before is heard; with nothing at the drive it could sleep.
+    assert!(!rig.channel.is_due());
+    assert!(!is_woken(rig));
+    rig.run(host, &READ, &[(0, 4096)]);
+    is_woken(rig)
+}
+
+#[test]
+fn a_drive_signals_nobody_any_more_who_is_busy_without_sleep() {
+    let host = Host::new();
+    let mut rig = awake(&host);
+    assert!(
+        signals_after(&mut rig, &host, BUSY_COMMANDS / 2),
+        "for so few it is not worth it"
+    );
+    let mut rig = awake(&host);
+    assert!(!signals_after(&mut rig, &host, BUSY_COMMANDS));
+    // Before it sleeps it asks as the first time, and does not count on what is not there.
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    let id = rig.add(&host, &READ, &[(0, 4096)]);
+    rig.reap();
+    assert!(rig.channel.is_due(), "nobody would wake it");
+    rig.tick(1);
+    assert!(!rig.channel.is_due());
+    assert!(!is_woken(&rig));
+    rig.mood.releases.store(true, Ordering::Relaxed);
+    rig.keeper.turn_drive();
+    assert!(is_woken(&rig));
+    rig.drain();
+    assert_eq!(rig.ended.remove(&id), Some(Outcome::OK));
+}
+
+#[test]
+fn who_wanted_to_sleep_keeps_the_drives_signals() {
+    let host = Host::new();
+    let mut rig = awake(&host);
+    for _ in 0..2 * BUSY_COMMANDS {
+        rig.run(&host, &READ, &[(0, 4096)]);
+    }
+    assert!(!rig.channel.is_due());
+    assert!(signals_after(&mut rig, &host, BUSY_COMMANDS));
+}
+
+/// The queue is deleted while its signals are off, and comes back: it asks for those of the new one.
+#[test]
+fn another_queue_is_as_quiet_as_the_one_before() {
+    let host = Host::new();
+    let mut rig = awake(&host);
+    assert!(!signals_after(&mut rig, &host, BUSY_COMMANDS));
+    rig.keeper.lose("the test takes it away");
+    rig.tick(8);
+    assert!(!rig.channel.is_due());
+    rig.run(&host, &READ, &[(0, 4096)]);
+    assert!(!is_woken(&rig));
+    rig.mood.hangs.store(true, Ordering::Relaxed);
+    rig.add(&host, &READ, &[(0, 4096)]);
+    rig.reap();
+    assert!(rig.channel.is_due(), "nobody would wake it");
+    rig.tick(1);
+    assert!(!rig.channel.is_due());
+    rig.mood.releases.store(true, Ordering::Relaxed);
+    rig.keeper.turn_drive();
+    assert!(is_woken(&rig));
 }
