@@ -4,6 +4,7 @@
 //! that polls beside a host. Whoever drives it directly finds the same controller on the same reactor. Cases of a row take
 //! turns, figures are medians of samples of one placement, and nothing passes or fails.
 
+mod hostile;
 mod rows;
 mod served;
 mod split;
@@ -17,6 +18,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::json;
 
+use self::hostile::Beside;
 use self::split::Placement;
 use self::workloads::Workloads;
 use super::Cpus;
@@ -39,8 +41,8 @@ pub(crate) struct MediatedArgs {
     rounds: u32,
     #[command(flatten)]
     cpus: Cpus,
-    /// Where the plot of the workloads is written, as SVG, and beside it as `.split.svg`, or alone, that of the split; default: beside the
-    /// logs of the tests
+    /// Where the plot of the workloads is written, as SVG, and beside it as `.split.svg` and `.hostile.svg`, or alone, those of the split
+    /// and of a hostile neighbour; default: beside the logs of the tests
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print JSON instead of tables
@@ -49,7 +51,7 @@ pub(crate) struct MediatedArgs {
 }
 
 /// What can be measured, in this order.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "turns",
     "added",
     "rate",
@@ -57,6 +59,7 @@ const PARTS: [&str; 9] = [
     "caps",
     "latency",
     "tenants",
+    "hostile",
     "workloads",
     "split",
 ];
@@ -81,6 +84,7 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
     };
     let mut all = Vec::new();
     let (mut workloads, mut split) = (Workloads::default(), Workloads::default());
+    let mut hostile = Beside::default();
     for (number, part) in PARTS.into_iter().enumerate() {
         if !args.only.iter().any(|only| only == part) {
             continue;
@@ -94,6 +98,10 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
             "caps" => rows::caps(&mediated),
             "latency" => rows::latency(&mediated),
             "tenants" => rows::tenants(&mediated),
+            "hostile" => Beside::measure(&mediated).map(|measured| {
+                hostile = measured;
+                hostile.rows()
+            }),
             "workloads" => workloads::measure(&mediated).map(|measured| {
                 workloads = measured;
                 Vec::new()
@@ -111,6 +119,7 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
     }
     let json = json!({
         "rows": all.iter().map(Row::in_json).collect::<Vec<_>>(),
+        "hostile": hostile.in_json(),
         "workloads": workloads.in_json(),
         "split": split.in_json(),
     });
@@ -121,11 +130,13 @@ pub(super) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &MediatedA
     let plot = workspace.logs().join("mediated.svg");
     let plot = args.plot.as_ref().unwrap_or(&plot);
     workloads.plot(plot)?;
-    let plot_of_split = match workloads.is_empty() {
-        true => plot.clone(),
-        false => plot.with_extension("split.svg"),
+    let beside = |taken: bool, name: &str| match taken {
+        true => plot.with_extension(name),
+        false => plot.clone(),
     };
-    split.plot(&plot_of_split)?;
+    let is_taken = !workloads.is_empty();
+    split.plot(&beside(is_taken, "split.svg"))?;
+    hostile.plot(&beside(is_taken || !split.is_empty(), "hostile.svg"))?;
     if args.json {
         println!("{json:#}");
         return Ok(());

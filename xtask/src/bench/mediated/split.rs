@@ -17,6 +17,24 @@ pub(super) struct Placement {
     shared: bool,
 }
 
+/// The processors that there are.
+fn cpus() -> Result<Vec<u32>> {
+    let set = sched_getaffinity(None).context("cannot see which processors there are")?;
+    let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+    Ok(cpus.map_while(|cpu| u32::try_from(cpu).ok()).collect())
+}
+
+/// A processor for one more, with a server and a host on these: the host's where there is no other.
+///
+/// # Errors
+/// The system does not say which processors there are.
+pub(super) fn free_cpu((server, host): (u32, u32)) -> Result<u32> {
+    let other = cpus()?
+        .into_iter()
+        .find(|cpu| ![server, host].contains(cpu));
+    Ok(other.unwrap_or(host))
+}
+
 impl Placement {
     /// The ways, by how many reactors they have.
     pub(super) const NAMES: [&'static str; 3] =
@@ -35,9 +53,7 @@ impl Placement {
     /// # Errors
     /// The system does not say which processors there are.
     pub(super) fn of(way: usize, (server, host): (u32, u32)) -> Result<Self> {
-        let set = sched_getaffinity(None).context("cannot see which processors there are")?;
-        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
-        let cpus: Vec<u32> = cpus.map_while(|cpu| u32::try_from(cpu).ok()).collect();
+        let cpus = cpus()?;
         Ok(Self::among(&cpus, way, (server, host)))
     }
 
