@@ -2,11 +2,12 @@
 //! by one outside, for a guest.
 
 use std::ops::Range;
+use std::process::Command;
 
 use tempfile::TempDir;
 use tests_vm::{Kernel, Options};
 
-use crate::served::{Served, finish, json, text};
+use crate::served::{Served, finish, json, tell, text, wait};
 use crate::vfio::{BAY, boot, options};
 
 /// Two tenants of one drive, which our program in the guest has through VFIO and an IOMMU: each checks what it writes, both go on
@@ -16,6 +17,12 @@ fn two_tenants_of_a_drive_have_their_parts_and_no_more() {
     let dir = TempDir::new().expect("a temporary folder");
     let job = include_str!("jobs/vfio_tenants.sh");
     let report = finish(boot(&dir, Kernel::Stable, job));
+    // beside a drive whose server stands still for as long
+    let job = &json(&report, "stopped")["jobs"][0];
+    let (reads, slowest) = (&job["commands"], &job["latency_ns"]["max"]);
+    println!("beside a stopped drive: {reads} commands, the slowest in {slowest} ns");
+    assert!(reads.as_u64() > Some(100), "{job}");
+    assert!(slowest.as_u64() < Some(3_500_000_000), "{job}");
     let (served, reset) = (text(&report, "served"), text(&report, "reset"));
     println!("{served}{reset}");
     // a reset that was under load of both: each had commands that were lost, and told so; what came later was verified
@@ -189,16 +196,40 @@ listen = "vfio-user:DIR/model.sock"
 doorbells = "mapped"
 "#;
 
-/// A guest's controller is mediated onto a drive that another one of our servers makes, by a model.
+/// A guest's controller is mediated onto a partition of a drive that another one of our servers makes, by a model. The partition
+/// grows while the guest has a file system there, which then grows, too.
 #[test]
-fn a_guest_on_a_part_of_a_modelled_drive() {
+fn a_guest_on_a_partition_of_a_modelled_drive_that_grows() {
     let drive = Served::start(MODEL);
-    let tenants = TENANT.replace("DRIVE", &drive.file("model.sock").display().to_string());
-    let served = Served::start(&tenants);
-    let report = served.run("vm", include_str!("jobs/stacked.sh"), Options::default());
+    let target = format!("vfio-user:{}", drive.file("model.sock").display());
+    let tenant = TENANT.replace("DRIVE", &target);
+    let served = Served::start_with(&tenant, |dir| {
+        let program = tests_vm::server::program().unwrap_or_else(|error| panic!("{error}"));
+        let made = Command::new(program)
+            .args([
+                "partition",
+                "create",
+                &target,
+                "part",
+                "128MiB",
+                "--at",
+                "64MiB",
+            ])
+            .arg("--state-dir")
+            .arg(dir.join("state"))
+            .status();
+        assert!(made.expect("nvmirage starts").success());
+    });
+    let mut guest = served.boot("vm", include_str!("jobs/stacked.sh"), Options::default());
+    wait(&mut guest, "grow");
+    served.steer(&["partition", "grow", "drive", "part", "192MiB"]);
+    tell(&mut guest, "grown");
+    let report = finish(guest);
     println!("{}", text(&report, "times"));
     let list = json(&report, "id-ns");
     assert_eq!(list["nsze"], (128 << 20) / 4096, "its part: {list}");
+    let list = json(&report, "id-ns-grown");
+    assert_eq!(list["nsze"], (192 << 20) / 4096, "its part: {list}");
     served.stop();
     drive.stop();
 }
@@ -208,12 +239,12 @@ const TENANT: &str = r#"
 [[media]]
 name = "drive"
 kind = "drive"
-target = "vfio-user:DRIVE"
+target = "DRIVE"
 
 [[namespace]]
 name = "part"
 media = "drive"
-range = "64MiB..192MiB"
+partition = "part"
 lba_size = 4096
 
 [[controller]]

@@ -1,4 +1,4 @@
-# One drive, a part of a drive that does not exist: 128 MiB, blocks of 4096 bytes.
+# One drive, a partition of a drive that does not exist: 128 MiB, blocks of 4096 bytes. It grows to 192 MiB.
 
 step disk named 1 part
 tell id-ns nvme id-ns /dev/part -o json
@@ -30,4 +30,40 @@ answers() {
         --time_based --runtime=2 --eta=never
 }
 tell times answers
+
+# It grows while files are in use: nobody is asked, the kernel reads of it in an event (Namespace Attribute Changed).
+before() {
+    mount -t ext4 /dev/part /mnt
+    filled /mnt
+    sync
+    [ "$(blockdev --getsize64 /dev/part)" = $((128 << 20)) ]
+}
+step before before
+say grow
+await grown
+is_grown() {
+    [ "$(blockdev --getsize64 /dev/part)" = $((192 << 20)) ]
+}
+grows() {
+    intact /mnt
+    eventually is_grown
+    nvme list -o json | tr -d ' \n' | grep "\"PhysicalSize\":$((192 << 20))"
+    dmesg | grep 'nvme0n1: detected capacity change'
+    resize2fs "/dev/$(readlink /dev/part)"
+    # more than there was room for before: what it has grown by is written, and read back from the drive
+    [ "$(df -m /mnt | awk 'END { print $2 }')" -gt 150 ]
+    dd if=/dev/urandom of=/mnt/large bs=1M count=130
+    (cd /mnt && sha256sum large >>sums)
+    sync
+    intact /mnt
+    umount /mnt
+    fsck.ext4 -fn /dev/part
+    mount -t ext4 /dev/part /mnt
+    intact /mnt
+    umount /mnt
+}
+step grows grows
+tell id-ns-grown nvme id-ns /dev/part -o json
+# and the end of it as it is, any blocks of any size
+step last verified --filename=/dev/part --name=last --rw=randwrite --bsrange=4k-128k --iodepth=16 --offset=128m --size=64m
 step quiet no_complaints

@@ -1,10 +1,33 @@
-# QEMU's own drive, 64 MiB, of which two tenants have a part each: a from 8 MiB on, b from 32 MiB on, 16 MiB each.
+# QEMU's own drive, 64 MiB, of which two tenants have a part each: a from 8 MiB on, b from 32 MiB on, 16 MiB each. And a drive that
+# another server in this guest makes, which tenant c has: that one is stopped.
 
 step program program
 step vfio vfio
 appears /dev/nvme0n1
 drive=$(address nvme0)
 step bind nvmirage drive bind "$drive"
+
+cat >/tmp/other.toml <<END
+state_dir = "/tmp/other"
+control = "unix:/tmp/other-control.sock"
+[[media]]
+name = "memory"
+kind = "ram"
+size = "16MiB"
+[[namespace]]
+name = "memory"
+media = "memory"
+[[controller]]
+name = "other"
+namespaces = ["memory"]
+listen = "vfio-user:/tmp/other.sock"
+END
+other() {
+    nvmirage serve --config /tmp/other.toml >/tmp/other.log 2>&1 &
+    echo $! >/tmp/other.pid
+    appears /tmp/other.sock
+}
+step other other
 
 cat >/tmp/nvmirage.toml <<END
 state_dir = "/tmp/state"
@@ -15,14 +38,23 @@ mode = "adaptive"
 name = "drive"
 kind = "drive"
 target = "pci:$drive"
+[[media]]
+name = "other"
+kind = "drive"
+target = "vfio-user:/tmp/other.sock"
 [[namespace]]
 name = "a"
 media = "drive"
 range = "8MiB..24MiB"
+lba_size = 512
 [[namespace]]
 name = "b"
 media = "drive"
 range = "32MiB..48MiB"
+lba_size = 512
+[[namespace]]
+name = "c"
+media = "other"
 [[controller]]
 name = "a"
 namespaces = ["a"]
@@ -31,12 +63,16 @@ listen = "vfio-user:/tmp/a.sock"
 name = "b"
 namespaces = ["b"]
 listen = "vfio-user:/tmp/b.sock"
+[[controller]]
+name = "c"
+namespaces = ["c"]
+listen = "vfio-user:/tmp/c.sock"
 END
 
 serve() {
     nvmirage serve --config /tmp/nvmirage.toml >/tmp/serve.log 2>&1 &
     serve_left=200
-    until [ "$(grep -c '^ready: ' /tmp/serve.log)" = 2 ]; do
+    until [ "$(grep -c '^ready: ' /tmp/serve.log)" = 3 ]; do
         [ $serve_left -gt 0 ] || {
             cat /tmp/serve.log
             return 1
@@ -61,6 +97,33 @@ together() {
     }
 }
 step together together
+
+# the other server stands still: who is on its drive has its answers in time, which say to try again; who is on the VFIO drive goes
+# on, and its slowest answer takes less than anything of the other drive's does; and when the server goes on, so does its drive
+tenant_c() {
+    nvmirage bench --target vfio-user:/tmp/c.sock --rw randrw --qd 4 --time "$1" >"/tmp/stopped-c.log" 2>&1
+}
+stopped() {
+    tenant_c 300ms
+    kill -STOP "$(cat /tmp/other.pid)"
+    stopped_since=$(cut -d. -f1 /proc/uptime)
+    nvmirage bench --target vfio-user:/tmp/a.sock --rw randrw --qd 4 --time 12s --span 8MiB --seed 3 --json >/tmp/stopped-a.json &
+    stopped_a=$!
+    fails tenant_c 1s
+    cat /tmp/stopped-c.log
+    grep -q 'Command Interrupted\|cannot be shut down' /tmp/stopped-c.log
+    stopped_for=$(($(cut -d. -f1 /proc/uptime) - stopped_since))
+    echo "c was told after $stopped_for s"
+    # 4 s at the drive; the rest is the end of the host, and this machine's
+    [ $stopped_for -le 25 ]
+    wait $stopped_a
+    kill -CONT "$(cat /tmp/other.pid)"
+    eventually tenant_c 300ms
+    cat /tmp/stopped-c.log
+    together
+}
+step stopped stopped
+tell stopped cat /tmp/stopped-a.json
 
 # somebody resets the drive while both use it: their commands end, with a status that hosts repeat, the drive comes back, and
 # both have their parts as before
