@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use crate::world::{Server, World};
+use crate::{
+    drives::{Drive, is_untouched},
+    host::Host,
+    world::{Server, World},
+};
 
 /// Runs tests against a served medium; what `--json` says.
 fn report(world: &World, more: &[&str]) -> Value {
@@ -55,6 +59,50 @@ fn a_file_conforms() {
         report["passed"].as_u64().unwrap() >= PASSED_MIN,
         "{report:#}"
     );
+}
+
+/// A controller whose namespaces lie on two drives, each by mediated pass-through: every command is done as the specification says
+/// (Compare, Verify, Copy between the two), each drive gets its own namespace's bytes, and nothing beside the parts changes.
+#[test]
+fn a_controller_on_parts_of_two_drives_conforms() {
+    let (one, its) = Drive::new();
+    let (two, others) = Drive::new();
+    let world = &one.world;
+    let part = |name: &str, drive: &Drive, range: &str| {
+        format!(
+            "[[media]]\nname = \"{name}\"\nkind = \"drive\"\ntarget = \"{}\"\n\
+             [[namespace]]\nname = \"{name}\"\nmedia = \"{name}\"\nrange = \"{range}\"\nlba_size = 512\n",
+            drive.target()
+        )
+    };
+    let text = format!(
+        "{}{}[[controller]]\nname = \"both\"\nnamespaces = [\"a\", \"b\"]\nlisten = \"{}\"\n",
+        part("a", &one, "4MiB..20MiB"),
+        part("b", &two, "24MiB..40MiB"),
+        world.vfio_user("nvme.sock")
+    );
+    let config = world.write("two.toml", &text);
+    let server = world.serve(&["--config", config.to_str().unwrap()]);
+    let report = report(world, &[]);
+    assert!(
+        report["passed"].as_u64().unwrap() >= PASSED_MIN,
+        "{report:#}"
+    );
+    let mut host = Host::attach(world, "nvme.sock");
+    host.fill(1, 100, 0x11);
+    host.fill(2, 200, 0x22);
+    drop(host);
+    server.stop();
+    assert_eq!(one.read((4 << 20) + 100 * 512, 512), [0x11; 512]);
+    assert_eq!(two.read((24 << 20) + 200 * 512, 512), [0x22; 512]);
+    for (drive, parts) in [(&one, [(0, 4), (20, 48)]), (&two, [(0, 24), (40, 48)])] {
+        for (start, end) in parts {
+            let bytes = drive.read(start << 20, (end - start) << 20);
+            assert!(is_untouched(&bytes), "{start} to {end} MiB");
+        }
+    }
+    its.stop();
+    others.stop();
 }
 
 /// A subsystem of two controllers that share a namespace, and a pool of which hosts may make more.
