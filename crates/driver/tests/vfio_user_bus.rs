@@ -149,11 +149,13 @@ fn an_interrupt_wakes_who_waits_and_nobody_else() {
             assert_eq!((set.index, set.start, set.count), (irq_index::MSIX, 2, 1));
             let operation = set.operation().unwrap();
             assert!(matches!(operation, (IrqAction::Trigger, IrqData::EventFd)));
-            fds.push(EventFd::from_fd(given.remove(0)));
+            // Without a descriptor the vector signals nobody.
+            fds.clear();
+            fds.extend(given.drain(..).map(EventFd::from_fd));
             Answer::Done
         }
         Event::Write { .. } => {
-            fds[0].signal().unwrap();
+            fds.iter().for_each(|fd| fd.signal().unwrap());
             Answer::Done
         }
         _ => Answer::Leave,
@@ -166,6 +168,12 @@ fn an_interrupt_wakes_who_waits_and_nobody_else() {
     assert!(bus.wait(&mine, LONG).unwrap());
     assert!(!bus.wait(&mine, Duration::ZERO).unwrap(), "it was cleared");
     assert!(!bus.wait(&other, Duration::ZERO).unwrap());
+    bus.clear_interrupt(2).unwrap();
+    bus.write32(0x1000, 2).unwrap();
+    assert!(!bus.wait(&mine, Duration::ZERO).unwrap(), "it is nobody's");
+    bus.set_interrupt(2, &other).unwrap();
+    bus.write32(0x1000, 3).unwrap();
+    assert!(bus.wait(&other, LONG).unwrap());
     drop(bus);
     server.join().unwrap();
 }

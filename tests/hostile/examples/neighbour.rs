@@ -164,8 +164,8 @@ impl Neighbour {
             }
             // Another's namespace; a fused pair's second half; metadata.
             7 => sqe.nsid = wild as u32,
-            8 => sqe.flags = 2,
-            9 => sqe.flags = 0x80,
+            8 => sqe.flags = 2.into(),
+            9 => sqe.flags = 0x80.into(),
             // Memory that is about to be taken back, and blocks of its own.
             10 => sqe.prp1 = LENT_AT.0 + (wild % (LENT as u64 / 4096)) * 4096,
             _ => {}

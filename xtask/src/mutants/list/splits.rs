@@ -74,7 +74,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "split-interrupt",
         guard: "the drive's interrupt wakes who polls for it",
-        file: "crates/media/src/drive/keeper.rs",
+        file: "crates/media/src/drive/keeper/wakes.rs",
         from: "relay.map_or(&client.wake, |its| &its.wake)",
         to: "relay.map_or(&client.wake, |_| &client.wake)",
         test: unit("media", "drive::tests::relay::each_wakes_the_next_one"),
