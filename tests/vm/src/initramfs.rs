@@ -29,6 +29,7 @@ const PROGRAMS: &[(&str, &[&str])] = &[
     ("usr/sbin/mke2fs", &["usr/sbin/mkfs.ext4"]),
     ("usr/sbin/mkzonefs", &["usr/sbin/mkfs.zonefs"]),
     ("usr/sbin/nvme", &[]),
+    ("usr/sbin/resize2fs", &[]),
 ];
 
 /// Files that those programs read.

@@ -17,12 +17,10 @@ fn two_tenants_of_a_drive_have_their_parts_and_no_more() {
     let dir = TempDir::new().expect("a temporary folder");
     let job = include_str!("jobs/vfio_tenants.sh");
     let report = finish(boot(&dir, Kernel::Stable, job));
-    // beside a drive whose server stands still for as long
-    let job = &json(&report, "stopped")["jobs"][0];
-    let (reads, slowest) = (&job["commands"], &job["latency_ns"]["max"]);
-    println!("beside a stopped drive: {reads} commands, the slowest in {slowest} ns");
-    assert!(reads.as_u64() > Some(100), "{job}");
-    assert!(slowest.as_u64() < Some(3_500_000_000), "{job}");
+    // beside a drive whose server stands still, every two seconds had their commands
+    let stopped = text(&report, "stopped");
+    println!("{stopped}");
+    assert_eq!(stopped.matches("part ").count(), 6, "{stopped}");
     let (served, reset) = (text(&report, "served"), text(&report, "reset"));
     println!("{served}{reset}");
     // a reset that was under load of both: each had commands that were lost, and told so; what came later was verified

@@ -1,5 +1,5 @@
 //! A tenant of a modelled drive alone, beside an honest neighbour, and beside one that means harm
-//! (`tests/hostile/examples/neighbour.rs`): what its commands take.
+//! (`tests/soak/examples/neighbour.rs`): what its commands take.
 //!
 //! Both neighbours have 32 commands in flight and the tenant's weight. They have a processor of their own where there is one beside
 //! the server's and the tenant's; otherwise they share the tenant's, the honest one as well as the other.
@@ -24,8 +24,10 @@ const DRIVE: (&str, u64) = ("optane-p4800x", 2048);
 const DEPTHS: [u32; 2] = [1, 32];
 /// What is beside it.
 const NEIGHBOURS: [&str; 3] = ["alone", "honest", "hostile"];
-/// Percentiles that are shown, and of a sample.
-const PERCENTILES: [(&str, fn(&Sample) -> Option<f64>); 3] = [
+/// A figure of a sample, where it has it.
+type Figure = fn(&Sample) -> Option<f64>;
+/// Percentiles that are shown.
+const PERCENTILES: [(&str, Figure); 3] = [
     ("p50", |sample| sample.p50_us),
     ("p99", |sample| sample.p99_us),
     ("p99.9", |sample| sample.p999_us),
@@ -50,7 +52,7 @@ impl Beside {
             "--release",
             "--quiet",
             "--package",
-            "tests-hostile",
+            "tests-soak",
             "--example",
             "neighbour",
         ])?;
@@ -89,7 +91,7 @@ impl Beside {
     }
 
     /// A figure beside the hostile neighbour over that beside the honest one.
-    fn ratio(cases: &[Sample], of: fn(&Sample) -> Option<f64>) -> Option<f64> {
+    fn ratio(cases: &[Sample], of: Figure) -> Option<f64> {
         Some(of(cases.get(2)?)? / of(cases.get(1)?)?)
     }
 
