@@ -229,7 +229,7 @@ impl State {
                 traits: medium.traits(),
                 set: medium.set(),
                 min_lba_bytes: medium.min_lba_bytes(),
-                max_lba_bytes: max_lba_bytes(&medium, config),
+                max_lba_bytes: max_lba_bytes(medium, config),
             },
             basis: medium_basis(config)?,
         })
@@ -276,7 +276,7 @@ impl State {
         }
         let config = self.config.media.iter();
         let config = config.clone().find(|m| m.name == namespace.media);
-        let most = config.map_or(4096, |config| max_lba_bytes(&medium, config));
+        let most = config.map_or(4096, |config| max_lba_bytes(medium, config));
         if namespace.lba_size > most {
             anyhow::bail!(
                 "namespace {}: lba_size = {}: media {} promises to write only {most} bytes wholly or not at all when the power fails (AWUPF, NAWUPF), and a host is promised that of each block: write lba_size = 512, or awupf = \"4KiB\" in [[media]] if you know that it does so all the same",
