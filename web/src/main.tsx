@@ -1,4 +1,5 @@
 import "uplot/dist/uPlot.min.css";
+import "./theme.css";
 import "./style.css";
 
 import { render } from "preact";

@@ -78,9 +78,9 @@ fn open(url: &str) -> anyhow::Result<tempfile::NamedTempFile> {
         .prefix("nvmirage-")
         .suffix(".html")
         .tempfile()?;
-    write!(
+    writeln!(
         file,
-        "<!doctype html><meta http-equiv=refresh content=\"0;url={url}\"><a href=\"{url}\">nvmirage</a>\n"
+        "<!doctype html><meta http-equiv=refresh content=\"0;url={url}\"><a href=\"{url}\">nvmirage</a>"
     )?;
     let mut command = Command::new("xdg-open");
     command

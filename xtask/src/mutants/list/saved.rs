@@ -9,8 +9,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "saved-before-the-answer",
         guard: "what is changed is kept before it is answered",
         file: "crates/nvmirage/src/saved/mod.rs",
-        from: "        let written = self.write();",
-        to: "        let written = Ok(());",
+        from: "        let before = std::mem::replace(&mut self.content.now, now);\n        let written = self.write();",
+        to: "        let before = std::mem::replace(&mut self.content.now, now);\n        let written = Ok(());",
         test: integration(
             "nvmirage",
             PROGRAM,
