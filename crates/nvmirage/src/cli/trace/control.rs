@@ -21,6 +21,18 @@ Examples:
   nvmirage trace start vm1 --file day.trace --sample 64 --max-time 24h --max-size 8GiB
       One command of 64, for a day";
 
+const STOP_EXAMPLES: &str = "\
+Examples:
+  nvmirage trace stop vm1
+      What was recorded is in its file, which stays";
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  nvmirage trace ls
+      How many commands each has, how many were lost, and why it has ended
+  nvmirage trace ls --json | jq '.[].lost'
+      One number of each";
+
 /// Record a controller's commands from now on
 ///
 /// The server makes the file, readable for its user only, and never one that is there already: a name without a path lies in the
@@ -78,6 +90,7 @@ impl Start {
 ///
 /// Its file stays, and has everything that hosts were told of before.
 #[derive(Debug, clap::Args)]
+#[command(after_help = STOP_EXAMPLES)]
 pub(super) struct Stop {
     /// The trace's name: as its controller, where none was given
     name: String,
@@ -94,6 +107,7 @@ impl Stop {
 
 /// Show the traces of a running server
 #[derive(Debug, clap::Args)]
+#[command(after_help = LS_EXAMPLES)]
 pub(super) struct Ls {
     #[command(flatten)]
     control: Control,

@@ -65,8 +65,16 @@ impl Source {
     }
 }
 
+const DUMP_EXAMPLES: &str = "\
+Examples:
+  nvmirage trace dump vm1.trace --from 2s --within 10ms
+      Ten milliseconds of it, a line for each command
+  nvmirage trace dump vm1.trace --json | jq 'select(.latency_ns > 1000000)'
+      Those that took more than a millisecond";
+
 /// Show every command of a trace
 #[derive(Debug, clap::Args)]
+#[command(after_help = DUMP_EXAMPLES)]
 pub(super) struct Dump {
     #[command(flatten)]
     source: Source,
@@ -183,8 +191,16 @@ fn line(record: &Record, start: u64, text: &mut String) -> anyhow::Result<()> {
     Ok(())
 }
 
+const STAT_EXAMPLES: &str = "\
+Examples:
+  nvmirage trace stat vm1.trace
+      Percentiles, stages, depths, sequential share, hottest places and errors
+  nvmirage trace stat vm1.trace --queue 1 --json | jq .lost
+      Of one queue, as JSON";
+
 /// Show what a trace comes to: latencies, stages, errors, depths, places
 #[derive(Debug, clap::Args)]
+#[command(after_help = STAT_EXAMPLES)]
 pub(super) struct Stat {
     #[command(flatten)]
     source: Source,
@@ -337,8 +353,14 @@ fn latencies(stats: &Stats) -> Table {
     table
 }
 
+const PLOT_EXAMPLES: &str = "\
+Examples:
+  nvmirage trace plot vm1.trace --output vm1.svg
+      Four panels over the same time";
+
 /// Draw a trace: latencies, commands a second, commands in flight and places over time
 #[derive(Debug, clap::Args)]
+#[command(after_help = PLOT_EXAMPLES)]
 pub(super) struct Plot {
     #[command(flatten)]
     source: Source,
