@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod amplification;
+#[cfg(test)]
+mod book;
 mod calibrate;
 mod cli;
 mod clock;

@@ -24,6 +24,7 @@ mod fuse;
 mod fuse_user;
 mod host;
 mod http;
+mod journey;
 mod kept;
 mod keys_kept;
 mod kv;

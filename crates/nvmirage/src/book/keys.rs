@@ -1,0 +1,160 @@
+//! Keys of the configuration, of the types that read it.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use serde_json::Value;
+
+use super::{check, first_column, page, section};
+
+/// What the tables are called, which type each is, and where the book says more of it.
+const TABLES: &[(&str, &str, &str)] = &[
+    ("Top level", "Config", "## Top level"),
+    ("`[control]`", "Control", "### `[control]`"),
+    ("`[log]`", "Log", "## `[log]`"),
+    ("`[[reactor]]`", "Reactor", "## `[[reactor]]`"),
+    ("`[[media]]`", "Medium", "## `[[media]]`"),
+    ("`[media.zoned]`", "Zoned", "### `[media.zoned]`"),
+    ("`[media.timing]`", "Timing", "### `[media.timing]`"),
+    ("`[[namespace]]`", "Namespace", "## `[[namespace]]`"),
+    ("`[[tenant]]`", "Tenant", "## `[[tenant]]`"),
+    ("`[[controller]]`", "Controller", "## `[[controller]]`"),
+    ("`fuse` of a controller", "Fuse", "## `[[controller]]`"),
+];
+
+/// The types of configurations, and of all that requests say: the description that is made of the program, as another test
+/// sees to.
+pub(super) fn schemas() -> Value {
+    let document: Value = serde_json::from_str(&page("openapi.json")).unwrap();
+    document["components"]["schemas"].clone()
+}
+
+pub(super) fn properties<'a>(schemas: &'a Value, name: &str) -> &'a serde_json::Map<String, Value> {
+    schemas[name]["properties"]
+        .as_object()
+        .unwrap_or_else(|| panic!("{name} is no type with keys"))
+}
+
+/// What a key may be, in words: the name of its type, or what of it may be written.
+fn kind(schemas: &Value, property: &Value) -> String {
+    if let Some(path) = property["$ref"].as_str() {
+        let name = path.rsplit('/').next().unwrap();
+        return match schemas[name]["enum"].as_array() {
+            Some(words) => words
+                .iter()
+                .map(|word| format!("`\"{}\"`", word.as_str().unwrap()))
+                .collect::<Vec<_>>()
+                .join(", "),
+            None => match schemas[name]["oneOf"].as_array() {
+                Some(ways) if ways.iter().all(|way| way["enum"].is_array()) => ways
+                    .iter()
+                    .map(|way| kind(schemas, way))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                _ => name.to_lowercase(),
+            },
+        };
+    }
+    if let Some(words) = property["enum"].as_array() {
+        let words = words.iter().filter_map(Value::as_str);
+        return words
+            .map(|word| format!("`\"{word}\"`"))
+            .collect::<Vec<_>>()
+            .join(", ");
+    }
+    if let Some(ways) = property["oneOf"].as_array() {
+        let one = ways.iter().find(|way| way["type"] != "null").unwrap();
+        return kind(schemas, one);
+    }
+    let types: Vec<&str> = match &property["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        _ => vec!["any"],
+    };
+    match types.iter().find(|one| **one != "null").copied() {
+        Some("array") => format!("list of {}", kind(schemas, &property["items"])),
+        Some("string") => "text".into(),
+        Some(other) => other.into(),
+        None => "any".into(),
+    }
+}
+
+fn about(property: &Value) -> String {
+    let own = property["description"].as_str();
+    let of_one = property["oneOf"]
+        .as_array()
+        .and_then(|ways| ways.iter().find_map(|way| way["description"].as_str()));
+    let text = own.or(of_one).unwrap_or_default();
+    text.replace('\n', " ").replace('|', "\\|")
+}
+
+fn table(schemas: &Value, name: &str) -> String {
+    let required: BTreeSet<&str> = schemas[name]["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let mut text = String::from("| key | value | |\n|---|---|---|\n");
+    for (key, property) in properties(schemas, name) {
+        let must = if required.contains(key.as_str()) {
+            " Required."
+        } else {
+            ""
+        };
+        let kind = kind(schemas, property);
+        let about = about(property);
+        writeln!(text, "| `{key}` | {kind} | {about}{must} |").unwrap();
+    }
+    text
+}
+
+#[test]
+fn the_book_lists_every_key() {
+    let schemas = schemas();
+    let mut text = String::from(
+        "# Every key\n\nThe keys of a [configuration](configuration.md), which says more of them, made of the program's types. The same keys are the \
+         bodies of requests on the\n[control socket](control-socket.md), and options of `nvmirage create`. Sizes, times, ranges and addresses are text with \
+         [units](configuration.md#forms).\n",
+    );
+    for (title, name, _) in TABLES {
+        write!(text, "\n## {title}\n\n{}", table(&schemas, name)).unwrap();
+    }
+    check("keys.md", &text);
+}
+
+/// Keys that have a table of their own and no row: what they are is that table.
+const TABLES_OF_THEIR_OWN: [&str; 6] = [
+    "controller",
+    "log",
+    "media",
+    "namespace",
+    "reactor",
+    "tenant",
+];
+
+#[test]
+fn the_page_that_says_more_has_these_keys_and_no_other() {
+    let schemas = schemas();
+    let page = page("configuration.md");
+    for (title, name, heading) in TABLES.iter().filter(|(_, name, _)| *name != "Fuse") {
+        let of_type: BTreeSet<String> = properties(&schemas, name)
+            .keys()
+            .filter(|key| *name != "Config" || !TABLES_OF_THEIR_OWN.contains(&key.as_str()))
+            .cloned()
+            .collect();
+        let mut text = section(&page, heading);
+        // a table below it is another type's
+        if let Some(at) = text[heading.len()..].find("\n###") {
+            text = &text[..heading.len() + at];
+        }
+        let mut told = first_column(text);
+        if *name == "Timing" {
+            // a parameter of every model
+            assert!(told.remove("arithmetic"));
+        }
+        assert_eq!(
+            told, of_type,
+            "keys of {title} in configuration.md and in the program"
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! The same words everywhere: what `create` takes are the keys of the configuration, which are those of requests.
+
+use std::collections::BTreeSet;
+
+use super::{
+    keys::{properties, schemas},
+    options::{arguments, command_line},
+};
+
+/// What `create` makes, and the type of it.
+const KINDS: [(&str, &str); 4] = [
+    ("media", "Medium"),
+    ("namespace", "Namespace"),
+    ("tenant", "Tenant"),
+    ("controller", "Controller"),
+];
+
+/// Keys that a line cannot say well: tables and lists of reactors.
+const ONLY_IN_FILES: [(&str, &str); 3] = [
+    ("Controller", "fuse"),
+    ("Controller", "reactors"),
+    ("Medium", "zoned"),
+];
+
+/// Options that are keys of a table within.
+const OF_TABLES: [(&str, &str); 2] = [("Controller", "allow_other"), ("Controller", "page_cache")];
+
+#[test]
+fn what_is_created_has_the_keys_of_the_configuration() {
+    let schemas = schemas();
+    let line = command_line();
+    let create = line.find_subcommand("create").unwrap();
+    for (kind, name) in KINDS {
+        let command = create.find_subcommand(kind).unwrap();
+        let options: BTreeSet<String> = arguments(command)
+            .map(|arg| arg.get_long().unwrap_or("name").replace('-', "_"))
+            .filter(|option| option != "control" && !OF_TABLES.contains(&(name, option)))
+            .collect();
+        let keys: BTreeSet<String> = properties(&schemas, name)
+            .keys()
+            .filter(|key| !ONLY_IN_FILES.contains(&(name, key)))
+            .cloned()
+            .collect();
+        assert_eq!(
+            options, keys,
+            "options of create {kind}, and keys of {name}"
+        );
+    }
+}
+
+#[test]
+fn every_kind_has_the_same_verbs() {
+    let line = command_line();
+    for verb in ["create", "delete"] {
+        let command = line.find_subcommand(verb).unwrap();
+        for (kind, _) in KINDS {
+            assert!(command.find_subcommand(kind).is_some(), "{verb} {kind}");
+        }
+    }
+}

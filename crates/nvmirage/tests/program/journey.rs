@@ -1,0 +1,114 @@
+//! A new user's way, with the command line alone: from an empty configuration to a modelled drive that is measured, changed
+//! while a host works, exported, stopped and there again. And a word is the same wherever it is said.
+
+use serde_json::Value;
+
+use crate::{
+    http,
+    world::{Server, World},
+};
+
+fn serve(world: &World) -> Server {
+    let file = world.path("nvmirage.toml");
+    world.serve(&["--config", file.to_str().unwrap()])
+}
+
+/// A 970 Pro of 8 GiB in a file, and a controller for it.
+fn make(world: &World) {
+    let listen = world.vfio_user("nvme0.sock");
+    for command in [
+        "create media pro --kind file --path pro.img --size 8GiB --timing samsung-970-pro",
+        "create namespace pro --media pro",
+        &format!("create controller nvme0 --namespaces pro --listen {listen}"),
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        world.ok(&world.steer(&words));
+    }
+}
+
+/// Mean latency of a read that nothing else waits for, in nanoseconds.
+fn read_ns(world: &World) -> f64 {
+    let target = world.vfio_user("nvme0.sock");
+    let bench = world.json(&[
+        "bench", "--target", &target, "--time", "500ms", "--span", "4MiB", "--json",
+    ]);
+    assert_eq!(bench["jobs"][0]["errors"], 0);
+    bench["jobs"][0]["latency_ns"]["p50"].as_f64().unwrap()
+}
+
+#[test]
+fn from_nothing_to_a_drive_that_is_there_again() {
+    let world = World::new();
+    world.write("nvmirage.toml", "");
+    let server = serve(&world);
+    assert!(server.first_line.contains("no controllers yet"));
+    make(&world);
+    // what is read has been written: else there is no cell to read
+    let target = world.vfio_user("nvme0.sock");
+    let write = [
+        "bench", "--target", &target, "--rw", "write", "--bs", "64KiB", "--qd", "8", "--time",
+        "500ms", "--span", "4MiB",
+    ];
+    world.ok(&[&write[..], &["--verify"]].concat());
+    let before = read_ns(&world);
+
+    // the drive becomes slower while it is served; how much is asked of the model, not of this machine
+    world.ok(&world.steer(&["set", "media", "pro", "timing.read_firmware=3ms"]));
+    let after = read_ns(&world);
+    assert!(
+        after >= 3_000_000.0 && before < 3_000_000.0,
+        "{before} ns, then {after} ns"
+    );
+
+    let exported = world.ok(&world.steer(&["export"]));
+    let identity = world.json(&["identify", "--target", &target, "--json"]);
+    world.ok(&world.steer(&["stop"]));
+    assert!(server.end().success());
+    assert!(!world.path("nvme0.sock").exists());
+
+    let again = serve(&world);
+    assert_eq!(world.ok(&world.steer(&["export"])), exported);
+    assert_eq!(
+        world.json(&["identify", "--target", &target, "--json"]),
+        identity
+    );
+    assert!(read_ns(&world) >= 3_000_000.0);
+    again.stop();
+
+    // what was exported is a configuration of its own
+    let file = world.write("exported.toml", &exported);
+    world.ok(&["check", file.to_str().unwrap()]);
+}
+
+/// What a value is called in each place.
+#[test]
+fn a_word_is_the_same_wherever_it_is_said() {
+    let world = World::new();
+    world.write("nvmirage.toml", "");
+    let server = serve(&world);
+    make(&world);
+    world.ok(&world.steer(&["set", "media", "pro", "timing.read_firmware=3ms"]));
+    let configuration = world.ok(&world.steer(&["export"]));
+    assert!(
+        configuration.contains("read_firmware = \"3ms\""),
+        "{configuration}"
+    );
+    assert!(configuration.contains("size = \"8GiB\""), "{configuration}");
+    let shown = world.ok(&world.steer(&["show", "media", "pro"]));
+    let row = |key: &str| {
+        let line = shown.lines().find(|line| line.starts_with(key));
+        line.unwrap_or_else(|| panic!("no {key} in\n{shown}"))[key.len()..]
+            .trim()
+            .to_owned()
+    };
+    assert_eq!(row("timing.read_firmware "), "3ms");
+    assert_eq!(row("size "), "8GiB");
+    let medium: Value = world.ask("GET /v1/media/pro", &[], "").is(200).json();
+    assert_eq!(medium["timing"]["read_firmware"], "3ms");
+    assert_eq!(medium["size"], "8GiB");
+    let metrics = world.ask("GET /metrics", &[], "").is(200).body;
+    for label in ["media=\"pro\"", "controller=\"nvme0\"", "namespace=\"pro\""] {
+        assert!(metrics.contains(label), "{label} is in no metric");
+    }
+    server.stop();
+}
