@@ -81,7 +81,10 @@ fuzz_target!(|input: Input| {
     for part in records.chunks(trace_file::BLOCK_RECORDS) {
         again.extend_from_slice(encoder.records(part, 0));
     }
-    assert!(read(&again) == records, "what was read is not what is written");
+    assert!(
+        read(&again) == records,
+        "what was read is not what is written"
+    );
     // nothing that is made of records minds what they are
     trace_file::by_time(&mut records);
     stats::of(&records);
