@@ -248,16 +248,16 @@ test("maps show what flash and zones have become, by keyboard, too", async () =>
   await map.waitFor();
   await map.focus();
   await page.keyboard.press("ArrowRight");
-  await page.getByRole("status").getByText(/line 0: /).waitFor();
+  await page.getByRole("status").filter({ hasText: /line 0: / }).waitFor();
   await page.keyboard.press("ArrowRight");
-  await page.getByRole("status").getByText(/line 1: /).waitFor();
+  await page.getByRole("status").filter({ hasText: /line 1: / }).waitFor();
   await page.getByLabel("Wear").check();
   await page.getByRole("application", { name: /by wear/ }).first().waitFor();
   await tab.at("#/media/zoned");
   const zones = page.getByRole("application", { name: /Zones by state/ });
   await zones.focus();
   await page.keyboard.press("ArrowRight");
-  await page.getByRole("status").getByText(/zone 0: empty/).waitFor();
+  await page.getByRole("status").filter({ hasText: /zone 0: empty/ }).waitFor();
   await tab.close();
 });
 

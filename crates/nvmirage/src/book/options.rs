@@ -133,11 +133,11 @@ fn the_page_that_says_more_names_every_command_and_option() {
     // and none that there is not
     let mut known = vec!["help".to_owned(), "log".to_owned(), "version".to_owned()];
     each(&command_line(), "", &mut |_, command| {
-        known.extend(
-            command
-                .get_arguments()
-                .filter_map(|arg| arg.get_long().map(str::to_owned)),
-        );
+        for arg in command.get_arguments() {
+            let aliases = arg.get_visible_aliases().unwrap_or_default();
+            let names = arg.get_long().into_iter().chain(aliases);
+            known.extend(names.map(str::to_owned));
+        }
     });
     let words = page.split("`--").skip(1);
     let told = words.map(|word| {

@@ -3,10 +3,7 @@
 
 use serde_json::Value;
 
-use crate::{
-    http,
-    world::{Server, World},
-};
+use crate::world::{Server, World};
 
 fn serve(world: &World) -> Server {
     let file = world.path("nvmirage.toml");
@@ -53,7 +50,7 @@ fn from_nothing_to_a_drive_that_is_there_again() {
     let before = read_ns(&world);
 
     // the drive becomes slower while it is served; how much is asked of the model, not of this machine
-    world.ok(&world.steer(&["set", "media", "pro", "timing.read_firmware=3ms"]));
+    world.ok(&world.steer(&["set", "media", "pro", "timing.firmware_read_4k=3ms"]));
     let after = read_ns(&world);
     assert!(
         after >= 3_000_000.0 && before < 3_000_000.0,
@@ -87,10 +84,10 @@ fn a_word_is_the_same_wherever_it_is_said() {
     world.write("nvmirage.toml", "");
     let server = serve(&world);
     make(&world);
-    world.ok(&world.steer(&["set", "media", "pro", "timing.read_firmware=3ms"]));
+    world.ok(&world.steer(&["set", "media", "pro", "timing.firmware_read_4k=3ms"]));
     let configuration = world.ok(&world.steer(&["export"]));
     assert!(
-        configuration.contains("read_firmware = \"3ms\""),
+        configuration.contains("firmware_read_4k = \"3ms\""),
         "{configuration}"
     );
     assert!(configuration.contains("size = \"8GiB\""), "{configuration}");
@@ -101,10 +98,10 @@ fn a_word_is_the_same_wherever_it_is_said() {
             .trim()
             .to_owned()
     };
-    assert_eq!(row("timing.read_firmware "), "3ms");
+    assert_eq!(row("timing.firmware_read_4k "), "3ms");
     assert_eq!(row("size "), "8GiB");
     let medium: Value = world.ask("GET /v1/media/pro", &[], "").is(200).json();
-    assert_eq!(medium["timing"]["read_firmware"], "3ms");
+    assert_eq!(medium["timing"]["firmware_read_4k"], "3ms");
     assert_eq!(medium["size"], "8GiB");
     let metrics = world.ask("GET /metrics", &[], "").is(200).body;
     for label in ["media=\"pro\"", "controller=\"nvme0\"", "namespace=\"pro\""] {

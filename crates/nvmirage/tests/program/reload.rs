@@ -54,7 +54,9 @@ fn served(world: &World) -> Value {
         }
     }
     for medium in inventory["media"].as_array_mut().unwrap() {
-        medium["io"].take();
+        for counted in ["io", "file", "model", "zones", "pairs", "drive"] {
+            medium[counted].take();
+        }
     }
     for kind in ["media", "namespaces", "tenants", "controllers"] {
         if let Some(all) = inventory[kind].as_array_mut() {
