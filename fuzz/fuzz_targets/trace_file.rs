@@ -87,7 +87,7 @@ fuzz_target!(|input: Input| {
     );
     // nothing that is made of records minds what they are
     trace_file::by_time(&mut records);
-    stats::of(&records);
+    let _ = stats::of(&records);
     let mut out = std::io::sink();
     export::fio(&mut out, &records[..records.len().min(100)]).unwrap();
     export::blktrace(&mut out, &records).unwrap();
