@@ -245,7 +245,7 @@ function Grid({ label, hint, cells }: { label: string; hint: boolean; cells: Cel
         style={{ maxWidth: `${Math.max(240, wide * 22)}px` }}
         role="application"
         aria-roledescription="map"
-        tabIndex={0}
+        tabindex={0}
         aria-label={`${label}: ${cells.length} cells. Arrow keys move a cursor whose cell is read out.`}
         onKeyDown={move}
         onPointerMove={(event) => {
