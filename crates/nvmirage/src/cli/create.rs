@@ -264,7 +264,7 @@ struct ControllerArgs {
     #[arg(long)]
     queue_depth: Option<u16>,
 
-    /// The largest transfer of one command: a power of two, 4KiB to 4MiB
+    /// The largest transfer of one command: a power of two, 8KiB to 4MiB
     #[arg(long)]
     max_transfer: Option<Size>,
 

@@ -76,15 +76,21 @@ impl Up {
             eprintln!("warning: {warning}");
         }
         if UnixStream::connect(&control).is_err() {
-            report::print(&format!("for a guest: {}\n", in_one_line(&options)))?;
+            let dashboard = control::dashboard_address(&config.control.clone().unwrap_or_default());
+            report::print(&format!(
+                "for a guest: {}\n{dashboard}\n",
+                in_one_line(&options)
+            ))?;
             return serve::run(config, None, None, false);
         }
         let objects = &config;
         control::client::put(&control, "media", &self.name, &objects.media[0])?;
         control::client::put(&control, "namespaces", &self.name, &objects.namespace[0])?;
         control::client::put(&control, "controllers", &self.name, &objects.controller[0])?;
+        let served = control::client::configuration(&control)?;
+        let dashboard = control::dashboard_address(&served.control.unwrap_or_default());
         report::print(&format!(
-            "ready: {listen} controller {}, namespaces {}\nfor a guest: {}\n",
+            "ready: {listen} controller {}, namespaces {}\nfor a guest: {}\n{dashboard}\n",
             self.name,
             self.name,
             in_one_line(&options)

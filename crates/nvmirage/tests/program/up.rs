@@ -18,6 +18,7 @@ fn a_server_gets_the_drive_and_the_same_line_changes_nothing() {
         said.contains("-device ") && said.contains(socket.to_str().unwrap()),
         "{said}"
     );
+    assert!(said.contains("\ndashboard: `nvmirage dashboard`"), "{said}");
     let before = world.inventory();
     assert_eq!(before["media"][0]["timing"]["preset"], "samsung-970-pro");
     assert_eq!(world.ok(&up), said);
