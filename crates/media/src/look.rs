@@ -66,7 +66,7 @@ impl Asked {
     }
 }
 
-/// Times in which a model took no more writes, as its buffer was full: from a command that found no room until one that writes was taken.
+/// Times in which a model took no more of something, as a buffer was full: from a command that found no room until there was room for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
     /// How many.

@@ -233,8 +233,8 @@ pub(crate) struct TimedChannel {
     done: Vec<Done>,
     asked: Asked,
     stalls: Cell<Stalls>,
-    /// Since when the model has had no room.
-    stalled: Cell<Option<Time>>,
+    /// Since when the model has had no room, and for what.
+    stalled: Cell<Option<(Time, Op<'static>)>>,
 }
 
 impl TimedChannel {
@@ -285,18 +285,18 @@ impl TimedChannel {
         taken
     }
 
-    /// The model has no room for a command.
+    /// The model has no room for an operation.
     #[cold]
-    fn note_stall(&self) {
+    fn note_stall(&self, op: Op<'static>) {
         if self.stalled.get().is_none() {
-            self.stalled.set(Some(self.now));
+            self.stalled.set(Some((self.now, op)));
             let Stalls { count, time_ns } = self.stalls.get();
             let count = count + 1;
             self.stalls.set(Stalls { count, time_ns });
         }
     }
 
-    /// A command that writes was taken.
+    /// The model has room for what it had none for, whether or not somebody asks for it again.
     #[cold]
     fn end_stall(&self, since: Time) {
         self.stalled.set(None);
@@ -356,8 +356,8 @@ impl TimedChannel {
         };
         let needed = self.inner.needs(request);
         let mut ops = ops(request).chain(needed);
-        if !ops.all(|op| self.model.has_room(&op)) {
-            self.note_stall();
+        if let Some(op) = ops.find(|op| !self.model.has_room(op)) {
+            self.note_stall(op);
             return false;
         }
         self.untold.is_none() && self.pieces.len() + pieces <= PIECES
@@ -486,6 +486,11 @@ impl TimedChannel {
             self.happened(self.due[at].id as u32);
         }
         self.due.clear();
+        if let Some((since, op)) = self.stalled.get()
+            && self.model.has_room(&op)
+        {
+            self.end_stall(since);
+        }
     }
 
     /// Asks the model for what the last command of keys has done, by which it is known what it is to the model. False where that is
@@ -564,11 +569,6 @@ impl Port for TimedChannel {
         let Some(number) = self.number(held) else {
             return Added::Full(Ticket::from_bits(bits));
         };
-        if let Some(since) = self.stalled.get()
-            && needs_room(request)
-        {
-            self.end_stall(since);
-        }
         let below = Ticket::from_bits(number.into());
         let moved = match self.inner.add(below, request, segments, view) {
             Added::Full(below) => {
@@ -663,15 +663,6 @@ impl Port for TimedChannel {
         let told = at_once.then_some(self.now);
         told.or(self.model.next_event().map(Time))
     }
-}
-
-/// Whether a request may find that its model has no room.
-fn needs_room(request: &Request<'_>) -> bool {
-    use Request::{Command, CompareAndWrite, Write};
-    matches!(
-        request,
-        Write { .. } | CompareAndWrite { .. } | Command { .. }
-    )
 }
 
 /// Whether a model is told of a request in parts.

@@ -339,9 +339,20 @@ fn a_full_write_buffer_is_a_channel_without_room() {
     assert_eq!(runner.channel.next_due(), Some(Time(101_000)));
     at(&mut runner, 100_999);
     assert_eq!(runner.try_add(&host, &WRITE, &[(0, 4096)]), None);
+    assert_eq!(stalls(&runner), (1, 0));
     at(&mut runner, 101_000);
+    // From when it was full until there was room, and not until somebody asks again: who was refused may be gone.
+    assert_eq!(stalls(&runner), (1, 101_000));
     let third = runner.add(&host, &WRITE, &[(0, 4096)]);
     assert_eq!(at(&mut runner, 102_000), [third]);
+    assert_eq!(stalls(&runner), (1, 101_000));
+}
+
+/// How often the drive had no room, and for how many nanoseconds, of those times that are over.
+fn stalls(runner: &Runner) -> (u64, u64) {
+    let timing = runner.channel.look().timing;
+    let stalls = timing.expect("it has the time of a drive").stalls;
+    (stalls.count, stalls.time_ns)
 }
 
 #[test]
@@ -546,9 +557,14 @@ fn an_append_waits_for_room_where_the_write_pointer_is() {
     assert!(runner.channel.is_full(&append));
     assert_eq!(runner.try_add(&host, &append, &[(0, 4096)]), None);
     assert_eq!(at(&mut runner, 1_000), ids);
-    at(&mut runner, 100_999);
+    // What needs no room goes on, and does not make the one time that there is none into two.
+    let open = zone_command(0x79, 512, 0x03);
+    let opened = runner.add(&host, &of_zones(&open, 8), &[]);
+    assert!(runner.channel.is_full(&append));
+    assert_eq!(at(&mut runner, 100_999), [opened]);
     assert!(runner.channel.is_full(&append));
     at(&mut runner, 101_000);
+    assert_eq!(stalls(&runner), (1, 101_000));
     let third = runner.add(&host, &append, &[(0, 4096)]);
     assert_eq!(at(&mut runner, 101_999), [0_u64; 0]);
     assert_eq!(at(&mut runner, 102_000), [third]);
