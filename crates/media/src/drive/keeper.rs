@@ -45,7 +45,7 @@ pub(super) const TICK: Duration = Duration::from_millis(250);
 /// Ticks between two tries to open a drive that is lost.
 const RETRY_TICKS: u32 = 4;
 /// Ticks between two looks at the drive's health: 10 s.
-const REPORT_TICKS: u32 = 40;
+pub(super) const REPORT_TICKS: u32 = 40;
 /// Bound on a command of the keeper's own that takes drives seconds.
 pub(super) const SLOW_TIMEOUT: Duration = Duration::from_secs(20);
 /// Ticks that the drive has for commands in memory that their host has taken back, before their queue is deleted: half of those
@@ -290,6 +290,20 @@ impl<B: Bus> Keeper<B> {
         (0..4).for_each(|_| device.bus().turn());
     }
 
+    /// Disables the drive as somebody else would.
+    #[cfg(test)]
+    pub(super) fn disable_drive(&self) {
+        let device = self.device.as_ref().expect("it is not lost");
+        device.bus().write32(nvme_spec::registers::CC, 0).expect("a register");
+        self.turn_drive();
+    }
+
+    /// What its clock says: ns.
+    #[cfg(test)]
+    pub(super) fn drive_time(&self) -> u64 {
+        self.device.as_ref().expect("it is not lost").bus().now_ns()
+    }
+
     /// The windows that channels are told of.
     #[cfg(test)]
     pub(super) fn shared(&self) -> Arc<[Window]> {
@@ -451,30 +465,47 @@ impl<B: Bus> Keeper<B> {
             wakes: _,
             bell: _,
         } = queue;
-        let Some(device) = &mut self.device else {
-            return;
-        };
-        // A server that stands still does not take the seconds of an admin command as well.
-        if let Err(error @ (DriverError::Timeout { .. } | DriverError::Gone)) = device.status() {
-            return self.lose(&error.to_string());
-        }
-        let Err(error) = device.delete_queue_pair(pair) else {
-            return;
-        };
-        if matches!(error, DriverError::Gone) {
-            self.lose("its server is gone");
-        } else {
-            tracing::warn!(drive = self.name, "a drive is reset: {error}");
-            match device.reset() {
-                Ok(()) => {
-                    Counting::add(&self.counting.resets, 1);
-                    self.tell_all(|| News::Ended);
-                }
-                Err(error) => self.lose(&format!("it cannot be reset: {error}")),
+        if self.is_in_order()
+            && let Some(device) = &mut self.device
+            && let Err(error) = device.delete_queue_pair(pair)
+        {
+            match error {
+                DriverError::Gone => self.lose("its server is gone"),
+                error => self.reset(&error.to_string()),
             }
         }
         // Not before: the drive may have written there.
         drop((bounce, zeros));
+    }
+
+    /// Whether the drive takes admin commands. One that never answers them costs nobody the seconds that they are waited for: where
+    /// its server stands still, it is lost; where it has given up, or somebody else has reset it, it is reset.
+    fn is_in_order(&mut self) -> bool {
+        let Some(device) = &self.device else {
+            return false;
+        };
+        match device.status() {
+            Ok(status) if status.rdy() => return true,
+            Ok(_) => self.reset("somebody else has disabled it"),
+            Err(error @ DriverError::ControllerFatal { .. }) => self.reset(&error.to_string()),
+            Err(error) => self.lose(&error.to_string()),
+        }
+        false
+    }
+
+    /// Resets the drive; one that cannot be reset is lost.
+    fn reset(&mut self, why: &str) {
+        let Some(device) = &mut self.device else {
+            return;
+        };
+        tracing::warn!(drive = self.name, "a drive is reset: {why}");
+        match device.reset() {
+            Ok(()) => {
+                Counting::add(&self.counting.resets, 1);
+                self.tell_all(|| News::Ended);
+            }
+            Err(error) => self.lose(&format!("it cannot be reset: {error}")),
+        }
     }
 
     /// The drive is of no use any more.
@@ -596,14 +627,13 @@ impl<B: Bus> Keeper<B> {
         if self.report_at.is_none_or(|at| self.now < at) {
             return;
         }
+        self.report_at = Some(self.now + REPORT_TICKS);
+        if !self.is_in_order() {
+            return;
+        }
         let Some(device) = &mut self.device else {
             return;
         };
-        self.report_at = Some(self.now + REPORT_TICKS);
-        // A server that stands still does not take the seconds of an admin command as well.
-        if let Err(error @ (DriverError::Timeout { .. } | DriverError::Gone)) = device.status() {
-            return self.lose(&error.to_string());
-        }
         match report::ask(device, &self.shown) {
             Ok(report) if report == *self.report => {}
             Ok(report) => {

@@ -136,6 +136,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "drive-disabled-by-others",
+        guard: "a drive that somebody else has disabled is reset at once, and asked for nothing before",
+        file: "crates/media/src/drive/keeper.rs",
+        from: "Ok(status) if status.rdy() => return true,",
+        to: "Ok(status) if status.rdy() || self.now > 0 => return true,",
+        test: unit(
+            "media",
+            "drive::tests::faults::a_drive_that_somebody_else_has_disabled_is_reset",
+        ),
+    },
+    Mutation {
         name: "drive-next-queue-wakes",
         guard: "the queues of a drive that comes back wake their reactors, too",
         file: "crates/media/src/drive/keeper.rs",

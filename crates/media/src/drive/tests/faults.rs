@@ -6,6 +6,7 @@ use controller::port::{ByteRange, Cause, Channel as _, Outcome, Request};
 
 use super::rig::{Host, Rig, SIZE, STUCK, Shape};
 use crate::drive::channel::ABORT_TICKS;
+use crate::drive::keeper::REPORT_TICKS;
 use crate::drive::op::{HANG_TICKS, INTERRUPTED, SLOW_HANG_TICKS};
 
 const READ: Request<'static> = Request::Read {
@@ -234,6 +235,31 @@ fn time_goes_on_while_the_keeper_is_busy() {
     assert_eq!(rig.channel.queue_id(), None, "it is given up");
     rig.tick(1);
     assert_eq!(rig.ended.remove(&hangs), Some(INTERRUPTED));
+}
+
+/// Somebody else disables the drive, which then answers nothing: it is reset when that is found, and what was in flight ends as
+/// interrupted. That takes none of the seconds that an admin command has.
+#[test]
+fn a_drive_that_somebody_else_has_disabled_is_reset() {
+    // Found by who gives its queue up, and by who asks for its health.
+    for ticks_before in [0, REPORT_TICKS - 3] {
+        let mut rig = Rig::new(Shape::default());
+        let host = Host::new();
+        rig.run(&host, &READ, &[(0, 4096)]);
+        rig.tick(ticks_before);
+        let before = rig.keeper.drive_time();
+        rig.mood.hangs.store(true, Ordering::Relaxed);
+        let lost = rig.add(&host, &READ, &[(0, 4096)]);
+        rig.reap();
+        rig.keeper.disable_drive();
+        rig.mood.hangs.store(false, Ordering::Relaxed);
+        rig.tick(HANG_TICKS + 3);
+        assert_eq!(rig.ended.remove(&lost), Some(INTERRUPTED));
+        assert_eq!(rig.run(&host, &READ, &[(0, 4096)]), Outcome::OK);
+        assert_eq!(rig.drive.counts().resets, 1);
+        let took = rig.keeper.drive_time() - before;
+        assert!(took < 2_000_000_000, "{took} ns");
+    }
 }
 
 /// A clock tells a tick at a time, and ends with those whom it concerns.
