@@ -2,13 +2,16 @@
 //!
 //! Lines that are shown are found one after the other in what came, wherever they begin. `…` (or `...`) stands for anything
 //! within a line, and alone on a line for any lines. How many spaces there are does not matter: a column is as wide as its
-//! widest entry. Where numbers vary, any number, with any unit or none, is as good as the one that is shown.
+//! widest entry. Where numbers vary, any number, with any unit or none, is as good as the one that is shown, and so is what is said
+//! of it: how near two CPUs are to each other.
 
 /// Words behind a number that change with it.
 const UNITS: &[&str] = &[
     "%", "B", "B/s", "G", "GB", "GiB", "GiB/s", "K", "KiB", "KiB/s", "M", "MB", "MiB", "MiB/s",
     "T", "TiB", "kB", "min", "ms", "ns", "s", "us", "µs",
 ];
+/// What is said of numbers behind them.
+const REMARKS: &[&str] = &["near", "far"];
 /// A number that may be any.
 const NUMBER: &str = "0";
 /// What stands for anything.
@@ -89,6 +92,9 @@ fn normal(line: &str, numbers_vary: bool) -> String {
             unit_may_come = false;
             continue;
         }
+        if REMARKS.contains(&word) && words.last().is_some_and(|word| word.contains(NUMBER)) {
+            continue;
+        }
         unit_may_come = word.contains(|c: char| c.is_ascii_digit());
         words.push(numbers(word));
     }
@@ -156,6 +162,8 @@ mod tests {
         let other = "4 KiB randwrite, QD 1  1.00 M  3909  999 ns  at 3%\n";
         assert!(compare(shown, other, true).is_err());
         assert_eq!(compare("took 10us", "took 7ms", true), Ok(()));
+        assert_eq!(compare("line 430 ns  far", "line 68 ns  near", true), Ok(()));
+        assert!(compare("it is far", "it is near", true).is_err());
         assert!(compare("nvme0: 1", "disk0: 1", true).is_err());
     }
 }
