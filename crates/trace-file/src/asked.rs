@@ -11,6 +11,8 @@ pub enum Asked {
         start: u64,
         /// How many.
         len: u64,
+        /// From where they are durable.
+        fua: bool,
     },
     /// Write them.
     Write {
@@ -27,6 +29,8 @@ pub enum Asked {
         start: u64,
         /// How many.
         len: u64,
+        /// Durable when it is done.
+        fua: bool,
     },
     /// Flush.
     Flush,
@@ -38,6 +42,8 @@ pub enum Asked {
         len: u64,
         /// The drive may give the space back.
         deallocate: bool,
+        /// Durable when it is done.
+        fua: bool,
     },
     /// Give the bytes of the first range back.
     Deallocate {
@@ -50,7 +56,7 @@ pub enum Asked {
     },
     /// Change the state of a zone.
     Zone {
-        /// Its first byte.
+        /// Its first byte; 0 where it is of all zones.
         start: u64,
         /// Zone Send Action.
         action: u8,
@@ -77,19 +83,19 @@ impl Record {
             return Err("ended with an error");
         }
         let extent = self.extent().ok_or("name no blocks");
+        let fua = self.fua;
         Ok(match self.operation() {
             Operation::Read => {
                 let (start, len) = extent?;
-                Asked::Read { start, len }
+                Asked::Read { start, len, fua }
             }
             Operation::Write => {
                 let (start, len) = extent?;
-                let fua = self.fua;
                 Asked::Write { start, len, fua }
             }
             Operation::Append => {
                 let (start, len) = extent?;
-                Asked::Append { start, len }
+                Asked::Append { start, len, fua }
             }
             Operation::Flush => Asked::Flush,
             Operation::WriteZeroes => {
@@ -100,6 +106,7 @@ impl Record {
                     start,
                     len,
                     deallocate,
+                    fua,
                 }
             }
             Operation::Deallocate => {
@@ -108,12 +115,16 @@ impl Record {
                 Asked::Deallocate { start, len, more }
             }
             Operation::ZoneManagement => {
-                let start = self.slba.checked_shl(self.lba_shift.into());
-                // Zone Send Action and Select All (ZNS 1.1, 3.4.3)
+                // Zone Send Action and Select All, with which SLBA means nothing (ZNS 1.1, 3.4.3)
+                let all = self.detail & 1 << 8 != 0;
+                let start = match all {
+                    true => Some(0),
+                    false => self.first_byte(),
+                };
                 Asked::Zone {
                     start: start.ok_or("name no blocks")?,
                     action: self.detail as u8,
-                    all: self.detail & 1 << 8 != 0,
+                    all,
                 }
             }
             Operation::Compare => return Err("compare with data that is not in a trace"),

@@ -23,7 +23,7 @@
 //! block, blocks, detail, bytes, depth (all differences). Columns that are added behind these need another version.
 //!
 //! A file that was cut off, as its writer was killed or its disk is full, is read up to its last whole block; what is damaged before its end
-//! is an error, never a wrong record.
+//! is an error, never a wrong record, and what was read before that error is whole.
 //!
 //! Commands stand in the order in which they were taken from their queues, each queue's in the order of completion: who needs that of time
 //! sorts them ([`by_time`]).
@@ -129,13 +129,19 @@ impl Record {
     /// The bytes of its namespace that it names: the first, and how many. `None` where it names none, or they have no end.
     #[must_use]
     pub fn extent(&self) -> Option<(u64, u64)> {
-        if self.blocks == 0 || !(9..=16).contains(&self.lba_shift) {
+        if self.blocks == 0 {
             return None;
         }
+        let start = self.first_byte()?;
         let len = u64::from(self.blocks) << self.lba_shift;
-        let start = self.slba.checked_mul(1 << self.lba_shift)?;
         start.checked_add(len)?;
         Some((start, len))
+    }
+
+    /// The first byte of its first logical block.
+    fn first_byte(&self) -> Option<u64> {
+        let known = (9..=16).contains(&self.lba_shift);
+        known.then(|| self.slba.checked_mul(1 << self.lba_shift))?
     }
 
     /// Whether it ended well.

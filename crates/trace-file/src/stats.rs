@@ -219,7 +219,7 @@ fn places(records: &[Record]) -> (Option<f64>, Vec<RangeStats>) {
     let (mut all, mut follow) = (0u64, 0u64);
     for record in records {
         let (start, len, writes) = match record.asked() {
-            Ok(Asked::Read { start, len }) => (start, len, false),
+            Ok(Asked::Read { start, len, .. }) => (start, len, false),
             Ok(Asked::Write { start, len, .. }) => (start, len, true),
             _ => continue,
         };

@@ -146,6 +146,83 @@ proptest! {
         let (records, _) = read(&file);
         prop_assert!(records.is_empty());
     }
+
+    /// Whatever stands in a block whose checksum is right: as many records as it says, or an error.
+    #[test]
+    fn no_payload_makes_it_panic_or_lie(count in 0..4usize, payload in a_payload(), lost in any::<u64>()) {
+        let (mut file, _) = file(&[], None);
+        let mut frame = vec![2, 0, 0, 0];
+        for number in [count, payload.len(), payload.len()] {
+            frame.extend((number as u32).to_le_bytes());
+        }
+        frame.extend(lost.to_le_bytes());
+        let sum = crc32c::crc32c(&[&frame[..], &payload].concat());
+        frame.extend(sum.to_le_bytes());
+        file.extend(frame);
+        file.extend(&payload);
+        let (records, tail) = read(&file);
+        match tail {
+            Ok(tail) => {
+                // each number of a record ends with a byte below 128, and there is nothing else
+                let numbers = payload.iter().filter(|byte| **byte < 128).count();
+                prop_assert_eq!((records.len(), numbers), (count, 18 * count));
+                prop_assert!(payload.last().is_none_or(|byte| *byte < 128));
+                prop_assert_eq!(tail, Some(Tail::CutOff(0)));
+                let (again, _) = self::file(&[(records.clone(), lost)], None);
+                prop_assert_eq!(read(&again).0, records);
+            }
+            Err(error) => {
+                let damaged = matches!(error, TraceError::Damaged { .. });
+                prop_assert!(damaged && records.is_empty(), "{}", error);
+            }
+        }
+    }
+}
+
+/// Any bytes, or as many small numbers as some records have, of which even ones are no negative differences.
+fn a_payload() -> impl Strategy<Value = Vec<u8>> {
+    let numbers = prop_oneof![
+        9 => (0..64u8).prop_map(|half| 2 * half),
+        1 => 0..128u8,
+    ];
+    let records =
+        (0..4usize).prop_flat_map(move |count| prop::collection::vec(numbers.clone(), 18 * count));
+    prop_oneof![prop::collection::vec(any::<u8>(), 0..200), records]
+}
+
+/// Zones whose first byte has no number of 64 bits are named by nobody.
+#[test]
+fn a_zone_beyond_all_bytes_is_not_asked_for() {
+    let reset = Record {
+        csi: 2,
+        opcode: 0x79,
+        lba_shift: 12,
+        slba: 512,
+        detail: 4,
+        ..Record::default()
+    };
+    let zone = |start, all| Asked::Zone {
+        start,
+        action: 4,
+        all,
+    };
+    assert_eq!(reset.asked(), Ok(zone(512 << 12, false)));
+    let far = Record {
+        slba: 1 << 52 | 512,
+        ..reset
+    };
+    assert_eq!(far.asked(), Err("name no blocks"));
+    let of_none = Record {
+        lba_shift: 0,
+        ..reset
+    };
+    assert_eq!(of_none.asked(), Err("name no blocks"));
+    // SLBA means nothing with Select All
+    let all = Record {
+        detail: 0x104,
+        ..far
+    };
+    assert_eq!(all.asked(), Ok(zone(0, true)));
 }
 
 /// At whatever byte a file is cut off: all whole blocks are read, and it is said how many bytes behind them are of no use.

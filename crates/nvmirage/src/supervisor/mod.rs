@@ -418,7 +418,8 @@ impl Supervisor {
             let count = state.controllers.len();
             let ended = state.end(0);
             if state.controllers.len() == count {
-                state.controllers.remove(0);
+                let served = state.controllers.remove(0);
+                state.end_traces_of(&served.name);
             }
             result = result.and(ended);
         }

@@ -149,7 +149,11 @@ impl State {
             match told {
                 Ok(()) => Ok(recorder),
                 Err(error) => {
-                    recorder.stop(Reason::Stopped)?;
+                    // A reactor that was late reads it yet: the end stands behind it.
+                    reactor.ends_trace(slot)();
+                    if let Err(error) = recorder.stop(Reason::Stopped) {
+                        tracing::error!(trace = config.name, "{error:#}");
+                    }
                     Err(error)
                 }
             }

@@ -26,9 +26,9 @@ use crate::config;
 
 pub(crate) use recorder::{Reason, Recorder, Start, unix_ns};
 
-/// Records of a controller's rings together; at most so many of one queue, and at least.
+/// Records of a controller's rings together; at most so many of one queue.
 const RECORDS: usize = 1 << 20;
-const RECORDS_OF_QUEUE: std::ops::RangeInclusive<usize> = 1 << 12..=1 << 16;
+const RECORDS_OF_QUEUE: usize = 1 << 16;
 
 /// Traces that are known at once, of which so many go on.
 pub(crate) const TRACES: usize = 64;
@@ -37,7 +37,7 @@ pub(crate) const GOING_ON: usize = 8;
 /// Records that a queue's ring has room for, of a controller with so many.
 pub(crate) fn ring_entries(queues: u16) -> usize {
     let each = RECORDS / usize::from(queues.max(1));
-    each.clamp(*RECORDS_OF_QUEUE.start(), *RECORDS_OF_QUEUE.end())
+    each.min(RECORDS_OF_QUEUE)
 }
 
 /// Whether a trace goes on.
@@ -89,4 +89,16 @@ pub(crate) fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
         )
     })?;
     Ok((file, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the book has it.
+    #[test]
+    fn rings_have_room_by_the_number_of_queues() {
+        let entries = [1, 16, config::MAX_QUEUES].map(ring_entries);
+        assert_eq!(entries, [65_536, 65_536, 16_384]);
+    }
 }

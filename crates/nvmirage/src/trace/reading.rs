@@ -8,13 +8,16 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use nvme_spec::zoned::ZoneSendAction;
 use simulate::{
     Kind, Op,
     trace::{Arrival, QUEUES_MAX},
 };
-use trace_file::{Asked, Header, Reader, Record, Tail, export::LeftOut};
+use trace_file::{
+    Asked, Header, Reader, Record, Tail, TraceError,
+    export::{LeftOut, leave_out_further_ranges},
+};
 
 /// Which commands are wanted; by default all.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +32,9 @@ pub(crate) struct Part {
     pub(crate) within: Option<Duration>,
 }
 
+/// Commands that are held in memory at most, of 88 bytes each.
+const COMMANDS: usize = 1 << 27;
+
 /// A trace, in the order of time.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -36,7 +42,10 @@ pub(crate) struct Loaded {
     pub(crate) records: Vec<Record>,
     /// Commands that were to be recorded and are not there.
     pub(crate) lost: u64,
+    /// How it ends; `None` where it was not read to there, as it is damaged.
     pub(crate) tail: Option<Tail>,
+    /// Where it is damaged, and how: commands are those of before.
+    pub(crate) damaged: Option<String>,
 }
 
 impl Loaded {
@@ -51,7 +60,7 @@ impl Loaded {
         }
         if self.lost > 0 {
             notes.push(format!(
-                "{} commands were lost, as they could not be taken in time",
+                "{} commands were lost, as they could not be taken in time or the file had no room for them",
                 self.lost
             ));
         }
@@ -60,12 +69,20 @@ impl Loaded {
                 "the trace was cut off: it has no end, and {bytes} bytes behind its last whole block are of no use"
             ));
         }
+        notes.extend(self.damaged.clone());
         notes
     }
 }
 
 /// Reads a trace, as far as it is whole.
+///
+/// # Errors
+/// It is none, cannot be read, or has more commands than are held in memory.
 pub(crate) fn load(path: &Path, part: &Part) -> anyhow::Result<Loaded> {
+    load_at_most(path, part, COMMANDS)
+}
+
+fn load_at_most(path: &Path, part: &Part, most: usize) -> anyhow::Result<Loaded> {
     let shown = || path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut reader = Reader::new(BufReader::new(file)).with_context(shown)?;
@@ -83,15 +100,26 @@ pub(crate) fn load(path: &Path, part: &Part) -> anyhow::Result<Loaded> {
     };
     let mut records = Vec::new();
     let mut block = Vec::new();
-    while reader.next(&mut block).with_context(shown)? {
-        records.extend(block.drain(..).filter(wanted));
-    }
+    let damaged = loop {
+        match reader.next(&mut block) {
+            Ok(true) => records.extend(block.drain(..).filter(wanted)),
+            Ok(false) => break None,
+            Err(error @ TraceError::Damaged { .. }) => break Some(error.to_string()),
+            Err(error) => return Err(error).with_context(shown),
+        }
+        ensure!(
+            records.len() <= most,
+            "{} has more than {most} commands, and no more are held in memory: choose a part with --from and --within",
+            path.display()
+        );
+    };
     trace_file::by_time(&mut records);
     Ok(Loaded {
         header,
         records,
         lost: reader.lost(),
         tail: reader.tail().cloned(),
+        damaged,
     })
 }
 
@@ -115,19 +143,17 @@ pub(crate) fn arrivals(records: &[Record]) -> anyhow::Result<(Vec<Arrival>, Left
     let mut all = Vec::with_capacity(records.len());
     let first = records.first().map_or(0, |record| record.at_ns);
     for record in records {
-        let op = record.asked().and_then(|asked| op(&asked, record));
-        match op {
+        let asked = record.asked();
+        if let Ok(asked) = asked {
+            leave_out_further_ranges(&mut left_out, &asked);
+        }
+        match asked.and_then(|asked| op(&asked, record)) {
             Ok(op) => all.push(Arrival {
                 at: record.at_ns - first,
                 op,
                 queue: record.sqid.saturating_sub(1) % QUEUES_MAX,
             }),
             Err(why) => *left_out.entry(why).or_default() += 1,
-        }
-        if let Ok(Asked::Deallocate { more, .. }) = record.asked()
-            && more > 0
-        {
-            *left_out.entry("are further ranges of one").or_default() += u64::from(more);
         }
     }
     Ok((all, left_out))
@@ -141,7 +167,7 @@ fn op(asked: &Asked, record: &Record) -> Result<Op, &'static str> {
         fua: false,
     };
     Ok(match *asked {
-        Asked::Read { start, len } => op(Kind::Read, start, len),
+        Asked::Read { start, len, .. } => op(Kind::Read, start, len),
         Asked::Write { start, len, fua } => Op {
             fua,
             ..op(Kind::Write, start, len)
@@ -189,4 +215,37 @@ pub(crate) fn said(left_out: &LeftOut) -> Option<String> {
         .map(|(why, count)| format!("{count} that {why}"))
         .collect();
     (!parts.is_empty()).then(|| format!("left out: {}", parts.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use trace_file::Encoder;
+
+    use super::*;
+
+    #[test]
+    fn more_commands_than_are_held_in_memory_are_refused_until_a_part_is_chosen() {
+        let at = |at_ns| Record {
+            at_ns,
+            ..Record::default()
+        };
+        let mut encoder = Encoder::default();
+        let mut bytes = encoder.header(&Header::default()).to_vec();
+        bytes.extend_from_slice(encoder.records(&[at(1), at(2), at(3)], 0));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        std::fs::write(&path, bytes).unwrap();
+        let all = Part::default();
+        assert_eq!(load_at_most(&path, &all, 3).unwrap().records.len(), 3);
+        let error = load_at_most(&path, &all, 2).unwrap_err().to_string();
+        assert!(
+            error.contains("more than 2 commands") && error.contains("--within"),
+            "{error}"
+        );
+        let part = Part {
+            from: Duration::from_nanos(2),
+            ..Part::default()
+        };
+        assert_eq!(load_at_most(&path, &part, 2).unwrap().records.len(), 2);
+    }
 }

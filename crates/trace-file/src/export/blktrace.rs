@@ -61,7 +61,7 @@ fn what(record: &Record) -> Result<What, &'static str> {
         ..*record
     };
     Ok(match done.asked()? {
-        Asked::Read { start, len } => ("R", Some((start, len))),
+        Asked::Read { start, len, .. } => ("R", Some((start, len))),
         Asked::Write {
             start,
             len,

@@ -3,7 +3,8 @@
 //! Slices of one track must lie within each other, and commands of a queue overlap: so a queue is a process there, and has as many threads
 //! as it had commands in flight at once.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::io::{self, Write};
 
 use serde_json::json;
@@ -19,8 +20,7 @@ pub fn chrome(out: &mut impl Write, header: &Header, records: &[Record]) -> io::
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":")?;
     serde_json::to_writer(&mut *out, header)?;
     writeln!(out, ",\"traceEvents\":[")?;
-    // By queue: until when each of its tracks is taken.
-    let mut tracks = BTreeMap::<u16, Vec<u64>>::new();
+    let mut tracks = BTreeMap::<u16, Tracks>::new();
     let mut comma = "";
     for record in records {
         let begun = record.at_ns - first;
@@ -28,16 +28,7 @@ pub fn chrome(out: &mut impl Write, header: &Header, records: &[Record]) -> io::
         let took = record.latency_ns() + u64::from(interrupt);
         let ended = begun.saturating_add(took);
         let its = tracks.entry(record.sqid).or_default();
-        let track = match its.iter().position(|until| *until <= begun) {
-            Some(track) => track,
-            None => {
-                its.push(0);
-                its.len() - 1
-            }
-        };
-        // what takes no time takes its place, too
-        its[track] = ended.max(begun.saturating_add(1));
-        let track = track + 1;
+        let track = its.take(begun, ended);
         let event = json!({
             "name": record.name(), "cat": "command", "ph": "X", "ts": Microseconds(begun).value(),
             "dur": Microseconds(took).value(), "pid": record.sqid, "tid": track,
@@ -74,6 +65,32 @@ pub fn chrome(out: &mut impl Write, header: &Header, records: &[Record]) -> io::
         comma = ",";
     }
     writeln!(out, "]}}")
+}
+
+/// The tracks of a queue, from 1 on.
+#[derive(Default)]
+pub(super) struct Tracks {
+    /// Until when, and which.
+    taken: BinaryHeap<Reverse<(u64, usize)>>,
+    free: BinaryHeap<Reverse<usize>>,
+}
+
+impl Tracks {
+    /// The first that is free, for so long. No call begins before the one before it.
+    pub(super) fn take(&mut self, begun: u64, ended: u64) -> usize {
+        while let Some(Reverse((until, track))) = self.taken.peek().copied()
+            && until <= begun
+        {
+            self.taken.pop();
+            self.free.push(Reverse(track));
+        }
+        let free = self.free.pop().map(|Reverse(track)| track);
+        let track = free.unwrap_or(self.taken.len() + 1);
+        // what takes no time takes its place, too
+        let until = ended.max(begun.saturating_add(1));
+        self.taken.push(Reverse((until, track)));
+        track
+    }
 }
 
 /// Nanoseconds, as microseconds with three digits behind the point.

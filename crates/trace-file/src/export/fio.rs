@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::{LeftOut, leave_out};
+use super::{LeftOut, leave_out, leave_out_further_ranges};
 use crate::{Asked, Record};
 
 /// The most bytes of a line: fio reads them into 32 bits.
@@ -26,24 +26,25 @@ pub fn fio(out: &mut impl Write, records: &[Record]) -> io::Result<LeftOut> {
     let mut time = 0;
     for record in records {
         time = (record.at_ns - first) / 1000;
-        let (action, mut start, mut len) = match record.asked() {
-            Ok(Asked::Read { start, len }) => ("read", start, len),
-            Ok(Asked::Write { start, len, .. }) => ("write", start, len),
-            Ok(Asked::Flush) => ("sync", 0, 0),
-            Ok(Asked::Deallocate { start, len, more }) => {
-                (0..more).for_each(|_| leave_out(&mut left_out, "are further ranges of one"));
-                ("trim", start, len)
+        let asked = match record.asked() {
+            Ok(asked) => asked,
+            Err(why) => {
+                leave_out(&mut left_out, why);
+                continue;
             }
-            Ok(Asked::WriteZeroes { .. }) => {
+        };
+        leave_out_further_ranges(&mut left_out, &asked);
+        let (action, mut start, mut len) = match asked {
+            Asked::Read { start, len, .. } => ("read", start, len),
+            Asked::Write { start, len, .. } => ("write", start, len),
+            Asked::Flush => ("sync", 0, 0),
+            Asked::Deallocate { start, len, .. } => ("trim", start, len),
+            Asked::WriteZeroes { .. } => {
                 leave_out(&mut left_out, "write zeros");
                 continue;
             }
-            Ok(Asked::Append { .. } | Asked::Zone { .. }) => {
+            Asked::Append { .. } | Asked::Zone { .. } => {
                 leave_out(&mut left_out, "are of zones");
-                continue;
-            }
-            Err(why) => {
-                leave_out(&mut left_out, why);
                 continue;
             }
         };

@@ -12,8 +12,19 @@ pub use chrome::chrome;
 pub use csv::csv;
 pub use fio::fio;
 
+use crate::Asked;
+
 /// Commands that a format has no words for: why, and how many.
 pub type LeftOut = BTreeMap<&'static str, u64>;
+
+/// Counts the ranges of a command of which a trace tells nothing but their number.
+pub fn leave_out_further_ranges(left_out: &mut LeftOut, asked: &Asked) {
+    if let Asked::Deallocate { more, .. } = *asked
+        && more > 0
+    {
+        *left_out.entry("are further ranges of one").or_default() += u64::from(more);
+    }
+}
 
 /// Counts one.
 fn leave_out(left_out: &mut LeftOut, why: &'static str) {

@@ -1,5 +1,7 @@
 //! What other formats have of a few commands. Their own readers look at it in the program's tests.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::*;
@@ -64,6 +66,21 @@ fn fio_has_lines_of_its_third_version() {
         left_out,
         [("are further ranges of one", 1), ("ended with an error", 1)]
     );
+}
+
+/// A number of ranges that a file says is counted, not counted up to.
+#[test]
+fn further_ranges_take_no_time_for_each() {
+    let most = Record {
+        detail: u32::MAX,
+        ..records()[4]
+    };
+    let begun = Instant::now();
+    let left_out = fio(&mut std::io::sink(), &[most; 4]).unwrap();
+    let count = 4 * u64::from(u32::MAX - 1);
+    assert_eq!(left_out["are further ranges of one"], count);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 #[test]
@@ -135,6 +152,39 @@ fn slices_of_a_track_lie_within_each_other() {
         .filter(|e| e["name"] == "process_name")
         .collect();
     assert_eq!(names.len(), 2);
+}
+
+/// As a list that is searched from its start would give them.
+#[test]
+fn a_command_has_the_first_track_that_is_free() {
+    let mut tracks = chrome::Tracks::default();
+    let mut list = Vec::<u64>::new();
+    let mut state = 1u32;
+    for step in 0..5000u64 {
+        // a linear congruential generator (Numerical Recipes)
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (begun, took) = (step / 3 * 7, u64::from(state >> 24));
+        let free = list.iter().position(|until| *until <= begun);
+        let expected = free.unwrap_or(list.len());
+        if free.is_none() {
+            list.push(0);
+        }
+        list[expected] = begun + took.max(1);
+        assert_eq!(tracks.take(begun, begun + took), expected + 1, "{step}");
+    }
+    assert!(list.len() > 50, "{}", list.len());
+}
+
+/// Commands that all overlap take their tracks in less time than a search of all of them would.
+#[test]
+fn many_commands_in_flight_are_many_tracks() {
+    let mut tracks = chrome::Tracks::default();
+    let begun = Instant::now();
+    for at in 0..1_000_000 {
+        assert_eq!(tracks.take(at, u64::MAX), at as usize + 1);
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]

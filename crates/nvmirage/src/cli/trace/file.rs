@@ -215,10 +215,12 @@ pub(super) struct Stat {
 struct StatReport<'a> {
     #[serde(flatten)]
     header: &'a trace_file::Header,
-    /// Why it has ended; nothing where it was cut off.
+    /// Why it has ended; nothing where it was cut off or is damaged.
     ended: Option<&'a str>,
     /// Bytes behind the last whole block, where it was cut off.
     cut_off_bytes: Option<u64>,
+    /// Where it is damaged, and how: what follows there is not counted.
+    damaged: Option<&'a str>,
     lost: u64,
     #[serde(flatten)]
     stats: &'a Stats,
@@ -238,14 +240,16 @@ impl Stat {
                 header: &loaded.header,
                 ended,
                 cut_off_bytes,
+                damaged: loaded.damaged.as_deref(),
                 lost: loaded.lost,
                 stats: &stats,
             });
         }
-        let ended = ended.map_or_else(
-            || "it was cut off".to_owned(),
-            |reason| format!("ended: {reason}"),
-        );
+        let ended = match (ended, &loaded.damaged) {
+            (Some(reason), _) => format!("ended: {reason}"),
+            (None, Some(_)) => "it is damaged".to_owned(),
+            (None, None) => "it was cut off".to_owned(),
+        };
         let mut text = format!(
             "trace of controller {}: {} commands in {}, {} lost; {ended}\n\n",
             loaded.header.controller,

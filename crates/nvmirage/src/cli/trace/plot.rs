@@ -222,6 +222,7 @@ mod tests {
             records,
             lost: 3,
             tail: None,
+            damaged: None,
         });
         for words in [
             "controller vm1",

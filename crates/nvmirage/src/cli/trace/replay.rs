@@ -28,6 +28,10 @@ Examples:
 
 /// Memory that is shared with the drive for data, at most; with fewer commands in flight where more were needed.
 const MEMORY: u64 = 1 << 30;
+/// Queue pairs that are used at most.
+const MOST_QUEUES: u16 = 16;
+/// Bytes that one command moves at most: each queue pair has room for one.
+const TRANSFER_MAX: u32 = (MEMORY / MOST_QUEUES as u64) as u32;
 
 /// Ask a drive for what a trace has, ours or anyone's
 ///
@@ -76,12 +80,13 @@ pub(super) struct Replay {
 impl Replay {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let loaded = self.source.load()?;
-        let transfer_len = replay::transfer_len(&loaded.records);
-        let mut host = Host::connect_to_all_sets(
-            &self.target,
-            Doorbells::Auto,
-            self.needs(transfer_len, MOST_QUEUES),
-        )?;
+        anyhow::ensure!(
+            loaded.damaged.is_none(),
+            "a trace that is damaged is not replayed, as nobody knows what its hosts went on to ask for: record it again; `nvmirage trace export` has what is whole"
+        );
+        let transfer_len = replay::transfer_len(&loaded.records, TRANSFER_MAX);
+        let mut host =
+            Host::connect_to_all_sets(&self.target, Doorbells::Auto, needs(self.qd, transfer_len))?;
         let target = Drive::describe(&mut host)?;
         let settings = Settings {
             speed: self.speed,
@@ -92,12 +97,13 @@ impl Replay {
         };
         let target = replay::Target {
             queues: target.queues.min(MOST_QUEUES),
+            transfer_len: target.transfer_len.min(transfer_len),
             ..target
         };
         let plan = replay::plan(&loaded.records, &target, &settings)?;
         drop(loaded);
         let interrupt = Interrupt::install()?;
-        let depth = self.depth(transfer_len, plan.queues);
+        let depth = depth(self.qd, transfer_len, plan.queues);
         let drive = Drive::prepare(&mut host, &plan, depth)?;
         let bar = progress::Line::of_commands("replay", plan.len());
         let replayed = replay::run(drive, &plan, &interrupt, |count| bar.reached(count));
@@ -113,23 +119,23 @@ impl Replay {
         anyhow::ensure!(!replayed.interrupted, "it was ended early");
         Ok(())
     }
-
-    /// Commands in flight of each queue pair, so that their data has room.
-    fn depth(&self, transfer_len: u32, queues: u16) -> u16 {
-        let most = MEMORY / (u64::from(transfer_len) * u64::from(queues.max(1)));
-        self.qd.min(u16::try_from(most.max(1)).unwrap_or(u16::MAX))
-    }
-
-    fn needs(&self, transfer_len: u32, queues: u16) -> Needs {
-        Needs {
-            queues,
-            ..Needs::of(self.depth(transfer_len, queues), transfer_len)
-        }
-    }
 }
 
-/// Queue pairs that are used at most.
-const MOST_QUEUES: u16 = 16;
+/// Commands in flight of each queue pair, `qd` at most, so that their data has room in what [`needs`] asks for.
+fn depth(qd: u16, transfer_len: u32, queues: u16) -> u16 {
+    let of_each = MEMORY / (u64::from(transfer_len) * u64::from(MOST_QUEUES));
+    let all = of_each.max(1) * u64::from(MOST_QUEUES);
+    let most = all / u64::from(queues.clamp(1, MOST_QUEUES));
+    qd.min(u16::try_from(most).unwrap_or(u16::MAX))
+}
+
+/// What as many queue pairs need as there are at most.
+fn needs(qd: u16, transfer_len: u32) -> Needs {
+    Needs {
+        queues: MOST_QUEUES,
+        ..Needs::of(depth(qd, transfer_len, MOST_QUEUES), transfer_len)
+    }
+}
 
 fn shown(replayed: &Replayed) -> String {
     let Replayed {
@@ -194,4 +200,28 @@ fn shown(replayed: &Replayed) -> String {
         text += &format!("{count} ended with {status}\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However large transfers are: fewer queue pairs have no more commands than there is memory for.
+    #[test]
+    fn data_has_room_whatever_a_trace_says() {
+        let lens = [4096, 12 << 10, 1 << 20, 40 << 20, 48 << 20, TRANSFER_MAX];
+        for transfer_len in lens {
+            for qd in [1, 8, 128, u16::MAX] {
+                let needs = needs(qd, transfer_len);
+                let all = u64::from(needs.queue_depth) * u64::from(needs.queues);
+                assert!(all * u64::from(transfer_len) <= MEMORY, "{transfer_len}");
+                for queues in 1..=MOST_QUEUES {
+                    let depth = depth(qd, transfer_len, queues);
+                    assert!((1..=qd).contains(&depth));
+                    let used = u64::from(depth) * u64::from(queues);
+                    assert!(used <= all, "{transfer_len}, {qd}, {queues}");
+                }
+            }
+        }
+    }
 }

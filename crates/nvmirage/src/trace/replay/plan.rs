@@ -1,6 +1,6 @@
 //! The commands of a replay, before the first is submitted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail, ensure};
 use driver::io::{Blocks, Namespace};
@@ -8,9 +8,12 @@ use nvme_spec::{
     Sqe,
     command::{DsmCdw10, DsmCdw11, WriteZeroesCdw12, slba_cdw10_11},
     opcode::NvmOpcode,
-    zoned::ZonedOpcode,
+    zoned::{ZoneSendAction, ZonedOpcode},
 };
-use trace_file::{Asked, Record, export::LeftOut};
+use trace_file::{
+    Asked, Record,
+    export::{LeftOut, leave_out_further_ranges},
+};
 
 use super::Settings;
 
@@ -19,7 +22,7 @@ use super::Settings;
 pub(crate) struct Target {
     /// Its namespaces, each with whether it has zones.
     pub(crate) namespaces: Vec<(Namespace, bool)>,
-    /// Bytes that one command may move.
+    /// Bytes that one command may move, with the drive and with the memory that there is for it.
     pub(crate) transfer_len: u32,
     /// I/O queue pairs that it has.
     pub(crate) queues: u16,
@@ -80,10 +83,17 @@ impl Plan {
     }
 }
 
-/// Bytes of the largest transfer among records, at least a page.
-pub(crate) fn transfer_len(records: &[Record]) -> u32 {
-    let all = records.iter().map(|record| record.bytes);
-    all.max().unwrap_or(0).max(4096)
+/// Bytes of the largest transfer that records ask for and that is not more than `most`; at least a page.
+pub(crate) fn transfer_len(records: &[Record], most: u32) -> u32 {
+    let moved = |record: &Record| match record.asked() {
+        Ok(Asked::Read { len, .. } | Asked::Write { len, .. } | Asked::Append { len, .. }) => {
+            u32::try_from(len).ok()
+        }
+        _ => None,
+    };
+    let all = records.iter().filter_map(moved);
+    let largest = all.filter(|len| *len <= most).max();
+    largest.unwrap_or(0).max(4096)
 }
 
 /// Makes the commands of records, which are in the order of time.
@@ -130,10 +140,8 @@ pub(crate) fn plan(
             }
             Ok(Err(error)) => return Err(error),
         };
-        if let Ok(Asked::Deallocate { more, .. }) = record.asked()
-            && more > 0
-        {
-            *left_out.entry("are further ranges of one").or_default() += u64::from(more);
+        if let Ok(asked) = asked {
+            leave_out_further_ranges(&mut left_out, &asked);
         }
         if let Data::ToHost(len) | Data::FromHost { len, .. } = data {
             largest = largest.max(len);
@@ -155,7 +163,7 @@ pub(crate) fn plan(
     let last = records.last().map_or(0, |record| record.at_ns);
     Ok(Plan {
         steps,
-        queues: (queues.0.len() as u16).clamp(1, most),
+        queues: queues.0.len().clamp(1, most.into()) as u16,
         kinds: kinds.into_names(),
         left_out,
         transfer_len: largest,
@@ -207,9 +215,11 @@ fn namespaces(
     settings: &Settings,
 ) -> anyhow::Result<BTreeMap<u32, (Namespace, bool)>> {
     let named = records.iter().filter(|record| record.asked().is_ok());
-    let mut recorded: Vec<u32> = named.map(|record| record.nsid).collect();
-    recorded.sort_unstable();
-    recorded.dedup();
+    let recorded: BTreeSet<u32> = named.map(|record| record.nsid).collect();
+    let count = recorded
+        .iter()
+        .filter(|nsid| **nsid != nvme_spec::NSID_ALL)
+        .count();
     let of = |nsid: u32| {
         let mut all = target.namespaces.iter();
         all.find(|(namespace, _)| namespace.nsid == nsid).copied()
@@ -227,13 +237,16 @@ fn namespaces(
     for nsid in &recorded {
         let found = match settings.nsid {
             Some(wanted) => of(wanted),
-            // a flush of all
-            None if *nsid == nvme_spec::NSID_ALL => target.namespaces.first().copied(),
-            None => of(*nsid).or(only.filter(|_| recorded.len() == 1)),
+            // A flush of all, which comes last here: it is one of the first that other commands go to.
+            None if *nsid == nvme_spec::NSID_ALL => {
+                let first = all.values().next().copied();
+                first.or(target.namespaces.first().copied())
+            }
+            None => of(*nsid).or(only.filter(|_| count == 1)),
         };
         let found = found.with_context(|| {
             format!(
-                "the trace has commands to namespace {}, and the drive has {}: --nsid says which one takes them",
+                "the trace has commands to namespace {}, and the drive has {}: --to-nsid says which one takes them",
                 settings.nsid.unwrap_or(*nsid),
                 there()
             )
@@ -263,7 +276,7 @@ fn make(
         let count = u32::try_from(len / block_len).ok().and_then(Blocks::new);
         Ok(count.map(|count| (start / block_len, count)))
     };
-    const MANY: Made = Made::LeftOut("have more blocks than the drive takes at once");
+    const MANY: Made = Made::LeftOut("have more blocks than are asked for at once");
     let transfer = |opcode, start, len, fua| -> anyhow::Result<Result<(Sqe, u32, u64), Made>> {
         let Some((lba, count)) = blocks(start, len)?.filter(|_| len <= transfer_len.into()) else {
             return Ok(Err(MANY));
@@ -286,7 +299,7 @@ fn make(
         )
     };
     Ok(match *asked {
-        Asked::Read { start, len } => match transfer(NvmOpcode::READ, start, len, false)? {
+        Asked::Read { start, len, fua } => match transfer(NvmOpcode::READ, start, len, fua)? {
             Ok((sqe, len, _)) => Made::Command(sqe, Data::ToHost(len)),
             Err(left_out) => left_out,
         },
@@ -306,11 +319,12 @@ fn make(
             start,
             len,
             deallocate,
+            fua,
         } => {
             let Some((lba, count)) = blocks(start, len)? else {
                 return Ok(MANY);
             };
-            let mut sqe = namespace.transfer(NvmOpcode::WRITE_ZEROES, lba, count, false);
+            let mut sqe = namespace.transfer(NvmOpcode::WRITE_ZEROES, lba, count, fua);
             let cdw12 = WriteZeroesCdw12::from(sqe.cdw12).with_deac(deallocate);
             sqe.cdw12 = cdw12.into();
             Made::Command(sqe, Data::Nothing)
@@ -333,12 +347,16 @@ fn make(
         Asked::Append { .. } | Asked::Zone { .. } if !zoned => {
             Made::LeftOut("are of zones, and the drive has none")
         }
-        Asked::Append { start, len } => {
+        Asked::Append { start, len, fua } => {
             let append = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
-            match transfer(append, start, len, false)? {
+            match transfer(append, start, len, fua)? {
                 Ok((sqe, len, lba)) => out(sqe, len, lba),
                 Err(left_out) => left_out,
             }
+        }
+        Asked::Zone { action, .. } if !is_replayed(ZoneSendAction(action)) => {
+            // the Set Zone Descriptor Extension's data is not in a trace; Offline cannot be undone
+            Made::LeftOut("change zones in another way")
         }
         Asked::Zone { start, action, all } => {
             let (start, _) = place(start, block_len)?;
@@ -354,6 +372,17 @@ fn make(
             Made::Command(sqe, Data::Nothing)
         }
     })
+}
+
+/// Whether an action of zones is asked for once more.
+fn is_replayed(action: ZoneSendAction) -> bool {
+    matches!(
+        action,
+        ZoneSendAction::CLOSE
+            | ZoneSendAction::FINISH
+            | ZoneSendAction::OPEN
+            | ZoneSendAction::RESET
+    )
 }
 
 /// Where bytes lie in the drive's namespace.
@@ -460,9 +489,124 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("namespace 7, and the drive has 1"),
+                .contains("namespace 7, and the drive has 1: --to-nsid says"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn zones_are_appended_to_and_opened_closed_finished_and_reset() {
+        let append = Record {
+            csi: 2,
+            fua: true,
+            ..record(0x7d, 16, 8)
+        };
+        let send = |detail| Record {
+            csi: 2,
+            detail,
+            ..record(0x79, 16, 0)
+        };
+        // Zone Send Actions of ZNS 1.1, figure "Zone Management Send - Command Dword 13"; 100h is Select All
+        let taken = [1, 2, 3, 4, 0x104].map(send);
+        // Offline, Set Zone Descriptor Extension, Flush Explicit ZRWA Range, what is reserved
+        let left_out = [5, 0x10, 0x11, 0, 6, 0x105].map(send);
+        let records = [&[append][..], &taken, &left_out].concat();
+        let mut target = target(100, 512);
+        target.namespaces[0].1 = true;
+        let plan = plan(&records, &target, &SETTINGS).unwrap();
+        let told = |step: &Step| (step.sqe.opcode, step.sqe.cdw10, step.sqe.cdw13);
+        let told: Vec<_> = plan.steps.iter().map(told).collect();
+        let send = |zone, action| (0x79, zone, action);
+        assert_eq!(
+            told,
+            [
+                (0x7d, 16, 0),
+                send(16, 1),
+                send(16, 2),
+                send(16, 3),
+                send(16, 4),
+                send(0, 0x104)
+            ]
+        );
+        let left_out: Vec<_> = plan.left_out.into_iter().collect();
+        assert_eq!(left_out, [("change zones in another way", 6)]);
+    }
+
+    #[test]
+    fn what_was_durable_when_it_was_done_is_asked_for_so() {
+        for (opcode, csi) in [(1, 0), (2, 0), (8, 0), (0x7d, 2)] {
+            for fua in [false, true] {
+                let record = Record {
+                    csi,
+                    fua,
+                    ..record(opcode, 0, 1)
+                };
+                let mut target = target(100, 512);
+                target.namespaces[0].1 = csi == 2;
+                let plan = plan(&[record], &target, &SETTINGS).unwrap();
+                // FUA is bit 30 of CDW12 of each
+                let bit = plan.steps[0].sqe.cdw12 >> 30 & 1;
+                assert_eq!((plan.steps[0].sqe.opcode, bit), (opcode, u32::from(fua)));
+            }
+        }
+    }
+
+    /// A flush of all namespaces does not make one namespace two, and goes where the commands go.
+    #[test]
+    fn a_flush_of_all_goes_where_other_commands_do() {
+        let flush = Record {
+            nsid: u32::MAX,
+            ..record(0, 0, 0)
+        };
+        let read = Record {
+            nsid: 5,
+            ..record(2, 0, 1)
+        };
+        let nsids = |target: &Target, records: &[Record]| -> Vec<u32> {
+            let plan = plan(records, target, &SETTINGS).unwrap();
+            plan.steps.iter().map(|step| step.sqe.nsid).collect()
+        };
+        let one = target(100, 512);
+        assert_eq!(nsids(&one, &[flush, read]), [1, 1]);
+        let mut two = one.clone();
+        let mut other = one.namespaces[0];
+        other.0.nsid = 5;
+        two.namespaces.push(other);
+        assert_eq!(nsids(&two, &[flush, read]), [5, 5]);
+        assert_eq!(nsids(&two, &[flush]), [1]);
+    }
+
+    #[test]
+    fn as_many_queues_as_there_can_be_are_as_many_pairs_as_the_drive_has() {
+        let of = |sqid| Record {
+            sqid,
+            ..record(2, 0, 1)
+        };
+        let records: Vec<_> = (0..=u16::MAX).map(of).collect();
+        let target = Target {
+            queues: 4,
+            ..target(100, 512)
+        };
+        let plan = plan(&records, &target, &SETTINGS).unwrap();
+        assert_eq!(plan.queues, 4);
+        assert!(plan.steps.iter().all(|step| step.queue < plan.queues));
+    }
+
+    #[test]
+    fn memory_is_for_what_is_asked_for_and_no_more_than_there_is() {
+        let failed = Record {
+            status: 0x80,
+            ..record(2, 0, 64)
+        };
+        // a file may say anything
+        let more = Record {
+            bytes: u32::MAX,
+            ..record(2, 0, 16)
+        };
+        let huge = record(2, 0, 1 << 16);
+        assert_eq!(transfer_len(&[failed], 1 << 20), 4096);
+        assert_eq!(transfer_len(&[failed, more, huge], 1 << 20), 8192);
+        assert_eq!(transfer_len(&[failed, more, huge], 1 << 26), 1 << 25);
     }
 
     #[test]
@@ -504,7 +648,7 @@ mod tests {
         let expected = [
             ("are of zones, and the drive has none", 1),
             ("ended with an error", 1),
-            ("have more blocks than the drive takes at once", 1),
+            ("have more blocks than are asked for at once", 1),
         ];
         assert_eq!(left_out, expected);
     }
