@@ -110,7 +110,7 @@ export function between(now: Controller, before: Controller, seconds: number): S
   const iops = rate(sum(now.commands), sum(before.commands));
   const mean = watched > 0 ? took / watched : null;
   const failed = (controller: Controller) => controller.errors_by_status.reduce((n, one) => n + one.count, 0);
-  const inFlight = now.queues.map((queue) => queue.in_flight);
+  const inFlight = now.completion_queues.map((queue) => queue.in_flight);
   const stages: Record<string, number | null> = {};
   for (const { stage, sum_ns } of now.stages) {
     const old = before.stages.find((other) => other.stage === stage)?.sum_ns ?? 0;

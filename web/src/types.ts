@@ -98,7 +98,7 @@ export interface Controller {
   commands: ByDirection;
   bytes: ByDirection;
   media_errors: number;
-  queues: Queue[];
+  completion_queues: Queue[];
   latency: Latency[];
   stages: { stage: string; sum_ns: number }[];
   errors_by_status: { status: string; count: number }[];
@@ -277,6 +277,11 @@ export interface Happening {
   event: string;
   kind: string;
   name: string;
+}
+
+/** What `GET /v1/events` says in place of events that were gone before they could be read, before it ends. */
+export interface Lost {
+  lost: number;
 }
 
 /** Problem details (RFC 9457). */

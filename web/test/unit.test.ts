@@ -128,7 +128,7 @@ function controller(reads: number, buckets: Bucket[], sum: number): Controller {
     commands: { read: reads, write: 0 },
     bytes: { read: reads * 4096, write: 0 },
     media_errors: 0,
-    queues: [],
+    completion_queues: [],
     latency: [{ operation: "read", count: count(buckets), sum_ns: sum, buckets }],
     stages: [{ stage: "model", sum_ns: sum / 2 }],
     errors_by_status: [{ status: "x", count: reads / 100 }],

@@ -1,6 +1,6 @@
 //! Everything that is counted as JSON: what `GET /v1/stats` answers, for whoever draws it.
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
@@ -34,8 +34,8 @@ pub(crate) struct Stats {
 /// A controller, and what its hosts did with it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ControllerStats {
-    /// What is known of it, but for the number of queues that it offers.
-    #[serde(flatten, serialize_with = "without_queues")]
+    /// What is known of it.
+    #[serde(flatten)]
     pub(crate) status: ControllerStatus,
     /// Commands that moved data, as its SMART log counts them; they are kept over a restart.
     pub(crate) commands: ByDirection,
@@ -44,22 +44,13 @@ pub(crate) struct ControllerStats {
     /// Commands that a medium failed; they are kept over a restart.
     pub(crate) media_errors: u64,
     /// Its I/O completion queues that are there, with what completed into them since its host made them.
-    pub(crate) queues: Vec<QueueStats>,
+    pub(crate) completion_queues: Vec<QueueStats>,
     /// Latencies by operation, of one I/O command of 128, at random distances.
     pub(crate) latency: Vec<Latency>,
     /// Where the time of these went.
     pub(crate) stages: Vec<StageTime>,
     /// I/O commands that ended with an error, by status, the most frequent first, since the server started.
     pub(crate) errors_by_status: Vec<StatusErrors>,
-}
-
-/// As a controller is shown elsewhere, where `queues` is a number: here it is the list of those that there are.
-fn without_queues<S: Serializer>(status: &ControllerStatus, to: S) -> Result<S::Ok, S::Error> {
-    let mut shown = serde_json::to_value(status).map_err(serde::ser::Error::custom)?;
-    if let Some(fields) = shown.as_object_mut() {
-        fields.remove("queues");
-    }
-    shown.serialize(to)
 }
 
 /// A count for each direction of data.
@@ -118,7 +109,7 @@ impl From<ControllerCounts> for ControllerStats {
                 write: counted.health.bytes_written,
             },
             media_errors: counted.health.media_errors,
-            queues: queues.collect(),
+            completion_queues: queues.collect(),
             latency: latency::latencies(&counted),
             stages: latency::stages(&counted),
             errors_by_status: latency::errors(&counted),

@@ -127,7 +127,7 @@ impl From<Stats> for Sample {
 
 impl From<ControllerStats> for Controller {
     fn from(its: ControllerStats) -> Self {
-        let queues = its.queues.iter().map(|queue| Queue {
+        let queues = its.completion_queues.iter().map(|queue| Queue {
             queue: queue.queue,
             reactor: queue.reactor,
             in_flight: queue.in_flight,

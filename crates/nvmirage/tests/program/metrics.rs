@@ -141,7 +141,7 @@ fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>)
     let block = Blocks::new(1).unwrap();
     let past = namespace.transfer(NvmOpcode::READ, namespace.blocks, block, false);
     assert!(queue.run("read past the end", past).is_err());
-    let shown = &stats()["controllers"][1]["queues"];
+    let shown = &stats()["controllers"][1]["completion_queues"];
     assert_eq!(shown.as_array().unwrap().len(), 1, "{shown}");
     for (key, value) in [("queue", 1), ("reactor", 1), ("commands", 2), ("errors", 1)] {
         assert_eq!(shown[0][key], value, "{key} of {shown}");

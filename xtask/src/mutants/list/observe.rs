@@ -100,18 +100,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
-        name: "stats-one-of-each-key",
-        guard: "no key of /v1/stats comes twice",
-        file: "crates/nvmirage/src/observe/stats.rs",
-        from: "        fields.remove(\"queues\");",
-        to: "        fields.remove(\"\");",
-        test: integration(
-            "nvmirage",
-            &["--test", "program"],
-            "top::without_a_terminal_it_says_what_to_do_and_prints_frames",
-        ),
-    },
-    Mutation {
         name: "top-started-anew",
         guard: "rates are of one server, and not of two that have the same socket",
         file: "crates/nvmirage/src/top/rates.rs",

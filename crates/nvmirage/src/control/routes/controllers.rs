@@ -166,7 +166,7 @@ struct Look {
 
 /// What stands in a controller's queues, with the commands that are under way
 #[utoipa::path(get, path = "/v1/controllers/{name}/queues", tag = "controllers",
-    params(("commands" = Option<usize>, Query, description = "how many commands of each submission queue are shown, the oldest of them: 1024 at most. Default: 64"),
+    params(("commands" = Option<usize>, Query, description = "how many commands of each submission queue are shown, the oldest of them: 1024 at most, and 2048 of all that complete into one queue. Default: 64"),
         ("stuck_after" = Option<String>, Query, description = "from which age on a command is stuck, as in 500ms or 2s. Default: 1s")),
     responses((status = 200, body = QueuesReport)))]
 async fn queues(

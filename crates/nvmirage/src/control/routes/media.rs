@@ -70,7 +70,8 @@ async fn put_medium(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct MapQuery {
-    /// Cells of the map at most, 1 to 4096: each stands for as many lines or zones as that takes.
+    /// About how many cells the map has at most, 1 to 4096: each stands for as many lines or zones as that takes. Of flash there is one at
+    /// least for each of its partitions.
     #[serde(default = "cells")]
     #[param(default = 1024, minimum = 1, maximum = 4096)]
     cells: u32,

@@ -1,6 +1,6 @@
 //! `/openapi.json`: what there is, made of the routes and their types, and the book's copies of it.
 
-use std::sync::OnceLock;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use axum::{
     http::{StatusCode, header},
@@ -11,7 +11,7 @@ use utoipa::{
     openapi::{
         Content, Info, License, OpenApi, Ref, RefOr, Required, ResponseBuilder, ServerBuilder,
         path::{Operation, ParameterBuilder, ParameterIn, PathItem},
-        schema::{ObjectBuilder, Type},
+        schema::{ObjectBuilder, Schema, Type},
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
 };
@@ -70,6 +70,7 @@ fn document() -> OpenApi {
         Refusal::schemas(&mut schemas);
         components.schemas.extend(schemas);
         components.add_security_scheme("token", SecurityScheme::Http(bearer));
+        open_parts(&mut components.schemas);
     }
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
@@ -77,6 +78,27 @@ fn document() -> OpenApi {
         }
     }
     document
+}
+
+/// A type that is a part of another one (`allOf`) forbids no keys: they are the other's. As a request's body it is refused with keys
+/// that are unknown all the same.
+fn open_parts(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
+    let wholes = schemas.values().filter_map(|schema| match schema {
+        RefOr::T(Schema::AllOf(whole)) => Some(whole),
+        _ => None,
+    });
+    let parts: Vec<String> = wholes
+        .flat_map(|whole| &whole.items)
+        .filter_map(|part| match part {
+            RefOr::Ref(part) => part.ref_location.rsplit('/').next().map(str::to_owned),
+            RefOr::T(_) => None,
+        })
+        .collect();
+    for part in parts {
+        if let Some(RefOr::T(Schema::Object(part))) = schemas.get_mut(&part) {
+            part.additional_properties = None;
+        }
+    }
 }
 
 /// The methods of a path that there are.

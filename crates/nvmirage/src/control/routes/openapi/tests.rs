@@ -1,7 +1,8 @@
 //! The book has the description as it is, and a list of routes that is made of it.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 
+use serde_json::Value;
 use utoipa::openapi::Response;
 
 use super::*;
@@ -77,4 +78,43 @@ fn every_operation_says_what_it_answers() {
             assert!(responses.values().all(is_response));
         }
     }
+}
+
+/// Every key of a type that is made of others, with how often they have it, and whether one of them forbids those of the others.
+fn keys_of(schemas: &Value, schema: &Value, keys: &mut BTreeMap<String, usize>) -> bool {
+    let mut forbids = schema["additionalProperties"] == false;
+    for key in schema["properties"].as_object().into_iter().flatten() {
+        *keys.entry(key.0.clone()).or_default() += 1;
+    }
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        let part = match part["$ref"].as_str() {
+            Some(path) => &schemas[path.rsplit('/').next().unwrap()],
+            None => part,
+        };
+        forbids |= keys_of(schemas, part, keys);
+    }
+    forbids
+}
+
+/// An object is valid under all parts of its type at once (JSON Schema 2020-12, core, 10.2.1.1): so no key is in two of them, with two
+/// meanings, and none of them forbids what it does not know.
+#[test]
+fn what_is_answered_can_be_valid_under_its_type() {
+    let document: Value = serde_json::from_str(&text()).unwrap();
+    let schemas = &document["components"]["schemas"];
+    let mut wholes = 0;
+    for (name, schema) in schemas.as_object().unwrap() {
+        if schema["allOf"].is_null() {
+            continue;
+        }
+        wholes += 1;
+        let mut keys = BTreeMap::new();
+        assert!(
+            !keys_of(schemas, schema, &mut keys),
+            "{name} forbids its own keys"
+        );
+        let twice: Vec<_> = keys.iter().filter(|(_, times)| **times > 1).collect();
+        assert!(twice.is_empty(), "{name}: {twice:?}");
+    }
+    assert!(wholes > 5, "{wholes}");
 }
