@@ -42,7 +42,8 @@ pub(crate) fn since_tick(tick: u32, now: Time) -> u64 {
 pub struct Look {
     /// The time.
     pub now: Time,
-    /// Commands that are shown of each submission queue, at most: the oldest.
+    /// Commands that are shown of each submission queue, at most: the oldest. Of a completion queue with many submission queues fewer
+    /// are, so that no look takes long.
     pub commands: usize,
 }
 

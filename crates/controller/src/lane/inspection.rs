@@ -16,6 +16,14 @@ use crate::namespace::NamespaceTable;
 use crate::port::{Channel, Channels};
 use crate::state::{MAX_SQS, SlotState, slot_state};
 
+/// Commands of a lane that are shown at most, of all its submission queues together.
+const MOST_SHOWN: usize = 2048;
+
+/// As many commands of each of so many submission queues as are asked for, and as fit a look.
+fn share(asked: usize, queues: usize) -> usize {
+    asked.min(MOST_SHOWN / queues.max(1))
+}
+
 /// The words of an entry that say what is asked for: opcode, identifier and namespace, and Dwords 10 to 13.
 const SHOWN_WORDS: [usize; 3] = [0, 5, 6];
 
@@ -48,6 +56,10 @@ impl Lane {
     pub fn inspect<C: Channel>(&self, channels: &Channels<C>, look: Look) -> CompletionView {
         let queues = &self.queues;
         let cq = &queues.cq;
+        let look = Look {
+            commands: share(look.commands, queues.sqs.iter().flatten().count()),
+            ..look
+        };
         let viewer = Viewer {
             queues,
             namespaces: &self.namespaces,
@@ -184,6 +196,25 @@ impl<C: Channel> Viewer<'_, C> {
         match inspect::is_for_all(nsid) {
             true => self.namespaces.iter().any(keeps),
             false => self.namespaces.get(nsid).is_some_and(keeps),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_look_is_bounded_however_many_queues_there_are() {
+        for (asked, queues, each) in [
+            (64, 1, 64),
+            (1024, 1, 1024),
+            (1024, 2, 1024),
+            (1024, 64, 32),
+            (0, 3, 0),
+            (5, 0, 5),
+        ] {
+            assert_eq!(share(asked, queues), each, "{asked} of {queues}");
         }
     }
 }

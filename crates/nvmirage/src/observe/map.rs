@@ -1,12 +1,16 @@
 //! Maps of media: the lines of a flash drive, the zones of a zoned one. What `GET /v1/media/{name}/map` answers.
 //!
 //! A [`Taking`] takes one from [`Look`]s, a bounded part at a time: its reactor serves its hosts in between, so that lines and zones may
-//! change while others are taken. Numbers of all together are of the last look.
+//! change while others are taken. Numbers of all together are of the last look, but for valid pages, erases and the bins, which are sums of
+//! what each look has seen.
 //!
 //! However large a drive is, a map has [`MOST_CELLS`] cells at most, each of so many lines or zones that follow one another.
 
+use std::borrow::Cow;
+
 use media::{Look, ZoneLook, ZonesLook};
 use model::{Flash, PartitionView, Writer};
+use nvme_spec::zoned::ZoneState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -184,7 +188,7 @@ pub(crate) struct ZoneEntry {
     /// Its number in the medium.
     pub(crate) zone: u32,
     /// Its state.
-    pub(crate) state: String,
+    pub(crate) state: Cow<'static, str>,
     /// First byte of it in the medium.
     pub(crate) start_bytes: u64,
     /// Bytes of it that can be written.
@@ -367,7 +371,7 @@ impl Taking {
             if self.zone >= from && self.zone - from < count {
                 self.list.push(ZoneEntry {
                     zone: self.zone,
-                    state: zone_word(zone.state).to_owned(),
+                    state: zone_word(zone.state).into(),
                     start_bytes: zone.start,
                     capacity_bytes: all.capacity,
                     written_bytes: zone.written,
@@ -492,11 +496,11 @@ impl ZoneCells {
     }
 
     fn count(&mut self, cell: usize, zone: &ZoneLook) {
-        let of_state = match zone_word(zone.state) {
-            "empty" => &mut self.empty,
-            "implicitly-opened" | "explicitly-opened" => &mut self.open,
-            "closed" => &mut self.closed,
-            "full" => &mut self.full,
+        let of_state = match zone.state {
+            ZoneState::EMPTY => &mut self.empty,
+            ZoneState::IMPLICITLY_OPENED | ZoneState::EXPLICITLY_OPENED => &mut self.open,
+            ZoneState::CLOSED => &mut self.closed,
+            ZoneState::FULL => &mut self.full,
             _ => &mut self.lost,
         };
         of_state[cell] += 1;

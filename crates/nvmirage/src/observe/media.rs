@@ -225,7 +225,7 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_model_stalls",
         kind: Counter,
         unit: Count,
-        help: "Times in which the model took no more writes, as its buffer was full.",
+        help: "Times in which the model had no room for a command, as a buffer was full.",
         values: |m| model(m, |model| one(model.stalls.count)),
     },
     Metric {

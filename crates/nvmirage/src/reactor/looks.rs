@@ -9,8 +9,8 @@ use crate::observe::{Taken, Taking, Wanted};
 
 /// Lines and zones that are looked at in one turn: each takes some nanoseconds.
 const PER_TURN: u32 = 2048;
-/// What a medium counts beside those.
-const MEDIUM: u32 = 64;
+/// What a medium counts beside those: what is told of it in words and lists.
+const MEDIUM: u32 = 512;
 
 /// What is asked: some media, what is wanted of each, and where the answer goes: one for each, `None` where it is not here.
 #[derive(Debug)]
@@ -42,6 +42,16 @@ impl Looks {
             now: None,
             taken,
         });
+    }
+
+    /// This channel is closed: another medium may have its place when a look goes on.
+    pub(super) fn forget(&mut self, closed: ChannelId) {
+        for going in &mut self.0 {
+            let now = going.asked.media.get(going.taken.len());
+            if now.is_some_and(|(id, _)| *id == closed) {
+                going.now = None;
+            }
+        }
     }
 
     /// Goes on with them, as far as one turn may.

@@ -316,8 +316,16 @@ impl Reactor {
     fn take_messages(&mut self) -> bool {
         let mut any = false;
         while let Some(message) = self.mailbox.try_recv() {
+            // A look takes some time: hosts are served before there is another one.
+            let is_look = matches!(
+                message,
+                Message::InspectController(..) | Message::InspectLane(..)
+            );
             self.handle(message);
             any = true;
+            if is_look {
+                break;
+            }
         }
         self.carry_mail();
         any
@@ -560,6 +568,7 @@ impl Reactor {
             return;
         };
         let (_, id) = self.channels.swap_remove(at);
+        self.looks.forget(id);
         if let Some(channel) = self.engine.remove_channel(id)
             && let Some(fd) = channel.wait_fd()
             && let Err(error) = self.poller.remove(fd)

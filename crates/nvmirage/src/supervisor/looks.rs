@@ -27,7 +27,14 @@ impl Supervisor {
             flash_map,
             zone_map,
             ..
-        } = taken.pop().flatten().unwrap_or_default();
+        } = match taken.pop().flatten() {
+            // between two who have it
+            None if open.medium.why_single().is_some() => {
+                let text = format!("media {name} is not to be looked at now: ask again");
+                return Err(Refusal::no_answer(text));
+            }
+            taken => taken.unwrap_or_default(),
+        };
         let mut zones = zone_map;
         if let Some(zones) = &mut zones {
             zones.place(&namespaces);
