@@ -256,6 +256,9 @@ impl Controller {
         if self.lost.as_ref().is_some_and(LostFlag::is_lost) {
             return self.fail(Failure::MemoryLost);
         }
+        // What a host wrote there while we were disabled, as one does that does not know of a reset, names no entries of the queues
+        // that it has now; it submits the first command after RDY (Base 2.1, 3.5.1).
+        self.doorbells.zero_all();
         match self.make_admin_queue() {
             Ok(admin) => {
                 self.admin = Some(admin);

@@ -4,6 +4,17 @@ use super::super::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
+        name: "reset-doorbells-of-before",
+        guard: "what a host submitted while the controller was disabled is not done",
+        file: "crates/controller/src/controller/lifecycle.rs",
+        from: "        self.doorbells.zero_all();\n        match self.make_admin_queue() {",
+        to: "        match self.make_admin_queue() {",
+        test: unit(
+            "controller",
+            "controller::tests::lifecycle::what_was_submitted_while_disabled_is_not_done",
+        ),
+    },
+    Mutation {
         name: "shadow-after-reset",
         guard: "the registration of doorbell buffers ends with every reset",
         file: "crates/controller/src/controller/lifecycle.rs",

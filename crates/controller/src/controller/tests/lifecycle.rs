@@ -66,6 +66,23 @@ fn a_controller_reset_keeps_the_admin_queue_registers_and_forgets_the_rest() {
     rig.create_pair(1, 8);
 }
 
+/// A host that did not notice a reset submits one more command, and then enables the controller with the same queues.
+#[test]
+fn what_was_submitted_while_disabled_is_not_done() {
+    let mut rig = Rig::enabled();
+    rig.disable();
+    let abort = Sqe {
+        opcode: 0x08,
+        ..Sqe::default()
+    };
+    rig.submit(abort);
+    rig.turns(4);
+    rig.write32(CC, CC_ENABLE);
+    rig.turns(4);
+    assert_eq!(rig.csts(), RDY);
+    assert!(rig.peek().is_none(), "nothing is completed");
+}
+
 #[test]
 fn linux_resets_and_rebinds_in_a_loop() {
     let mut rig = Rig::new();

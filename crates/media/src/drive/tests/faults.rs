@@ -252,6 +252,9 @@ fn a_drive_that_somebody_else_has_disabled_is_reset() {
         let lost = rig.add(&host, &READ, &[(0, 4096)]);
         rig.reap();
         rig.keeper.disable_drive();
+        // which it is as soon as nothing is in flight
+        rig.mood.releases.store(true, Ordering::Relaxed);
+        rig.keeper.turn_drive();
         rig.mood.hangs.store(false, Ordering::Relaxed);
         rig.tick(HANG_TICKS + 3);
         assert_eq!(rig.ended.remove(&lost), Some(INTERRUPTED));
