@@ -3,9 +3,12 @@
 //! It is built where Node.js and npm are there and what it is made of can be fetched or lies in npm's cache, once for each state of
 //! `web/`: the result is kept in `target/web` for all profiles. Elsewhere the program embeds a page that says how to build with it,
 //! and the build goes on. `NVMIRAGE_WEB` says otherwise: `0` for that page, `1` for a dashboard or a failed build, and anything else is a
-//! folder with one that is built already.
+//! folder with one that is built already. Where cargo is told to ask no network (`CARGO_NET_OFFLINE`), neither does npm.
 //!
-//! Written are `target/web`, `web/node_modules` and the folder that cargo gives.
+//! Written are `target/web`, `web/node_modules`, its lock beside it, and the folder that cargo gives.
+
+#[path = "build_npm.rs"]
+mod npm;
 
 use std::{
     env,
@@ -14,15 +17,11 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    process::Command,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// How long npm or Vite may take.
-const BOUND: Duration = Duration::from_secs(240);
 /// What the dashboard is made of, beside what npm fetches.
 const SOURCES: [&str; 6] = [
     "index.html",
@@ -32,8 +31,13 @@ const SOURCES: [&str; 6] = [
     "tsconfig.json",
     "vite.config.ts",
 ];
-/// In `node_modules`: the lock file that it was made from.
-const STAMP: &str = ".nvmirage-lock.json";
+
+/// A folder with the dashboard.
+struct Built {
+    folder: PathBuf,
+    /// Nobody else replaces it until it is embedded.
+    _lock: Option<fs::File>,
+}
 
 fn main() -> Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -43,33 +47,48 @@ fn main() -> Result<()> {
     let target = out.ancestors().nth(4).ok_or("OUT_DIR has no target")?;
     let kept = target.join("web");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build_npm.rs");
     println!("cargo::rerun-if-env-changed=NVMIRAGE_WEB");
     let asked = env::var("NVMIRAGE_WEB")
         .ok()
         .filter(|text| !text.is_empty());
     let built = match asked.as_deref() {
         Some("0") => None,
-        Some("1") => Some(build(&web, &kept)?),
+        Some("1") => Some(build(&web, &kept).map_err(|error| error.to_string())?),
         Some(folder) => {
             println!("cargo::rerun-if-changed={folder}");
-            Some(PathBuf::from(folder))
+            Some(Built {
+                folder: folder.into(),
+                _lock: None,
+            })
         }
         None => match build(&web, &kept) {
-            Ok(dist) => Some(dist),
+            Ok(built) => Some(built),
             Err(error) => {
-                println!("cargo::warning=without the dashboard: {error}");
+                warn(&error.to_string());
                 // somebody may put one there, or what it needs
                 fs::create_dir_all(&kept)?;
                 println!("cargo::rerun-if-changed={}", kept.display());
+                println!("cargo::rerun-if-env-changed=CARGO_NET_OFFLINE");
                 None
             }
         },
     };
-    embed(built.as_deref(), &out)
+    let folder = built.as_ref().map(|built| built.folder.as_path());
+    embed(folder, &out)
+}
+
+/// Says on one line, as cargo takes no more, why there is no dashboard, and what to do about it.
+fn warn(why: &str) {
+    let why = why.replace('\n', "; ");
+    println!(
+        "cargo::warning=the program is built without its dashboard, and has everything else: {why}. To have it, run `cargo xtask setup`, \
+         which fetches what it needs, and build again. NVMIRAGE_WEB=0 leaves it out without this warning"
+    );
 }
 
 /// The folder with the dashboard of what `web` is now.
-fn build(web: &Path, kept: &Path) -> Result<PathBuf> {
+fn build(web: &Path, kept: &Path) -> Result<Built> {
     for name in SOURCES {
         println!("cargo::rerun-if-changed={}", web.join(name).display());
     }
@@ -78,25 +97,31 @@ fn build(web: &Path, kept: &Path) -> Result<PathBuf> {
         hash(&web.join(name), name, &mut hasher)?;
     }
     let dist = kept.join(format!("{:016x}", hasher.finish()));
-    if dist.join("index.html").is_file() {
-        return Ok(dist);
-    }
     fs::create_dir_all(kept)?;
-    // two profiles may build at once
-    let mut options = fs::File::options();
-    let lock = options.create(true).append(true).open(kept.join("lock"))?;
-    lock.lock()?;
+    // two profiles may build at once, and the second removes what it does not need
+    let lock = npm::lock(&kept.join("lock"), npm::LOCK_BOUND)?;
+    let built = Built {
+        folder: dist.clone(),
+        _lock: Some(lock),
+    };
     if dist.join("index.html").is_file() {
-        return Ok(dist);
+        return Ok(built);
     }
-    install(web)?;
+    npm::check_node()?;
+    let log = PathBuf::from(env::var("OUT_DIR")?).join("web.log");
+    // builds into other folders, and `cargo xtask`, have the same
+    let _installed = npm::lock(&web.join(npm::LOCK), npm::LOCK_BOUND)?;
+    if !npm::is_installed(web)? {
+        // a build that can go on without it does not wait long for a network that may not be there
+        npm::install(web, 0, &log)?;
+    }
     let fresh = kept.join("new");
     let _ = fs::remove_dir_all(&fresh);
     let mut vite = Command::new("node");
     vite.args(["node_modules/vite/bin/vite.js", "build", "--outDir"])
         .arg(fs::canonicalize(kept)?.join("new"))
         .current_dir(web);
-    run(&mut vite, "Vite")?;
+    npm::run(&mut vite, "Vite", npm::BOUND, &log)?;
     for entry in fs::read_dir(kept)? {
         let path = entry?.path();
         // those of other states of `web`
@@ -105,56 +130,7 @@ fn build(web: &Path, kept: &Path) -> Result<PathBuf> {
         }
     }
     fs::rename(&fresh, &dist)?;
-    Ok(dist)
-}
-
-/// Has npm fetch what the lock file names, unless that is there.
-fn install(web: &Path) -> Result<()> {
-    let lock = fs::read(web.join("package-lock.json"))?;
-    let stamp = web.join("node_modules").join(STAMP);
-    if fs::read(&stamp).is_ok_and(|installed| installed == lock) {
-        return Ok(());
-    }
-    let mut npm = Command::new("npm");
-    npm.args(["ci", "--ignore-scripts", "--prefer-offline", "--no-audit"])
-        .args(["--no-fund", "--fetch-retries=1", "--fetch-timeout=60000"])
-        .current_dir(web);
-    run(&mut npm, "npm")?;
-    Ok(fs::write(stamp, lock)?)
-}
-
-/// Runs a program whose output is of interest where it fails.
-fn run(command: &mut Command, name: &str) -> Result<()> {
-    let log = PathBuf::from(env::var("OUT_DIR")?).join("web.log");
-    let output = fs::File::create(&log)?;
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output)
-        .spawn();
-    let mut child = child.map_err(|error| format!("{name} cannot be run: {error}"))?;
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if begun.elapsed() > BOUND {
-            child.kill()?;
-            child.wait()?;
-            return Err(format!("{name} did not end within {} s", BOUND.as_secs()).into());
-        }
-        thread::sleep(Duration::from_millis(20));
-    };
-    if status.success() {
-        return Ok(());
-    }
-    let said = fs::read_to_string(&log).unwrap_or_default();
-    let said: Vec<&str> = said
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let last = said[said.len().saturating_sub(4)..].join("; ");
-    Err(format!("{name} failed ({status}): {last}").into())
+    Ok(built)
 }
 
 /// Adds the names and contents of what lies at `path`.

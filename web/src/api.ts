@@ -1,6 +1,6 @@
 // Requests to the server, with the token where it wants one.
 
-import type { Happening, Inspector, MediumMap, ProblemDetails, Stats, Timing } from "./types.ts";
+import type { Happening, Inspector, Lost, MediumMap, ProblemDetails, Stats, Timing } from "./types.ts";
 
 const KEPT_AS = "nvmirage-token";
 /** How long the server may take to answer. */
@@ -20,21 +20,42 @@ export class Problem extends Error {
 /** The server did not answer. */
 export class Unreachable extends Error {}
 
-/** Takes a token out of the address, so that it is not seen, kept or sent on; it stays for as long as the tab is open. */
-export function takeToken(): void {
-  const found = /^#token=([^&]+)$/.exec(location.hash);
-  if (found?.[1] === undefined) return;
-  sessionStorage.setItem(KEPT_AS, decodeURIComponent(found[1]));
+/** The token that an address has behind `#`, or none. */
+export function tokenOf(hash: string): string | null {
+  const text = /^#token=(.*)$/s.exec(hash)?.[1];
+  if (text === undefined) return null;
+  try {
+    return decodeURIComponent(text).trim();
+  } catch {
+    // tokens may have a % of their own, and who writes one behind # may leave it as it is
+    return text.trim();
+  }
+}
+
+/**
+ * Takes a token out of the address, so that it is not seen, kept or sent on; it stays for as long as the tab is open. Whether there
+ * was one.
+ */
+export function takeToken(): boolean {
+  const token = tokenOf(location.hash);
+  if (token === null) return false;
   history.replaceState(null, "", location.pathname);
+  if (token === "") return false;
+  setToken(token);
+  return true;
 }
 
 export function setToken(token: string): void {
   sessionStorage.setItem(KEPT_AS, token.trim());
 }
 
-function headers(): Record<string, string> {
-  const token = sessionStorage.getItem(KEPT_AS);
-  return token === null ? {} : { Authorization: `Bearer ${token}` };
+export function hasToken(): boolean {
+  return sessionStorage.getItem(KEPT_AS) !== null;
+}
+
+/** What goes out with a token. What no header can carry is no token: the server is asked without it, and says that it wants one. */
+export function authorization(token: string | null): Record<string, string> {
+  return token !== null && /^[\x21-\x7e]+$/.test(token) ? { Authorization: `Bearer ${token}` } : {};
 }
 
 async function refused(response: Response): Promise<Problem> {
@@ -55,7 +76,7 @@ async function ask(path: string, init: RequestInit = {}): Promise<Response> {
       cache: "no-store",
       redirect: "error",
       ...init,
-      headers: { ...headers(), ...(init.headers as Record<string, string> | undefined) },
+      headers: { ...authorization(sessionStorage.getItem(KEPT_AS)), ...(init.headers as Record<string, string> | undefined) },
     });
   } catch (error) {
     throw new Unreachable(error instanceof Error ? error.message : String(error));
@@ -97,11 +118,11 @@ export async function retune(medium: string, timing: Record<string, string>): Pr
 /** Characters of one event at most. */
 const EVENT_LEN = 64 << 10;
 
-/** The events in a stream's text, and what is left of it. `null` is one that says that events are lost. */
-export function eventsOf(text: string): [(Happening | null)[], string] {
+/** The events in a stream's text, or how many are lost in their place, and what is left of it. */
+export function eventsOf(text: string): [(Happening | Lost)[], string] {
   const blocks = text.split("\n\n");
   const rest = blocks.pop() ?? "";
-  const found: (Happening | null)[] = [];
+  const found: (Happening | Lost)[] = [];
   for (const block of blocks) {
     const field = (key: string) =>
       block
@@ -110,14 +131,14 @@ export function eventsOf(text: string): [(Happening | null)[], string] {
         ?.slice(key.length + 2);
     const data = field("data");
     if (data === undefined) continue;
-    found.push(field("event") === "lost" ? null : (JSON.parse(data) as Happening));
+    found.push(JSON.parse(data) as Happening | Lost);
   }
   return [found, rest];
 }
 
 /** Hears of events, those behind `since` first, until the server or the caller ends it. */
-export async function events(since: number | null, each: (event: Happening | null) => void, signal: AbortSignal): Promise<void> {
-  const response = await ask(since === null ? "/v1/events" : `/v1/events?since=${since}`, { signal });
+export async function events(since: number, each: (news: Happening | Lost) => void, signal: AbortSignal): Promise<void> {
+  const response = await ask(`/v1/events?since=${since}`, { signal });
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   if (reader === undefined) return;
   let text = "";

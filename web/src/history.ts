@@ -1,12 +1,15 @@
-// Ten minutes of numbers in rings: a bound on memory, whatever the server has and however long the page is open.
+// Ten minutes of numbers in rings. They take MEMORY bytes at most for controllers, 2.4 MB for tenants and 15 KB beside, whatever the
+// server has and however long the page is open; what is beyond that has no history. Of answers only the last one is kept.
 
 import * as histogram from "./histogram.ts";
 import type { Bucket, Controller, Reactor, Stats, Tenant } from "./types.ts";
 
 /** Samples that are kept: one a second for ten minutes. */
 export const KEPT = 600;
-/** Controllers, reactors and tenants with a history, of each. */
-export const MOST = 1024;
+/** Tenants with a history: those that the server names first. */
+export const MOST_TENANTS = 1024;
+/** Bytes that the histories of all controllers take at most. */
+export const MEMORY = 128 << 20;
 
 /** When samples were taken. All series of a page have the same places. */
 export class Timeline {
@@ -51,6 +54,10 @@ export class Series {
     const value = this.values[at];
     return value === undefined || Number.isNaN(value) ? null : value;
   }
+
+  get bytes(): number {
+    return this.values.byteLength;
+  }
 }
 
 export const NUMBERS = [
@@ -70,6 +77,12 @@ export type NumberName = (typeof NUMBERS)[number];
 
 /** Stages in the order that commands go through them. */
 export const STAGES = ["ring", "fairness", "translation", "medium", "model", "interrupt"] as const;
+
+/** Bytes of a controller's history at most: each number and each stage of every second, and a column of the heat map. */
+export const PER_CONTROLLER =
+  KEPT * ((NUMBERS.length + STAGES.length) * Float32Array.BYTES_PER_ELEMENT + histogram.ROWS * Uint16Array.BYTES_PER_ELEMENT);
+/** Controllers with a history: those that the server names first. */
+export const MOST = Math.floor(MEMORY / PER_CONTROLLER);
 
 function series<K extends string>(names: readonly K[]): Record<K, Series> {
   return Object.fromEntries(names.map((name) => [name, new Series()])) as Record<K, Series>;
@@ -92,9 +105,24 @@ interface ByDirectionLike {
   write: number;
 }
 
+export const TOTALS = ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"] as const;
+type Totals = Record<(typeof TOTALS)[number], number>;
+
+function perSecond(now: number, before: number, seconds: number): number {
+  return Math.max(0, now - before) / seconds;
+}
+
+function totalsBetween(now: Controller, before: Controller, seconds: number): Totals {
+  return {
+    read_iops: perSecond(now.commands.read, before.commands.read, seconds),
+    write_iops: perSecond(now.commands.write, before.commands.write, seconds),
+    read_bandwidth: perSecond(now.bytes.read, before.bytes.read, seconds),
+    write_bandwidth: perSecond(now.bytes.write, before.bytes.write, seconds),
+  };
+}
+
 /** What was done between two answers, `seconds` apart. */
 export function between(now: Controller, before: Controller, seconds: number): Second {
-  const rate = (a: number, b: number) => Math.max(0, a - b) / seconds;
   const latency = new Map<string, Bucket[]>();
   let watched = 0;
   let took = 0;
@@ -107,7 +135,7 @@ export function between(now: Controller, before: Controller, seconds: number): S
     took += began ? one.sum_ns : Math.max(0, one.sum_ns - old.sum_ns);
   }
   const all = histogram.merged([...latency.values()]);
-  const iops = rate(sum(now.commands), sum(before.commands));
+  const iops = perSecond(sum(now.commands), sum(before.commands), seconds);
   const mean = watched > 0 ? took / watched : null;
   const failed = (controller: Controller) => controller.errors_by_status.reduce((n, one) => n + one.count, 0);
   const inFlight = now.completion_queues.map((queue) => queue.in_flight);
@@ -118,10 +146,7 @@ export function between(now: Controller, before: Controller, seconds: number): S
   }
   return {
     numbers: {
-      read_iops: rate(now.commands.read, before.commands.read),
-      write_iops: rate(now.commands.write, before.commands.write),
-      read_bandwidth: rate(now.bytes.read, before.bytes.read),
-      write_bandwidth: rate(now.bytes.write, before.bytes.write),
+      ...totalsBetween(now, before, seconds),
       p50: histogram.percentile(all, 0.5),
       p99: histogram.percentile(all, 0.99),
       p999: histogram.percentile(all, 0.999),
@@ -129,7 +154,7 @@ export function between(now: Controller, before: Controller, seconds: number): S
       in_flight: inFlight.every((n) => n !== undefined) ? inFlight.reduce<number>((n, one) => n + (one ?? 0), 0) : null,
       // Little's law: those that are under way are those that come in a second times the seconds that each is there
       depth: mean === null ? (iops === 0 ? 0 : null) : iops * (mean / 1e9),
-      errors: rate(failed(now), failed(before)),
+      errors: perSecond(failed(now), failed(before), seconds),
     },
     stages,
     latency,
@@ -161,6 +186,11 @@ export class ControllerHistory {
   /** Watched commands by row, or none. */
   column(at: number): Uint16Array | undefined {
     return this.heat[at];
+  }
+
+  get bytes(): number {
+    const rows = [...Object.values(this.numbers), ...Object.values(this.stages)].reduce((all, one) => all + one.bytes, 0);
+    return this.heat.reduce((all, column) => all + (column?.byteLength ?? 0), rows);
   }
 }
 
@@ -194,22 +224,35 @@ export interface TenantSecond {
 }
 
 function tenantBetween(now: Tenant, before: Tenant, seconds: number): TenantSecond {
-  const rate = (a: number, b: number) => Math.max(0, a - b) / seconds;
   return {
-    commands: rate(now.commands, before.commands),
-    bytes: rate(now.bytes, before.bytes),
-    capped: rate(now.capped, before.capped),
-    held: rate(now.held, before.held),
+    commands: perSecond(now.commands, before.commands, seconds),
+    bytes: perSecond(now.bytes, before.bytes, seconds),
+    capped: perSecond(now.capped, before.capped, seconds),
+    held: perSecond(now.held, before.held, seconds),
   };
 }
 
-export const TOTALS = ["read_iops", "write_iops", "read_bandwidth", "write_bandwidth"] as const;
+/** When a server was started, by the clock of the day: milliseconds since 1970. */
+export function began(stats: Stats): number {
+  return stats.unix_time_ms - stats.time_ns / 1e6;
+}
+
+/**
+ * Whether an answer is another server's than the one before it. A page that was hidden may see its time further than it was; but it
+ * has begun after the other one answered. Where the server's clock and that of the day drift apart, or the machine has slept, this
+ * holds all the same.
+ */
+export function isAnother(now: Stats, before: Stats): boolean {
+  return now.time_ns < before.time_ns || began(now) > before.unix_time_ms;
+}
 
 /** Everything that the page remembers of the server. */
 export class History {
   readonly timeline = new Timeline();
   readonly controllers = new Map<string, ControllerHistory>();
   readonly totals = series(TOTALS);
+  /** What all controllers did in the last second, with those that have no history. */
+  total: Totals = { read_iops: 0, write_iops: 0, read_bandwidth: 0, write_bandwidth: 0 };
   readonly tenants = new Map<string, Series>();
   reactors = new Map<number, Record<ReactorState, number>>();
   tenantSeconds = new Map<string, TenantSecond>();
@@ -221,20 +264,23 @@ export class History {
     this.before = stats;
     const at = this.timeline.push(stats.unix_time_ms);
     const seconds = before === null ? 0 : (stats.time_ns - before.time_ns) / 1e9;
-    // a server that was started anew begins anew, and a page that was hidden shows no mean of that time as a second's
+    // a page that was hidden shows no mean of that time as a second's
     const comparable = before !== null && seconds > 0 && seconds < 10;
-    this.forgetThoseGone(stats);
+    this.forgetOthers(stats);
     const old = new Map(comparable ? before.controllers.map((one) => [one.name, one]) : []);
-    const totals = { read_iops: 0, write_iops: 0, read_bandwidth: 0, write_bandwidth: 0 };
-    for (const controller of stats.controllers.slice(0, MOST)) {
-      const history = this.controllers.get(controller.name) ?? new ControllerHistory();
-      this.controllers.set(controller.name, history);
+    this.total = { read_iops: 0, write_iops: 0, read_bandwidth: 0, write_bandwidth: 0 };
+    stats.controllers.forEach((controller, index) => {
       const was = old.get(controller.name);
-      const second = was === undefined ? null : between(controller, was, seconds);
-      history.set(at, second);
-      for (const name of TOTALS) totals[name] += second?.numbers[name] ?? 0;
-    }
-    for (const name of TOTALS) this.totals[name].set(at, comparable ? totals[name] : null);
+      if (index < MOST) {
+        const history = this.controllers.get(controller.name) ?? new ControllerHistory();
+        this.controllers.set(controller.name, history);
+        history.set(at, was === undefined ? null : between(controller, was, seconds));
+      }
+      if (was === undefined) return;
+      const its = totalsBetween(controller, was, seconds);
+      for (const name of TOTALS) this.total[name] += its[name];
+    });
+    for (const name of TOTALS) this.totals[name].set(at, comparable ? this.total[name] : null);
     this.addReactors(stats, comparable ? before : null);
     this.addTenants(stats, comparable ? before : null, seconds, at);
   }
@@ -248,10 +294,11 @@ export class History {
     for (const one of this.tenants.values()) one.set(at, null);
   }
 
-  private forgetThoseGone(stats: Stats): void {
-    const there = new Set(stats.controllers.map((one) => one.name));
+  /** Those that are gone, and those that others have come before. */
+  private forgetOthers(stats: Stats): void {
+    const there = new Set(stats.controllers.slice(0, MOST).map((one) => one.name));
     for (const name of this.controllers.keys()) if (!there.has(name)) this.controllers.delete(name);
-    const tenants = new Set(stats.tenants.map((one) => one.name));
+    const tenants = new Set(stats.tenants.slice(0, MOST_TENANTS).map((one) => one.name));
     for (const name of this.tenants.keys()) if (!tenants.has(name)) this.tenants.delete(name);
   }
 
@@ -266,7 +313,7 @@ export class History {
 
   private addTenants(stats: Stats, before: Stats | null, seconds: number, at: number): void {
     this.tenantSeconds = new Map();
-    for (const tenant of stats.tenants.slice(0, MOST)) {
+    for (const tenant of stats.tenants.slice(0, MOST_TENANTS)) {
       const was = before?.tenants.find((one) => one.name === tenant.name);
       const second = was === undefined ? null : tenantBetween(tenant, was, seconds);
       const history = this.tenants.get(tenant.name) ?? new Series();

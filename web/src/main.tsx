@@ -61,7 +61,7 @@ function App() {
   const main = useRef<HTMLElement>(null);
   useEffect(() => {
     const turn = () => {
-      takeToken();
+      if (takeToken()) store.reconnect();
       setAt(path());
       // who uses the keyboard begins at the new page
       main.current?.focus();
@@ -114,7 +114,8 @@ function Waiting() {
 }
 
 function Status() {
-  const { connection, paused, stats } = useStore();
+  const { connection, paused, startedAnew, stats } = useStore();
+  const live = startedAnew === null ? "Live" : `Live; the server was started anew at ${clock(startedAnew)}`;
   const [text, kind] =
     connection.is === "lost"
       ? [`The server has not answered since ${clock(connection.since)} (${connection.why}). Asking again every second.`, "bad"]
@@ -126,7 +127,7 @@ function Status() {
             ? ["Asking the server…", "wait"]
             : paused
               ? [`Paused at ${clock(stats?.unix_time_ms ?? 0)}.`, "wait"]
-              : ["Live", "good"];
+              : [live, "good"];
   return (
     <>
       <p class={`status ${kind}`} data-connection={connection.is}>
@@ -134,7 +135,7 @@ function Status() {
       </p>
       {/* only what changes is said, and not the clock */}
       <p class="hidden" role="status" aria-live={kind === "bad" ? "assertive" : "polite"}>
-        {connection.is === "live" && !paused ? "The numbers are live." : text}
+        {connection.is === "live" && !paused ? `The numbers are live.${startedAnew === null ? "" : ` The server was started anew at ${clock(startedAnew)}.`}` : text}
       </p>
     </>
   );

@@ -3,8 +3,9 @@
 import { useEffect, useState } from "preact/hooks";
 
 import * as api from "./api.ts";
-import { History } from "./history.ts";
-import type { Happening, Stats } from "./types.ts";
+import { Happenings } from "./happenings.ts";
+import { began, History, isAnother } from "./history.ts";
+import type { Happening, Lost, Stats } from "./types.ts";
 
 export type Connection =
   | { is: "connecting" }
@@ -14,23 +15,24 @@ export type Connection =
   | { is: "refused"; why: string };
 
 const EVERY_MS = 1000;
-/** Events that are kept. */
-const EVENTS = 500;
 
-class Store {
+export class Store {
   connection: Connection = { is: "connecting" };
   stats: Stats | null = null;
   history = new History();
-  events: Happening[] = [];
-  eventsLost = 0;
+  happenings = new Happenings();
   paused = false;
+  /** Counts servers: one that was started anew is another one. */
+  server = 0;
+  /** When the server was started that took the place of another one while this page was open. */
+  startedAnew: number | null = null;
   /** Counts changes: whoever shows something is told of them. */
   turn = 0;
   private readonly told = new Set<() => void>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private hearing: AbortController | null = null;
-  private lastEvent: number | null = 0;
-  private asking = false;
+  /** The question that is under way. The answer to one that is no longer here is not looked at. */
+  private asking: object | null = null;
 
   subscribe(tell: () => void): () => void {
     this.told.add(tell);
@@ -55,50 +57,76 @@ class Store {
 
   unlock(token: string): void {
     api.setToken(token);
+    this.reconnect();
+  }
+
+  /** Begins with another token. Who gives one wants to see something, whatever was paused. */
+  reconnect(): void {
+    this.asking = null;
+    this.stopHearing();
+    this.paused = false;
     this.connection = { is: "connecting" };
     this.tell();
     this.wake();
   }
 
+  /** Whether nobody sees what would come. */
+  private get isQuiet(): boolean {
+    return document.hidden || this.paused;
+  }
+
   private wake(): void {
     clearTimeout(this.timer);
-    if (document.hidden || this.paused) return;
+    if (this.isQuiet) {
+      // the server has few places for those who hear of events
+      this.stopHearing();
+      return;
+    }
     void this.poll();
   }
 
   private async poll(): Promise<void> {
-    if (this.asking) return;
-    this.asking = true;
+    if (this.asking !== null) return;
+    const asking = {};
+    this.asking = asking;
     const begun = performance.now();
     try {
       const stats = await api.stats();
-      // a server that was started anew counts its events anew, too
-      if (this.stats !== null && stats.time_ns < this.stats.time_ns) {
-        this.hearing?.abort();
-        this.hearing = null;
-        this.lastEvent = 0;
-      }
-      this.stats = stats;
-      this.history.add(stats);
-      this.connection = { is: "live" };
-      this.hear();
+      if (this.asking !== asking) return;
+      this.take(stats);
     } catch (error) {
+      if (this.asking !== asking) return;
       this.failed(error);
-    } finally {
-      this.asking = false;
     }
+    this.asking = null;
     this.tell();
-    if (document.hidden || this.paused || this.connection.is === "locked") return;
+    if (this.isQuiet || this.connection.is === "locked") return;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => void this.poll(), Math.max(100, EVERY_MS - (performance.now() - begun)));
+  }
+
+  private take(stats: Stats): void {
+    if (this.stats !== null && isAnother(stats, this.stats)) {
+      // it counts everything anew, events too, and what the one before did is not its past
+      this.stopHearing();
+      this.history = new History();
+      this.happenings = new Happenings();
+      this.server += 1;
+      this.startedAnew = began(stats);
+    }
+    this.stats = stats;
+    this.history.add(stats);
+    this.connection = { is: "live" };
+    this.hear();
   }
 
   private failed(error: unknown): void {
     const now = Date.now();
     if (error instanceof api.Problem && error.status === 401) {
-      const asked = this.connection.is === "connecting" && sessionStorage.getItem("nvmirage-token") !== null;
-      this.connection = { is: "locked", wrong: asked };
-      this.hearing?.abort();
+      const before = this.connection;
+      const wrong = (before.is === "connecting" && api.hasToken()) || (before.is === "locked" && before.wrong);
+      this.connection = { is: "locked", wrong };
+      this.stopHearing();
       return;
     }
     this.history.addGap(now);
@@ -108,29 +136,28 @@ class Store {
     }
     const since = this.connection.is === "lost" ? this.connection.since : now;
     this.connection = { is: "lost", since, why: error instanceof Error ? error.message : String(error) };
-    this.hearing?.abort();
+    this.stopHearing();
   }
 
   /** Hears of events, unless it does. */
   private hear(): void {
-    if (this.hearing !== null) return;
+    if (this.hearing !== null || this.isQuiet) return;
     const hearing = new AbortController();
     this.hearing = hearing;
-    const each = (event: Happening | null) => {
-      if (event === null) {
-        this.eventsLost += 1;
-        this.lastEvent = null;
-        return;
-      }
-      this.lastEvent = event.id;
-      this.events.push(event);
-      if (this.events.length > EVENTS) this.events.splice(0, this.events.length - EVENTS);
+    const each = (news: Happening | Lost) => {
+      // what was under way when it was ended comes again
+      if (this.hearing === hearing) this.happenings.take(news);
     };
     const end = () => {
       if (this.hearing === hearing) this.hearing = null;
     };
     // what ends it is seen by the next question for numbers, after which this begins again
-    api.events(this.lastEvent, each, hearing.signal).then(end, end);
+    api.events(this.happenings.since, each, hearing.signal).then(end, end);
+  }
+
+  private stopHearing(): void {
+    this.hearing?.abort();
+    this.hearing = null;
   }
 }
 

@@ -8,7 +8,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { type Browser, type BrowserContext, chromium, type ConsoleMessage, type Page } from "playwright-core";
+import { type Browser, type BrowserContext, chromium, type ConsoleMessage, type Page, type Request } from "playwright-core";
 
 import { Daemon } from "./daemon.ts";
 
@@ -135,12 +135,38 @@ test("the token leaves the address at once, and the page may ask nobody else", a
   const response = await fetch(`${daemon.origin}/`);
   assert.match(response.headers.get("content-security-policy") ?? "", /^default-src 'none'; script-src 'self'; style-src 'self'/);
   assert.equal(response.headers.get("cache-control"), "no-store");
-  const script = /src="(\/assets\/[^"]+\.js)"/.exec(await response.text())?.[1] ?? "";
-  const asset = await fetch(daemon.origin + script);
-  assert.equal(asset.status, 200);
-  assert.match(asset.headers.get("cache-control") ?? "", /immutable/);
+  // browsers keep its files for a year, so that their names are of their contents
+  const files = [...(await response.text()).matchAll(/(?:src|href)="([^"]+)"/g)].map((found) => found[1] ?? "");
+  assert.deepEqual(files.map((file) => file.split(".").at(-1)).sort(), ["css", "js", "svg"]);
+  for (const file of files) {
+    assert.match(file, /^\/assets\/[a-z]+-[A-Za-z0-9_-]{8}\.(?:css|js|svg)$/);
+    const asset = await fetch(daemon.origin + file);
+    assert.equal(asset.status, 200);
+    assert.equal(asset.headers.get("cache-control"), "public, max-age=31536000, immutable");
+  }
   assert.equal((await fetch(`${daemon.origin}/v1/stats`)).status, 401);
   await tab.close();
+});
+
+test("an address with another token that is pasted into the open page is used", async () => {
+  const tab = await opened();
+  await tab.live();
+  const { page } = tab;
+  await tab.at("#/events");
+  await page.getByRole("button", { name: "Pause" }).click();
+  const paste = (token: string) => page.goto(`${daemon.origin}/#token=${token}`);
+  // no decoding of this, and nothing that a header can carry
+  for (const wrong of ["f".repeat(64), "%", "%e6%97%a5"]) {
+    await paste(wrong);
+    await page.getByRole("alert").getByText("refuses this token").waitFor();
+    assert.equal(page.url(), `${daemon.origin}/`);
+  }
+  await paste(daemon.token);
+  await tab.live();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  assert.equal(page.url(), `${daemon.origin}/`);
+  await until("numbers come", async () => (await tab.value("Commands of all controllers", "reads")) > 0);
+  await tab.close([/401 \(Unauthorized\)/]);
 });
 
 test("the overview's numbers and charts move with the load", async () => {
@@ -164,6 +190,21 @@ test("the overview's numbers and charts move with the load", async () => {
   assert.ok(shown > rate / 5 && shown < rate * 5, `${shown} shown, ${rate} counted`);
   await tab.close();
 });
+
+/** How often what is read out of a section, and what is shown below its cursor, changes in four seconds. */
+async function quiet(page: Page, section: string): Promise<{ said: number; shown: number }> {
+  return await page.evaluate(async (section) => {
+    const watch = (element: Element | null) => {
+      const count = { n: 0 };
+      if (element !== null) new MutationObserver((all) => (count.n += all.length)).observe(element, { childList: true, characterData: true, subtree: true });
+      return count;
+    };
+    const inside = document.querySelector(section);
+    const [said, shown] = [watch(inside?.querySelector("[role=status]") ?? null), watch(inside?.querySelector(".readout") ?? null)];
+    await new Promise((resolve) => setTimeout(resolve, 4000));
+    return { said: said.n, shown: shown.n };
+  }, section);
+}
 
 interface Counted {
   time_ns: number;
@@ -192,6 +233,13 @@ test("a controller's page has its latencies, stages, depth and queues", async ()
     const text = await page.locator("section[aria-label='Latency over time'] .readout").textContent();
     return /: [1-9]\d* of [1-9]\d* watched commands/.test(text ?? "");
   });
+  // a reader of screens hears of a cell when the cursor comes there, and not each second in which its numbers change
+  const changes = await quiet(page, "section[aria-label='Latency over time']");
+  assert.deepEqual({ said: changes.said, shown: changes.shown > 0 }, { said: 0, shown: true });
+  const said = page.locator("section[aria-label='Latency over time']").getByRole("status");
+  const before = await said.textContent();
+  await page.keyboard.press("ArrowUp");
+  await until("the next cell is read out", async () => (await said.textContent()) !== before);
   await page.getByRole("button", { name: "Open the inspector" }).click();
   const rings = page.getByRole("table", { name: "Rings" });
   await rings.waitFor();
@@ -232,6 +280,9 @@ test("a knob raises the latency by what it says, and what is refused is said", a
     return step > 4_500_000 && step < 6_500_000;
   });
   await until("its chart steps, too", async () => (await tab.value("Latency of db-replica", "p50")) - before > 4_000_000);
+  // the chart says in words what its mark is
+  const plot = page.locator("section[aria-label='Latency of db-replica'] .plot");
+  assert.match((await plot.getAttribute("aria-label")) ?? "", / At \d\d:\d\d:\d\d: read_latency \d+ns\./);
   if (PICTURES !== null) await page.waitForTimeout(20_000);
   await picture(page, "dashboard-knob");
   await page.getByRole("button", { name: "Undo" }).click();
@@ -246,6 +297,8 @@ test("maps show what flash and zones have become, by keyboard, too", async () =>
   await tab.at("#/media/flash");
   const map = page.getByRole("application", { name: /Partition 0/ });
   await map.waitFor();
+  // the attribute of SVG is in lower case, and Chromium alone takes another
+  for (const one of await page.getByRole("application").all()) assert.equal(await one.getAttribute("tabindex"), "0");
   await map.focus();
   await page.keyboard.press("ArrowRight");
   await page.getByRole("status").filter({ hasText: /line 0: / }).waitFor();
@@ -255,9 +308,11 @@ test("maps show what flash and zones have become, by keyboard, too", async () =>
   await page.getByRole("application", { name: /by wear/ }).first().waitFor();
   await tab.at("#/media/zoned");
   const zones = page.getByRole("application", { name: /Zones by state/ });
+  assert.equal(await zones.getAttribute("tabindex"), "0");
   await zones.focus();
   await page.keyboard.press("ArrowRight");
   await page.getByRole("status").filter({ hasText: /zone 0: empty/ }).waitFor();
+  assert.equal((await quiet(page, "section[aria-label='Zone map']")).said, 0);
   await tab.close();
 });
 
@@ -373,15 +428,86 @@ test("nvmirage dashboard passes requests on, to those with its token alone", asy
   await tab.close();
 });
 
+/** Hides or shows a tab, as far as its page can tell. */
+async function hide(page: Page, hidden: boolean): Promise<void> {
+  await page.evaluate((hidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
+}
+
+test("who does not look holds no place for events, and is told what is lost by then", async () => {
+  const tab = await opened();
+  const { page } = tab;
+  const asked: string[] = [];
+  let open = 0;
+  const isEvents = (url: string) => new URL(url).pathname === "/v1/events";
+  page.on("request", (request) => {
+    if (!isEvents(request.url())) return;
+    asked.push(new URL(request.url()).search);
+    open += 1;
+  });
+  const ended = (request: Request) => {
+    if (isEvents(request.url())) open -= 1;
+  };
+  page.on("requestfinished", ended);
+  page.on("requestfailed", ended);
+  await page.reload();
+  await tab.live();
+  await tab.at("#/events");
+  const change = async (weight: number) => {
+    const response = await daemon.ask("PATCH", "/v1/tenants/silver", { changes: { weight: String(weight) } });
+    assert.ok(response.ok, await response.text());
+  };
+  await change(101);
+  const newest = page.getByRole("table", { name: "Events" }).locator("tbody tr").first();
+  await newest.getByText("silver").waitFor();
+  const number = async () => Number(await newest.locator("td").first().textContent());
+  const last = await number();
+  assert.equal(open, 1);
+  await hide(page, true);
+  await until("it is ended", async () => open === 0);
+  await hide(page, false);
+  await until("it is taken up", async () => open === 1);
+  assert.equal(asked.at(-1), `?since=${last}`);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await until("it is ended", async () => open === 0);
+  // five more than the server keeps
+  for (let n = 0; n < 1029; n += 1) await change(100 + (n % 2));
+  await page.getByRole("button", { name: "Go on" }).click();
+  const lost = page.locator("[data-lost]");
+  await lost.getByText(/^5 events were lost/).waitFor();
+  await until("what came behind them is there", async () => (await number()) === last + 1029);
+  assert.equal(asked.at(-1), `?since=${last + 5}`);
+  await change(100);
+  await until("and what comes then", async () => (await number()) === last + 1030);
+  assert.equal(await lost.getAttribute("data-lost"), "5");
+  await tab.close();
+});
+
 test("a server that is gone is said, and one that is back is shown", async () => {
   const tab = await opened();
   await tab.live();
   const { page } = tab;
+  // another tab is not looked at meanwhile
+  const hidden = await opened();
+  await hidden.live();
+  await hidden.at("#/events");
+  await daemon.ask("PUT", "/v1/tenants/gone", { weight: 50 });
+  await hidden.page.getByRole("row", { name: /created.*gone/ }).waitFor();
+  await hide(hidden.page, true);
   await daemon.kill();
   await page.getByRole("status").getByText(/The server has not answered since/).waitFor();
   await daemon.start();
   daemon.load();
   await tab.live();
+  await page.getByText(/Live; the server was started anew at/).first().waitFor();
+  await hide(hidden.page, false);
+  await hidden.page.getByText(/Live; the server was started anew at/).first().waitFor();
+  assert.equal(await hidden.page.getByRole("row", { name: /created.*gone/ }).count(), 0);
+  await daemon.ask("PUT", "/v1/tenants/fresh", { weight: 50 });
+  await hidden.page.getByRole("row", { name: /created.*fresh/ }).waitFor();
+  await hidden.close();
   await until("numbers come again", async () => (await tab.value("Commands of all controllers", "reads")) > 0);
   await tab.close([/ERR_CONNECTION_(REFUSED|RESET)/, /ERR_EMPTY_RESPONSE/, /ERR_INCOMPLETE_CHUNKED_ENCODING/, /ERR_SOCKET/]);
 });

@@ -3,12 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { eventsOf } from "../src/api.ts";
+import { authorization, eventsOf, tokenOf } from "../src/api.ts";
 import * as format from "../src/format.ts";
+import { Happenings, KEPT as EVENTS } from "../src/happenings.ts";
 import { addToColumn, count, difference, merged, percentile, row, ROWS, rowStart } from "../src/histogram.ts";
-import { between, History, KEPT, reactorParts } from "../src/history.ts";
+import { began, between, History, isAnother, KEPT, MEMORY, MOST, MOST_TENANTS, PER_CONTROLLER, reactorParts } from "../src/history.ts";
 import { atStep, changed, slides } from "../src/knobs.ts";
-import type { Bucket, Controller, Parameter, Stats } from "../src/types.ts";
+import { keyOf } from "../src/marks.ts";
+import type { Bucket, Controller, Happening, Parameter, Stats, Tenant } from "../src/types.ts";
 
 test("differences are what was counted between two answers", () => {
   assert.deepEqual(difference([[10, 5], [20, 3]], [[10, 2]]), [[10, 3], [20, 3]]);
@@ -115,9 +117,9 @@ test("only what differs and may change is sent", () => {
   assert.deepEqual(changed([one], new Map([["read_latency", ""]])), {});
 });
 
-function controller(reads: number, buckets: Bucket[], sum: number): Controller {
+function controller(reads: number, buckets: Bucket[], sum: number, name = "c"): Controller {
   return {
-    name: "c",
+    name,
     namespaces: [],
     listen: "",
     doorbells: "auto",
@@ -153,14 +155,14 @@ function stats(seconds: number, controllers: Controller[]): Stats {
   return { time_ns: seconds * 1e9, unix_time_ms: seconds * 1000, reactors: [], media: [], namespaces: [], tenants: [], controllers };
 }
 
-test("history is bounded, and begins anew where the server does", () => {
+test("history has the last ten minutes, and no second that was longer", () => {
   const history = new History();
   for (let s = 1; s <= KEPT + 50; s += 1) history.add(stats(s, [controller(s * 10, [], 0)]));
   assert.equal(history.timeline.length, KEPT);
   assert.equal(history.timeline.seconds()[0], 51);
   const its = history.controllers.get("c");
   assert.equal(its?.last?.numbers.read_iops, 10);
-  // time that goes back is another server's
+  // time that goes back has no mean
   history.add(stats(1, [controller(5, [], 0)]));
   assert.equal(history.controllers.get("c")?.last, null);
   // one that was not seen for a minute shows no mean of it as a second's
@@ -168,6 +170,91 @@ test("history is bounded, and begins anew where the server does", () => {
   assert.equal(history.controllers.get("c")?.last, null);
   history.add(stats(62, []));
   assert.equal(history.controllers.size, 0);
+});
+
+test("history takes no more memory than it says, whatever the server has", () => {
+  // one that has everything in every second takes what is counted for one, and so many of these fit
+  const latencies: Bucket[] = Array.from({ length: ROWS }, (_, index) => [rowStart(index) + 1, 1]);
+  const history = new History();
+  for (let s = 1; s <= KEPT + 1; s += 1) {
+    const buckets = latencies.map(([last]): Bucket => [last, s]);
+    history.add(stats(s, [controller(s, buckets, s)]));
+  }
+  assert.equal(history.controllers.get("c")?.bytes, PER_CONTROLLER);
+  assert.ok(MOST * PER_CONTROLLER <= MEMORY);
+  // as book/src/howto/dashboard.md has it
+  assert.deepEqual([MOST, MEMORY], [860, 128 << 20]);
+
+  const named = (first: number, count: number, reads: number) => Array.from({ length: count }, (_, index) => controller(reads, [], 0, `c${first + index}`));
+  const tenants = Array.from({ length: MOST_TENANTS + 10 }, (_, index) => ({ name: `t${index}` }) as Tenant);
+  const many = new History();
+  for (let s = 1; s <= 2; s += 1) many.add({ ...stats(s, named(0, MOST + 50, s * 10)), tenants });
+  assert.equal(many.controllers.size, MOST);
+  assert.equal(many.tenants.size, MOST_TENANTS);
+  // those that have no history are in the sum all the same
+  assert.equal(many.total.read_iops, (MOST + 50) * 10);
+  // others come first: the last ones have a history no longer
+  many.add(stats(3, [...named(5000, 20, 30), ...named(0, MOST + 50, 30)]));
+  assert.equal(many.controllers.size, MOST);
+  assert.ok(many.controllers.has("c5000") && !many.controllers.has(`c${MOST - 1}`));
+});
+
+test("a server that was started anew is another one, whatever its time is by then", () => {
+  const at = (day_s: number, up_s: number): Stats => ({ ...stats(up_s, []), unix_time_ms: day_s * 1000 });
+  assert.equal(began(at(1000, 400)), 600_000);
+  assert.equal(isAnother(at(1001, 401), at(1000, 400)), false);
+  assert.equal(isAnother(at(1002, 1), at(1000, 400)), true);
+  // a page that was hidden for an hour sees a time that is larger than before
+  assert.equal(isAnother(at(4600, 3590), at(1000, 400)), true);
+  assert.equal(isAnother(at(4600, 4000), at(1000, 400)), false);
+  // the clock of the day was set back, or forth a little; the machine slept, and the server's clock stood
+  assert.equal(isAnother(at(900, 410), at(1000, 400)), false);
+  assert.equal(isAnother(at(1100, 410), at(1000, 400)), false);
+  assert.equal(isAnother(at(1300, 401), at(1000, 400)), false);
+  // set back, and started anew
+  assert.equal(isAnother(at(900, 3), at(1000, 400)), true);
+});
+
+test("marks differ by what they say and when, not by how many there are", () => {
+  const marks = Array.from({ length: 9 }, (_, index) => ({ ms: index, label: `read_latency ${index}us` }));
+  assert.equal(keyOf(marks.slice(0, 8)), keyOf(marks.slice(0, 8)));
+  assert.notEqual(keyOf(marks.slice(0, 8)), keyOf(marks.slice(1, 9)));
+  assert.notEqual(keyOf([{ ms: 1, label: "a" }]), keyOf([{ ms: 2, label: "a" }]));
+  assert.notEqual(keyOf([{ ms: 1, label: "a" }]), keyOf([{ ms: 1, label: "b" }]));
+});
+
+test("a token is taken from behind #, even where it is written wrongly", () => {
+  assert.equal(tokenOf("#token=abc"), "abc");
+  assert.equal(tokenOf("#token=a%20%26b"), "a &b");
+  assert.equal(tokenOf("#token=a&b"), "a&b");
+  // no decoding of this: it is what somebody's token may be
+  assert.equal(tokenOf("#token=50%"), "50%");
+  assert.equal(tokenOf("#token=%e0%a4%a"), "%e0%a4%a");
+  assert.equal(tokenOf("#token="), "");
+  for (const none of ["", "#", "#/", "#/token=a", "#x&token=a"]) assert.equal(tokenOf(none), null);
+});
+
+test("what no header can carry is not sent", () => {
+  assert.deepEqual(authorization("ab%c"), { Authorization: "Bearer ab%c" });
+  for (const none of [null, "", "a b", "a\nb", "\u65e5", "\u00e9"]) assert.deepEqual(authorization(none), {});
+});
+
+const happening = (id: number): Happening => ({ id, time_ns: id, event: "changed", kind: "media", name: "m" });
+
+test("events that are lost are counted, and asked for no more", () => {
+  const happenings = new Happenings();
+  happenings.take(happening(1));
+  happenings.take(happening(2));
+  assert.equal(happenings.since, 2);
+  // 3 to 77 are gone: what is behind 77 is there, and comes next
+  happenings.take({ lost: 75 });
+  assert.deepEqual([happenings.since, happenings.lost, happenings.kept.length], [77, 75, 2]);
+  happenings.take(happening(78));
+  happenings.take({ lost: 2 });
+  assert.deepEqual([happenings.since, happenings.lost], [80, 77]);
+  for (let id = 81; id < 81 + EVENTS; id += 1) happenings.take(happening(id));
+  assert.equal(happenings.kept.length, EVENTS);
+  assert.equal(happenings.kept[0]?.id, 81);
 });
 
 test("a reactor's parts are of the whole", () => {
@@ -189,8 +276,6 @@ test("a reactor's parts are of the whole", () => {
 test("events are read from a stream in pieces", () => {
   const text = 'id: 7\nevent: created\ndata: {"id":7,"event":"created","kind":"media","name":"m"}\n\n:\n\nevent: lost\ndata: {"lost":3}\n\nid: 8\nev';
   const [found, rest] = eventsOf(text);
-  assert.equal(found.length, 2);
-  assert.equal(found[0]?.name, "m");
-  assert.equal(found[1], null);
+  assert.deepEqual(found, [{ id: 7, event: "created", kind: "media", name: "m" }, { lost: 3 }]);
   assert.equal(rest, "id: 8\nev");
 });

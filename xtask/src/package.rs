@@ -43,11 +43,13 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/nvmirage.fish"),
 ];
 const MANUAL: &str = "usr/share/man/man1";
+/// Stands in the dashboard's page, and in nothing else that a program has.
+const DASHBOARD: &[u8] = b"<div id=\"app\"></div>";
 
 /// Builds the program, where it is not up to date, and the package; its path.
 ///
 /// # Errors
-/// Something does not build, or a program of Debian's or of the compiler's is missing.
+/// Something does not build, the program has no dashboard, or a program of Debian's or of the compiler's is missing.
 pub(crate) fn run(workspace: &Workspace) -> Result<PathBuf> {
     for (program, package) in [
         ("dpkg-deb", "dpkg"),
@@ -72,6 +74,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<PathBuf> {
             .arg("-o")
             .args([&program, &workspace.program()]),
     )?;
+    ensure!(
+        has_dashboard(&fs::read(&program)?),
+        "the program was built without its dashboard, so that there is no package of it: run `cargo xtask setup`, and `NVMIRAGE_WEB=1 \
+         cargo build --release`, which says what is missing; NVMIRAGE_WEB=0 leaves it out"
+    );
     for (from, to) in FILES {
         let content = fs::read(workspace.root.join("package").join(from))?;
         write(&root.join(to), &content, 0o644)?;
@@ -153,6 +160,12 @@ fn control(workspace: &Workspace, root: &Path) -> Result<()> {
     Ok(())
 }
 
+fn has_dashboard(program: &[u8]) -> bool {
+    program
+        .windows(DASHBOARD.len())
+        .any(|part| part == DASHBOARD)
+}
+
 fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
@@ -232,6 +245,16 @@ fn output(command: &mut Command) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_with_the_dashboard_is_known() {
+        let around = |page: &str| has_dashboard(format!("before{page}behind").as_bytes());
+        assert!(around(include_str!("../../web/index.html")));
+        assert!(!around(include_str!(
+            "../../crates/nvmirage/src/control/dashboard/without.html"
+        )));
+        assert!(!has_dashboard(b""));
+    }
 
     #[test]
     fn versions_compare_as_numbers() {

@@ -1,11 +1,14 @@
 //! The dashboard (`web/`): what it needs is fetched, its types are checked, what it computes is tested, and then all of it in a browser,
 //! against the program under load.
 
+#[path = "../../crates/nvmirage/build_npm.rs"]
+mod npm;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use tests_vm::cache::Note;
 use tests_vm::debian;
@@ -15,10 +18,8 @@ use crate::stages::Context;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// The first Node.js that builds it: Vite asks for that one.
-const NODE: (u32, u32) = (20, 19);
-/// In `node_modules`: the lock file that it was made from. The program's build script writes and reads the same.
-const STAMP: &str = ".nvmirage-lock.json";
+/// How often npm asks again for what it could not fetch: whoever runs this wants it.
+const RETRIES: u32 = 2;
 /// What a browser is called that the tests can drive.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// What `tsc` makes of the tests.
@@ -44,49 +45,36 @@ pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
             note,
         )?;
     }
-    let version = node_version()?;
-    ensure!(
-        version >= NODE,
-        "Node.js {}.{} is too old for the dashboard: install {}.{} or newer",
-        version.0,
-        version.1,
-        NODE.0,
-        NODE.1
-    );
+    npm::check_node()?;
     if browser().is_none() {
         let why = "no Chromium, in which the dashboard is tested";
         tools::install("chromium", why, note)?;
     }
     let workspace = Workspace::locate()?;
     let web = workspace.root.join("web");
-    let lock = fs::read(web.join("package-lock.json"))?;
-    let stamp = web.join("node_modules").join(STAMP);
-    if fs::read(&stamp).is_ok_and(|installed| installed == lock) {
+    let _held = npm::lock(&web.join(npm::LOCK), npm::LOCK_BOUND)?;
+    if npm::is_installed(&web)? {
         return Ok(());
     }
     note("fetching what the dashboard is made of");
-    let mut npm = Command::new("npm");
-    npm.args(["ci", "--ignore-scripts", "--prefer-offline", "--no-audit"])
-        .arg("--no-fund")
-        .current_dir(&web);
-    tools::checked(&mut npm)?;
-    fs::write(stamp, lock)?;
+    let logs = workspace.logs();
+    fs::create_dir_all(&logs)?;
+    npm::install(&web, RETRIES, &logs.join("npm.log"))?;
     // a program that was built without it is built with it now: its build script looks at this folder
     let kept = workspace.target.join("web");
     fs::create_dir_all(&kept)?;
     Ok(fs::write(kept.join("fetched"), "")?)
 }
 
-fn node_version() -> Result<(u32, u32)> {
-    let output = Command::new("node").arg("--version").output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    parse(&text).with_context(|| format!("node says that it is {text:?}"))
-}
-
-/// `v20.19.2`, without its last number.
-fn parse(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text.trim().strip_prefix('v')?.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+/// The tests run the release build.
+fn program(workspace: &Workspace) -> Result<()> {
+    let program = workspace.program();
+    ensure!(
+        program.is_file(),
+        "no {}, which the browser is to be shown: run `cargo build --release` first",
+        program.display()
+    );
+    Ok(())
 }
 
 fn browser() -> Option<PathBuf> {
@@ -98,10 +86,7 @@ fn browser() -> Option<PathBuf> {
 /// # Errors
 /// Something cannot be run, or a test runner prints no counts.
 pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
-    let program = context.workspace.program();
-    if !program.is_file() {
-        bail!("no {}: run the stage build first", program.display());
-    }
+    program(context.workspace)?;
     let web = context.workspace.root.join("web");
     for args in [&["--noEmit"][..], &["-p", "tsconfig.test.json"]] {
         let mut types = context.workspace.command("node".as_ref())?;
@@ -109,7 +94,7 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
         context.run(types.current_dir(&web))?;
     }
     let mut counts = Counts::ONE;
-    for file in ["unit.test.js", "browser.test.js"] {
+    for file in ["unit.test.js", "store.test.js", "browser.test.js"] {
         let mut tests = command(context.workspace, &web, file)?;
         let these = context.run_tests(&mut tests, counts::tap)?;
         ensure!(these != Counts::default(), "{file} ran no test");
@@ -123,6 +108,7 @@ pub(crate) fn stage(context: &mut Context<'_>) -> Result<Counts> {
 /// # Errors
 /// Something is missing, or cannot be run.
 pub(crate) fn run(workspace: &Workspace, args: &WebArgs) -> Result<bool> {
+    program(workspace)?;
     prepare(&mut |text| println!("{text}"))?;
     let web = workspace.root.join("web");
     let mut types = Command::new("node");
@@ -157,10 +143,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read() {
-        assert_eq!(parse("v20.19.2\n"), Some((20, 19)));
-        assert_eq!(parse("v22.12.0"), Some((22, 12)));
-        assert_eq!(parse("20.1"), None);
-        assert_eq!(parse(""), None);
+    fn a_program_that_is_not_there_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace {
+            root: dir.path().to_owned(),
+            target: dir.path().join("target"),
+        };
+        let error = program(&workspace).unwrap_err().to_string();
+        assert!(error.contains("cargo build --release"), "{error}");
+        fs::create_dir_all(dir.path().join("target/release")).unwrap();
+        fs::write(workspace.program(), "").unwrap();
+        program(&workspace).unwrap();
     }
 }

@@ -3,16 +3,29 @@ import { Chart } from "../parts/chart.tsx";
 import { HeatMap } from "../parts/heatmap.tsx";
 import { Inspector } from "./inspector.tsx";
 import { amount, bandwidth, percent, time, whole } from "../format.ts";
-import { type ControllerHistory, STAGES } from "../history.ts";
+import { type ControllerHistory, MOST, STAGES } from "../history.ts";
 import { count, percentile } from "../histogram.ts";
 import { useStore } from "../store.ts";
 import type { Controller } from "../types.ts";
+
+/** Why there is no history of some controllers. */
+export const without = (most: number) => `This page remembers the first ${most} controllers.`;
 
 export function ControllerPage({ name }: { name: string }) {
   const { stats, history } = useStore();
   if (stats === null) return <p>Waiting for the server's first answer…</p>;
   const controller = stats.controllers.find((one) => one.name === name);
   const its = history.controllers.get(name);
+  if (controller !== undefined && its === undefined) {
+    return (
+      <>
+        <h2>Controller {name}</h2>
+        <Facts controller={controller} />
+        <p>{without(MOST)} Of this one it has no numbers over time.</p>
+        <Inspector name={name} />
+      </>
+    );
+  }
   if (controller === undefined || its === undefined) {
     return (
       <>

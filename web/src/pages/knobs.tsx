@@ -4,10 +4,11 @@ import { useState } from "preact/hooks";
 
 import * as api from "../api.ts";
 import { Alert, Card, link, useAsked } from "../parts/bits.tsx";
-import { Chart, type Mark } from "../parts/chart.tsx";
+import { Chart } from "../parts/chart.tsx";
 import { change, clock, time, whole } from "../format.ts";
 import { count, difference, merged, percentile } from "../histogram.ts";
 import { atStep, changed, slides, STEPS } from "../knobs.ts";
+import type { Mark } from "../marks.ts";
 import { store, useStore } from "../store.ts";
 import type { Bucket, Controller, Parameter } from "../types.ts";
 

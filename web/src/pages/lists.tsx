@@ -4,6 +4,7 @@ import { Card, link, Parts } from "../parts/bits.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { type Column, LongTable } from "../parts/table.tsx";
 import { amount, bandwidth, bytes, clock, NONE, percent, whole } from "../format.ts";
+import { KEPT } from "../happenings.ts";
 import { useStore } from "../store.ts";
 import type { Controller, Happening, Namespace, Tenant } from "../types.ts";
 
@@ -115,7 +116,7 @@ export function Hosts() {
 }
 
 export function Events() {
-  const { events, eventsLost } = useStore();
+  const { kept, lost } = useStore().happenings;
   const columns: Column<Happening>[] = [
     { title: "Event", cell: (one) => one.event, by: (one) => one.event, text: true },
     { title: "Number", cell: (one) => one.id, by: (one) => one.id },
@@ -126,8 +127,13 @@ export function Events() {
   return (
     <>
       <h2>Events</h2>
-      <Card title="What has happened" about={`The newest first; ${eventsLost > 0 ? "some were gone before this page could read them" : "the server remembers the last 1024, this page 500"}.`} wide>
-        <LongTable label="Events" items={[...events].reverse()} name={(one) => `${one.id} ${one.time_ns}`} columns={columns} empty="Nothing has happened yet." />
+      <Card title="What has happened" about={`The newest first; the server remembers the last 1024, this page ${KEPT}.`} wide>
+        {lost > 0 && (
+          <div class="alert" role="status" data-lost={lost}>
+            {whole(lost)} {lost === 1 ? "event was" : "events were"} lost: so many were gone from the server before this page could read them.
+          </div>
+        )}
+        <LongTable label="Events" items={[...kept].reverse()} name={(one) => `${one.id} ${one.time_ns}`} columns={columns} empty="Nothing has happened yet." />
       </Card>
     </>
   );

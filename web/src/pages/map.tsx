@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { Card, Tile } from "../parts/bits.tsx";
+import { Card, Readout, Tile } from "../parts/bits.tsx";
 import { bytes, NONE, percent, time, whole } from "../format.ts";
 import type { FlashMap, FlashPartition, MediumMap, Model, ZoneMap } from "../types.ts";
 
@@ -266,9 +266,7 @@ function Grid({ label, hint, cells }: { label: string; hint: boolean; cells: Cel
         })}
         {at !== null && <rect class="cursor" x={(at % COLUMNS) * size + 0.5} y={Math.floor(at / COLUMNS) * size + 0.5} width={size - 1} height={size - 1} rx="1.5" />}
       </svg>
-      <p class="readout" role="status">
-        {chosen?.text ?? (hint ? "Point at a cell, or move to the map and use the arrow keys." : "")}
-      </p>
+      <Readout at={chosen === undefined ? null : `${label} ${at}`} text={chosen?.text ?? (hint ? "Point at a cell, or move to the map and use the arrow keys." : "")} />
     </>
   );
 }

@@ -27,7 +27,7 @@ export function Media() {
 }
 
 export function MediumPage({ name }: { name: string }) {
-  const { stats } = useStore();
+  const { stats, server } = useStore();
   const medium = stats?.media.find((one) => one.name === name);
   if (stats === null) return <p>Waiting for the server's first answer…</p>;
   if (medium === undefined) {
@@ -60,7 +60,7 @@ export function MediumPage({ name }: { name: string }) {
           <p>This medium has no timing: its commands take the time that they take.</p>
         </Card>
       ) : (
-        <Knobs medium={name} controllers={controllers} />
+        <Knobs key={server} medium={name} controllers={controllers} />
       )}
       <Map name={name} />
     </>

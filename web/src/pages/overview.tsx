@@ -4,7 +4,8 @@ import { Card, link, Parts, Tile } from "../parts/bits.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { type Column, LongTable } from "../parts/table.tsx";
 import { amount, bandwidth, percent, time } from "../format.ts";
-import { type NumberName, REACTOR_STATES } from "../history.ts";
+import { MOST, type NumberName, REACTOR_STATES } from "../history.ts";
+import { without } from "./controller.tsx";
 import { useStore } from "../store.ts";
 import type { Controller } from "../types.ts";
 
@@ -13,10 +14,9 @@ export function Overview() {
   const { stats, history } = store;
   if (stats === null) return <p>Waiting for the server's first answer…</p>;
   const attached = stats.controllers.filter((one) => one.attached).length;
-  let [iops, bytes, depth, errors] = [0, 0, 0, 0];
+  const { total } = history;
+  let [depth, errors] = [0, 0];
   for (const { last } of history.controllers.values()) {
-    iops += (last?.numbers.read_iops ?? 0) + (last?.numbers.write_iops ?? 0);
-    bytes += (last?.numbers.read_bandwidth ?? 0) + (last?.numbers.write_bandwidth ?? 0);
     depth += last?.numbers.in_flight ?? last?.numbers.depth ?? 0;
     errors += last?.numbers.errors ?? 0;
   }
@@ -24,8 +24,8 @@ export function Overview() {
     <>
       <h2>Overview</h2>
       <dl class="tiles">
-        <Tile label="Commands/s" value={amount(iops)} />
-        <Tile label="Bandwidth" value={bandwidth(bytes)} />
+        <Tile label="Commands/s" value={amount(total.read_iops + total.write_iops)} />
+        <Tile label="Bandwidth" value={bandwidth(total.read_bandwidth + total.write_bandwidth)} />
         <Tile label="Under way" value={amount(Math.round(depth))} />
         <Tile label="Errors/s" value={amount(errors)} />
         <Tile label="Hosts attached" value={String(attached)} more={` of ${stats.controllers.length} controllers`} />
@@ -85,7 +85,7 @@ function Controllers() {
     { title: "Namespaces", cell: (one) => one.namespaces.join(", ") || "none", text: true },
   ];
   return (
-    <Card title="Controllers" wide>
+    <Card title="Controllers" {...(all.length > MOST ? { about: `${without(MOST)} Numbers of a second, those under way and errors are of these.` } : {})} wide>
       <div class="row">
         <label for="search">Search by name, subsystem, tenant, namespace or “attached”</label>
         <input id="search" type="search" value={search} onInput={(event) => setSearch(event.currentTarget.value)} />

@@ -1,7 +1,7 @@
 // Small parts that several pages use.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Problem } from "../api.ts";
 import { store } from "../store.ts";
@@ -51,6 +51,23 @@ export function Parts({ label, parts, shown }: { label: string; parts: { name: s
         ))}
       </ul>
     </div>
+  );
+}
+
+/**
+ * What a cursor is at. It is seen as it is now, and read out as it was when the cursor came there: numbers that change every second
+ * would not let anybody hear something else.
+ */
+export function Readout({ at, text }: { at: string | null; text: string }) {
+  const said = useRef<{ at: string | null; text: string }>({ at: null, text: "" });
+  if (said.current.at !== at) said.current = { at, text: at === null ? "" : text };
+  return (
+    <>
+      <p class="readout">{text}</p>
+      <p class="hidden" role="status">
+        {said.current.text}
+      </p>
+    </>
   );
 }
 

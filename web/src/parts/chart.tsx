@@ -4,22 +4,17 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 
-import { NONE } from "../format.ts";
+import { clock, NONE } from "../format.ts";
 import type { Series } from "../history.ts";
+import { keyOf, type Mark } from "../marks.ts";
 import { colour, onColours } from "../settings.ts";
 import { store } from "../store.ts";
 
 export interface Line {
   label: string;
   series: Series;
-  /** Which of the six colours; each has a dash of its own, too. */
+  /** Which of the six colours. Each has a dash of its own, as colours alone say nothing to some. */
   colour: number;
-}
-
-/** A time that something was done at. */
-export interface Mark {
-  ms: number;
-  label: string;
 }
 
 const DASHES: number[][] = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [4, 6]];
@@ -30,18 +25,18 @@ interface Props {
   about?: string;
   lines: Line[];
   shown: (value: number | null) => string;
-  /** Lines are parts of a whole, each above the one before it. */
+  /** Lines are parts of a whole, each drawn on top of the one before it. */
   stacked?: boolean;
-  /** Its scale is of factors: what is ten times as much is as far away, whatever it is. */
+  /** Its scale is of factors: from 10 to 100 is as far as from 100 to 1000. */
   factors?: boolean;
-  /** Its numbers are bytes: lines across are at round ones of those. */
+  /** Its numbers are bytes: the lines across are at powers of two, as `1 GiB`. */
   bytes?: boolean;
   marks?: Mark[];
   wide?: boolean;
   children?: ComponentChildren;
 }
 
-/** What uPlot draws: times, and a row for each line. In a stack the last line is the lowest row. */
+/** What uPlot draws: times, and a row for each line. In a stack a row is the sum of its line and all before it. */
 function rows(lines: Line[], stacked: boolean): uPlot.AlignedData {
   const { timeline } = store.history;
   const places = timeline.places();
@@ -58,10 +53,10 @@ function rows(lines: Line[], stacked: boolean): uPlot.AlignedData {
   return [timeline.seconds(), ...values] as uPlot.AlignedData;
 }
 
-/** Distances of lines across, in bytes. */
+/** The distances that lines across may have in bytes. */
 const BINARY = Array.from({ length: 44 }, (_, power) => 2 ** power);
 
-/** Of a scale of factors, whole powers of ten: lines between them tell nothing more. */
+/** Of a scale of factors only powers of ten are labelled and have a line across: those between would crowd. */
 function decades(_: uPlot, splits: number[]): (number | null)[] {
   return splits.map((value) => (Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9 ? value : null));
 }
@@ -73,10 +68,9 @@ function axes({ shown, bytes, factors }: Props): uPlot.Axis[] {
     ticks: { stroke: () => colour("grid"), width: 1 },
     font: "12px system-ui, sans-serif",
   };
-  const clock = (_: uPlot, times: number[]) =>
-    times.map((s) => new Date(s * 1000).toLocaleTimeString("en-GB", { hour12: false }));
+  const clocks = (_: uPlot, times: number[]) => times.map((s) => clock(s * 1000));
   return [
-    { ...common, values: clock, space: 80, size: 30 },
+    { ...common, values: clocks, space: 80, size: 30 },
     {
       ...common,
       values: (_, values) => values.map((value) => (value === null ? "" : shown(value))),
@@ -90,7 +84,7 @@ function axes({ shown, bytes, factors }: Props): uPlot.Axis[] {
   ];
 }
 
-function options(props: Props, width: number): uPlot.Options {
+function options(props: Props, width: number, marks: () => Mark[]): uPlot.Options {
   const stacked = props.stacked ?? false;
   return {
     width,
@@ -99,7 +93,7 @@ function options(props: Props, width: number): uPlot.Options {
     cursor: { sync: { key: "time" }, drag: { x: false, y: false } },
     scales: { x: { time: true, range: lastTenMinutes }, y: vertical(props) },
     axes: axes(props),
-    hooks: { draw: [(plot) => drawMarks(plot, props.marks ?? [])] },
+    hooks: { draw: [(plot) => drawMarks(plot, marks())] },
     series: [
       {},
       ...props.lines.map(
@@ -127,7 +121,7 @@ function vertical({ factors }: Props): uPlot.Scale {
   return { distr: 3, range: (_, min, max) => (min > 0 ? whole(min, max) : [1e3, 1e6]) };
 }
 
-/** What lies between a line of a stack and the one below it; the lowest stands on a row of zeros. */
+/** What is filled between a line of a stack and the one below it. The lowest has no such: it is filled down to zero. */
 function bands(lines: Line[]): uPlot.Band[] {
   return lines.slice(1).map((line, index) => ({
     series: [index + 2, index + 1],
@@ -135,7 +129,7 @@ function bands(lines: Line[]): uPlot.Band[] {
   }));
 }
 
-/** Charts show the last ten minutes, and less while there is less, but never less than one. */
+/** Charts show what there is, of at most ten minutes, and never less than one minute. */
 function lastTenMinutes(_: uPlot, min: number, max: number): uPlot.Range.MinMax {
   return [Math.min(min, max - 60), max];
 }
@@ -173,7 +167,8 @@ export function Chart(props: Props) {
   useEffect(() => {
     const div = place.current;
     if (div === null) return undefined;
-    const made = new uPlot(options(latest.current, div.clientWidth || 600), rows(latest.current.lines, latest.current.stacked ?? false), div);
+    const marks = () => latest.current.marks ?? [];
+    const made = new uPlot(options(latest.current, div.clientWidth || 600, marks), rows(latest.current.lines, latest.current.stacked ?? false), div);
     plot.current = made;
     const watch = new ResizeObserver(() => {
       if (div.clientWidth > 0) made.setSize({ width: div.clientWidth, height: HEIGHT });
@@ -184,15 +179,18 @@ export function Chart(props: Props) {
       made.destroy();
       plot.current = null;
     };
-  }, [labels, colours, lines[0]?.series, (props.marks ?? []).length]);
+  }, [labels, colours, lines[0]?.series]);
   useEffect(() => {
     plot.current?.setData(rows(lines, props.stacked ?? false));
   }, [store.turn]);
+  const marks = props.marks ?? [];
+  useEffect(() => plot.current?.redraw(false), [keyOf(marks)]);
+  const marked = marks.map(({ ms, label }) => ` At ${clock(ms)}: ${label}.`).join("");
   return (
     <section class={props.wide === true ? "card chart wide" : "card chart"} aria-label={title}>
       <h3>{title}</h3>
       {about !== undefined && <p class="about">{about}</p>}
-      <div ref={place} class="plot" role="img" aria-label={`${title}: lines over the last ten minutes. The table below has their values.`} />
+      <div ref={place} class="plot" role="img" aria-label={`${title}: lines over the last ten minutes. The table below has their values.${marked}`} />
       <Values lines={lines} shown={shown} />
       {props.children}
     </section>

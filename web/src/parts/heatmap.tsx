@@ -8,6 +8,7 @@ import { type ControllerHistory, KEPT } from "../history.ts";
 import { ROWS, ROWS_PER_OCTAVE, rowStart } from "../histogram.ts";
 import { colour, onColours } from "../settings.ts";
 import { store } from "../store.ts";
+import { Readout } from "./bits.tsx";
 
 const HEIGHT = 260;
 const LEFT = 70;
@@ -103,9 +104,7 @@ export function HeatMap({ history }: { history: ControllerHistory }) {
           onKeyDown={move}
         />
       </div>
-      <p class="readout" role="status">
-        {readout(cursor, places, columns)}
-      </p>
+      <Readout at={cursor === null ? null : `${cursor.ago} ${cursor.row}`} text={readout(cursor, places, columns)} />
       <Legend />
     </section>
   );

@@ -16,6 +16,7 @@ const FOLDERS: &[&str] = &[
     "fuzz/",
     "package/",
     "tests/",
+    "web/",
     "xtask/",
 ];
 /// What is said there was so then.
@@ -187,7 +188,12 @@ mod tests {
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
             .collect();
-        let there = ["book/src/a.md", "book/src/b/c.md", "crates/x/src/lib.rs"];
+        let there = [
+            "book/src/a.md",
+            "book/src/b/c.md",
+            "crates/x/src/lib.rs",
+            "web/",
+        ];
         let exists = |path: &Path| there.iter().any(|one| Path::new(one) == path);
         check(&pages, &exists)
             .iter()
@@ -207,7 +213,7 @@ mod tests {
 
     #[test]
     fn links_to_nothing_are_found() {
-        let a = "# A\n[x](x.md)\n\n[c](b/c.md#three) and [e](#b)\n`crates/y/lib.rs`";
+        let a = "# A\n[x](x.md)\n\n[c](b/c.md#three) and [e](#b)\n`crates/y/lib.rs`\n`web/no.ts`, `web/`";
         let all = found(&[("book/src/a.md", a), ("book/src/b/c.md", "# C\n")]);
         assert_eq!(
             all,
@@ -216,6 +222,7 @@ mod tests {
                 "book/src/a.md:4: leads to #three, and book/src/b/c.md has no such heading",
                 "book/src/a.md:4: leads to #b, and book/src/a.md has no such heading",
                 "book/src/a.md:5: names crates/y/lib.rs, which is not there",
+                "book/src/a.md:6: names web/no.ts, which is not there",
             ]
         );
     }

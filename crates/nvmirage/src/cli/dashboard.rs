@@ -63,10 +63,18 @@ impl Dashboard {
             report::print(&format!("{url}\n"))?;
             let _told = self.open.then(|| open(&url)).transpose()?;
             let (stop, stopped) = watch::channel(false);
-            let passing = tokio::spawn(proxy.run(stopped));
-            signals.recv().await;
+            let mut passing = tokio::spawn(proxy.run(stopped));
+            let ended = tokio::select! {
+                _ = signals.recv() => None,
+                // an address that nobody answers at is nothing to wait by
+                ended = &mut passing => Some(ended),
+            };
             stop.send_replace(true);
-            passing.await?.context("cannot listen")
+            let ended = match ended {
+                Some(ended) => ended,
+                None => passing.await,
+            };
+            ended?.context("cannot listen")
         })
     }
 }

@@ -3,15 +3,18 @@
 //!
 //! Who asks needs a token that is made for the run, and an address in `Host`, as for a server's own address; requests and connections
 //! have the server's bounds, and it knows nothing of what it passes on.
+//!
+//! Where the server does not begin an answer, who asked is told what happened (502). Where an answer has begun and breaks off, it
+//! breaks off here, too: its length is not reached, or its last chunk does not come.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::{
     Router,
     body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, StatusCode, header},
+    http::{HeaderMap, HeaderName, StatusCode, Version, header},
     response::{IntoResponse, Response},
 };
 use hyper_util::rt::TokioIo;
@@ -23,16 +26,22 @@ use tokio::{
 
 use super::super::{Refusal, guard, limits, server, token::Token};
 
-/// Headers of one connection (RFC 9110, 7.6.1), and what is for us alone.
-const OURS: [HeaderName; 8] = [
-    header::AUTHORIZATION,
+/// Headers of one connection, beside those that `Connection` names (RFC 9110, 7.6.1). `Trailer` is one of them, as no trailers are
+/// passed on.
+const OF_ONE_CONNECTION: [HeaderName; 7] = [
     header::CONNECTION,
-    header::HOST,
-    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
     header::TE,
     header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
+];
+/// Headers of a request that are for us alone.
+const OURS: [HeaderName; 3] = [
+    header::AUTHORIZATION,
+    header::HOST,
+    header::PROXY_AUTHORIZATION,
 ];
 
 /// A bound address, and the socket behind it.
@@ -77,7 +86,11 @@ impl Proxy {
     /// # Errors
     /// What the system says.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> std::io::Result<()> {
-        let answers = Router::new().fallback(pass_on).with_state(self.socket);
+        let server = Server {
+            socket: self.socket,
+            bound: limits::PASSED_ON,
+        };
+        let answers = Router::new().fallback(pass_on).with_state(server);
         let answers = guard::with_whole_bodies(answers);
         let answers = guard::with_token(answers, self.token);
         server::answer_over_tcp(TcpListener::from_std(self.listener)?, answers, stop).await;
@@ -85,42 +98,186 @@ impl Proxy {
     }
 }
 
+/// Who is asked.
+#[derive(Clone)]
+struct Server {
+    socket: Arc<PathBuf>,
+    /// How long it may take to begin its answer.
+    bound: Duration,
+}
+
 /// Asks the server, and answers what it does.
-async fn pass_on(State(socket): State<Arc<PathBuf>>, request: Request) -> Response {
-    match timeout(limits::PASSED_ON, ask(&socket, request)).await {
+async fn pass_on(State(server): State<Server>, request: Request) -> Response {
+    let shown = server.socket.display();
+    let stream = match UnixStream::connect(&*server.socket).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            return refused(format!(
+                "no answer from the server at {shown}: {error}; is it running?"
+            ));
+        }
+    };
+    let may_be_done = "what was asked for may have been done; look with `nvmirage ls`";
+    match timeout(server.bound, ask(stream, request)).await {
         Ok(Ok(response)) => response,
-        Ok(Err(error)) => unreachable_server(&socket, &error.to_string()),
-        Err(_) => unreachable_server(&socket, "it does not answer"),
+        Ok(Err(error)) => refused(format!(
+            "no answer from the server at {shown}, which ended the connection: {error:#}. It may have been stopped; {may_be_done}"
+        )),
+        Err(_) => refused(format!(
+            "no answer from the server at {shown} within {} s: it may be still at work, and {may_be_done}",
+            server.bound.as_secs()
+        )),
     }
 }
 
-fn unreachable_server(socket: &std::path::Path, why: &str) -> Response {
-    let detail = format!(
-        "no answer from the server at {}: {why}; is it running?",
-        socket.display()
-    );
+fn refused(detail: String) -> Response {
     Refusal::new(StatusCode::BAD_GATEWAY, "no server", detail).into_response()
 }
 
-async fn ask(socket: &std::path::Path, mut request: Request) -> anyhow::Result<Response> {
-    let stream = UnixStream::connect(socket).await?;
+async fn ask(stream: UnixStream, mut request: Request) -> anyhow::Result<Response> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream)).await?;
     // it ends with the answer's body, or where that is dropped
     tokio::spawn(connection);
     let path = request.uri().path_and_query();
     *request.uri_mut() = path.context("it names no path")?.as_str().parse()?;
+    // to 1.0 the server would send answers whose end is that of the connection: nobody could tell them from those that break off
+    *request.version_mut() = Version::HTTP_11;
     strip(request.headers_mut());
+    for name in &OURS {
+        request.headers_mut().remove(name);
+    }
     let host = header::HeaderValue::from_static("localhost");
     request.headers_mut().insert(header::HOST, host);
-    let response = sender.send_request(request).await?;
-    let mut response = response.map(Body::new);
+    let mut response = sender.send_request(request).await?.map(Body::new);
     strip(response.headers_mut());
     Ok(response)
 }
 
+/// Removes what is of the connection that it came over.
 fn strip(headers: &mut HeaderMap) {
-    for name in &OURS {
+    let named = headers.get_all(header::CONNECTION).iter();
+    let named = named.filter_map(|value| value.to_str().ok());
+    let named: Vec<HeaderName> = named
+        .flat_map(|names| names.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&OF_ONE_CONNECTION) {
         headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpStream, UnixListener},
+    };
+
+    use super::*;
+
+    #[test]
+    fn headers_of_one_connection_go_no_further() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Hop"),
+            ("connection", "x-other,\t,"),
+            ("x-hop", "1"),
+            ("x-other", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "close"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("content-type", "text/plain"),
+            ("last-event-id", "7"),
+            ("www-authenticate", "Bearer"),
+        ] {
+            let name: HeaderName = name.parse().unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
+        strip(&mut headers);
+        let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["content-type", "last-event-id", "www-authenticate"]);
+    }
+
+    /// What a client gets of a server that reads a request, says `words`, and ends the connection, or keeps it where `holds`.
+    async fn through(words: &'static str, holds: bool) -> String {
+        asked("HTTP/1.1", words, holds).await
+    }
+
+    async fn asked(version: &str, words: &'static str, holds: bool) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("control.sock");
+        let server = UnixListener::bind(&socket).unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let mut head = [0; 4096];
+            let len = stream.read(&mut head).await.unwrap();
+            let head = String::from_utf8_lossy(&head[..len]).to_lowercase();
+            assert!(head.starts_with("get /v1/events http/1.1\r\n"), "{head}");
+            assert!(head.contains("\r\nhost: localhost\r\n"), "{head}");
+            assert!(!head.contains("authorization"), "{head}");
+            stream.write_all(words.as_bytes()).await.unwrap();
+            if holds {
+                std::future::pending::<()>().await;
+            }
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Server {
+            socket: Arc::new(socket),
+            bound: Duration::from_millis(200),
+        };
+        let answers = Router::new().fallback(pass_on).with_state(state);
+        let (_stop, stopped) = watch::channel(false);
+        tokio::spawn(server::answer_over_tcp(listener, answers, stopped));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = format!(
+            "GET /v1/events {version}\r\nHost: localhost\r\nAuthorization: Bearer x\r\nConnection: close\r\n\r\n"
+        );
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut reply = Vec::new();
+        let read = client.read_to_end(&mut reply);
+        // that a connection breaks is as good as that it ends early
+        let _ = timeout(Duration::from_secs(20), read).await.unwrap();
+        String::from_utf8(reply).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_is_no_whole_one() {
+        let whole = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nwhole\r\n0\r\n\r\n";
+        let reply = through(whole, false).await;
+        assert!(reply.ends_with("5\r\nwhole\r\n0\r\n\r\n"), "{reply}");
+
+        let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n";
+        let reply = through(chunks, false).await;
+        assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
+        assert!(!reply.ends_with("0\r\n\r\n"), "{reply}");
+
+        let length = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\npart";
+        let reply = through(length, false).await.to_lowercase();
+        assert!(reply.contains("content-length: 10\r\n"), "{reply}");
+        let (_, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(body.len() < 10, "{reply}");
+
+        // the server is asked by 1.1 whoever asks, and so has an end to its answers
+        let reply = asked("HTTP/1.0", whole, false).await;
+        assert!(reply.ends_with("\r\n\r\nwhole"), "{reply}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_does_not_begin_is_said_with_its_reason() {
+        for (words, holds, reason) in [
+            ("", false, "which ended the connection"),
+            ("HTTP/1.1 200 O", false, "which ended the connection"),
+            ("", true, "it may be still at work"),
+        ] {
+            let reply = through(words, holds).await;
+            assert!(reply.starts_with("HTTP/1.1 502 "), "{reply}");
+            assert!(reply.contains(reason), "{reply}");
+            assert!(reply.contains("look with `nvmirage ls`"), "{reply}");
+        }
     }
 }
