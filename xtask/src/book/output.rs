@@ -162,7 +162,10 @@ mod tests {
         let other = "4 KiB randwrite, QD 1  1.00 M  3909  999 ns  at 3%\n";
         assert!(compare(shown, other, true).is_err());
         assert_eq!(compare("took 10us", "took 7ms", true), Ok(()));
-        assert_eq!(compare("line 430 ns  far", "line 68 ns  near", true), Ok(()));
+        assert_eq!(
+            compare("line 430 ns  far", "line 68 ns  near", true),
+            Ok(())
+        );
         assert!(compare("it is far", "it is near", true).is_err());
         assert!(compare("nvme0: 1", "disk0: 1", true).is_err());
     }

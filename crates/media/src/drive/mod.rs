@@ -66,7 +66,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of memory that is shared with a drive for queues, lists and buffers: enough for eight channels. A physical drive has
 /// all of it locked.
-const MEMORY_LEN: usize = 64 << 20;
+pub const MEMORY_LEN: usize = 64 << 20;
 /// Bytes that one command of ours moves at most.
 const TRANSFER_LEN: u32 = 1 << 20;
 /// Commands of one channel at the drive, at most.

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use clap::CommandFactory;
+use clap::{CommandFactory, ValueHint};
 use clap_complete::{
     ArgValueCompleter, CompleteEnv, CompletionCandidate,
     env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh},
@@ -70,8 +70,7 @@ struct Bash;
 
 const SCRIPT: &str = r#"
 _nvmirage() {
-    local IFS=$'\n'
-    COMPREPLY=( $( LINE="${COMP_LINE:0:COMP_POINT}" VARIABLE=bash "COMPLETER" -- nvmirage 2>/dev/null ) )
+    mapfile -t COMPREPLY < <( LINE="${COMP_LINE:0:COMP_POINT}" VARIABLE=bash "COMPLETER" -- nvmirage 2>/dev/null )
     [[ ${#COMPREPLY[@]} -eq 1 && "${COMPREPLY[0]}" == *[=/:] ]] || compopt +o nospace 2>/dev/null
 }
 complete -o nospace -o bashdefault -o default -F _nvmirage BIN
@@ -114,7 +113,8 @@ impl EnvCompleter for Bash {
         let stays = current.rfind([':', '=']).map_or(0, |at| at + 1);
         let last = words.len() - 1;
         let args = words.iter().map(OsString::from).collect();
-        for candidate in clap_complete::engine::complete(cmd, args, last, current_dir)? {
+        let mut cmd = without_paths(cmd.clone());
+        for candidate in clap_complete::engine::complete(&mut cmd, args, last, current_dir)? {
             let value = candidate.get_value().to_string_lossy();
             // options are offered to who has begun one
             if current.is_empty() && value.starts_with('-') {
@@ -126,6 +126,15 @@ impl EnvCompleter for Bash {
         }
         Ok(())
     }
+}
+
+/// A command that offers no names of files: bash does, where nothing else is offered, and quotes what has to be.
+fn without_paths(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.value_hint(ValueHint::Other),
+        false => arg,
+    });
+    command.mut_subcommands(without_paths)
 }
 
 /// The words of a line, of which the last is the one that is being written; quotes keep blanks in a word.

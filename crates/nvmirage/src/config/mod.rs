@@ -32,7 +32,7 @@ pub(crate) use allow::AdminAllow;
 pub(crate) use control::Control;
 #[cfg(test)]
 pub(crate) use read::from_toml;
-pub(crate) use read::{from_file, from_json};
+pub(crate) use read::{from_file, from_file_again, from_json};
 pub(crate) use size::{Range, Size, Span};
 pub(crate) use socket_mode::SocketMode;
 pub(crate) use timing::{Text, Timing};

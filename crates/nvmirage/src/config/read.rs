@@ -1,6 +1,6 @@
 //! Reading a configuration, with errors that name the place and the nearest word.
 
-use std::path::Path;
+use std::{fs::File, io::Read, path::Path};
 
 use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
@@ -11,18 +11,43 @@ use crate::control::Refusal;
 /// Largest configuration that is read.
 const MAX_FILE_LEN: u64 = 1 << 20;
 
-/// Reads and validates a configuration file.
+/// Reads and validates a configuration file, which may be a pipe.
 pub(crate) fn from_file(path: &Path) -> anyhow::Result<Config> {
     let shown = path.display();
-    let len = std::fs::metadata(path)
-        .with_context(|| format!("cannot read the configuration {shown}"))?
-        .len();
-    if len > MAX_FILE_LEN {
-        bail!("{shown} has {len} bytes; a configuration has at most {MAX_FILE_LEN}");
-    }
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the configuration {shown}"))?;
+    let text = read(path).with_context(|| format!("cannot read the configuration {shown}"))?;
     from_toml(&text).with_context(|| format!("{shown} cannot be used"))
+}
+
+/// Reads and validates a configuration file that was read before.
+///
+/// # Errors
+/// As [`from_file`]. And it is none that can be read again, as a pipe; or has nothing in it, as one has that is being written.
+pub(crate) fn from_file_again(path: &Path) -> anyhow::Result<Config> {
+    let shown = path.display();
+    let metadata = std::fs::metadata(path)
+        .with_context(|| format!("cannot read the configuration {shown}"))?;
+    if !metadata.is_file() {
+        bail!(
+            "{shown} is no file that can be read again: serve a configuration that is one, or start the server anew"
+        );
+    }
+    let text = read(path).with_context(|| format!("cannot read the configuration {shown}"))?;
+    if text.trim().is_empty() {
+        bail!(
+            "{shown} has nothing in it, which would delete everything: write it whole, and move it there; where everything is meant to go, say so with a comment in it"
+        );
+    }
+    from_toml(&text).with_context(|| format!("{shown} cannot be used"))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    file.take(MAX_FILE_LEN + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_LEN {
+        bail!("a configuration has at most {MAX_FILE_LEN} bytes");
+    }
+    Ok(text)
 }
 
 /// Reads and validates a configuration.

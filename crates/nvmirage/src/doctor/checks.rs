@@ -60,7 +60,10 @@ pub(super) fn all(machine: &Snapshot, topology: &Topology, of_files: bool) -> Ve
     let text = |value: &Option<String>| value.clone();
     let mut checks = vec![
         for_files(kernel(text(&machine.kernel))),
-        for_files(io_uring(text(&machine.io_uring_disabled))),
+        for_files(io_uring(
+            text(&machine.io_uring_disabled),
+            machine.may_io_uring,
+        )),
         locked_memory(machine.locked_memory),
         descriptors(machine.descriptors),
         maps(machine.max_map_count),
@@ -120,13 +123,14 @@ fn kernel(release: Option<String>) -> Check {
     }
 }
 
-fn io_uring(disabled: Option<String>) -> Check {
+fn io_uring(disabled: Option<String>, may: bool) -> Check {
     let what = "io_uring";
     match disabled.as_deref() {
         None | Some("0") => good(what, "allowed"),
-        Some("1") => good(what, "for privileged processes").but(
+        Some("1") if may => good(what, "allowed, to some"),
+        Some("1") => good(what, "for some processes, and not for this one").but(
             Level::Problem,
-            "media of files need it: set kernel.io_uring_disabled = 0, or its group by kernel.io_uring_group",
+            "media of files need it: set kernel.io_uring_disabled = 0, or kernel.io_uring_group to a group of this user's",
         ),
         Some(_) => good(what, "disabled").but(
             Level::Problem,
@@ -359,8 +363,8 @@ pub(super) mod tests {
     #[test]
     fn what_is_missing_says_what_to_do() {
         let bad = [
-            io_uring(text("2")),
-            io_uring(text("1")),
+            io_uring(text("2"), true),
+            io_uring(text("1"), false),
             locked_memory(Some(8 << 20)),
             descriptors(Some(1024)),
             balancing(text("1")),
@@ -370,8 +374,9 @@ pub(super) mod tests {
             assert!(!check.advice.is_empty(), "{check:?}");
         }
         let fine = [
-            io_uring(None),
-            io_uring(text("0")),
+            io_uring(None, false),
+            io_uring(text("0"), false),
+            io_uring(text("1"), true),
             locked_memory(None),
             descriptors(Some(4096)),
             balancing(text("0")),
@@ -402,6 +407,7 @@ pub(super) mod tests {
         Snapshot {
             kernel: text("6.12.0"),
             io_uring_disabled: text("0"),
+            may_io_uring: false,
             locked_memory: None,
             descriptors: Some(65_536),
             max_map_count: Some(65_530),

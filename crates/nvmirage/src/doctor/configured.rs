@@ -17,6 +17,9 @@ const OWN_DESCRIPTORS: u64 = 64;
 /// Descriptors of a host beside its interrupts: sockets, memory, state.
 const HOST_DESCRIPTORS: u64 = 16;
 
+/// Bytes that a drive has locked for itself.
+const DRIVE_MEMORY: u64 = media::drive::MEMORY_LEN as u64;
+
 /// The addresses of drives on this machine's bus.
 pub(super) fn pci(config: &Config) -> Vec<String> {
     let targets = config.media.iter().filter_map(|m| m.target.as_deref());
@@ -117,10 +120,17 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
         Device::Missing => good("VFIO", "not there").but(Level::Problem, "modprobe vfio-pci"),
     });
     if let Some(limit) = machine.locked_memory {
-        checks.push(good("memory of drives' hosts", format!("at most {} locked", units::bytes(limit))).but(
-            Level::Problem,
-            "a drive needs all memory of its hosts locked: LimitMEMLOCK=infinity, or ulimit -l unlimited",
-        ));
+        let own = DRIVE_MEMORY.saturating_mul(addresses.len() as u64);
+        let level = match limit < own {
+            true => Level::Problem,
+            false => Level::Advice,
+        };
+        let advice = format!(
+            "drives need all memory of their hosts locked, and {} themselves: LimitMEMLOCK=infinity, or ulimit -l unlimited",
+            units::bytes(own)
+        );
+        let found = format!("at most {} locked", units::bytes(limit));
+        checks.push(good("memory of drives' hosts", found).but(level, advice));
     }
     for (address, node) in &machine.pci_nodes {
         let far = config.reactor.iter().filter_map(|reactor| reactor.cpu);
@@ -270,6 +280,11 @@ mod tests {
         );
         let locked = amiss(drive, |m| m.locked_memory = Some(8 << 20));
         assert_eq!(locked, problem("memory of drives' hosts"));
+        let more = amiss(drive, |m| m.locked_memory = Some(8 << 30));
+        assert_eq!(
+            more,
+            [("memory of drives' hosts".to_owned(), Level::Advice)]
+        );
         let far = amiss(drive, |m| m.pci_nodes = vec![("0000:01:00.0".into(), 1)]);
         assert_eq!(far, [("drive 0000:01:00.0".to_owned(), Level::Advice)]);
     }

@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    process::{Resource, getegid, getgroups, getrlimit},
+    thread::{CapabilitySet, capabilities},
+};
 
 use super::topology::{number, word};
 use crate::qemu::{self, Version};
@@ -47,6 +50,9 @@ pub(super) struct GuestProcess {
 pub(super) struct Snapshot {
     pub(super) kernel: Option<String>,
     pub(super) io_uring_disabled: Option<String>,
+    /// This process may use io_uring where it is for some only: by a capability, or its group.
+    pub(super) may_io_uring: bool,
+    /// `None` also where a capability lifts it.
     pub(super) locked_memory: Limit,
     pub(super) descriptors: Limit,
     pub(super) max_map_count: Option<u64>,
@@ -82,6 +88,18 @@ fn device(path: &Path) -> Device {
     }
 }
 
+/// Whether this process has a capability.
+fn has(capability: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// Whether this process is in the group of that number.
+fn is_in_group(number: &str) -> bool {
+    let own = getgroups().unwrap_or_default().into_iter();
+    own.chain([getegid()])
+        .any(|group| group.to_string() == number)
+}
+
 impl Snapshot {
     /// Looks at the machine whose files lie below `root`, at its devices `pci`, and at `program`, or the QEMU on the `PATH`.
     pub(super) fn take(root: &Path, cpus: &[u32], pci: &[String], program: Option<&Path>) -> Self {
@@ -101,7 +119,11 @@ impl Snapshot {
         Snapshot {
             kernel: sysctl("kernel/osrelease"),
             io_uring_disabled: sysctl("kernel/io_uring_disabled"),
-            locked_memory: getrlimit(Resource::Memlock).current,
+            may_io_uring: has(CapabilitySet::SYS_ADMIN)
+                || sysctl("kernel/io_uring_group").is_some_and(|group| is_in_group(&group)),
+            locked_memory: getrlimit(Resource::Memlock)
+                .current
+                .filter(|_| !has(CapabilitySet::IPC_LOCK)),
             descriptors: getrlimit(Resource::Nofile).current,
             max_map_count: sysctl("vm/max_map_count").and_then(|count| count.parse().ok()),
             transparent_huge_pages: word(&huge.join("enabled")),

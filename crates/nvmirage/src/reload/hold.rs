@@ -131,12 +131,19 @@ impl Holding<'_> {
         for namespace in self.served.config.namespace.clone() {
             let name = &namespace.name;
             let wanted = find(&self.target.namespace, name).cloned();
+            let stays = !self.fate(Kind::Media, &namespace.media).ends();
             if let Some(wanted) = wanted
+                && stays
+                && wanted.media == namespace.media
                 && let Growth::Shrinks(range) = growth(&namespace, &wanted, self.served)
             {
                 let size = crate::config::Size(range.len());
+                let first = match self.served.placed.contains_key(name) {
+                    true => format!("nvmirage resize {name} {size} --shrink"),
+                    false => format!("nvmirage delete namespace {name}"),
+                };
                 let why = format!(
-                    "what lies behind {size} would be lost: where that is meant, `nvmirage resize {name} {size} --shrink` first"
+                    "what lies behind {size} would be lost: where that is meant, `{first}` first"
                 );
                 self.hold(Kind::Namespace, name, why);
             }

@@ -144,6 +144,8 @@ pub(crate) struct Plan {
     pub(crate) held: Vec<Held>,
     /// What there is in the end.
     pub(crate) end: Objects,
+    /// The namespaces that controllers have which are made anew, and are to have again.
+    pub(crate) kept: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Plans how what is `served` becomes what is `wanted`. With `consent` hosts lose what stands in the way.
@@ -185,6 +187,7 @@ pub(crate) fn plan(
     }
     Ok(Plan {
         steps: order::steps(served, &aim, &fates),
+        kept: order::kept(served, &aim, &fates),
         held: shown,
         end: aim,
     })
@@ -221,7 +224,7 @@ pub(crate) fn settle(config: &mut Config, end: &Objects, undone: &[Step]) {
             }
         }
     }
-    let left = &unfinished(undone);
+    let left = &unfinished(undone, end);
     kind(Kind::Media, &mut config.media, &end.media, left);
     kind(Kind::Namespace, &mut config.namespace, &end.namespace, left);
     kind(Kind::Tenant, &mut config.tenant, &end.tenant, left);
@@ -233,16 +236,28 @@ pub(crate) fn settle(config: &mut Config, end: &Objects, undone: &[Step]) {
     );
 }
 
-/// The objects that steps would have changed.
-pub(crate) fn unfinished(undone: &[Step]) -> BTreeSet<Id> {
-    let controllers = undone.iter().filter_map(|step| match &step.deed {
+/// The objects that steps would have changed, and those that cannot be what they are in the `end` without them.
+pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<Id> {
+    let mut all: BTreeSet<Id> = undone.iter().map(|step| step.id.clone()).collect();
+    all.extend(undone.iter().filter_map(|step| match &step.deed {
         Deed::Attach(controller) | Deed::Detach(controller) => {
             Some((Kind::Controller, controller.clone()))
         }
         _ => None,
-    });
-    let objects = undone.iter().map(|step| step.id.clone());
-    objects.chain(controllers).collect()
+    }));
+    // whoever lists what is not there is none that could be
+    let lists = |controller: &&Controller| {
+        let mut names = controller.namespaces.iter();
+        names.any(|name| all.contains(&(Kind::Namespace, name.clone())))
+    };
+    let listing: Vec<Id> = end
+        .controller
+        .iter()
+        .filter(lists)
+        .map(|controller| (Kind::Controller, controller.name.clone()))
+        .collect();
+    all.extend(listing);
+    all
 }
 
 /// What there is, but that what is `pending` is told as it is to be: it may be gone for the moment, to be made anew.
@@ -271,7 +286,7 @@ pub(crate) fn pending(before: &Objects, end: &Objects, undone: &[Step]) -> Objec
         });
         both.cloned().collect()
     }
-    let undone = &unfinished(undone);
+    let undone = &unfinished(undone, end);
     Objects {
         media: kind(Kind::Media, &before.media, &end.media, undone),
         namespace: kind(Kind::Namespace, &before.namespace, &end.namespace, undone),

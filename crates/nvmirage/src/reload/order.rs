@@ -41,6 +41,43 @@ pub(super) fn steps(served: &Served, end: &Objects, fates: &BTreeMap<Id, Fate>) 
     all.steps
 }
 
+/// The namespaces that controllers have in the end which are made anew: those that they have now, listed or not, but for what their
+/// list has no more, and what it has besides.
+pub(super) fn kept(
+    served: &Served,
+    end: &Objects,
+    fates: &BTreeMap<Id, Fate>,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let remade = served.config.controller.iter().filter_map(|now| {
+        let fate = fates.get(&(Kind::Controller, now.name.clone()))?;
+        let then = find(&end.controller, &now.name)?;
+        matches!(fate, Fate::Remake(_)).then_some((now, then))
+    });
+    let all = remade.map(|(now, then)| {
+        let ends = |name: &String| {
+            let fate = fates.get(&(Kind::Namespace, name.clone()));
+            fate == Some(&Fate::Delete)
+        };
+        let had = served.placed.iter().filter(|(name, placed)| {
+            let mut users = end.controller.iter();
+            let elsewhere =
+                users.any(|c| c.namespaces.contains(name) && c.subsystem() != then.subsystem());
+            let dropped = now.namespaces.contains(name) && !then.namespaces.contains(name);
+            let goes_on = placed.subsystem == then.subsystem() || then.namespaces.contains(name);
+            placed.controllers.contains(&now.name)
+                && goes_on
+                && !elsewhere
+                && !dropped
+                && !ends(name)
+        });
+        let new = then.namespaces.iter();
+        let new = new.filter(|name| !now.namespaces.contains(name));
+        let names = had.map(|(name, _)| name).chain(new);
+        (now.name.clone(), names.cloned().collect())
+    });
+    all.collect()
+}
+
 impl Steps<'_> {
     fn fate(&self, kind: Kind, name: &str) -> &Fate {
         let fate = self.fates.get(&(kind, name.to_owned()));

@@ -468,9 +468,11 @@ proptest! {
         end in any_config(),
         file in any_config(),
         part in 0.0..1.0_f64,
+        (detached, attached) in (0..16_u32, 0..16_u32),
     ) {
         let [then, end, file] = [then, end, file].map(|text| from_toml(&text).unwrap());
         let mut model = Model::of(&end);
+        meddle(&mut model, 0, detached, attached);
         let (of_then, of_file) = (Objects::of(&then), Objects::of(&file));
         let wanted = merge(&of_then, &Objects::of(&end), &of_file).objects;
         let Ok(first) = plan(&model.served, &wanted, true) else {
@@ -484,10 +486,10 @@ proptest! {
         let taken = taken_over(&of_then, &of_file, &wanted, &now);
         let again = merge(&taken, &now, &of_file).objects;
         prop_assert_eq!(sorted(&again), sorted(&wanted));
-        let second = plan(&model.served, &again, true);
-        // what a host stood in the way of is held back for what is left of it, too
-        prop_assume!(second.is_ok());
-        let second = second.unwrap();
+        // what is served so far is a configuration that an operator can go on with
+        settle(&mut model.served.config, &first.end, &first.steps[count..]);
+        prop_assert_eq!(&model.served.config.validate()[..], &[][..]);
+        let second = plan(&model.served, &again, true).unwrap();
         model.do_all(&second, second.steps.len());
         prop_assert_eq!(sorted(&Objects::of(&model.served.config)), sorted(&second.end));
     }
@@ -588,6 +590,9 @@ fn what_would_lose_something_stays_and_says_what_to_do() {
     assert!(why(&host, &gone).contains("a host is attached"));
     let smaller = now.replace("4GiB", "3GiB");
     assert!(why(&host, &smaller).contains("nvmirage resize n 3GiB --shrink"));
+    let alone = served(&with(&[FILE, NAMESPACE]), &[]);
+    let smaller = with(&[FILE, NAMESPACE]).replace("4GiB", "3GiB");
+    assert!(why(&alone, &smaller).contains("nvmirage delete namespace n"));
     let memory = "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"8GiB\"\n";
     let said = why(&served(memory, &[]), &memory.replace('8', "9"));
     assert!(
@@ -609,6 +614,28 @@ fn what_would_lose_something_stays_and_says_what_to_do() {
     };
     pool.placed = BTreeMap::from([("c:1".to_owned(), placed)]);
     assert!(why(&pool, "").contains("nvmirage delete namespace c:1"));
+}
+
+/// One that is to lie on another medium, or on a new one, is not cut where it lies now.
+#[test]
+fn a_shorter_namespace_elsewhere_cuts_nothing() {
+    let other = FILE.replace("\"m\"", "\"o\"").replace("\"a\"", "\"o\"");
+    let now = with(&[FILE, &other, NAMESPACE, CONTROLLER]);
+    let elsewhere = now.replace(
+        "media = \"m\"\nrange = \"0GiB..4GiB\"",
+        "media = \"o\"\nrange = \"0GiB..2GiB\"",
+    );
+    let anew = now
+        .replace("4GiB", "2GiB")
+        .replace("path = \"a\"", "path = \"b\"");
+    for then in [elsewhere, anew] {
+        let lines = lines(&served(&now, &[]), &then, false);
+        assert!(lines.iter().all(|line| !line.starts_with('!')), "{lines:?}");
+        assert!(
+            lines.iter().any(|line| line.contains("0B..2GiB")),
+            "{lines:?}"
+        );
+    }
 }
 
 #[test]

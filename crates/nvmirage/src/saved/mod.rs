@@ -2,7 +2,8 @@
 //!
 //! Beside the state of subsystems there is a file for each configuration that is served, written whole before a change is
 //! answered. It holds the objects as the configuration had them, and as they are: at the next start [`merge`] puts the two together
-//! with the configuration as it is then. Nothing is written while nothing was changed.
+//! with the configuration as it is then, and what comes of it is written as soon as it is served. Nothing is written while nothing was
+//! changed.
 //!
 //! What hosts and operators change of namespaces (attachments, sizes) is kept by their [subsystems](crate::keep); moves of single queues
 //! and the log are not kept.
@@ -34,7 +35,7 @@ const FOLDER: &str = "runtime";
 const MAX_LEN: u64 = 64 << 20;
 
 /// What the file holds.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Content {
     version: u32,
     /// The configuration that it belongs to, for who reads it.
@@ -50,7 +51,18 @@ struct Content {
 pub(crate) struct Saved {
     path: PathBuf,
     content: Content,
+    /// The file says something else, of which something is lost.
+    behind: Option<Behind>,
     _claim: Claim,
+}
+
+/// How a file that was found differs from what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    /// All that it had made is still so.
+    NothingLost,
+    /// Some of it counts no longer.
+    SomeLost,
 }
 
 impl Saved {
@@ -84,12 +96,9 @@ impl Saved {
             now: of_file.clone(),
         };
         let mut lost = Vec::new();
+        let mut behind = None;
         if let Some(found) = read(&path)? {
             let merged = merge(&found.then, &found.now, &of_file);
-            if !merged.lost.is_empty() {
-                // what is lost by the next write is still there
-                put_aside(&path)?;
-            }
             let advice = || {
                 format!(
                     "what was made at run time does not fit the configuration any more: change that, or begin without it once (--forget), which puts {shown} aside"
@@ -102,6 +111,11 @@ impl Saved {
             content.now = objects.clone();
             objects.put_into(config);
             lost = lines;
+            behind = match lost.is_empty() {
+                true if content == found => None,
+                true => Some(Behind::NothingLost),
+                false => Some(Behind::SomeLost),
+            };
             let problems = config.validate();
             let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
             ensure!(problems.is_empty(), "{}\n{}", lines.join("\n"), advice());
@@ -109,9 +123,24 @@ impl Saved {
         let saved = Saved {
             path,
             content,
+            behind,
             _claim: claim,
         };
         Ok((saved, lost))
+    }
+
+    /// What came of the file and the configuration is served: from now on the file says that. Where something was lost by it,
+    /// the file as it was is put aside.
+    ///
+    /// # Errors
+    /// The system's; the file is as it was.
+    pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
+        match self.behind.take() {
+            None => return Ok(()),
+            Some(Behind::NothingLost) => {}
+            Some(Behind::SomeLost) => keep_copy(&self.path)?,
+        }
+        self.write()
     }
 
     /// Writes what there is now, where it is not what was written last.
@@ -187,9 +216,18 @@ fn name_of(file: &Path) -> String {
 
 /// Moves a file out of the way; the one that was there before is gone.
 fn put_aside(path: &Path) -> anyhow::Result<()> {
+    aside(path, |aside| fs::rename(path, aside))
+}
+
+/// As [`put_aside`], and the file stays.
+fn keep_copy(path: &Path) -> anyhow::Result<()> {
+    aside(path, |aside| fs::copy(path, aside).map(drop))
+}
+
+fn aside(path: &Path, put: impl FnOnce(&Path) -> io::Result<()>) -> anyhow::Result<()> {
     let aside = path.with_extension("old.json");
-    fs::rename(path, &aside)
-        .with_context(|| format!("cannot move {} to {}", path.display(), aside.display()))?;
+    put(&aside)
+        .with_context(|| format!("cannot put {} aside as {}", path.display(), aside.display()))?;
     tracing::warn!(
         "what was made at run time is put aside: {}",
         aside.display()

@@ -108,6 +108,8 @@ impl State {
             recording,
             ..
         } = self.media.remove(at);
+        // it is gone, whatever could be kept of it
+        self.config.media.retain(|m| m.name != name);
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
         let recorded = recorded.with_context(|| format!("media {name}"));
         let bytes = image.map_or(Ok(()), |mut image| image.keep(&medium));

@@ -107,6 +107,10 @@ struct State {
     source: Option<Source>,
     /// What a reload has deleted to make it anew, and has not made yet.
     pending: Objects,
+    /// A reload goes on, step by step.
+    is_reloading: bool,
+    /// Everything ends: nothing changes any more.
+    is_ending: bool,
 }
 
 /// Everything one process serves.
@@ -154,6 +158,8 @@ impl Supervisor {
             saved: None,
             source,
             pending: Objects::default(),
+            is_reloading: false,
+            is_ending: false,
         };
         memory_care::start(config.huge_pages == HugePages::Collapse)
             .context("cannot start a thread")?;
@@ -180,7 +186,14 @@ impl Supervisor {
             }
             return Err(error);
         }
-        supervisor.lock().saved = saved;
+        if let Some(mut saved) = saved {
+            if let Err(error) = saved.begin() {
+                tracing::error!(
+                    "what was made at run time is not saved yet, the next change tries it again: {error:#}"
+                );
+            }
+            supervisor.lock().saved = Some(saved);
+        }
         Ok(supervisor)
     }
 
@@ -202,7 +215,15 @@ impl Supervisor {
         work: impl FnOnce(&mut State) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let mut state = self.lock();
+        if state.is_ending {
+            return Err(Refusal::conflict(
+                "the server ends: nothing is changed any more",
+            ));
+        }
         let done = work(&mut state);
+        if done.is_ok() && !state.is_reloading {
+            state.heed((kind, name));
+        }
         let objects = state.objects();
         let kept = state.saved.as_mut();
         let kept = kept.map_or(Ok(()), |saved| saved.keep(objects));
@@ -311,9 +332,7 @@ impl Supervisor {
             state.refuse_use_of_medium(name)?;
             state
                 .close_medium(at)
-                .map_err(|error| Refusal::failed(&error))?;
-            state.config.media.retain(|m| m.name != name);
-            Ok(())
+                .map_err(|error| Refusal::failed(&error))
         })
     }
 
@@ -412,6 +431,9 @@ impl Supervisor {
     /// Ends everything in order: mounts and controllers, then media, whose bytes are made durable.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
         let mut state = self.lock();
+        // a reload that goes on must not save what is left at the end
+        state.is_ending = true;
+        state.saved = None;
         state.traces_end = Reason::ServerEnds;
         let mut result = Ok(());
         while !state.controllers.is_empty() {

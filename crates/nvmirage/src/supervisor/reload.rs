@@ -14,7 +14,7 @@ use anyhow::Context;
 use super::{State, Supervisor, refuse_problems};
 use crate::{
     config::{self, Config, Timing, log::Log},
-    control::{FieldProblem, NamespaceStatus, PlannedStep, Refusal, Reload, ReloadRequest},
+    control::{FieldProblem, PlannedStep, Refusal, Reload, ReloadRequest},
     events::What,
     logging,
     reload::{self, Deed, Kind, Placed, Plan, Served, Step},
@@ -56,6 +56,8 @@ struct Decided {
     plan: Plan,
     /// What was changed at run time and counts no longer.
     lost: Vec<String>,
+    /// Hosts may lose what stands in the way.
+    consent: bool,
 }
 
 impl Supervisor {
@@ -84,12 +86,14 @@ impl Supervisor {
             file,
             wanted,
             plan,
+            consent,
             ..
         } = decided;
         let before = {
             let mut state = self.lock();
             let before = state.objects();
             state.pending = reload::pending(&before, &plan.end, &plan.steps);
+            state.is_reloading = true;
             before
         };
         let mut failed = None;
@@ -105,7 +109,11 @@ impl Supervisor {
                     source.read.log = file.log.clone();
                     configure_log(&file.log)
                 }
-                _ => self.do_step(step, &plan.end),
+                _ if !consent => {
+                    let spared = self.lock().spares_hosts(step, &plan);
+                    spared.and_then(|()| self.do_step(step, &plan))
+                }
+                _ => self.do_step(step, &plan),
             };
             if let Err(refusal) = done {
                 failed = Some((at, refusal));
@@ -118,6 +126,7 @@ impl Supervisor {
         let settled = self.lock().settle(&plan, undone);
         let mut state = self.lock();
         state.pending = reload::pending(&before, &plan.end, undone);
+        state.is_reloading = false;
         let now = state.objects();
         source.then = reload::taken_over(&source.then, &Objects::of(&file), &wanted, &now);
         let kept = state.take_over(source);
@@ -128,7 +137,8 @@ impl Supervisor {
         settled.and(kept).map_err(|error| Refusal::failed(&error))
     }
 
-    fn do_step(&self, step: &Step, end: &Objects) -> Result<(), Refusal> {
+    fn do_step(&self, step: &Step, plan: &Plan) -> Result<(), Refusal> {
+        let end = &plan.end;
         let (kind, name) = (step.id.0, step.id.1.as_str());
         match (&step.deed, kind) {
             (Deed::Detach(controller), _) => self.detach(name, controller),
@@ -140,9 +150,15 @@ impl Supervisor {
             (Deed::Create, Kind::Media) => self.create_medium(of(&end.media, name)?),
             (Deed::Create, Kind::Namespace) => self.create_namespace(of(&end.namespace, name)?),
             (Deed::Create, Kind::Controller) => {
-                self.create_controller(of(&end.controller, name)?)?;
+                let mut controller = of(&end.controller, name)?;
+                let mut has: BTreeSet<String> = controller.namespaces.iter().cloned().collect();
+                if let Some(kept) = plan.kept.get(name) {
+                    has.clone_from(kept);
+                    controller.namespaces.retain(|listed| kept.contains(listed));
+                }
+                self.create_controller(controller)?;
                 self.change(What::Changed, ("controller", name), |state| {
-                    state.give_listed(name)
+                    state.have(name, &has)
                 })
             }
             (Deed::Create, _) => self.create_tenant(of(&end.tenant, name)?),
@@ -234,7 +250,7 @@ impl State {
                 "this server was started without --config: there is no file to read again; `nvmirage export` writes one that serves the same",
             ));
         };
-        let file = config::from_file(&source.file);
+        let file = config::from_file_again(&source.file);
         let file = file.map_err(|error| Refusal::invalid(format!("{error:#}")))?;
         let now = self.objects();
         let Merged { objects, lost } = merge(&source.then, &now, &Objects::of(&file));
@@ -274,6 +290,7 @@ impl State {
             wanted: objects,
             plan,
             lost,
+            consent,
         })
     }
 
@@ -282,17 +299,55 @@ impl State {
         reload::and_pending(Objects::of(&self.config), &self.pending)
     }
 
-    /// A controller has what its list says: what was deleted of it before is made again.
-    fn give_listed(&mut self, controller: &str) -> Result<(), Refusal> {
+    /// What an operator has changed is as it is now, and no longer as a reload that has failed was to have it.
+    pub(super) fn heed(&mut self, (kind, name): (&str, &str)) {
+        fn forget<T: Named>(all: &mut Vec<T>, kind: &str, name: &str) {
+            all.retain(|one| (T::KIND, one.name()) != (kind, name));
+        }
+        let pending = &mut self.pending;
+        forget(&mut pending.media, kind, name);
+        forget(&mut pending.namespace, kind, name);
+        forget(&mut pending.tenant, kind, name);
+        forget(&mut pending.controller, kind, name);
+        let mut together = self.config.clone();
+        self.objects().put_into(&mut together);
+        if !together.validate().is_empty() {
+            self.pending = Objects::default();
+        }
+    }
+
+    /// Refuses a step that takes a drive from a host which has attached since it was planned.
+    fn spares_hosts(&self, step: &Step, plan: &Plan) -> Result<(), Refusal> {
+        let (kind, name) = &step.id;
+        let deletes =
+            |step: &&Step| step.id == (Kind::Namespace, name.clone()) && step.deed == Deed::Delete;
+        let loses = match &step.deed {
+            Deed::Delete if *kind == Kind::Controller => Some(name),
+            Deed::Detach(controller) => plan.steps.iter().find(deletes).map(|_| controller),
+            _ => None,
+        };
+        match loses.filter(|controller| self.has_host(controller)) {
+            Some(controller) => Err(Refusal::conflict(format!(
+                "a host has attached to controller {controller} meanwhile: reload again to see what can be done beside it"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// A controller that was just made has these namespaces, and no others: what was deleted of them before is made again.
+    fn have(&mut self, controller: &str, names: &BTreeSet<String>) -> Result<(), Refusal> {
         let config = find(&self.config.controller, controller).cloned();
         let config = config.ok_or_else(|| Refusal::not_found("controller", controller))?;
-        for namespace in &config.namespaces {
-            let views = self.views().map_err(|error| Refusal::failed(&error))?;
-            let statuses = self.namespaces(&views);
-            let statuses = statuses.map_err(|error| Refusal::failed(&error))?;
-            let mut statuses = statuses.iter();
-            let is_its = |n: &NamespaceStatus| n.controllers.iter().any(|c| c == controller);
-            if !statuses.any(|n| n.config.name == *namespace && is_its(n)) {
+        let has = self.attached_to(controller)?;
+        for namespace in has.difference(names) {
+            self.detach(namespace, controller)?;
+        }
+        // in the order of the list, which their identifiers follow
+        let unlisted = names
+            .iter()
+            .filter(|name| !config.namespaces.contains(name));
+        for namespace in config.namespaces.iter().chain(unlisted) {
+            if names.contains(namespace) && !has.contains(namespace) {
                 self.attach(namespace, controller)?;
             }
         }
@@ -304,6 +359,14 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    fn attached_to(&self, controller: &str) -> Result<BTreeSet<String>, Refusal> {
+        let failed = |error: anyhow::Error| Refusal::failed(&error);
+        let views = self.views().map_err(failed)?;
+        let statuses = self.namespaces(&views).map_err(failed)?.into_iter();
+        let its = statuses.filter(|n| n.controllers.iter().any(|c| c == controller));
+        Ok(its.map(|n| n.config.name).collect())
     }
 
     /// What a plan depends on.
@@ -407,7 +470,7 @@ impl State {
     /// What is served and what was said of it are one again, but for what is `undone`; subsystems keep it so.
     fn settle(&mut self, plan: &Plan, undone: &[Step]) -> anyhow::Result<()> {
         reload::settle(&mut self.config, &plan.end, undone);
-        let left = reload::unfinished(undone);
+        let left = reload::unfinished(undone, &plan.end);
         let done = plan.steps.iter().filter(|step| !left.contains(&step.id));
         let touched = done.filter(|step| step.id.0 == Kind::Namespace);
         let touched: BTreeSet<&str> = touched.map(|step| step.id.1.as_str()).collect();

@@ -68,6 +68,21 @@ fn bash_completes_names_and_parameters_of_the_running_server() {
     assert_eq!(offered("nvmirage set @ media "), [""; 0]);
 }
 
+/// Names of files come from bash, which quotes them: a name that is a command to it is none on the line.
+#[test]
+fn names_of_files_are_left_to_bash() {
+    let world = World::new();
+    world.write("x;touch found", "");
+    world.write("*", "");
+    for line in [
+        "nvmirage check x",
+        "nvmirage serve --config ",
+        "nvmirage check ",
+    ] {
+        assert_eq!(bash(&world, line), [""; 0], "{line}");
+    }
+}
+
 #[test]
 fn every_shell_has_a_script_that_asks_the_program() {
     let world = World::new();

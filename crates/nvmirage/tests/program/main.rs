@@ -50,6 +50,7 @@ mod timed;
 mod timing_state;
 mod top;
 mod traces;
+mod traces_zoned;
 mod up;
 mod words;
 mod world;

@@ -351,6 +351,139 @@ fn a_step_that_fails_ends_it_and_the_next_reload_goes_on() {
     server.stop();
 }
 
+/// What is served after a step that failed is a configuration that an operator can go on with, and what the operator then says counts.
+#[test]
+fn after_a_step_that_fails_an_operator_can_go_on() {
+    let world = World::new();
+    let before = text(&world);
+    let server = serve(&world, &before);
+    // neither the list of a controller nor its namespace is there in the middle
+    world.ok(&world.steer(&["detach", "a", "one"]));
+    let missing = world.path("missing");
+    let image = world.path("disk.img");
+    let after = before.replace(
+        image.to_str().unwrap(),
+        missing.join("disk.img").to_str().unwrap(),
+    );
+    world.write("config.toml", &after);
+    let error = world.fails(&world.steer(&["reload"]));
+    assert!(error.contains("stopped at `+ media file"), "{error}");
+    world.ok(&world.steer(&["create", "tenant", "other"]));
+    world.ok(&world.steer(&["set", "tenant", "other", "weight=3"]));
+    // made by hand, in another place: that is what there is from now on
+    let other = world.path("other.img");
+    let create = [
+        "create", "media", "file", "--kind", "file", "--size", "32MiB",
+    ];
+    world.ok(&world.steer(&[&create[..], &["--path", other.to_str().unwrap()]].concat()));
+    world.ok(&world.steer(&["delete", "controller", "two"]));
+    let is_so = |world: &World| {
+        assert_eq!(
+            shown(world, "media", "file")["path"],
+            other.to_str().unwrap()
+        );
+        let all = world.inventory();
+        let names = all["controllers"].as_array().unwrap().iter();
+        let names: Vec<_> = names.map(|c| c["name"].clone()).collect();
+        assert_eq!(names, ["one"]);
+    };
+    is_so(&world);
+    server.stop();
+    let file = world.path("config.toml");
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    is_so(&world);
+    server.stop();
+}
+
+/// A controller that is made anew has what it had: what was taken from it stays so, and what was given to it, too.
+#[test]
+fn a_controller_that_is_made_anew_has_what_it_had() {
+    let more = "[[namespace]]\nname = \"c\"\nmedia = \"file\"\nrange = \"32MiB..48MiB\"\n\
+                [[namespace]]\nname = \"d\"\nmedia = \"file\"\nrange = \"48MiB..64MiB\"\n";
+    // another controller keeps the subsystem, or nobody does
+    for shared in [false, true] {
+        let world = World::new();
+        let mut before = text(&world).replace("[\"a\"]", "[\"a\", \"c\"]") + more;
+        if shared {
+            before = before.replace("[[controller]]\n", "[[controller]]\nsubsystem = \"s\"\n");
+        }
+        let server = serve(&world, &before);
+        world.ok(&world.steer(&["detach", "a", "one"]));
+        world.ok(&world.steer(&["attach", "d", "one"]));
+        let has = || shown(&world, "controller", "one")["namespaces"].clone();
+        assert_eq!(has(), serde_json::json!(["c", "d"]));
+        world.write(
+            "config.toml",
+            &before.replace("one.sock\"", "one.sock\"\nqueues = 3"),
+        );
+        let done = reload(&world, &[]);
+        assert!(done.status.success(), "{}{}", done.out, done.err);
+        assert_eq!(shown(&world, "controller", "one")["queues"], 3);
+        assert_eq!(has(), serde_json::json!(["c", "d"]));
+        server.stop();
+        let file = world.path("config.toml");
+        let server = world.serve(&["--config", file.to_str().unwrap()]);
+        assert_eq!(has(), serde_json::json!(["c", "d"]));
+        server.stop();
+    }
+}
+
+/// What cannot be read again is not taken for one that has nothing in it.
+#[test]
+fn a_pipe_and_an_empty_file_delete_nothing() {
+    let world = World::new();
+    let text = text(&world);
+    let server = serve(&world, &text);
+    let before = served(&world);
+    world.write("config.toml", "\n");
+    let error = world.fails(&world.steer(&["reload"]));
+    assert!(error.contains("has nothing in it"), "{error}");
+    let file = world.path("config.toml");
+    std::fs::remove_file(&file).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &file,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let error = world.fails(&world.steer(&["reload"]));
+    assert!(error.contains("no file that can be read again"), "{error}");
+    assert_eq!(served(&world), before);
+    // on purpose
+    std::fs::remove_file(&file).unwrap();
+    world.write("config.toml", "# nothing any more\n");
+    let done = reload(&world, &[]);
+    assert!(done.status.success(), "{}", done.err);
+    assert_eq!(world.inventory()["media"], serde_json::json!([]));
+    server.stop();
+}
+
+/// What can no longer be kept of a medium is said, and the medium is gone all the same.
+#[test]
+fn a_medium_that_closes_with_an_error_is_gone() {
+    let world = World::new();
+    let folder = world.path("records");
+    std::fs::create_dir(&folder).unwrap();
+    let record = folder.join("ops.json");
+    let timed = format!(
+        "[[media]]\nname = \"timed\"\nkind = \"ram\"\nsize = \"16MiB\"\ntiming.preset = \"optane-p4800x\"\ntiming.record = \"{}\"\n",
+        record.display()
+    );
+    let server = serve(&world, &timed);
+    std::fs::remove_dir_all(&folder).unwrap();
+    let error = world.fails(&world.steer(&["delete", "media", "timed"]));
+    assert!(error.contains("media timed"), "{error}");
+    assert_eq!(world.inventory()["media"], serde_json::json!([]));
+    let create = [
+        "create", "media", "timed", "--kind", "ram", "--size", "1MiB",
+    ];
+    world.ok(&world.steer(&create));
+    world.ok(&world.steer(&["delete", "media", "timed"]));
+    server.stop();
+}
+
 #[test]
 fn requests_at_the_same_time_take_turns_with_it() {
     let world = World::new();

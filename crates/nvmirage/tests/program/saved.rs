@@ -165,6 +165,29 @@ fn what_the_file_changes_counts_for_what_it_changes() {
         "{log}"
     );
     server.stop();
+    let folder = world.path("state/nvmirage/runtime");
+    let is_aside = |name: &String| name.ends_with(".old.json");
+    assert!(
+        names(&folder).iter().any(is_aside),
+        "what was lost is there"
+    );
+
+    // said once, and everything else is there at each start from then on
+    let all = expect(&[("web", 3), ("db", 8), ("new", 4), ("more", 9)]);
+    for _ in 0..2 {
+        let server = serve(&world, &[]);
+        assert_eq!(weights(), all);
+        assert!(!server.log().contains("was changed at run time"));
+        server.stop();
+    }
+
+    // what the file has had meanwhile, and has no more, is gone
+    tenants(3, "[[tenant]]\nname = \"more\"\nweight = 9\n");
+    serve(&world, &[]).stop();
+    tenants(3, "");
+    let server = serve(&world, &[]);
+    assert_eq!(weights(), expect(&[("web", 3), ("db", 8)]));
+    server.stop();
 }
 
 #[test]
@@ -201,6 +224,10 @@ fn what_does_not_fit_any_more_or_cannot_be_read_ends_the_start_and_loses_nothing
         error.contains("--forget") && error.contains("no such medium"),
         "{error}"
     );
+    assert_eq!(std::fs::read(folder.join(&name)).unwrap(), kept);
+    // nor where something is lost besides
+    world.write("config.toml", "[[media]]\nname = \"m\"\nkind = \"ram\"\nsize = \"1MiB\"\n[[namespace]]\nname = \"n\"\nmedia = \"m\"\nweight = 2\n[[namespace]]\nname = \"n2\"\nmedia = \"missing\"\n");
+    world.fails(&again);
     assert_eq!(std::fs::read(folder.join(&name)).unwrap(), kept);
 
     world.write("config.toml", media);

@@ -47,4 +47,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "saved::what_does_not_fit_any_more_or_cannot_be_read_ends_the_start_and_loses_nothing",
         ),
     },
+    Mutation {
+        name: "saved-at-each-start",
+        guard: "what is made at run time is there at each start, whatever was lost at one",
+        file: "crates/nvmirage/src/saved/mod.rs",
+        from: "            Some(Behind::SomeLost) => keep_copy(&self.path)?,",
+        to: "            Some(Behind::SomeLost) => return put_aside(&self.path),",
+        test: integration(
+            "nvmirage",
+            PROGRAM,
+            "saved::what_the_file_changes_counts_for_what_it_changes",
+        ),
+    },
 ];
