@@ -256,6 +256,16 @@ pub(super) fn controllers() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| offer(current, controllers_of(&served())))
 }
 
+/// Names of traces.
+pub(super) fn traces() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let served = served();
+        let all = served.traces.iter();
+        let named = all.map(|t| (t.config.name.clone(), t.config.file.display().to_string()));
+        offer(current, named)
+    })
+}
+
 /// Numbers of reactors.
 pub(super) fn reactors() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| offer(current, reactors_of(&served())))

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::parse::Control;
+use super::{live, parse::Control};
 use crate::{
     config::Span,
     control,
@@ -41,6 +41,7 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 #[command(after_help = EXAMPLES)]
 pub(super) struct QueuesCommand {
     /// The controller's name
+    #[arg(add = live::controllers())]
     controller: String,
 
     /// Show so many commands of each submission queue, the oldest, 1024 at most

@@ -55,6 +55,10 @@ fn bash_completes_names_and_parameters_of_the_running_server() {
         offered("nvmirage create controller @ x --namespaces "),
         ["fast"]
     );
+    assert_eq!(offered("nvmirage queues @ "), ["fast"]);
+    world.ok(&world.steer(&["trace", "start", "fast", "--file", "f", "--name", "mine"]));
+    assert_eq!(offered("nvmirage trace start @ "), ["fast"]);
+    assert_eq!(offered("nvmirage trace stop @ "), ["mine"]);
     let parameters = offered("nvmirage set @ media fast timing.read_");
     assert!(
         parameters.contains(&"timing.read_latency=".to_owned()),

@@ -102,14 +102,14 @@ fn a_mediums_timing_is_shown_as_it_would_be_written() {
 }
 
 /// `nvmirage dashboard`, which ends with the test.
-struct Dashboard {
+pub(crate) struct Dashboard {
     child: Child,
     address: SocketAddr,
     token: String,
 }
 
 impl Dashboard {
-    fn start(world: &World) -> Self {
+    pub(crate) fn start(world: &World) -> Self {
         let mut command = world.program();
         command.args(world.steer(&["dashboard"]));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -123,6 +123,13 @@ impl Dashboard {
             address: address.parse().unwrap(),
             token: token.to_owned(),
         }
+    }
+
+    /// What its page asks for.
+    pub(crate) fn get(&self, path: &str) -> Reply {
+        let right = format!("Authorization: Bearer {}\r\n", self.token);
+        let host = self.address.to_string();
+        self.ask(&format!("GET {path}"), &host, &right, "").is(200)
     }
 
     fn ask(&self, request: &str, host: &str, headers: &str, body: &str) -> Reply {

@@ -1,9 +1,14 @@
 //! A new user's way, with the command line alone: from an empty configuration to a modelled drive that is measured, changed
-//! while a host works, exported, stopped and there again. And a word is the same wherever it is said.
+//! and watched while a host works, recorded, exported, stopped and there again. And a word is the same wherever it is said.
+
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::world::{Server, World};
+use crate::{
+    dashboard::Dashboard,
+    world::{Server, World, ran},
+};
 
 fn serve(world: &World) -> Server {
     let file = world.path("nvmirage.toml");
@@ -49,13 +54,43 @@ fn from_nothing_to_a_drive_that_is_there_again() {
     world.ok(&[&write[..], &["--verify"]].concat());
     let before = read_ns(&world);
 
-    // the drive becomes slower while it is served; how much is asked of the model, not of this machine
+    // a host works, and is watched in a terminal and by the dashboard, while its drive becomes slower; how much is asked of the
+    // model, not of this machine
+    let mut load = world.program();
+    let random = ["--rw", "randread", "--span", "4MiB", "--time", "4s"];
+    load.args([&["bench", "--target", &target], &random[..]].concat());
+    let load = load.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let load = load.spawn().unwrap();
+    let dashboard = Dashboard::start(&world);
+    let reads = || dashboard.get("/v1/stats").json()["controllers"][0]["commands"]["read"].as_u64();
+    let first = reads();
+    let frames = world.ok(&world.steer(&["top", "--batch", "2", "--interval", "400ms"]));
+    let line = frames.lines().rfind(|line| line.starts_with("nvme0 "));
+    let words: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
+    assert!(words.len() > 3 && words[2] != "0", "{frames}");
+    assert!(reads() > first, "the dashboard sees them, too");
     world.ok(&world.steer(&["set", "media", "pro", "timing.firmware_read_4k=120us"]));
+    let load = ran(load.wait_with_output().unwrap());
+    assert!(load.status.success(), "{}", load.err);
+    drop(dashboard);
     let after = read_ns(&world);
     assert!(
         after >= 120_000.0 && before < 120_000.0,
         "{before} ns, then {after} ns"
     );
+
+    // what it is asked for is recorded, told, asked for again, and given to other programs
+    world.ok(&world.steer(&["trace", "start", "nvme0", "--file", "nvme0.trace"]));
+    assert!(read_ns(&world) >= 120_000.0);
+    world.ok(&world.steer(&["trace", "stop", "nvme0"]));
+    let stat = world.json(&["trace", "stat", "nvme0.trace", "--json"]);
+    let commands = stat["commands"].as_u64().unwrap();
+    assert!(commands > 0 && stat["lost"] == 0, "{stat}");
+    let replay = ["trace", "replay", "nvme0.trace", "--target", &target];
+    let replayed = world.json(&[&replay[..], &["--reads-only", "--json"]].concat());
+    assert_eq!(replayed["commands"], commands, "{replayed}");
+    let fio = world.ok(&["trace", "export", "nvme0.trace", "--format", "fio"]);
+    assert_eq!(fio.matches(" read ").count() as u64, commands);
 
     let exported = world.ok(&world.steer(&["export"]));
     let identity = world.json(&["identify", "--target", &target, "--json"]);

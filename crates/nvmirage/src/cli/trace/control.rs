@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::parse::Control;
+use super::super::{live, parse::Control};
 use crate::{
     config::{Size, Span, trace},
     control,
@@ -41,6 +41,7 @@ Examples:
 #[command(after_help = START_EXAMPLES)]
 pub(super) struct Start {
     /// The controller's name
+    #[arg(add = live::controllers())]
     controller: String,
 
     /// The file, which the server makes
@@ -93,6 +94,7 @@ impl Start {
 #[command(after_help = STOP_EXAMPLES)]
 pub(super) struct Stop {
     /// The trace's name: as its controller, where none was given
+    #[arg(add = live::traces())]
     name: String,
 
     #[command(flatten)]
