@@ -170,7 +170,9 @@ pub struct JobResult {
     /// Data moved per second, in units of 2^20 bytes.
     pub mib_s: f64,
     /// From just before a command's batch is submitted until just after its
-    /// completion is seen.
+    /// completion is seen. Of commands that were in flight in no stall; where
+    /// there were none, as with a slow drive on a machine that is busy, of all,
+    /// and so are rates and times.
     pub latency_ns: Latency,
     /// Commands that failed, and blocks that read back wrong.
     pub errors: u64,
@@ -447,9 +449,16 @@ fn mib_s(iops: f64, block_size: u32) -> f64 {
 }
 
 fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
-    let iops = rate(record.commands, record.elapsed_ns);
     let mut all = record.latency.clone();
     all.add(&record.late).expect("the bounds are the same");
+    let (mut commands, mut elapsed_ns) = (record.commands, record.elapsed_ns);
+    if all.is_empty() {
+        // What can be said is what they took with that.
+        all.clone_from(&record.stalled);
+        commands += record.commands_in_stalls;
+        elapsed_ns += record.stalled_ns;
+    }
+    let iops = rate(commands, elapsed_ns);
     JobResult {
         name: job.name.clone(),
         rw: job.rw,
@@ -461,9 +470,9 @@ fn result(job: &Job, record: &Record, ledger: Option<&Ledger>) -> JobResult {
         errors: record.errors + ledger.map_or(0, Ledger::mismatches),
         first_error: record.first_error,
         first_mismatch: ledger.and_then(Ledger::first_mismatch),
-        commands: record.commands,
+        commands,
         blocks_verified: ledger.map_or(0, Ledger::checked),
-        elapsed_ns: record.elapsed_ns,
+        elapsed_ns,
         stalls: record.stalls,
         stalled_ns: record.stalled_ns,
         lulls: Lulls {

@@ -426,6 +426,33 @@ fn time_in_which_the_host_did_not_run_is_left_out_and_counted() {
     assert!(result.commands < reads, "{} of {reads}", result.commands);
 }
 
+/// A slow drive and a machine that is busy all the time: no command has a time without a stall, and the figures are those with them.
+#[test]
+fn where_every_command_met_a_stall_its_time_with_that_is_said() {
+    let mut device = device();
+    with_ram(&device, |ram| {
+        (ram.manner, ram.lulls) = (Manner::LaterInReverse, 1000);
+    });
+    let namespace = device.namespace(1).unwrap();
+    let mut queue = device.create_queue_pair(8, false).unwrap();
+    let now = Cell::new(0u64);
+    let clock = || {
+        now.set(now.get() + 1_000_000);
+        now.get()
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let job = Job {
+        runtime: Duration::from_millis(500),
+        ..job(Rw::RandRead)
+    };
+    let result = run(&job, &namespace, &mut queue, device.memory(), &clock, go_on).unwrap();
+    assert!(result.stalls > 0, "{result:?}");
+    assert!(result.commands > 0 && result.iops > 0.0, "{result:?}");
+    // each look at the clock is a millisecond, and a command takes two of them at least
+    assert!(result.latency_ns.p50 >= 999_000, "{result:?}");
+    assert!(result.elapsed_ns >= 499_000_000, "{result:?}");
+}
+
 #[test]
 fn lulls_are_counted_and_left_out_for_who_knows_that_the_server_did_not_run() {
     let mut device = device();

@@ -45,7 +45,12 @@ pub(super) struct Record {
     pub(super) latency: Histogram<u64>,
     /// Of those that were.
     pub(super) late: Histogram<u64>,
+    /// Of commands that were in flight in a stall.
+    pub(super) stalled: Histogram<u64>,
+    /// That completed in no stall.
     pub(super) commands: u64,
+    /// That completed in one.
+    pub(super) commands_in_stalls: u64,
     pub(super) errors: u64,
     pub(super) first_error: Option<Status>,
     /// Without stalls.
@@ -64,8 +69,10 @@ impl Record {
             .expect("the bounds are in order and three digits are possible");
         Self {
             late: latency.clone(),
+            stalled: latency.clone(),
             latency,
             commands: 0,
+            commands_in_stalls: 0,
             errors: 0,
             first_error: None,
             elapsed_ns: 0,
@@ -460,13 +467,15 @@ impl<'a, B: Bus> Line<'a, B> {
         let status = cqe.status.status();
         // What completed while this thread did not run belongs to that time.
         record.commands += u64::from(!stalled);
-        if slot.submitted_ns >= times.stall_end {
-            let latency = match slot.submitted_ns >= times.lull_end {
-                true => &mut record.latency,
-                false => &mut record.late,
-            };
-            latency.saturating_record(times.now - slot.submitted_ns);
-        }
+        record.commands_in_stalls += u64::from(stalled);
+        let latency = if slot.submitted_ns < times.stall_end {
+            &mut record.stalled
+        } else if slot.submitted_ns < times.lull_end {
+            &mut record.late
+        } else {
+            &mut record.latency
+        };
+        latency.saturating_record(times.now - slot.submitted_ns);
         if !status.is_success() {
             record.errors += 1;
             record.first_error.get_or_insert(status);

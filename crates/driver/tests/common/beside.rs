@@ -55,8 +55,10 @@ fn a_cold_queue_is_measured_beside_a_busy_one() {
 fn a_read_on_a_cold_queue_that_the_machine_stalled_is_left_out() {
     // Each look finds that five milliseconds have passed: nothing can be measured so.
     let (result, [_, count, _]) = with_a_cold_queue(1000, 5_000_000, Duration::from_millis(500));
-    assert_eq!((count, result.commands), (0, 0));
+    assert_eq!(count, 0);
     assert!(result.stalls >= 20, "{}", result.stalls);
+    // of the job itself, all is said with the stalls, as there is nothing without
+    assert!(result.commands > 0 && result.latency_ns.p50 >= 5_000_000);
 }
 
 #[test]
