@@ -44,6 +44,8 @@ pub struct LaneCounters {
     pub errors: Counter,
     /// Those, by their status.
     pub statuses: StatusCounts,
+    /// What came to each namespace.
+    pub namespaces: EachNamespace,
     /// Commands that a medium failed.
     pub media_errors: Counter,
     /// Media errors that were not logged, because the controller had not taken the earlier ones.
@@ -52,6 +54,56 @@ pub struct LaneCounters {
     pub interrupts: Counter,
     /// Those that were not, as the host had consumed everything by then.
     pub interrupts_spared: Counter,
+}
+
+/// Namespaces that are counted apart: those with identifiers up to this.
+pub const NAMESPACES: usize = 32;
+
+/// What came to each namespace, by its identifier: one writer, any number of readers. An identifier that was given to another
+/// namespace counts on.
+#[derive(Debug, Default)]
+pub struct EachNamespace {
+    /// By identifier, from 1 on.
+    known: [NamespaceCounters; NAMESPACES],
+    /// Of all with larger identifiers together.
+    more: NamespaceCounters,
+}
+
+/// What came to a namespace, as the SMART log counts it ([`HealthRecord`]), and what failed.
+#[derive(Debug, Default)]
+pub struct NamespaceCounters {
+    /// Commands that read it.
+    pub reads: Counter,
+    /// Bytes that were read.
+    pub read_bytes: Counter,
+    /// Commands that wrote it.
+    pub writes: Counter,
+    /// Bytes that were written.
+    pub write_bytes: Counter,
+    /// Commands that completed with an error.
+    pub errors: Counter,
+}
+
+impl EachNamespace {
+    /// Of the namespace with this identifier; where it is none, as a host may have named it, or too large, of those together.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, nsid: u32) -> &NamespaceCounters {
+        let place = nsid.wrapping_sub(1) as usize;
+        self.known.get(place).unwrap_or(&self.more)
+    }
+
+    /// Adds what another one has counted, which counts no more; only its one writer calls this.
+    pub fn absorb(&self, other: &EachNamespace) {
+        let pairs = self.known.iter().zip(&other.known);
+        for (own, its) in pairs.chain([(&self.more, &other.more)]) {
+            own.reads.add(its.reads.get());
+            own.read_bytes.add(its.read_bytes.get());
+            own.writes.add(its.writes.get());
+            own.write_bytes.add(its.write_bytes.get());
+            own.errors.add(its.errors.get());
+        }
+    }
 }
 
 /// What a reactor did; in the vendor log page.

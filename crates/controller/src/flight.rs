@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use memory::{Counter, Histogram, LogHistogram, RECORD_WORDS, Records};
 use nvme_spec::{Status, opcode::Csi, opcode::NvmOpcode, zoned::ZonedOpcode};
 
+use crate::counters::EachNamespace;
 use crate::time::Time;
 
 /// Where the time of a command goes, in the order in which it does.
@@ -495,6 +496,8 @@ const PAST_RECORDS: usize = 256;
 pub struct Past {
     /// Errors.
     pub statuses: StatusCounts,
+    /// What came to each namespace.
+    pub namespaces: EachNamespace,
     /// Watched commands.
     pub flight: LaneFlight,
     /// The last ones.
@@ -505,6 +508,7 @@ impl Default for Past {
     fn default() -> Self {
         Past {
             statuses: StatusCounts::default(),
+            namespaces: EachNamespace::default(),
             flight: LaneFlight::default(),
             records: FlightRecords::new(PAST_RECORDS),
         }

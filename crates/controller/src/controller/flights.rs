@@ -59,10 +59,12 @@ impl Controller {
 
     /// What a completion queue has counted that is gone stays.
     pub(crate) fn keep_flight(&mut self, cq: &IoCq) {
-        self.flights.past.statuses.absorb(&cq.counters.statuses);
+        let past = &self.flights.past;
+        past.statuses.absorb(&cq.counters.statuses);
+        past.namespaces.absorb(&cq.counters.namespaces);
         if let Some(watched) = &cq.watched {
-            self.flights.past.flight.absorb(&watched.flight);
-            self.flights.past.records.absorb(&watched.records);
+            past.flight.absorb(&watched.flight);
+            past.records.absorb(&watched.records);
         }
     }
 

@@ -10,7 +10,7 @@ use super::watch::OTHER_MARKS;
 use crate::command;
 use crate::port::Outcome;
 use crate::queue::RingAbsent;
-use crate::state::{SqState, ordered, slot_state, sq_state};
+use crate::state::{SlotState, SqState, ordered, slot_state, sq_state};
 use crate::status;
 use crate::ticket::Ticket;
 
@@ -145,14 +145,19 @@ impl Queues {
         let slot = self.slots.slot(index);
         let bytes = u64::from(slot.bytes);
         let opcode = NvmOpcode(slot.sqe[0] as u8);
+        let namespace = counters.namespaces.of(nsid(slot));
         match opcode {
             NvmOpcode::READ if status.is_success() => {
                 counters.reads.add(1);
                 counters.read_bytes.add(bytes);
+                namespace.reads.add(1);
+                namespace.read_bytes.add(bytes);
             }
             NvmOpcode::WRITE if status.is_success() => {
                 counters.writes.add(1);
                 counters.write_bytes.add(bytes);
+                namespace.writes.add(1);
+                namespace.write_bytes.add(bytes);
             }
             _ => self.count_other(index, opcode, status),
         }
@@ -162,31 +167,43 @@ impl Queues {
     fn count_other(&mut self, index: u16, opcode: NvmOpcode, status: Status) {
         let counters = &self.counters;
         let slot = self.slots.slot(index);
+        let bytes = u64::from(slot.bytes);
+        let namespace = counters.namespaces.of(nsid(slot));
         if status.is_success() {
             match opcode {
                 NvmOpcode::COMPARE => {
                     counters.compares.add(1);
-                    counters.compare_bytes.add(u64::from(slot.bytes));
+                    counters.compare_bytes.add(bytes);
+                    namespace.reads.add(1);
+                    namespace.read_bytes.add(bytes);
                 }
                 APPEND => {
                     counters.writes.add(1);
-                    counters.write_bytes.add(u64::from(slot.bytes));
+                    counters.write_bytes.add(bytes);
+                    namespace.writes.add(1);
+                    namespace.write_bytes.add(bytes);
                 }
                 MANAGEMENT_SEND | MANAGEMENT_RECEIVE => {}
                 NvmOpcode::FLUSH => counters.flushes.add(1),
                 NvmOpcode::VERIFY => {
                     counters.verifies.add(1);
-                    counters.verify_bytes.add(u64::from(slot.bytes));
+                    counters.verify_bytes.add(bytes);
+                    namespace.read_bytes.add(bytes);
                 }
                 NvmOpcode::COPY => {
                     counters.copies.add(1);
-                    counters.copy_bytes.add(u64::from(slot.bytes));
+                    counters.copy_bytes.add(bytes);
+                    namespace.reads.add(1);
+                    namespace.read_bytes.add(bytes);
+                    namespace.writes.add(1);
+                    namespace.write_bytes.add(bytes);
                 }
                 _ => counters.deallocations.add(1),
             }
             return;
         }
         counters.errors.add(1);
+        namespace.errors.add(1);
         counters.statuses.count(status);
         self.failed = true;
         if status::is_media_error(status) {
@@ -258,4 +275,10 @@ impl Queues {
         let sqid = member.sq.id();
         self.events.push_back(LaneEvent::QueueRemoved { sqid });
     }
+}
+
+/// The namespace that the command in a slot names (Base 2.1, figure 92: bytes 4 to 7 of its entry).
+#[inline]
+fn nsid(slot: &SlotState) -> u32 {
+    (slot.sqe[0] >> 32) as u32
 }

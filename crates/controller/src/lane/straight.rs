@@ -15,6 +15,7 @@ use super::issue::{Asked, COPIED_PER_TURN, Issuer, Next};
 use super::message::QueueName;
 use super::queues::Queues;
 use crate::command;
+use crate::counters::LaneCounters;
 use crate::gate::Gate;
 use crate::port::Channel;
 use crate::queue::RingAbsent;
@@ -32,9 +33,10 @@ pub(super) enum Met {
     RingLost(QueueName),
 }
 
-/// What a batch of plain commands that were done at once came to.
+/// What a batch of plain commands that were done at once came to, those of a namespace.
 #[derive(Debug, Default)]
 struct Tally {
+    nsid: u32,
     reads: u64,
     read_bytes: u64,
     writes: u64,
@@ -50,9 +52,10 @@ impl Queues {
         left: &mut u32,
         issuer: &mut Issuer<'_, C, G>,
     ) -> Met {
-        let mut tally = Tally::default();
+        let mut tally = Tally::of(1);
         let met = self.go(position, left, issuer, &mut tally);
-        self.add_up(&tally);
+        self.posted += tally.done() as u32;
+        tally.add_to(&self.counters);
         met
     }
 
@@ -112,6 +115,11 @@ impl Queues {
                     };
                 }
             }
+            let nsid = (words[0] >> 32) as u32;
+            if nsid != tally.nsid {
+                self.posted += tally.done() as u32;
+                tally.turn_to(nsid, &self.counters);
+            }
             if plain.writes {
                 tally.writes += 1;
                 tally.write_bytes += u64::from(slot.bytes);
@@ -142,20 +150,44 @@ impl Queues {
         }
         Met::End
     }
+}
 
-    /// Counts what a batch came to.
+impl Tally {
+    /// Nothing yet of this namespace; most hosts have the first one only.
+    fn of(nsid: u32) -> Self {
+        Tally {
+            nsid,
+            ..Tally::default()
+        }
+    }
+
+    /// Another namespace's commands follow.
+    #[cold]
+    #[inline(never)]
+    fn turn_to(&mut self, nsid: u32, counters: &LaneCounters) {
+        self.add_to(counters);
+        *self = Tally::of(nsid);
+    }
+
+    fn done(&self) -> u64 {
+        self.reads + self.writes
+    }
+
+    /// Counts it.
     #[inline]
-    fn add_up(&mut self, tally: &Tally) {
-        let done = tally.reads + tally.writes;
-        if done == 0 {
+    fn add_to(&self, counters: &LaneCounters) {
+        if self.done() == 0 {
             return;
         }
-        self.posted += done as u32;
-        let counters = &self.counters;
-        counters.completions.add(done);
-        counters.reads.add(tally.reads);
-        counters.read_bytes.add(tally.read_bytes);
-        counters.writes.add(tally.writes);
-        counters.write_bytes.add(tally.write_bytes);
+        counters.completions.add(self.done());
+        counters.reads.add(self.reads);
+        counters.read_bytes.add(self.read_bytes);
+        counters.writes.add(self.writes);
+        counters.write_bytes.add(self.write_bytes);
+        let namespace = counters.namespaces.of(self.nsid);
+        namespace.reads.add(self.reads);
+        namespace.read_bytes.add(self.read_bytes);
+        namespace.writes.add(self.writes);
+        namespace.write_bytes.add(self.write_bytes);
     }
 }

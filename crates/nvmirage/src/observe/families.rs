@@ -307,14 +307,30 @@ const NAMESPACES: &[Metric<NamespaceStatus>] = &[
     },
 ];
 
-/// What a controller's hosts did with a namespace, as far as it was watched.
+/// What a controller's hosts did with a namespace.
 struct Attached {
     namespace: String,
     controller: String,
+    totals: Option<latency::NamespaceTotals>,
+    /// As far as it was watched.
     traffic: latency::NamespaceTraffic,
 }
 
 impl Attached {
+    fn each_way(&self, of: fn(&latency::NamespaceTotals) -> [u64; 2]) -> Vec<Value> {
+        let all = self.totals.iter().flat_map(|totals| {
+            let both = ["read", "write"].into_iter().zip(of(totals));
+            both.map(|(way, count)| {
+                let labels = vec![
+                    ("controller", self.controller.clone()),
+                    ("op", way.to_owned()),
+                ];
+                Value(labels, Number::Whole(count))
+            })
+        });
+        all.collect()
+    }
+
     fn values(&self, of: fn((u64, u64)) -> u64) -> Vec<Value> {
         let all = Operation::ALL.iter().zip(self.traffic);
         all.map(|(operation, traffic)| {
@@ -340,6 +356,7 @@ impl Attached {
                 all.extend(found.map(|controller| Attached {
                     namespace: namespace.config.name.clone(),
                     controller: name.clone(),
+                    totals: latency::totals(&controller.counted, nsid),
                     traffic: latency::traffic(&controller.counted, nsid),
                 }));
             }
@@ -349,6 +366,33 @@ impl Attached {
 }
 
 const ATTACHED: &[Metric<Attached>] = &[
+    Metric {
+        name: "nvmirage_namespace_commands",
+        kind: Counter,
+        unit: Count,
+        help: "Commands to the namespace that moved data, counted as the controller's are; of namespaces with an identifier up to 32. They begin anew with the controller.",
+        values: |n| n.each_way(|totals| totals.commands),
+    },
+    Metric {
+        name: "nvmirage_namespace_data_bytes",
+        kind: Counter,
+        unit: Bytes,
+        help: "Bytes that commands to the namespace moved.",
+        values: |n| n.each_way(|totals| totals.bytes),
+    },
+    Metric {
+        name: "nvmirage_namespace_errors",
+        kind: Counter,
+        unit: Count,
+        help: "I/O commands to the namespace that ended with an error; by status they are the controller's.",
+        values: |n| {
+            let errors = n.totals.iter().map(|totals| totals.errors);
+            let labels = vec![("controller", n.controller.clone())];
+            errors
+                .map(|count| Value(labels.clone(), Number::Whole(count)))
+                .collect()
+        },
+    },
     Metric {
         name: "nvmirage_namespace_watched_commands",
         kind: Counter,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use controller::{
-    counters::Counted,
+    counters::{Counted, NAMESPACES},
     flight::{FlightRecord, LaneFlight, Operation, Stage, StatusCounts},
 };
 use nvme_spec::opcode::NvmOpcode;
@@ -221,6 +221,35 @@ pub(crate) fn traffic(counted: &Counted, nsid: u32) -> NamespaceTraffic {
         }
     }
     sums
+}
+
+/// What came to a namespace of a controller: all of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NamespaceTotals {
+    /// Commands that read it, and that wrote it.
+    pub(crate) commands: [u64; 2],
+    /// Bytes that were read, and that were written.
+    pub(crate) bytes: [u64; 2],
+    /// Commands that failed.
+    pub(crate) errors: u64,
+}
+
+/// What came to a namespace; `None` where its identifier is one that is not counted apart.
+pub(crate) fn totals(counted: &Counted, nsid: u32) -> Option<NamespaceTotals> {
+    if nsid as usize > NAMESPACES {
+        return None;
+    }
+    let mut sums = NamespaceTotals::default();
+    let there = counted.queues.iter().map(|q| &q.counters.namespaces);
+    for counts in there.chain([&counted.past.namespaces]) {
+        let its = counts.of(nsid);
+        sums.commands[0] += its.reads.get();
+        sums.commands[1] += its.writes.get();
+        sums.bytes[0] += its.read_bytes.get();
+        sums.bytes[1] += its.write_bytes.get();
+        sums.errors += its.errors.get();
+    }
+    Some(sums)
 }
 
 /// By status, the most frequent first.

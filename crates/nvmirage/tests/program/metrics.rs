@@ -60,8 +60,13 @@ fn a_scraper_reads_what_hosts_did() {
         let used = format!("controller=\"two\",op=\"{op}\"");
         assert_eq!(of("controller_commands_total", &used), commands);
         assert_eq!(of("controller_data_bytes_total", &used), commands * 4096.0);
+        let its = format!("namespace=\"b\",{used}");
+        assert_eq!(of("namespace_commands_total", &its), commands);
+        assert_eq!(of("namespace_data_bytes_total", &its), commands * 4096.0);
         let idle = format!("controller=\"one\",op=\"{op}\"");
         assert_eq!(of("controller_commands_total", &idle), 0.0);
+        let its = format!("namespace=\"a\",{idle}");
+        assert_eq!(of("namespace_commands_total", &its), 0.0);
     }
     assert_eq!(of("tenant_commands_total", "tenant=\"web\""), 8.0);
     assert_eq!(
@@ -183,6 +188,15 @@ fn assert_stats(world: &World, host: &mut Host, metrics: &BTreeMap<String, f64>)
     assert!(error.contains("`three`"), "{error}");
     host.device().delete_queue_pair(queue).unwrap();
     // also of queues that are gone
+    let metrics = samples(&world.ask("GET /metrics", &[], "").is(200).body);
+    let of = |name: &str, more: &str| {
+        metrics[&format!(
+            "nvmirage_namespace_{name}_total{{namespace=\"b\",controller=\"two\"{more}}}"
+        )]
+    };
+    assert_eq!(of("commands", ",op=\"read\""), 3.0 + 1.0 + READS as f64);
+    assert_eq!(of("commands", ",op=\"write\""), 5.0);
+    assert_eq!(of("errors", ""), 1.0);
     let watched = stats();
     assert_eq!(errors(watched.clone()), out_of_range);
     let watched = &watched["controllers"][1];

@@ -361,6 +361,11 @@ impl Host {
         write(0x28, &admin_sq.iova(BASE).0.to_le_bytes());
         write(0x30, &admin_cq.iova(BASE).0.to_le_bytes());
         write(0x14, &0x0046_0001_u32.to_le_bytes());
+        // RDY comes before the first command does.
+        for _ in 0..64 {
+            world.now += 1_000;
+            world.engine.turn(Time(world.now), nobody);
+        }
         let (sq, cq) = (HostSq::new(admin_sq), HostCq::new(admin_cq));
         let size_and_id = (ENTRIES - 1) << 16 | 1;
         let commands = [(5, self.cq.buffer(), 1), (1, self.sq.buffer(), 1 << 16 | 1)];

@@ -52,6 +52,49 @@ fn data_goes_to_its_blocks_and_comes_back() {
     }
 }
 
+/// Each namespace by its identifier, in batches that go straight as well as command by command.
+#[test]
+fn what_comes_to_each_namespace_is_counted() {
+    for manner in [Manner::Synchronous, Manner::Asynchronous] {
+        let mut rig = Rig::new(16, &[16], manner);
+        let ids = [1, 2, 33];
+        rig.set_namespaces(ids.map(|nsid| namespace(nsid, MEDIUM_ID, BLOCKS)).to_vec());
+        let mut expected = [[0; 4]; 3];
+        // several of each in one batch, and one after the other of different ones
+        for (round, order) in [[0, 0, 1, 2], [1, 1, 1, 0], [2, 0, 2, 1]]
+            .iter()
+            .enumerate()
+        {
+            for (at, which) in order.iter().enumerate() {
+                let (opcode, blocks) = ([0x01, 0x02][at % 2], at as u32 + 1);
+                let mut sqe = transfer(&rig.host, opcode, 8, blocks, DATA + 1);
+                sqe.nsid = ids[*which];
+                sqe.cid = (round * 4 + at) as u16;
+                rig.submit(1, sqe);
+                let one = &mut expected[*which];
+                let (count, bytes) = if opcode == 0x02 { (0, 1) } else { (2, 3) };
+                one[count] += 1;
+                one[bytes] += u64::from(blocks) * 512;
+            }
+            rig.turn();
+            rig.turn();
+            assert_eq!(rig.completions().len(), 4);
+        }
+        // past its end
+        let mut failed = transfer(&rig.host, 0x02, BLOCKS, 1, DATA + 1);
+        failed.nsid = 2;
+        assert_ne!(rig.run(failed), Status::SUCCESSFUL_COMPLETION);
+        let counters = rig.lane.counters();
+        for (nsid, expected) in ids.into_iter().zip(expected) {
+            let its = counters.namespaces.of(nsid);
+            let found = [&its.reads, &its.read_bytes, &its.writes, &its.write_bytes];
+            assert_eq!(found.map(memory::Counter::get), expected, "{nsid}");
+            assert_eq!(its.errors.get(), u64::from(nsid == 2));
+        }
+        assert_eq!(counters.completions.get(), 13);
+    }
+}
+
 #[test]
 fn requests_carry_what_the_command_asks() {
     let mut rig = rig();
