@@ -2,7 +2,9 @@
 //! (`tests/soak/examples/neighbour.rs`): what its commands take.
 //!
 //! Both neighbours have 32 commands in flight and the tenant's weight. They have a processor of their own where there is one beside
-//! the server's and the tenant's; otherwise they share the tenant's, the honest one as well as the other.
+//! the server's and the tenant's; otherwise they share the tenant's, the honest one as well as the other. A hostile one that waits for
+//! answers of the socket takes that from the tenant whenever it is woken, which the tenant's own clock counts as the drive's time:
+//! so what the server saw, from the doorbell to the completion, stands beside it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -14,7 +16,7 @@ use plot::{Axis, Mark, Panel, Picture, Point, Scale, Series};
 use serde_json::{Value, json};
 
 use super::super::reach::{Row, shown};
-use super::super::sample::Sample;
+use super::super::sample::{Sample, median};
 use super::Mediated;
 use super::served::{Served, Setup};
 use super::split::free_cpu;
@@ -32,6 +34,8 @@ const PERCENTILES: [(&str, Figure); 3] = [
     ("p99", |sample| sample.p99_us),
     ("p99.9", |sample| sample.p999_us),
 ];
+/// The same of what the server saw.
+const SEEN: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 /// Width and height of the picture in pixels.
 const PANEL: (u32, u32) = (760, 480);
 
@@ -40,6 +44,8 @@ const PANEL: (u32, u32) = (760, 480);
 pub(super) struct Beside {
     /// Of each depth, medians beside each neighbour.
     depths: Vec<(u32, Vec<Sample>)>,
+    /// Of each depth, what the server saw beside each neighbour: medians, as [`SEEN`] has them.
+    seen: Vec<(u32, Vec<Vec<Option<f64>>>)>,
     /// What neighbours have done in the last round, by depth.
     did: Vec<(u32, &'static str, Value)>,
 }
@@ -62,6 +68,7 @@ impl Beside {
         let mut all = Beside::default();
         for depth in DEPTHS {
             let mut did = vec![Value::Null; NEIGHBOURS.len()];
+            let mut rounds = vec![vec![Vec::new(); SEEN.len()]; NEIGHBOURS.len()];
             let compared = mediated.compare(NEIGHBOURS.len(), |case| {
                 let served = Served::start(mediated, &setup)?;
                 let neighbour = match case {
@@ -73,6 +80,10 @@ impl Beside {
                     )?),
                 };
                 let sample = served.sample(&format!("--qd {depth} --time {}", mediated.time()))?;
+                let seen = served.seen(&SEEN.map(|(_, part)| part))?;
+                for (all, one) in rounds[case].iter_mut().zip(seen) {
+                    all.extend(one);
+                }
                 if let Some(neighbour) = neighbour {
                     did[case] = neighbour.stop()?;
                 }
@@ -80,6 +91,10 @@ impl Beside {
                 Ok(sample)
             })?;
             all.depths.push((depth, compared.cases));
+            let medians = rounds
+                .into_iter()
+                .map(|case| case.into_iter().map(median).collect());
+            all.seen.push((depth, medians.collect()));
             let did = NEIGHBOURS.into_iter().zip(did).skip(1);
             all.did.extend(did.map(|(name, did)| (depth, name, did)));
         }
@@ -112,6 +127,20 @@ impl Beside {
                 ));
             }
         }
+        for (depth, cases) in &self.seen {
+            for (at, (name, _)) in SEEN.into_iter().enumerate() {
+                let of = |case: usize| *cases.get(case)?.get(at)?;
+                let each = NEIGHBOURS.iter().enumerate();
+                let each =
+                    each.map(|(case, beside)| format!("{beside} {}", shown(of(case), 1, "us")));
+                rows.push(Row::new(
+                    &format!("the same {name} at QD{depth}, as the server saw it"),
+                    "reported",
+                    each.collect::<Vec<_>>().join(", "),
+                    of(2).zip(of(1)).map(|(hostile, honest)| hostile / honest),
+                ));
+            }
+        }
         for (depth, name, did) in &self.did {
             rows.push(Row::new(
                 &format!("what the {name} neighbour did beside QD{depth}"),
@@ -134,7 +163,13 @@ impl Beside {
                     "ratio": Self::ratio(cases, of),
                 })
             });
-            json!({ "queue_depth": depth, "percentiles": percentiles })
+            let seen = self.seen.iter().find(|(of, _)| of == depth);
+            let seen = seen.map(|(_, cases)| {
+                let each = NEIGHBOURS.iter().zip(cases);
+                let each = each.map(|(beside, us)| ((*beside).to_owned(), json!(us)));
+                Value::Object(each.collect())
+            });
+            json!({ "queue_depth": depth, "percentiles": percentiles, "server_us": seen })
         });
         json!(depths.collect::<Vec<_>>())
     }
@@ -248,17 +283,22 @@ mod tests {
         };
         let all = Beside {
             depths: vec![(1, vec![sample(1.0), sample(2.0), sample(3.0)])],
+            seen: vec![(1, vec![vec![Some(1.0), Some(2.0)], vec![None, Some(3.0)]])],
             did: vec![(1, "hostile", json!({"commands": 7}))],
         };
         let rows = all.rows();
-        assert_eq!(rows.len(), 4);
+        assert_eq!(rows.len(), 6);
+        assert_eq!(
+            rows[4].in_json()["measured"],
+            "alone 2.0 us, honest 3.0 us, hostile -"
+        );
         assert_eq!(rows[0].in_json()["ratio"], 1.5);
         assert_eq!(
             rows[1].in_json()["measured"],
             "alone 3.0 us, honest 6.0 us, hostile 9.0 us"
         );
         assert_eq!(rows[2].in_json()["ratio"], Value::Null);
-        assert_eq!(rows[3].in_json()["measured"], "commands:7");
+        assert_eq!(rows[5].in_json()["measured"], "commands:7");
         let json = all.in_json();
         assert_eq!(json[0]["percentiles"][0]["us"]["hostile"], 3.0);
         let dir = tempfile::tempdir().unwrap();

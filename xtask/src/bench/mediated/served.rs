@@ -204,6 +204,34 @@ impl<'a> Served<'a> {
         Ok(sample)
     }
 
+    /// What the server itself saw of the first host's reads, from the doorbell to the completion: of one command of 128, in
+    /// microseconds, what so many of them did not exceed.
+    pub(super) fn seen(&self, parts: &[f64]) -> Result<Vec<Option<f64>>> {
+        let workspace = self.mediated.workspace;
+        let mut command = workspace.command(&workspace.program())?;
+        let control = self.dir.path().join("control");
+        let control = format!("unix:{}", control.display());
+        command.args(["latency", "host0", "--json", "--control", &control]);
+        let report = output(&mut command)?;
+        let all = report["latency"].as_array().context("it has no latency")?;
+        let reads = all.iter().find(|one| one["operation"] == "read");
+        let reads = reads.context("no read was seen")?;
+        let number = |value: &Value| value.as_f64().context("it is no number");
+        let count = number(&reads["count"])?;
+        let mut seen = vec![None; parts.len()];
+        let mut below = 0.0;
+        for bucket in reads["buckets"].as_array().context("it has no buckets")? {
+            below += number(&bucket[1])?;
+            let last = number(&bucket[0])? / 1000.0;
+            for (part, seen) in parts.iter().zip(&mut seen) {
+                if seen.is_none() && below >= part * count {
+                    *seen = Some(last);
+                }
+            }
+        }
+        Ok(seen)
+    }
+
     /// Ends the server: those who use the drive before the drive, which is a part of it, too.
     pub(super) fn stop(self) -> Result<()> {
         for number in 0..self.hosts {
