@@ -77,8 +77,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "reload-lists-what-is-there",
         guard: "after a step that failed no controller lists what is not there",
         file: "crates/nvmirage/src/reload/mod.rs",
-        from: "    all.extend(listing);",
-        to: "    drop(listing);",
+        from: "names.any(|name| all.contains(&(Kind::Namespace, name.clone())))",
+        to: "names.any(|name| all.contains(&(Kind::Log, name.clone())))",
         test: of_program(
             "reload::tests::what_a_failed_step_has_left_undone_is_done_by_the_next_plan",
         ),
