@@ -121,8 +121,45 @@ impl std::fmt::Display for Refusal {
     }
 }
 
+/// Bytes of a text of an answer: what a client has sent may be in it, and that several times.
+const MAX_TEXT_LEN: usize = 16 << 10;
+
+/// Bytes that are left of a word, where the text is longer than that.
+const CUT_WORD_LEN: usize = 256;
+
+/// Shortens a text that is longer than any of ours: first its words, as what a client has sent may be one, then itself.
+fn shorten(text: &mut String) {
+    if text.len() <= MAX_TEXT_LEN {
+        return;
+    }
+    let words = text.split_inclusive(char::is_whitespace);
+    let mut short: String = words
+        .map(|word| match word.len() > CUT_WORD_LEN {
+            true => format!("{}… ", &word[..word.floor_char_boundary(CUT_WORD_LEN)]),
+            false => word.to_owned(),
+        })
+        .collect();
+    if short.len() > MAX_TEXT_LEN {
+        short.truncate(short.floor_char_boundary(MAX_TEXT_LEN));
+        short.push('…');
+    }
+    *text = short;
+}
+
 impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
+        shorten(&mut self.detail);
+        for error in &mut self.errors {
+            let FieldProblem {
+                pointer,
+                object,
+                detail,
+            } = error;
+            [pointer.as_mut(), object.as_mut(), Some(detail)]
+                .into_iter()
+                .flatten()
+                .for_each(shorten);
+        }
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
         (status, content_type, Json(self)).into_response()

@@ -76,9 +76,9 @@ fn whatever_is_sent_it_says_what_is_wrong_and_serves_on() {
         (&long, 422, "letters"),
     ];
     for (body, status, words) in bodies {
-        world
-            .ask("POST /v1/media", &[], body)
-            .refuses(status, words);
+        let refused = world.ask("POST /v1/media", &[], body);
+        refused.refuses(status, words);
+        assert!(refused.body.len() < 64 << 10, "it says it all once more");
     }
     let nested = world.ask("PUT /v1/media/a", &[], &deep);
     nested.refuses(422, "recursion limit");
