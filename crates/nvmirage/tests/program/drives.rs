@@ -191,7 +191,7 @@ fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
     let config = drive.world.write("tenants.toml", &text);
     let tenants = drive.world.serve(&["--config", config.to_str().unwrap()]);
     drive.fill("a");
-    server.signal(Signal::STOP);
+    server.stand_still();
     let target = drive.world.vfio_user("a");
     thread::scope(|scope| {
         let waits = scope.spawn(|| {
@@ -242,7 +242,7 @@ fn two_on_a_drive_that_stands_still_are_bounded_and_those_of_another_drive_go_on
     for tenant in ["a", "b", "c"] {
         drive.fill(tenant);
     }
-    server.signal(Signal::STOP);
+    server.stand_still();
     let targets = ["a", "b"].map(|tenant| drive.world.vfio_user(tenant));
     thread::scope(|scope| {
         let wait = |target| {
@@ -365,7 +365,7 @@ fn a_drive_stands_still_and_the_slowest_answer_of_the_other_one_is_prompt() {
             }
             (turns, slowest)
         });
-        server.signal(Signal::STOP);
+        server.stand_still();
         // One that the drive has when it stops, one that comes when it is given up, and one when it is lost.
         for _ in 0..3 {
             let (ended, took) = a.turn(2);

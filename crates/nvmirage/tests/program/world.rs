@@ -199,6 +199,25 @@ impl Server {
         &mut self.child
     }
 
+    /// Has it stand still, and waits until all of its threads do: a signal takes a while to reach one that runs.
+    pub(crate) fn stand_still(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let deadline = Instant::now() + BOUND;
+        let stands = || {
+            let mut all = std::fs::read_dir(&tasks).unwrap().flatten();
+            all.all(|task| {
+                let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+                let state = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+                state.starts_with('T')
+            })
+        };
+        while !stands() {
+            assert!(Instant::now() < deadline, "it does not stand still");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
