@@ -130,17 +130,15 @@ impl Saved {
     }
 
     /// What came of the file and the configuration is served: from now on the file says that. Where something was lost by it,
-    /// the file as it was is put aside.
+    /// the file as it was is put aside first.
     ///
     /// # Errors
-    /// The system's; the file is as it was.
+    /// The system's; the file is as it was, and the next change tries both again.
     pub(crate) fn begin(&mut self) -> anyhow::Result<()> {
-        match self.behind.take() {
-            None => return Ok(()),
-            Some(Behind::NothingLost) => {}
-            Some(Behind::SomeLost) => keep_copy(&self.path)?,
+        match self.behind {
+            None => Ok(()),
+            Some(_) => self.write(),
         }
-        self.write()
     }
 
     /// Writes what there is now, where it is not what was written last.
@@ -178,13 +176,17 @@ impl Saved {
         written
     }
 
-    fn write(&self) -> anyhow::Result<()> {
+    fn write(&mut self) -> anyhow::Result<()> {
+        if self.behind == Some(Behind::SomeLost) {
+            keep_copy(&self.path)?;
+        }
         let replaced = owned::replace(&self.path, "state_dir", |file| {
             let mut file = BufWriter::new(file);
             serde_json::to_writer_pretty(&mut file, &self.content)?;
             file.write_all(b"\n")?;
             file.flush()
         })?;
+        self.behind = None;
         replaced.durable
     }
 }
@@ -221,7 +223,10 @@ fn put_aside(path: &Path) -> anyhow::Result<()> {
 
 /// As [`put_aside`], and the file stays.
 fn keep_copy(path: &Path) -> anyhow::Result<()> {
-    aside(path, |aside| fs::copy(path, aside).map(drop))
+    aside(path, |aside| {
+        fs::copy(path, aside)?;
+        fs::File::open(aside)?.sync_all()
+    })
 }
 
 fn aside(path: &Path, put: impl FnOnce(&Path) -> io::Result<()>) -> anyhow::Result<()> {

@@ -51,8 +51,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "saved-at-each-start",
         guard: "what is made at run time is there at each start, whatever was lost at one",
         file: "crates/nvmirage/src/saved/mod.rs",
-        from: "            Some(Behind::SomeLost) => keep_copy(&self.path)?,",
-        to: "            Some(Behind::SomeLost) => return put_aside(&self.path),",
+        from: "            keep_copy(&self.path)?;",
+        to: "            return put_aside(&self.path);",
         test: integration(
             "nvmirage",
             PROGRAM,
