@@ -304,6 +304,9 @@ impl State {
         fn forget<T: Named>(all: &mut Vec<T>, kind: &str, name: &str) {
             all.retain(|one| (T::KIND, one.name()) != (kind, name));
         }
+        if self.pending == Objects::default() {
+            return;
+        }
         let pending = &mut self.pending;
         forget(&mut pending.media, kind, name);
         forget(&mut pending.namespace, kind, name);
