@@ -115,10 +115,9 @@ impl Queues {
                     };
                 }
             }
-            let nsid = (words[0] >> 32) as u32;
-            if nsid != tally.nsid {
+            if plain.nsid != tally.nsid {
                 self.posted += tally.done() as u32;
-                tally.turn_to(nsid, &self.counters);
+                tally.turn_to(plain.nsid, &self.counters);
             }
             if plain.writes {
                 tally.writes += 1;

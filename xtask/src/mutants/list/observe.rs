@@ -115,8 +115,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "namespaces-apart",
         guard: "a batch for several namespaces is counted for each",
         file: "crates/controller/src/lane/straight.rs",
-        from: "            if nsid != tally.nsid {",
-        to: "            if nsid != tally.nsid && tally.done() == 0 {",
+        from: "            if plain.nsid != tally.nsid {",
+        to: "            if plain.nsid != tally.nsid && tally.done() == 0 {",
         test: unit(
             "controller",
             "lane::tests::commands::what_comes_to_each_namespace_is_counted",
