@@ -1,7 +1,5 @@
 //! What other formats have of a few commands. Their own readers look at it in the program's tests.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
 use super::*;
@@ -68,19 +66,16 @@ fn fio_has_lines_of_its_third_version() {
     );
 }
 
-/// A number of ranges that a file says is counted, not counted up to.
+/// A number of ranges that a file says is counted, not counted up to: for that there is no time before a test is ended.
 #[test]
-fn further_ranges_take_no_time_for_each() {
+fn further_ranges_are_not_counted_one_by_one() {
     let most = Record {
         detail: u32::MAX,
         ..records()[4]
     };
-    let begun = Instant::now();
     let left_out = fio(&mut std::io::sink(), &[most; 4]).unwrap();
     let count = 4 * u64::from(u32::MAX - 1);
     assert_eq!(left_out["are further ranges of one"], count);
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 #[test]
@@ -175,16 +170,13 @@ fn a_command_has_the_first_track_that_is_free() {
     assert!(list.len() > 50, "{}", list.len());
 }
 
-/// Commands that all overlap take their tracks in less time than a search of all of them would.
+/// Commands that all overlap have a track each; for a search of all of them there is no time before a test is ended.
 #[test]
 fn many_commands_in_flight_are_many_tracks() {
     let mut tracks = chrome::Tracks::default();
-    let begun = Instant::now();
     for at in 0..1_000_000 {
         assert_eq!(tracks.take(at, u64::MAX), at as usize + 1);
     }
-    let took = begun.elapsed();
-    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]
