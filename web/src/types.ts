@@ -89,6 +89,7 @@ export interface Controller {
   namespaces: string[];
   listen: string;
   tenant?: string;
+  sample: number;
   doorbells: string;
   model_number: string;
   attached: boolean;

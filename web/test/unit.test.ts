@@ -122,6 +122,7 @@ function controller(reads: number, buckets: Bucket[], sum: number, name = "c"): 
     name,
     namespaces: [],
     listen: "",
+    sample: 256,
     doorbells: "auto",
     model_number: "",
     attached: true,

@@ -138,6 +138,8 @@ pub struct Counted {
     pub queues: Vec<QueueCounted>,
     /// What those have counted that are gone.
     pub past: Arc<Past>,
+    /// Of so many commands the times of one are taken; 0: of none.
+    pub sample: u32,
 }
 
 /// What a completion queue, with every submission queue that completes into it, has done.

@@ -453,7 +453,7 @@ impl TraceSpec {
 /// How a lane watches.
 #[derive(Clone, Debug)]
 pub struct Watching {
-    /// One command of so many is watched, 1 or more.
+    /// One command of so many is watched, 1 or more; or 0, where there are but those of a trace.
     pub every: u32,
     /// The time.
     pub clock: fn() -> Time,
@@ -469,7 +469,7 @@ pub struct Watching {
 /// How the commands of a controller are watched.
 #[derive(Clone, Debug)]
 pub struct WatchSpec {
-    /// One command of so many, 1 or more.
+    /// One command of so many, 1 or more; or 0 for none but those of a trace.
     pub every: u32,
     /// The time.
     pub clock: fn() -> Time,

@@ -37,7 +37,7 @@ const READ_32K: Load = Load {
 #[bench::null_read_shadow(Rig::new(null(), Doorbells::Shadow, Load::READ))]
 #[bench::ram_read(Rig::new(ram(), Doorbells::Mapped, Load::READ))]
 #[bench::ram_write(Rig::new(ram(), Doorbells::Mapped, Load::WRITE))]
-#[bench::null_read_watched(Rig::new(null(), Doorbells::Mapped, Load::READ).watched(128))]
+#[bench::null_read_watched(Rig::new(null(), Doorbells::Mapped, Load::READ).watched(256))]
 #[bench::null_read_traced(Rig::new(null(), Doorbells::Mapped, Load::READ).traced())]
 #[bench::memory_file_read(Rig::new(file("/dev/shm"), Doorbells::Mapped, Load::READ))]
 fn batch_of_32(mut rig: Rig) -> Rig {

@@ -236,7 +236,7 @@ impl Rig {
         let clock = || Time(0);
         let rings = TraceRings::new(1, 4096);
         let spec = WatchSpec {
-            every: 128,
+            every: 256,
             clock,
             records: 256,
             trace: Some(TraceSpec {

@@ -173,7 +173,7 @@ function ByOperation({ controller, its }: { controller: Controller; its: Control
       </div>
       <h4>Stages of all of them</h4>
       {all === 0 ? (
-        <p>No command was watched yet: one of 128 is.</p>
+        <p>{controller.sample === 0 ? "No command is watched." : `No command was watched yet: one of ${controller.sample} is.`}</p>
       ) : (
         <Parts
           label="Stages"

@@ -243,7 +243,7 @@ function BeforeAfter({ change: last, controllers, undo }: { change: Change; cont
       wide
     >
       {rows.length === 0 ? (
-        <p>No command was watched before or since: one of 128 is.</p>
+        <p>No command was watched before or since.</p>
       ) : (
         <div class="sideways" tabIndex={0} role="region" aria-label="Before and after: scrolls">
           <table class="compare" aria-label="Before and after">

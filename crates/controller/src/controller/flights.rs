@@ -35,7 +35,11 @@ impl Controller {
         let Some(cq) = self.queues.cq_mut(cqid) else {
             return;
         };
-        let watching = spec.map(|spec| {
+        let watching = spec.and_then(|spec| {
+            let trace = spec.trace.and_then(|trace| trace.of_queue(cqid));
+            if spec.every == 0 && trace.is_none() {
+                return None;
+            }
             let watched = cq.watched.take();
             let (flight, records) = watched.map_or_else(Default::default, |watched| {
                 (watched.flight, Some(watched.records))
@@ -46,13 +50,13 @@ impl Controller {
                 flight: flight.clone(),
                 records: records.clone(),
             });
-            Watching {
-                every: spec.every.max(1),
+            Some(Watching {
+                every: spec.every,
                 clock: spec.clock,
                 records,
                 flight,
-                trace: spec.trace.and_then(|trace| trace.of_queue(cqid)),
-            }
+                trace,
+            })
         });
         lanes.command(key, LaneCommand::Watch(watching));
     }
@@ -92,6 +96,7 @@ impl Controller {
             health: self.health().counted,
             queues: self.queues.cqs().map(queue).collect(),
             past: self.flights.past.clone(),
+            sample: self.flights.spec.as_ref().map_or(0, |spec| spec.every),
         }
     }
 }

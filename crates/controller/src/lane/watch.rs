@@ -165,7 +165,7 @@ impl Watch {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
-        let span = u64::from(every) * 2 - 1;
+        let span = u64::from(every.max(1)) * 2 - 1;
         1 + ((u64::from(self.random) * span) >> 32) as u32
     }
 
@@ -255,6 +255,9 @@ impl Watch {
     fn land(&mut self, record: &FlightRecord) {
         if let Some(trace) = &self.watching.trace {
             trace.ring.push(record);
+            if self.watching.every == 0 {
+                return;
+            }
             if self.until_counted > 0 {
                 self.until_counted -= 1;
                 return;

@@ -284,6 +284,10 @@ struct ControllerArgs {
     #[arg(long, add = live::tenants())]
     tenant: Option<String>,
 
+    /// Of so many I/O commands the times of one are taken, at random distances: 1 to 65536, or 0 for none
+    #[arg(long, value_name = "N")]
+    sample: Option<u32>,
+
     /// Serial number; default: derived from the name
     #[arg(long)]
     serial: Option<String>,
@@ -412,6 +416,7 @@ impl ControllerArgs {
             intx: self.intx,
             reactor: self.reactor,
             tenant: self.tenant,
+            sample: self.sample.unwrap_or(defaults.sample),
             serial: self.serial,
             model_number: self
                 .model_number

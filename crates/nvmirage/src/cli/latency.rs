@@ -22,8 +22,8 @@ Examples:
 
 /// Show how long a controller's commands take, and where their time goes
 ///
-/// Of one command of 128 the times are taken, chosen at random; the others run as if nobody watched. Of errors every one is
-/// counted.
+/// Of one command of 256 the times are taken, chosen at random; the others run as if nobody watched. `nvmirage set controller
+/// NAME sample=N` takes them of one of N. Of errors every one is counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct LatencyCommand {
@@ -57,7 +57,10 @@ fn shown(report: &LatencyReport, last: usize) -> String {
     let watched: u64 = report.latency.iter().map(|one| one.count).sum();
     let mut parts = Vec::new();
     if watched == 0 {
-        parts.push("no command was watched yet: one of 128 is\n".to_owned());
+        parts.push(match report.sample {
+            0 => "no command is watched: `nvmirage set controller NAME sample=256` watches one of 256\n".to_owned(),
+            sample => format!("no command was watched yet: one of {sample} is\n"),
+        });
     } else {
         parts.push(operations(&report.latency).to_string());
         parts.push(stages(report, watched).to_string());
@@ -164,7 +167,8 @@ mod tests {
     #[test]
     fn what_is_known_is_in_the_tables() {
         let report: LatencyReport = serde_json::from_str(
-            r#"{"latency":[{"operation":"read","count":2,"sum_ns":3000,"buckets":[[1000,1],[2000,1]]},
+            r#"{"sample":256,
+                "latency":[{"operation":"read","count":2,"sum_ns":3000,"buckets":[[1000,1],[2000,1]]},
                            {"operation":"write","count":0,"sum_ns":0,"buckets":[]}],
                 "stages":[{"stage":"ring","sum_ns":600},{"stage":"medium","sum_ns":2400}],
                 "errors_by_status":[{"status":"LBA Out of Range (sct 0h, sc 80h)","count":7}],

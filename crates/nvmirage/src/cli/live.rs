@@ -351,6 +351,7 @@ pub(super) fn changes() -> ArgValueCompleter {
             current,
             TENANT_KEYS.map(|k| (format!("{k}="), String::new())),
         ),
+        Some(("controller", _)) => offer(current, [("sample=".to_owned(), String::new())]),
         Some(("log", _)) => offer(current, log_keys()),
         _ => Vec::new(),
     })

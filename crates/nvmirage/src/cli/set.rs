@@ -8,7 +8,7 @@ use crate::{
         Text,
         log::{Format, Log},
     },
-    control::{self, MediumChange, TenantChange, ZoneLoss},
+    control::{self, ControllerChange, MediumChange, TenantChange, ZoneLoss},
 };
 
 const EXAMPLES: &str = "\
@@ -24,6 +24,8 @@ Examples:
       From now on this tenant has no more than that
   nvmirage set tenant web iops=none
       No cap of commands any more
+  nvmirage set controller vm1 sample=16
+      From now on the times of one command of 16 are taken, for a drive that is slow; 0: of none
   nvmirage set log filter=info,transport=debug format=json
       From the next line on the server logs what goes over its sockets, an object of JSON a line
 
@@ -31,22 +33,22 @@ Which parameters there are, and which of them may change while hosts use the dri
 PRESET; one that is not known is answered with those that there are. A drive of flash has no
 read_latency: what a read takes follows from its parts, as timing.read_4k_cell0";
 
-/// Change a medium, a tenant or the log of a running server
+/// Change a medium, a tenant, a controller or the log of a running server
 ///
 /// A change that cannot be is refused, and says whether it could be made at a reset or only where the medium is created.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Set {
     /// What kind of object is changed
-    #[arg(value_parser = ["media", "tenant", "log"])]
+    #[arg(value_parser = ["media", "tenant", "controller", "log"])]
     kind: String,
 
     /// Its name; the log, of which there is one, has none
     #[arg(value_name = "NAME|KEY=VALUE", add = live::of_kind())]
     name: String,
 
-    /// Parameters of a medium's timing, as they stand in a configuration, and zones that it gives up; or keys of a tenant
-    /// or of the log
+    /// Parameters of a medium's timing, as they stand in a configuration, and zones that it gives up; or keys of a tenant,
+    /// of a controller or of the log
     #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE", add = live::changes())]
     changes: Vec<String>,
 
@@ -72,6 +74,10 @@ impl Set {
             });
             let changes = changes.collect::<Result<_, UsageError>>()?;
             return control::client::change_tenant(&socket, &self.name, &TenantChange { changes });
+        }
+        if self.kind == "controller" {
+            let change = controller_change(&self.changes)?;
+            return control::client::change_controller(&socket, &self.name, change);
         }
         let mut all = MediumChange::default();
         for change in &self.changes {
@@ -101,6 +107,29 @@ impl Set {
 fn key_and_value<'a>(change: &'a str, as_in: &str) -> Result<(&'a str, &'a str), UsageError> {
     let both = change.split_once('=');
     both.ok_or_else(|| UsageError(format!("`{change}`: write KEY=VALUE, as in {as_in}")))
+}
+
+/// What is to change of a controller.
+fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError> {
+    let mut all = ControllerChange::default();
+    for change in changes {
+        match key_and_value(change, "sample=16")? {
+            ("sample", value) => {
+                let sample = value.parse().map_err(|_| {
+                    UsageError(format!(
+                        "`{change}`: write sample=1 for every command, sample=16 for one of 16, or sample=0 for none"
+                    ))
+                });
+                all.sample = Some(sample?);
+            }
+            (key, _) => {
+                return Err(UsageError(format!(
+                    "`{key}` of a controller cannot change while it is served: write sample=N; queues move with `nvmirage move`"
+                )));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// What is to change of the log. A filter has `=` and `,` of its own.

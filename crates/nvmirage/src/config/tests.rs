@@ -48,6 +48,7 @@ fn the_example_is_right_and_its_defaults_read_back() {
     let full = config.with_defaults();
     for line in [
         "queue_depth = 1024",
+        "sample = 256",
         "doorbells = \"auto\"",
         "intx = false",
         "max_transfer = \"1MiB\"",
@@ -135,6 +136,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ),
         ("queues = 64", "queues = 65", "write 1 to 64"),
         ("queues = 64", "queues = 0", "write 1 to 64"),
+        ("queues = 64", "sample = 65537", "or 0 for none"),
         ("queues = 64", "queue_depth = 1", "write 2 to 4096"),
         ("queues = 64", "queue_depth = 5000", "write 2 to 4096"),
         ("queues = 64", "max_transfer = \"3MiB\"", "power of two"),

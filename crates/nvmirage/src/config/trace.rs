@@ -12,7 +12,7 @@ use super::{
     validate::{Place, Problem},
 };
 
-/// The largest `sample`: of fewer commands than of one in so many the times are always taken.
+/// The largest `sample`: of a trace of fewer commands little could be said.
 pub(crate) const MAX_SAMPLE: u32 = 128;
 /// The smallest `max_size` that has room for a few commands.
 const MIN_SIZE: Size = Size(64 << 10);

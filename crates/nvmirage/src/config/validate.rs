@@ -8,8 +8,8 @@ use std::{
 use model::Parameters;
 
 use super::{
-    Config, Controller, Direct, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, Medium, MediumKind, Namespace,
-    Size,
+    Config, Controller, Direct, Listen, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SAMPLE, Medium,
+    MediumKind, Namespace, Size,
 };
 
 /// Smallest medium: room for at least a partition table and a file system's first blocks.
@@ -536,6 +536,12 @@ impl Controller {
         });
         place.require((1..=MAX_QUEUES).contains(&self.queues), || {
             format!("queues = {}: write 1 to {MAX_QUEUES}", self.queues)
+        });
+        place.require(self.sample <= MAX_SAMPLE, || {
+            format!(
+                "sample = {}: write 1 for every command, up to {MAX_SAMPLE} for one of {MAX_SAMPLE}, or 0 for none",
+                self.sample
+            )
         });
         place.require((2..=MAX_QUEUE_DEPTH).contains(&self.queue_depth), || {
             format!(

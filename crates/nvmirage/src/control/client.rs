@@ -15,9 +15,9 @@ use serde::Serialize;
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 
 use super::{
-    Attachment, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange, NewPartition, NewPlacement,
-    NewSize, PartitionEnd, PartitionPlace, PartitionSize, Refusal, Reload, ReloadRequest, Stopping,
-    TenantChange,
+    Attachment, ControllerChange, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange,
+    NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, Refusal,
+    Reload, ReloadRequest, Stopping, TenantChange,
 };
 use crate::{
     config::{Config, Size, Span, log::Log, trace::Trace},
@@ -228,6 +228,17 @@ pub(crate) fn change_tenant(
 ) -> anyhow::Result<()> {
     let path = format!("/v1/tenants/{}", checked(tenant)?);
     let body = serde_json::to_vec(change)?;
+    request(socket, Method::PATCH, &path, Some(body)).map(drop)
+}
+
+/// Changes a controller.
+pub(crate) fn change_controller(
+    socket: &Path,
+    controller: &str,
+    change: ControllerChange,
+) -> anyhow::Result<()> {
+    let path = format!("/v1/controllers/{}", checked(controller)?);
+    let body = serde_json::to_vec(&change)?;
     request(socket, Method::PATCH, &path, Some(body)).map(drop)
 }
 

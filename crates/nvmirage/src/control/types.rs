@@ -259,6 +259,15 @@ pub(crate) struct TenantChange {
     pub(crate) changes: BTreeMap<String, String>,
 }
 
+/// What is changed of a controller.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ControllerChange {
+    /// Of so many I/O commands the times of one are taken from now on, at random distances: 1 to 65536, or 0 for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sample: Option<u32>,
+}
+
 /// Where queues of a controller are to live.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

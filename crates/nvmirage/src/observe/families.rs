@@ -177,7 +177,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_watched_commands",
         kind: Counter,
         unit: Count,
-        help: "I/O commands whose times were taken: one of 128, at random distances.",
+        help: "I/O commands whose times were taken: one of the controller's `sample`, at random distances.",
         values: |c| {
             let watched = latency::latencies(&c.counted).into_iter();
             watched
@@ -397,14 +397,14 @@ const ATTACHED: &[Metric<Attached>] = &[
         name: "nvmirage_namespace_watched_commands",
         kind: Counter,
         unit: Count,
-        help: "I/O commands to the namespace that succeeded, of those that are watched: one of 128, at random distances. Of a controller the first 32 namespaces that some came to are told apart.",
+        help: "I/O commands to the namespace that succeeded, of those that are watched: one of the controller's `sample`, at random distances. Of a controller the first 32 namespaces that some came to are told apart.",
         values: |n| n.values(|(commands, _)| commands),
     },
     Metric {
         name: "nvmirage_namespace_watched_data_bytes",
         kind: Counter,
         unit: Bytes,
-        help: "Bytes that these moved: 128 times that estimates all.",
+        help: "Bytes that these moved.",
         values: |n| n.values(|(_, bytes)| bytes),
     },
 ];

@@ -85,7 +85,9 @@ pub(crate) struct WatchedCommand {
 /// What is known of a controller's latencies.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LatencyReport {
-    /// By operation, of one I/O command of 128, at random distances.
+    /// Of so many I/O commands the times of one are taken, at random distances; 0: of none.
+    pub(crate) sample: u32,
+    /// By operation, of the commands whose times were taken.
     pub(crate) latency: Vec<Latency>,
     /// Where the time of these went.
     pub(crate) stages: Vec<StageTime>,
@@ -137,6 +139,7 @@ impl From<&Counted> for LatencyReport {
         records.sort_by_key(|record| record.begun);
         let last = &records[records.len().saturating_sub(REPORTED)..];
         LatencyReport {
+            sample: counted.sample,
             latency: latencies(counted),
             stages: stages(counted),
             errors_by_status: errors(counted),

@@ -45,7 +45,7 @@ pub(crate) struct ControllerStats {
     pub(crate) media_errors: u64,
     /// Its I/O completion queues that are there, with what completed into them since its host made them.
     pub(crate) completion_queues: Vec<QueueStats>,
-    /// Latencies by operation, of one I/O command of 128, at random distances.
+    /// Latencies by operation, of one I/O command of `sample`, at random distances.
     pub(crate) latency: Vec<Latency>,
     /// Where the time of these went.
     pub(crate) stages: Vec<StageTime>,

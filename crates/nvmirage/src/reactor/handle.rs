@@ -110,6 +110,8 @@ pub(super) enum Message {
     Counts(Answer<Vec<(ControllerSlot, Counted)>>),
     /// Every command of a controller is left for a trace from now on, or none any more.
     Trace(ControllerSlot, Option<TraceSpec>, Option<Answer<()>>),
+    /// Of so many commands of a controller the times of one are taken from now on.
+    Sample(ControllerSlot, u32, Answer<()>),
     /// Tell that the thread takes messages.
     Answer(Answer<()>),
     /// End the thread.
@@ -129,6 +131,8 @@ pub(crate) struct NewController {
     pub(crate) attached: Arc<AtomicBool>,
     /// Counts doorbells that come as messages.
     pub(crate) doorbell_messages: Arc<Counter>,
+    /// Of so many of its I/O commands the times of one are taken; 0: of none.
+    pub(crate) sample: u32,
 }
 
 /// Where a reactor takes messages.
@@ -411,6 +415,11 @@ impl ReactorHandle {
         spec: Option<TraceSpec>,
     ) -> anyhow::Result<()> {
         self.ask(|answer| Message::Trace(slot, spec, Some(answer)))
+    }
+
+    /// Of so many commands of a controller has the times of one taken from now on; 0: of none.
+    pub(crate) fn sample(&self, slot: ControllerSlot, sample: u32) -> anyhow::Result<()> {
+        self.ask(|answer| Message::Sample(slot, sample, answer))
     }
 
     /// How a controller's commands are left for a trace no more, from any thread. Its slot may be another controller's

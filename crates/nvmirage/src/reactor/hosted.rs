@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use controller::{Controller, Interrupt, time::Time};
+use controller::{Controller, Interrupt, flight::WatchSpec, time::Time};
 use engine::ControllerSlot;
 use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
 use transport::vfio_user::{Listener, Session, SessionConfig};
@@ -54,6 +54,8 @@ pub(super) struct Hosted {
     lines_told: u64,
     /// Whom to tell when it is no longer served.
     removal: Option<Answer<()>>,
+    /// How its commands are watched.
+    pub(super) watching: WatchSpec,
 }
 
 impl Hosted {
@@ -63,6 +65,7 @@ impl Hosted {
         listener: Listener,
         session_config: SessionConfig,
         attached: Arc<AtomicBool>,
+        watching: WatchSpec,
     ) -> Self {
         Hosted {
             name,
@@ -76,6 +79,7 @@ impl Hosted {
             memory_told: 0,
             lines_told: 0,
             removal: None,
+            watching,
         }
     }
 

@@ -39,13 +39,8 @@ const RECENTLY_NS: u64 = 10_000;
 const STALL_NS: u64 = 200_000;
 /// What is due next is waited for without looking at anything else for as long as a turn takes, and this at most.
 const DUE_WAIT_MAX_NS: u64 = 1_000;
-/// One command of so many is watched, at random distances: its times cost it some hundred instructions more.
-const WATCHED: WatchSpec = WatchSpec {
-    every: 128,
-    clock: Clock::now_of_process,
-    records: 256,
-    trace: None,
-};
+/// Records of watched commands that each completion queue keeps.
+const RECORDS: usize = 256;
 /// Commands that a channel holds at most.
 const CHANNEL_DEPTH: u16 = media::MAX_DEPTH;
 
@@ -483,6 +478,10 @@ impl Reactor {
             Message::Look(asked) => self.looks.begin(asked),
             Message::Counts(answer) => reply(&answer, self.counts()),
             Message::Trace(slot, trace, answer) => self.trace(slot, trace, answer.as_ref()),
+            Message::Sample(slot, sample, answer) => {
+                self.watch(slot, |watching| watching.every = sample);
+                reply(&answer, ());
+            }
             Message::Answer(answer) => reply(&answer, ()),
             Message::Stop => self.stopped = true,
         }
@@ -584,6 +583,7 @@ impl Reactor {
             listener,
             attached,
             doorbell_messages,
+            sample,
         } = new;
         let doorbells = Arc::new(
             DoorbellPages::new(config.doorbell_slots()).context("cannot make doorbell pages")?,
@@ -596,8 +596,14 @@ impl Reactor {
         controller.set_reactor_counters(self.counters.clone());
         controller.count_doorbell_messages_in(doorbell_messages);
         let slot = self.engine.add_controller(controller, subsystem);
-        self.engine.watch_commands(slot, Some(WATCHED));
-        let hosted = Hosted::new(name, slot, listener, session_config, attached);
+        let watching = WatchSpec {
+            every: sample,
+            clock: Clock::now_of_process,
+            records: RECORDS,
+            trace: None,
+        };
+        self.engine.watch_commands(slot, Some(watching.clone()));
+        let hosted = Hosted::new(name, slot, listener, session_config, attached, watching);
         if let Err(error) = hosted.watch(&self.poller) {
             self.engine.remove_controller(slot);
             return Err(error).context("cannot wait for hosts");
@@ -616,10 +622,19 @@ impl Reactor {
         trace: Option<TraceSpec>,
         answer: Option<&Answer<()>>,
     ) {
-        self.engine
-            .watch_commands(slot, Some(WatchSpec { trace, ..WATCHED }));
+        self.watch(slot, |watching| watching.trace = trace);
         if let Some(answer) = answer {
             reply(answer, ());
+        }
+    }
+
+    /// Has a controller's commands watched otherwise.
+    fn watch(&mut self, slot: ControllerSlot, change: impl FnOnce(&mut WatchSpec)) {
+        let hosted = self.hosted.get_mut(slot.0).and_then(Option::as_mut);
+        if let Some(hosted) = hosted {
+            change(&mut hosted.watching);
+            self.engine
+                .watch_commands(slot, Some(hosted.watching.clone()));
         }
     }
 

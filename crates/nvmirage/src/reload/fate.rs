@@ -211,6 +211,7 @@ fn controller(now: &Controller, wanted: &Controller, served: &Served, target: &C
         reactors: now.reactors.clone(),
         reactor: now.reactor,
         tenant: now.tenant.clone(),
+        sample: now.sample,
         ..wanted.clone()
     };
     if live != *now {

@@ -103,7 +103,8 @@ pub(crate) enum Deed {
     Retune,
     /// The namespace is larger from now on.
     Resize(Size),
-    /// It is another tenant's, or has another weight there; a tenant is another one.
+    /// It is another tenant's, or has another weight there; of another part of a controller's commands the times are
+    /// taken; a tenant is another one.
     Assign,
     /// The namespace is given to a controller.
     Attach(String),

@@ -208,11 +208,12 @@ impl Steps<'_> {
             if let Some(detail) = moves {
                 self.push(Kind::Controller, &now.name, Deed::Move, detail);
             }
-            if now.tenant != then.tenant {
-                let assigned = Controller {
-                    tenant: then.tenant.clone(),
-                    ..now.clone()
-                };
+            let assigned = Controller {
+                tenant: then.tenant.clone(),
+                sample: then.sample,
+                ..now.clone()
+            };
+            if assigned != now {
                 let detail = differences(&now, &assigned);
                 self.push(Kind::Controller, &now.name, Deed::Assign, detail);
             }

@@ -126,6 +126,7 @@ impl Model {
                 let at = position(&config.controller, name)?;
                 let then = find(&self.end.controller, name).unwrap();
                 config.controller[at].tenant = then.tenant.clone();
+                config.controller[at].sample = then.sample;
                 config.controller[at].tenant.clone()
             }
         };
@@ -364,8 +365,8 @@ prop_compose! {
                 continue;
             }
             text += &format!(
-                "[[controller]]\nname = \"c{at}\"\nlisten = \"vfio-user:/{at}\"\nnamespaces = [{}]\nqueues = {}\n{}",
-                lists[at].join(", "), 1 + queues, tenant(of)
+                "[[controller]]\nname = \"c{at}\"\nlisten = \"vfio-user:/{at}\"\nnamespaces = [{}]\nqueues = {}\nsample = {}\n{}",
+                lists[at].join(", "), 1 + queues, 16 * pool, tenant(of)
             );
             if subsystem == 0 {
                 text += "subsystem = \"s\"\n";
@@ -556,6 +557,7 @@ fn what_may_change_under_a_host_does() {
         "[[namespace]]\nname = \"o\"\nmedia = \"m\"\nrange = \"6GiB..8GiB\"\n",
         &CONTROLLER.replace("[\"n\"]", "[\"n\", \"o\"]"),
         "reactors = [0]\n",
+        "sample = 16\n",
         &tenant.replace("1000", "2000"),
     ]);
     let expected = [
@@ -566,6 +568,7 @@ fn what_may_change_under_a_host_does() {
         "+ namespace o: on media m, 6GiB..8GiB",
         "+ namespace o attached to controller c",
         "~ controller c: reactors its own -> 0",
+        "~ controller c: sample 256 -> 16",
     ];
     assert_eq!(lines(&served(&now, &["c"]), &then, false), expected);
 }

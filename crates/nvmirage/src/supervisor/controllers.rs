@@ -14,11 +14,14 @@ use transport::vfio_user::Listener;
 use super::{
     Served, State,
     mounts::{Socket, mount},
+    refuse_problems,
 };
 use crate::{
     config::{Config, Controller, Doorbells},
+    control::{ControllerChange, Refusal},
     fuse::Mount,
     reactor::handle::NewController,
+    saved::merge::find,
 };
 
 /// What the controllers of a subsystem tell hosts of it.
@@ -99,6 +102,40 @@ impl State {
         }
     }
 
+    /// Changes a controller while it is served.
+    pub(super) fn change_controller(
+        &mut self,
+        name: &str,
+        change: &ControllerChange,
+    ) -> Result<(), Refusal> {
+        let mut controllers = self.config.controller.iter();
+        let Some(at) = controllers.position(|controller| controller.name == name) else {
+            return Err(Refusal::not_found("controller", name));
+        };
+        let mut next = self.config.clone();
+        if let Some(sample) = change.sample {
+            next.controller[at].sample = sample;
+        }
+        refuse_problems(&next)?;
+        let before = std::mem::replace(&mut self.config, next);
+        let told = self.tell_of_sample(name);
+        if told.is_err() {
+            self.config = before;
+        }
+        told
+    }
+
+    /// Has the times of as many of a controller's commands taken as its configuration says.
+    pub(super) fn tell_of_sample(&self, name: &str) -> Result<(), Refusal> {
+        let configured = find(&self.config.controller, name);
+        let served = self.controllers.iter().find(|served| served.name == name);
+        let (Some(configured), Some(served)) = (configured, served) else {
+            return Ok(());
+        };
+        let told = self.reactors[served.reactor].sample(served.slot, configured.sample);
+        told.map_err(|error| Refusal::failed(&error))
+    }
+
     /// Whether every reactor of a controller polls.
     fn all_poll(&self, home: usize, config: &Controller) -> bool {
         let mut all = config.reactors.iter().chain([&home]);
@@ -122,6 +159,7 @@ impl State {
             Doorbells::Auto if self.all_poll(reactor, config) => DoorbellMode::Mapped,
             Doorbells::Auto => DoorbellMode::Unmapped,
         };
+        let sample = config.sample;
         let config = ControllerConfig {
             name: config.name.clone(),
             vendor_id: config
@@ -141,6 +179,7 @@ impl State {
             intx: config.intx,
         };
         Ok(NewController {
+            sample,
             config,
             subsystem,
             listener,

@@ -37,7 +37,7 @@ pub(crate) use self::tenants::TenantNews;
 use self::{media::Resting, subsystems::Live, timing::TimingState};
 use crate::{
     config::{self, Config, HugePages},
-    control::{MediumChange, Refusal},
+    control::{ControllerChange, MediumChange, Refusal},
     events::{self, What},
     fuse::Mount,
     identity::Identities,
@@ -413,6 +413,17 @@ impl Supervisor {
     ) -> Result<(), Refusal> {
         self.change(What::Changed, ("tenant", name), |state| {
             state.change_tenant(name, changes)
+        })
+    }
+
+    /// Changes a controller while its host goes on.
+    pub(crate) fn change_controller(
+        &self,
+        name: &str,
+        change: &ControllerChange,
+    ) -> Result<(), Refusal> {
+        self.change(What::Changed, ("controller", name), |state| {
+            state.change_controller(name, change)
         })
     }
 

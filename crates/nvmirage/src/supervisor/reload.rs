@@ -458,12 +458,18 @@ impl State {
             _ => {
                 let wanted = of(&end.controller, name)?;
                 let controllers = next.controller.iter_mut().filter(|one| one.name == name);
-                controllers.for_each(|one| one.tenant = wanted.tenant.clone());
+                for one in controllers {
+                    (one.tenant, one.sample) = (wanted.tenant.clone(), wanted.sample);
+                }
             }
         }
         refuse_problems(&next)?;
         let before = std::mem::replace(&mut self.config, next);
-        let told = self.tell_of_tenants();
+        let told = match kind {
+            Kind::Controller => self.tell_of_sample(name),
+            _ => Ok(()),
+        };
+        let told = told.and_then(|()| self.tell_of_tenants());
         if told.is_err() {
             self.config = before;
         }

@@ -64,6 +64,7 @@ fn bash_completes_names_and_parameters_of_the_running_server() {
         parameters.contains(&"timing.read_latency=".to_owned()),
         "{parameters:?}"
     );
+    assert_eq!(offered("nvmirage set @ controller fast "), ["sample="]);
     // whatever needs no server is offered, too
     assert!(offered("nvmirage sim").contains(&"simulate".to_owned()));
     assert!(offered("nvmirage explain opt").contains(&"optane-p4800x".to_owned()));

@@ -38,6 +38,7 @@ mod qemu;
 mod queues;
 mod recorded;
 mod reload;
+mod sample;
 mod saved;
 mod serve;
 mod service;

@@ -63,7 +63,7 @@ fn work(host: &mut Host) -> Vec<Asked> {
 }
 
 /// The commands of a trace, in the order of time.
-fn dump(world: &World, file: &str) -> Vec<Value> {
+pub(crate) fn dump(world: &World, file: &str) -> Vec<Value> {
     let text = world.ok(&["trace", "dump", file, "--json"]);
     let lines = text.lines();
     lines

@@ -204,7 +204,7 @@ impl<'a> Served<'a> {
         Ok(sample)
     }
 
-    /// What the server itself saw of the first host's reads, from the doorbell to the completion: of one command of 128, in
+    /// What the server itself saw of the first host's reads, from the doorbell to the completion: of one command of 256, in
     /// microseconds, what so many of them did not exceed.
     pub(super) fn seen(&self, parts: &[f64]) -> Result<Vec<Option<f64>>> {
         let workspace = self.mediated.workspace;

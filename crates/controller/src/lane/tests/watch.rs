@@ -227,6 +227,19 @@ fn a_trace_has_every_command_and_what_is_watched_stays_a_sample() {
 }
 
 #[test]
+fn a_trace_is_all_there_is_where_nothing_else_is_watched() {
+    let (mut rig, trace, watching) = traced(Manner::Synchronous, 1, 0);
+    for cid in 0..500 {
+        rig.submit(1, read(cid));
+        turn(&mut rig);
+        rig.completions();
+    }
+    assert_eq!(trace.ring.records().written(), 500);
+    assert_eq!(count(&watching, Operation::Read), 0);
+    assert_eq!(watching.records.written(), 0);
+}
+
+#[test]
 fn a_trace_can_be_of_one_command_of_so_many() {
     let (mut rig, trace, _) = traced(Manner::Synchronous, 8, 128);
     for cid in 0..4000 {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{self, Span},
-    control::{Attachment, ControllerStatus, NewPlacement, Refusal},
+    control::{Attachment, ControllerChange, ControllerStatus, NewPlacement, Refusal},
     observe::{LatencyReport, QueuesReport},
     supervisor::Supervisor,
 };
@@ -26,7 +26,12 @@ use crate::{
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(routes!(list_controllers, create_controller))
-        .routes(routes!(show_controller, put_controller, delete_controller))
+        .routes(routes!(
+            show_controller,
+            put_controller,
+            change_controller,
+            delete_controller
+        ))
         .routes(routes!(attach))
         .routes(routes!(put_attachment, detach))
         .routes(routes!(move_queues))
@@ -68,6 +73,19 @@ async fn put_controller(
     bytes: Bytes,
 ) -> Result<Shown<ControllerStatus>, Refusal> {
     item::put(desk, name, headers, bytes).await
+}
+
+/// Change keys of a controller
+#[utoipa::path(patch, path = "/v1/controllers/{name}", tag = "controllers", request_body = ControllerChange, responses((status = 204)))]
+async fn change_controller(
+    State(desk): Shared,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Result<Done, Refusal> {
+    let change: ControllerChange = body(&bytes)?;
+    let work = move |s: &Supervisor, name: &str| s.change_controller(name, &change);
+    item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
 /// Delete a controller that nothing uses
