@@ -23,6 +23,8 @@ struct Block {
 #[derive(Arbitrary, Debug)]
 struct Input {
     header: bool,
+    /// Of the first version, which has fewer columns.
+    first: bool,
     blocks: Vec<Block>,
     /// Bytes that are missing at the end.
     cut: u16,
@@ -48,8 +50,11 @@ fn file(input: &Input) -> Vec<u8> {
     }
     let mut file = match input.header {
         true => Encoder::default().header(&Header::default()).to_vec(),
-        false => [&b"NVMTRACE"[..], &[1, 0, 0, 0]].concat(),
+        false => [&b"NVMTRACE"[..], &[2, 0, 0, 0]].concat(),
     };
+    if input.first {
+        file[8] = 1;
+    }
     for block in &input.blocks {
         let raw_len = (block.payload.len() as i64 + i64::from(block.longer)).max(0) as u32;
         let mut frame = vec![block.kind % 5, block.packing % 3, 0, 0];

@@ -17,7 +17,8 @@ use nvme_spec::command::{
     WriteZeroesCdw12, slba,
 };
 use nvme_spec::copy::{CopyCdw12, CopyDescriptorFormat, SourceRange};
-use nvme_spec::opcode::NvmOpcode;
+use nvme_spec::key_value::{self, KEY_MAX, KvCdw11, KvOpcode};
+use nvme_spec::opcode::{Csi, NvmOpcode};
 use nvme_spec::sqe::{Fuse, Psdt};
 use nvme_spec::zoned::ZonedOpcode;
 use nvme_spec::{Sqe, Status};
@@ -321,14 +322,30 @@ pub fn block_count(sqe: &Sqe) -> Option<u32> {
     has_one.then(|| blocks(sqe).count)
 }
 
-/// The logical blocks that a command names, the first and how many, and what else a trace keeps of it
-/// ([`crate::flight::FlightRecord::detail`]).
-#[must_use]
-pub(crate) fn named(sqe: &Sqe) -> (u64, u32, u32) {
+/// What a command names, as far as it takes that to ask for the same again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Its first logical block.
+    pub(crate) slba: u64,
+    /// Logical blocks; of a command with a key bytes, of the value or of the host's buffer.
+    pub(crate) blocks: u32,
+    /// What else it takes ([`crate::flight::FlightRecord::detail`]).
+    pub(crate) detail: u32,
+    /// Its key.
+    pub(crate) key: [u8; KEY_MAX],
+    /// Whether it has Force Unit Access.
+    pub(crate) fua: bool,
+}
+
+/// What a command of this command set names.
+pub(crate) fn named(sqe: &Sqe, csi: Csi) -> Named {
     const APPEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
     const SEND: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_SEND.0);
     const RECEIVE: NvmOpcode = NvmOpcode(ZonedOpcode::ZONE_MANAGEMENT_RECEIVE.0);
-    match sqe.nvm_opcode() {
+    if csi == Csi::KEY_VALUE {
+        return named_with_key(sqe);
+    }
+    let (slba, blocks, detail) = match sqe.nvm_opcode() {
         NvmOpcode::READ
         | NvmOpcode::WRITE
         | NvmOpcode::COMPARE
@@ -339,6 +356,36 @@ pub(crate) fn named(sqe: &Sqe) -> (u64, u32, u32) {
         NvmOpcode::DATASET_MANAGEMENT => (0, 0, (sqe.cdw10 & 0xff) + 1),
         SEND | RECEIVE => (slba(sqe), 0, sqe.cdw13),
         _ => (first_block(sqe), 0, 0),
+    };
+    Named {
+        slba,
+        blocks,
+        detail,
+        key: [0; KEY_MAX],
+        fua: has_fua(sqe),
+    }
+}
+
+/// What stands in a command of the Key Value command set, of one that has a key (KV 1.1, 3).
+fn named_with_key(sqe: &Sqe) -> Named {
+    match KvOpcode(sqe.opcode) {
+        KvOpcode::STORE
+        | KvOpcode::RETRIEVE
+        | KvOpcode::LIST
+        | KvOpcode::DELETE
+        | KvOpcode::EXIST => {
+            // bytes behind its length are reserved, and say nothing
+            let mut key = key_value::key_field(sqe);
+            let len = usize::from(KvCdw11::from(sqe.cdw11).kl()).min(KEY_MAX);
+            key[len..].fill(0);
+            Named {
+                blocks: sqe.cdw10,
+                detail: sqe.cdw11 & 0xffff,
+                key,
+                ..Named::default()
+            }
+        }
+        _ => Named::default(),
     }
 }
 

@@ -10,7 +10,7 @@
 use std::sync::{Arc, OnceLock};
 
 use memory::{Counter, Histogram, LogHistogram, RECORD_WORDS, Records};
-use nvme_spec::{Status, opcode::Csi, opcode::NvmOpcode, zoned::ZonedOpcode};
+use nvme_spec::{Status, key_value::KEY_MAX, opcode::Csi, opcode::NvmOpcode, zoned::ZonedOpcode};
 
 use crate::counters::EachNamespace;
 use crate::time::Time;
@@ -119,11 +119,15 @@ pub struct FlightRecord {
     pub lba_shift: u8,
     /// Its first logical block, of a command that has one; of Dataset Management that of its first range.
     pub slba: u64,
-    /// Logical blocks that it names, of a command that names some; of Dataset Management those of its first range.
+    /// Logical blocks that it names, of a command that names some; of Dataset Management those of its first range; of one
+    /// with a key the bytes of the value or of the host's buffer, as its CDW10 has them.
     pub blocks: u32,
     /// What else there is to repeat it: of Dataset Management the number of its ranges, of the Zone Management commands
-    /// CDW13, of other commands that name blocks the upper half of CDW12, and 0 of all others.
+    /// CDW13, of other commands that name blocks the upper half of CDW12, of one with a key the lower half of CDW11, and 0 of
+    /// all others.
     pub detail: u32,
+    /// The key, of a command of the Key Value command set; zeros behind it.
+    pub key: [u8; KEY_MAX],
     /// Bytes that it moved.
     pub bytes: u32,
     /// Commands of its queue that were fetched and not completed when it was, with it.
@@ -143,6 +147,7 @@ impl FlightRecord {
         let [a, b, c, d, e, f] = self.stages;
         let low = u32::from(self.sqid) | u32::from(self.cid) << 16;
         let high = u32::from(self.opcode) | u32::from(self.fua) << 8 | u32::from(self.depth) << 16;
+        let key = u128::from_le_bytes(self.key);
         let mut words = [0; RECORD_WORDS];
         let all = [
             self.begun.0,
@@ -159,6 +164,8 @@ impl FlightRecord {
                 self.blocks,
             ),
             self.detail.into(),
+            key as u64,
+            (key >> 64) as u64,
         ];
         words[..all.len()].copy_from_slice(&all);
         words
@@ -176,6 +183,8 @@ impl FlightRecord {
             names,
             status,
             detail,
+            key_low,
+            key_high,
             ..,
         ] = words;
         FlightRecord {
@@ -192,6 +201,7 @@ impl FlightRecord {
             slba,
             blocks: high(status),
             detail: low(detail),
+            key: (u128::from(key_low) | u128::from(key_high) << 64).to_le_bytes(),
             bytes: high(nsid_bytes),
             depth: (names >> 48) as u16,
         }
@@ -592,6 +602,7 @@ mod tests {
             slba: u64::MAX,
             blocks: 0x8000_0002,
             detail: 0x8000_0003,
+            key: *b"\xff234567890123456",
             bytes: 0x80000001,
             depth: 0xf00f,
         };
@@ -622,6 +633,7 @@ mod tests {
             slba: 0,
             blocks: 1,
             detail: 0,
+            key: [0; KEY_MAX],
             bytes: 512,
             depth: 1,
         };

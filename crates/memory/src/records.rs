@@ -7,7 +7,7 @@
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Words of a record; few where every order of loads and stores is tried.
-pub const RECORD_WORDS: usize = if cfg!(feature = "loom") { 2 } else { 9 };
+pub const RECORD_WORDS: usize = if cfg!(feature = "loom") { 2 } else { 11 };
 
 #[derive(Debug)]
 struct Entry {

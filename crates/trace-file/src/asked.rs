@@ -1,5 +1,7 @@
 //! What it takes to ask the same again.
 
+use nvme_spec::key_value::{KEY_MAX, KvCdw11, KvOpcode};
+
 use crate::{Operation, Record};
 
 /// What a command asked for, in bytes of its namespace.
@@ -63,13 +65,67 @@ pub enum Asked {
         /// Of all zones.
         all: bool,
     },
+    /// A command with a key.
+    Key {
+        /// What about it.
+        what: KeyCommand,
+        /// Which.
+        key: Key,
+        /// Bytes of the value to store, or that the host has room for.
+        len: u32,
+        /// Store or Retrieve Options.
+        options: u8,
+    },
+}
+
+/// What is asked for of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyCommand {
+    /// A value for it.
+    Store,
+    /// Its value.
+    Retrieve,
+    /// That it is there no more.
+    Delete,
+    /// Whether it is there.
+    Exist,
+}
+
+/// A key of 1 to 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub(crate) field: [u8; KEY_MAX],
+    pub(crate) len: u8,
+}
+
+impl Key {
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let len = usize::from(self.len).min(KEY_MAX);
+        &self.field[..len]
+    }
+}
+
+impl std::fmt::Display for Key {
+    /// `0x` and hexadecimal digits, as `nvmirage kv` reads it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("0x")?;
+        self.bytes()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 impl Asked {
-    /// Whether data or zones may be others than before.
+    /// Whether data, zones or keys may be others than before.
     #[must_use]
     pub fn changes(&self) -> bool {
-        !matches!(self, Asked::Read { .. } | Asked::Flush)
+        match self {
+            Asked::Read { .. } | Asked::Flush => false,
+            Asked::Key { what, .. } => matches!(what, KeyCommand::Store | KeyCommand::Delete),
+            _ => true,
+        }
     }
 }
 
@@ -129,8 +185,27 @@ impl Record {
             }
             Operation::Compare => return Err("compare with data that is not in a trace"),
             Operation::Verify => return Err("only verify"),
-            Operation::KeyValue => return Err("are of keys and values"),
+            Operation::KeyValue => return self.asked_of_keys(),
             Operation::Other => return Err("are of other kinds"),
+        })
+    }
+
+    fn asked_of_keys(&self) -> Result<Asked, &'static str> {
+        let what = match KvOpcode(self.opcode) {
+            KvOpcode::FLUSH => return Ok(Asked::Flush),
+            KvOpcode::STORE => KeyCommand::Store,
+            KvOpcode::RETRIEVE => KeyCommand::Retrieve,
+            KvOpcode::DELETE => KeyCommand::Delete,
+            KvOpcode::EXIST => KeyCommand::Exist,
+            KvOpcode::LIST => return Err("list keys"),
+            _ => return Err("are of other kinds"),
+        };
+        Ok(Asked::Key {
+            what,
+            // a trace of version 1 has none
+            key: self.key().ok_or("name no key")?,
+            len: self.blocks,
+            options: KvCdw11::from(self.detail).options(),
         })
     }
 }

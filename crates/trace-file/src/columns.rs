@@ -3,7 +3,9 @@
 use crate::Record;
 
 /// Fields that are given by their difference, in the order of the file. The times of stages stand behind the first.
-const DIFFERENCES: usize = 12;
+const DIFFERENCES: usize = 14;
+/// How many of them there are in a version of the format.
+const OF_VERSION_1: usize = 12;
 
 /// The fields as numbers, in the order of the file.
 fn fields(record: &Record) -> [u64; DIFFERENCES] {
@@ -22,9 +24,11 @@ fn fields(record: &Record) -> [u64; DIFFERENCES] {
         slba,
         blocks,
         detail,
+        key,
         bytes,
         depth,
     } = *record;
+    let key = u128::from_le_bytes(key);
     let kind = u32::from_le_bytes([opcode, fua.into(), csi, lba_shift]);
     [
         at_ns,
@@ -39,6 +43,8 @@ fn fields(record: &Record) -> [u64; DIFFERENCES] {
         detail.into(),
         bytes.into(),
         depth.into(),
+        key as u64,
+        (key >> 64) as u64,
     ]
 }
 
@@ -57,6 +63,8 @@ fn record(numbers: &[u64; DIFFERENCES], stages: [u32; 6]) -> Option<Record> {
         detail,
         bytes,
         depth,
+        key_low,
+        key_high,
     ] = *numbers;
     let [opcode, fua, csi, lba_shift] = u32::try_from(kind).ok()?.to_le_bytes();
     Some(Record {
@@ -78,6 +86,7 @@ fn record(numbers: &[u64; DIFFERENCES], stages: [u32; 6]) -> Option<Record> {
         slba,
         blocks: blocks.try_into().ok()?,
         detail: detail.try_into().ok()?,
+        key: (u128::from(key_low) | u128::from(key_high) << 64).to_le_bytes(),
         bytes: bytes.try_into().ok()?,
         depth: depth.try_into().ok()?,
     })
@@ -103,12 +112,21 @@ pub(crate) fn pack(records: &[Record], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the columns of `count` records, which are all that there is, and appends the records to `out`; `None` where that is
-/// not so.
-pub(crate) fn unpack(mut bytes: &[u8], count: usize, out: &mut Vec<Record>) -> Option<()> {
+/// Reads the columns of `count` records as a version of the format has them, which are all that there is, and appends the records to
+/// `out`; `None` where that is not so.
+pub(crate) fn unpack(
+    mut bytes: &[u8],
+    version: u32,
+    count: usize,
+    out: &mut Vec<Record>,
+) -> Option<()> {
+    let columns = match version {
+        1 => OF_VERSION_1,
+        _ => DIFFERENCES,
+    };
     let mut rows = vec![[0; DIFFERENCES]; count];
     let mut stages = vec![[0; 6]; count];
-    for column in 0..DIFFERENCES {
+    for column in 0..columns {
         let mut before = 0u64;
         for row in &mut rows {
             before = before.wrapping_add(unzigzag(take(&mut bytes)?));

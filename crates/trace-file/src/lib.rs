@@ -1,6 +1,6 @@
 //! What hosts asked of a controller and what came of it, command by command, in a file.
 //!
-//! # The format, version 1
+//! # The format, version 2
 //!
 //! Numbers are little-endian. A file begins with the eight bytes `NVMTRACE` and the version, 32 bits. Then come blocks, each a frame
 //! of 28 bytes and its payload:
@@ -20,7 +20,8 @@
 //! block of records is by columns, each with a number for every record: LEB128, where a record's field is given by its difference from
 //! that of the record before zigzag-coded (modulo 2^64). The columns: time (difference), the six stages, completion queue, submission
 //! queue, command identifier, what kind of command (opcode, FUA, command set and block size as bytes 0 to 3), status, namespace, first
-//! block, blocks, detail, bytes, depth (all differences). Columns that are added behind these need another version.
+//! block, blocks, detail, bytes, depth, the first eight bytes of the key and the other eight, as numbers (all differences). Columns that are added
+//! behind these need another version. Version 1 has no keys, and is read.
 //!
 //! A file that was cut off, as its writer was killed or its disk is full, is read up to its last whole block; what is damaged before its end
 //! is an error, never a wrong record, and what was read before that error is whole.
@@ -42,17 +43,21 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+use nvme_spec::{
+    key_value::{KEY_MAX, KvCdw11, KvOpcode},
+    opcode::Csi,
+};
 use serde::{Deserialize, Serialize};
 
-pub use asked::Asked;
+pub use asked::{Asked, Key, KeyCommand};
 pub use name::Operation;
 pub use read::{Reader, Tail, TraceError};
 pub use write::Encoder;
 
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"NVMTRACE";
-/// The version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// The version that is written. Those before are read, too.
+pub const VERSION: u32 = 2;
 /// The most records of a block.
 pub const BLOCK_RECORDS: usize = 1 << 15;
 /// The most bytes of a payload, unpacked.
@@ -101,11 +106,14 @@ pub struct Record {
     pub nsid: u32,
     /// Its first logical block; of Dataset Management that of its first range.
     pub slba: u64,
-    /// Logical blocks that it names; of Dataset Management those of its first range.
+    /// Logical blocks that it names; of Dataset Management those of its first range; of a command with a key the bytes of the value or of
+    /// the host's buffer (CDW10).
     pub blocks: u32,
     /// Of Dataset Management the number of its ranges, of the Zone Management commands CDW13, of other commands that name blocks the
-    /// upper half of CDW12.
+    /// upper half of CDW12, of commands with a key the lower half of CDW11: the key's length, and options.
     pub detail: u32,
+    /// The key's field, of commands of the Key Value command set.
+    pub key: [u8; KEY_MAX],
     /// Bytes that it moved to or from the host.
     pub bytes: u32,
     /// Commands of its queue that were fetched and not completed when it was, with it.
@@ -140,8 +148,27 @@ impl Record {
 
     /// The first byte of its first logical block.
     fn first_byte(&self) -> Option<u64> {
-        let known = (9..=16).contains(&self.lba_shift);
+        let known = (9..=16).contains(&self.lba_shift) && Csi(self.csi) != Csi::KEY_VALUE;
         known.then(|| self.slba.checked_mul(1 << self.lba_shift))?
+    }
+
+    /// Its key, of a command of the Key Value command set that has one.
+    #[must_use]
+    pub fn key(&self) -> Option<Key> {
+        let has_key = matches!(
+            KvOpcode(self.opcode),
+            KvOpcode::STORE
+                | KvOpcode::RETRIEVE
+                | KvOpcode::LIST
+                | KvOpcode::DELETE
+                | KvOpcode::EXIST
+        );
+        let len = KvCdw11::from(self.detail).kl();
+        let is_one = Csi(self.csi) == Csi::KEY_VALUE && has_key;
+        (is_one && (1..=KEY_MAX).contains(&len.into())).then_some(Key {
+            field: self.key,
+            len,
+        })
     }
 
     /// Whether it ended well.

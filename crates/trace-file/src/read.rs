@@ -17,7 +17,7 @@ pub enum TraceError {
     NoTrace,
     /// It is of another version.
     #[error(
-        "the trace has version {0} of the format, and this program reads version {VERSION}: use the nvmirage that wrote it, or a newer one"
+        "the trace has version {0} of the format, and this program reads versions up to {VERSION}: use the nvmirage that wrote it, or a newer one"
     )]
     Version(u32),
     /// It ends before its header does.
@@ -49,6 +49,7 @@ pub enum Tail {
 #[derive(Debug)]
 pub struct Reader<R> {
     file: R,
+    version: u32,
     header: Header,
     /// Bytes of all blocks that were read.
     at: u64,
@@ -85,11 +86,12 @@ impl<R: Read> Reader<R> {
             return Err(TraceError::NoHeader);
         }
         let version = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(TraceError::Version(version));
         }
         let mut reader = Reader {
             file,
+            version,
             header: Header::default(),
             at: START_LEN as u64,
             lost: 0,
@@ -148,7 +150,7 @@ impl<R: Read> Reader<R> {
         match frame.kind {
             write::RECORDS => {
                 let before = records.len();
-                if columns::unpack(&self.raw, frame.count, records).is_none() {
+                if columns::unpack(&self.raw, self.version, frame.count, records).is_none() {
                     records.truncate(before);
                     return Err(damaged("its records are not understood"));
                 }

@@ -13,11 +13,11 @@ fn a_record() -> impl Strategy<Value = Record> {
     let rest = (
         any::<(u8, u16, u32)>(),
         prop_oneof![0..1u64 << 20, any::<u64>()],
-        any::<(u32, u32, u32, u16)>(),
+        (any::<(u32, u32, u32, u16)>(), any::<[u8; 16]>()),
     );
     (names, rest).prop_map(|(names, rest)| {
         let (at_ns, stages, (cqid, sqid, cid, opcode, fua, csi)) = names;
-        let ((lba_shift, status, nsid), slba, (blocks, detail, bytes, depth)) = rest;
+        let ((lba_shift, status, nsid), slba, ((blocks, detail, bytes, depth), key)) = rest;
         Record {
             at_ns,
             stages,
@@ -33,6 +33,7 @@ fn a_record() -> impl Strategy<Value = Record> {
             slba,
             blocks,
             detail,
+            key,
             bytes,
             depth,
         }
@@ -283,13 +284,15 @@ fn a_bit_that_flips_is_found() {
 #[test]
 fn another_version_is_refused_by_its_number() {
     let (mut file, _) = file(&[], None);
-    file[8] = 2;
-    let error = Reader::new(&*file).unwrap_err();
-    let said = error.to_string();
-    assert!(
-        said.contains("version 2") && said.contains("version 1"),
-        "{said}"
-    );
+    for version in [0, 3] {
+        file[8] = version;
+        let error = Reader::new(&*file).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains(&format!("version {version}")) && said.contains("up to 2"),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -305,33 +308,12 @@ fn what_stands_behind_the_end_or_is_missing_before_it_is_found() {
     assert!(matches!(read(&without).1, Err(TraceError::Damaged { .. })));
 }
 
-/// The block that the format's description gives, made by hand.
+/// Blocks that the format's description gives, made by hand: of this version and of the first, which had no keys.
 #[test]
-fn a_block_made_by_hand_is_read() {
-    let (mut made, _) = file(&[], None);
+fn blocks_made_by_hand_are_read() {
     // one record: at 3, stages 1 to 6, queues 1 and 2, identifier 4, Read with FUA on a namespace of 512-byte blocks, status
     // 80h, namespace 1, block 300, 8 blocks, detail 0, 4096 bytes, depth 1
-    let kind = 0x0900_0102u64;
-    let differences = [1, 2, 4, kind, 0x80, 1, 300, 8, 0, 4096, 1];
-    let mut raw = vec![6, 1, 2, 3, 4, 5, 6];
-    for difference in differences {
-        let mut coded = difference * 2;
-        while coded >= 128 {
-            raw.push(coded as u8 & 127 | 128);
-            coded >>= 7;
-        }
-        raw.push(coded as u8);
-    }
-    let mut frame = vec![2, 0, 0, 0, 1, 0, 0, 0];
-    frame.extend((raw.len() as u32).to_le_bytes());
-    frame.extend((raw.len() as u32).to_le_bytes());
-    frame.extend(5u64.to_le_bytes());
-    let sum = crc32c::crc32c(&[&frame[..], &raw[..]].concat());
-    frame.extend(sum.to_le_bytes());
-    made.extend(frame);
-    made.extend(raw);
-    let mut reader = Reader::new(&*made).unwrap();
-    let expected = Record {
+    let blocks = Record {
         at_ns: 3,
         stages: [1, 2, 3, 4, 5, 6],
         cqid: 1,
@@ -346,13 +328,65 @@ fn a_block_made_by_hand_is_read() {
         slba: 300,
         blocks: 8,
         detail: 0,
+        key: [0; 16],
         bytes: 4096,
         depth: 1,
     };
-    assert_eq!(reader.rest().unwrap(), [expected]);
-    assert_eq!((reader.lost(), expected.latency_ns()), (5, 15));
-    assert_eq!(expected.extent(), Some((300 * 512, 4096)));
-    assert_eq!(expected.name(), "Read");
+    let first = [1, 2, 4, 0x0900_0102u64, 0x80, 1, 300, 8, 0, 4096, 1];
+    // Retrieve of the key "blue" into 4096 bytes, which moved 8
+    let keys = Record {
+        csi: 1,
+        fua: false,
+        lba_shift: 0,
+        status: 0,
+        slba: 0,
+        blocks: 4096,
+        detail: 4,
+        key: *b"blue\0\0\0\0\x01\0\0\0\0\0\0\0",
+        bytes: 8,
+        ..blocks
+    };
+    let blue = u64::from_le_bytes(*b"blue\0\0\0\0");
+    let second = [1, 2, 4, 0x0001_0002, 0, 1, 0, 4096, 4, 8, 1, blue, 1];
+    for (version, numbers, expected) in [
+        (1, &first[..], blocks),
+        (2, &[&first[..], &[0, 0]].concat(), blocks),
+        (2, &second, keys),
+    ] {
+        let file = by_hand(version, numbers);
+        let mut reader = Reader::new(&*file).unwrap();
+        assert_eq!(reader.rest().unwrap(), [expected]);
+        assert_eq!((reader.lost(), expected.latency_ns()), (5, 15));
+    }
+    assert_eq!(blocks.extent(), Some((300 * 512, 4096)));
+    assert_eq!((blocks.name().as_str(), blocks.key()), ("Read", None));
+    assert_eq!((keys.name().as_str(), keys.extent()), ("Retrieve", None));
+    assert_eq!(keys.key().unwrap().bytes(), b"blue");
+    assert_eq!(keys.key().unwrap().to_string(), "0x626c7565");
+}
+
+/// A file of a version with one record, at 3 with stages 1 to 6, and these numbers in the columns behind.
+fn by_hand(version: u32, numbers: &[u64]) -> Vec<u8> {
+    let (mut made, _) = file(&[], None);
+    made[8..12].copy_from_slice(&version.to_le_bytes());
+    let mut raw = vec![6, 1, 2, 3, 4, 5, 6];
+    for number in numbers {
+        let mut coded = number * 2;
+        while coded >= 128 {
+            raw.push(coded as u8 & 127 | 128);
+            coded >>= 7;
+        }
+        raw.push(coded as u8);
+    }
+    let mut frame = vec![2, 0, 0, 0, 1, 0, 0, 0];
+    frame.extend((raw.len() as u32).to_le_bytes());
+    frame.extend((raw.len() as u32).to_le_bytes());
+    frame.extend(5u64.to_le_bytes());
+    let sum = crc32c::crc32c(&[&frame[..], &raw[..]].concat());
+    frame.extend(sum.to_le_bytes());
+    made.extend(frame);
+    made.extend(raw);
+    made
 }
 
 /// What is worth having: 64 bytes a record and more become a handful.

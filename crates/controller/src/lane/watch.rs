@@ -490,22 +490,23 @@ impl Queues {
         stages[Stage::Medium as usize] = span(handed.begun, done);
         stages[Stage::Model as usize] = span(done, now);
         let sqe = Sqe::from_words(slot.sqe);
-        let (slba, blocks, detail) = command::named(&sqe);
-        let (slba, blocks) = open.range.unwrap_or((slba, blocks));
+        let named = command::named(&sqe, open.csi);
+        let (slba, blocks) = open.range.unwrap_or((named.slba, named.blocks));
         let record = FlightRecord {
             begun: open.seen,
             stages,
             sqid: slot.sqid,
             cid: slot.cid,
             opcode: sqe.opcode,
-            fua: command::has_fua(&sqe),
+            fua: named.fua,
             status,
             nsid: sqe.nsid,
             csi: open.csi,
             lba_shift: open.lba_shift,
             slba,
             blocks,
-            detail,
+            detail: named.detail,
+            key: named.key,
             bytes: slot.bytes,
             depth: open.depth,
         };

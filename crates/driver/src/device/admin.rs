@@ -7,10 +7,10 @@ use nvme_spec::command::{
 };
 use nvme_spec::event::EventDw0;
 use nvme_spec::features::{FeatureId, NumberOfQueues, Select};
-use nvme_spec::identify::lists::{NAMESPACE_IDS_MAX, NamespaceIdList};
+use nvme_spec::identify::lists::{NAMESPACE_IDS_MAX, NamespaceIdList, NamespaceIdentifierType};
 use nvme_spec::identify::{Cns, IDENTIFY_SIZE, IdentifyController, IdentifyNamespace};
 use nvme_spec::log::LogPageId;
-use nvme_spec::opcode::AdminOpcode;
+use nvme_spec::opcode::{AdminOpcode, Csi};
 use nvme_spec::{Cqe, Sqe};
 use zerocopy::FromBytes;
 
@@ -172,6 +172,29 @@ impl<B: Bus> Device<B> {
     pub fn namespace(&mut self, nsid: u32) -> Result<Namespace, DriverError> {
         let identity = self.identify_namespace(nsid)?;
         described(nsid, &identity)
+    }
+
+    /// The command set of a namespace, from its identification descriptors (Base 2.1, 5.1.13.2.3): heads of four bytes, type
+    /// and length, each before its identifier. NVM where none says otherwise.
+    ///
+    /// # Errors
+    /// As [`Self::admin`]; [`DriverError::Status`] also by a drive that has no such descriptors.
+    pub fn command_set(&mut self, nsid: u32) -> Result<Csi, DriverError> {
+        let mut list = [0; IDENTIFY_SIZE];
+        self.identify(
+            Cns::NAMESPACE_IDENTIFICATION_DESCRIPTOR_LIST,
+            nsid,
+            &mut list,
+        )?;
+        let mut rest = &list[..];
+        while let [kind, len, _, _, tail @ ..] = rest {
+            match (NamespaceIdentifierType(*kind), tail.first()) {
+                (NamespaceIdentifierType::CSI, Some(csi)) => return Ok(Csi(*csi)),
+                (NamespaceIdentifierType(0), _) => break,
+                _ => rest = tail.get(usize::from(*len)..).unwrap_or_default(),
+            }
+        }
+        Ok(Csi::NVM)
     }
 
     /// Identifiers of the active namespaces, ascending.

@@ -15,12 +15,7 @@ use driver::{
     bus::place::Place,
     key_value::{Dialect, Keys, Rule},
 };
-use nvme_spec::{
-    Status,
-    identify::{Cns, IDENTIFY_SIZE, lists::NamespaceIdentifierType},
-    opcode::Csi,
-    samsung,
-};
+use nvme_spec::{Status, opcode::Csi, samsung};
 use serde::Serialize;
 
 use self::key::Key;
@@ -213,7 +208,8 @@ impl Kv {
 
 /// What a namespace speaks, as its descriptor says or the user does.
 fn dialect(host: &mut Host, nsid: u32, asked: DialectArg) -> anyhow::Result<Dialect> {
-    let csi = command_set(host, nsid)?;
+    let csi = host.device().command_set(nsid);
+    let csi = csi.with_context(|| format!("the drive has no namespace {nsid}"))?;
     match asked {
         DialectArg::Auto if csi == Csi::KEY_VALUE => Ok(Dialect::Nvme),
         DialectArg::Auto => bail!(
@@ -222,25 +218,6 @@ fn dialect(host: &mut Host, nsid: u32, asked: DialectArg) -> anyhow::Result<Dial
         DialectArg::Nvme => Ok(Dialect::Nvme),
         DialectArg::Samsung => Ok(Dialect::Samsung),
     }
-}
-
-/// The command set of a namespace, from its identification descriptors (Base 2.1, 5.1.13.2.3): heads of four bytes, type and
-/// length, each before its identifier.
-fn command_set(host: &mut Host, nsid: u32) -> anyhow::Result<Csi> {
-    let mut list = [0; IDENTIFY_SIZE];
-    let cns = Cns::NAMESPACE_IDENTIFICATION_DESCRIPTOR_LIST;
-    host.device()
-        .identify(cns, nsid, &mut list)
-        .with_context(|| format!("the drive has no namespace {nsid}"))?;
-    let mut rest = &list[..];
-    while let [kind, len, _, _, tail @ ..] = rest {
-        match (NamespaceIdentifierType(*kind), tail.first()) {
-            (NamespaceIdentifierType::CSI, Some(csi)) => return Ok(Csi(*csi)),
-            (NamespaceIdentifierType(0), _) => break,
-            _ => rest = tail.get(usize::from(*len)..).unwrap_or_default(),
-        }
-    }
-    Ok(Csi::NVM)
 }
 
 /// Says what a status means to who asked for a key.

@@ -191,6 +191,7 @@ fn op(asked: &Asked, record: &Record) -> Result<Op, &'static str> {
         Asked::Zone { .. } => return Err("change zones in another way"),
         Asked::Append { .. } => return Err("append to zones, at places that are not in a trace"),
         Asked::WriteZeroes { .. } => return Err("write zeros"),
+        Asked::Key { .. } => return Err("are of keys, and a simulated drive has blocks"),
     })
 }
 

@@ -483,6 +483,7 @@ fn record_of(cqid: u16, record: &FlightRecord) -> Record {
         slba,
         blocks,
         detail,
+        key,
         bytes,
         depth,
     } = *record;
@@ -501,6 +502,7 @@ fn record_of(cqid: u16, record: &FlightRecord) -> Record {
         slba,
         blocks,
         detail,
+        key,
         bytes,
         depth,
     }

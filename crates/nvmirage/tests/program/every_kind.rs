@@ -45,8 +45,8 @@ fn serve(world: &World) -> Server {
 /// A host of one of the drives.
 pub(crate) struct Drive {
     device: Device<VfioUser>,
-    queue: QueuePair<VfioUser>,
-    buffer: Buffer,
+    pub(crate) queue: QueuePair<VfioUser>,
+    pub(crate) buffer: Buffer,
 }
 
 impl Drive {

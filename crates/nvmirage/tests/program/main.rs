@@ -51,6 +51,7 @@ mod timed;
 mod timing_state;
 mod top;
 mod traces;
+mod traces_keys;
 mod traces_zoned;
 mod up;
 mod words;

@@ -72,5 +72,6 @@ fn what(record: &Record) -> Result<What, &'static str> {
         Asked::Deallocate { start, len, .. } => ("D", Some((start, len))),
         Asked::WriteZeroes { .. } => return Err("write zeros"),
         Asked::Append { .. } | Asked::Zone { .. } => return Err("are of zones"),
+        Asked::Key { .. } => return Err("are of keys"),
     })
 }

@@ -11,7 +11,7 @@ use crate::{Record, STAGES};
 pub fn csv(out: &mut impl Write, records: &[Record]) -> io::Result<()> {
     write!(
         out,
-        "time_ns,cq,sq,cid,command,opcode,nsid,slba,blocks,lba_size,bytes,fua,detail,depth,status,latency_ns"
+        "time_ns,cq,sq,cid,command,opcode,nsid,slba,blocks,lba_size,bytes,fua,detail,key,depth,status,latency_ns"
     )?;
     for stage in STAGES {
         write!(out, ",{stage}_ns")?;
@@ -23,9 +23,10 @@ pub fn csv(out: &mut impl Write, records: &[Record]) -> io::Result<()> {
             shift @ 9..=16 => 1u32 << shift,
             _ => 0,
         };
+        let key = record.key().map_or(String::new(), |key| key.to_string());
         write!(
             out,
-            "{},{},{},{},{},{},{},{},{},{lba_size},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{lba_size},{},{},{},{key},{},{},{}",
             record.at_ns - first,
             record.cqid,
             record.sqid,

@@ -47,6 +47,10 @@ pub fn fio(out: &mut impl Write, records: &[Record]) -> io::Result<LeftOut> {
                 leave_out(&mut left_out, "are of zones");
                 continue;
             }
+            Asked::Key { .. } => {
+                leave_out(&mut left_out, "are of keys");
+                continue;
+            }
         };
         let name = file(record.nsid);
         loop {

@@ -95,4 +95,47 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "trace::replay::plan::tests::what_the_drive_has_not_is_refused_before_anything_is_done",
         ),
     },
+    Mutation {
+        name: "trace-beside-nothing",
+        guard: "where nobody wants a sample there is none beside a trace",
+        file: "crates/controller/src/lane/watch.rs",
+        from: "            if self.watching.every == 0 {",
+        to: "            if false {",
+        test: unit(
+            "controller",
+            "lane::tests::watch::a_trace_is_all_there_is_where_nothing_else_is_watched",
+        ),
+    },
+    Mutation {
+        name: "trace-first-version",
+        guard: "a trace of the version before is read by its columns",
+        file: "crates/trace-file/src/columns.rs",
+        from: "        1 => OF_VERSION_1,",
+        to: "        0 => OF_VERSION_1,",
+        test: unit("trace-file", "tests::blocks_made_by_hand_are_read"),
+    },
+    Mutation {
+        name: "trace-keys",
+        guard: "a trace has the key of a command",
+        file: "crates/controller/src/command.rs",
+        from: "                key,\n                ..Named::default()",
+        to: "                ..Named::default()",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "traces_keys::keys_become_what_they_were",
+        ),
+    },
+    Mutation {
+        name: "sample-while-served",
+        guard: "of how many commands the times are taken changes while a host is attached",
+        file: "crates/nvmirage/src/supervisor/controllers.rs",
+        from: "        let told = self.tell_of_sample(name);",
+        to: "        let told = Ok(());",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "sample::the_times_are_taken_of_as_many_commands_as_one_wants",
+        ),
+    },
 ];

@@ -126,6 +126,8 @@ struct Shown {
     bytes: u32,
     fua: bool,
     detail: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
     depth: u16,
     status: String,
     latency_ns: u64,
@@ -152,6 +154,7 @@ impl Shown {
             bytes: record.bytes,
             fua: record.fua,
             detail: record.detail,
+            key: record.key().map(|key| key.to_string()),
             depth: record.depth,
             status: Status(record.status).to_string(),
             latency_ns: record.latency_ns(),
@@ -171,9 +174,10 @@ fn line(record: &Record, start: u64, text: &mut String) -> anyhow::Result<()> {
         .map(|(stage, ns)| format!("{stage} {}", units::nanoseconds(f64::from(ns))))
         .collect();
     let fua = if record.fua { " FUA" } else { "" };
+    let key = record.key().map_or(String::new(), |key| format!(" {key}"));
     write!(
         text,
-        "{seconds:>4}.{part:09} {:>5} {:>5} {:>4} {:>21} {:>8} {:>5} {:>12} {}{fua} ({})",
+        "{seconds:>4}.{part:09} {:>5} {:>5} {:>4} {:>21} {:>8} {:>5} {:>12} {}{fua}{key} ({})",
         record.sqid,
         record.cid,
         record.nsid,

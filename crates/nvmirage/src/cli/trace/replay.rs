@@ -35,9 +35,10 @@ const TRANSFER_MAX: u32 = (MEMORY / MOST_QUEUES as u64) as u32;
 
 /// Ask a drive for what a trace has, ours or anyone's
 ///
-/// Reads, writes with data of our own, flushes, zeros, deallocations, and where the drive has zones appends and changes of those, each at the
-/// time at which it was recorded, or a scaled one, by as many queue pairs as there were as far as the drive has them. What ended with an
-/// error, names data that a trace does not have, or is of keys is left out and counted.
+/// Reads, writes with data of our own, flushes, zeros, deallocations, where the drive has zones appends and changes of those, and where it
+/// has keys stores, retrievals, deletions and looks for them, each at the time at which it was recorded, or a scaled one, by as many queue
+/// pairs as there were as far as the drive has them. What ended with an error or names data that a trace does not have is left out and
+/// counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Replay {

@@ -1,8 +1,9 @@
 //! Asking a drive what a trace's hosts have asked theirs, at the same times or scaled ones.
 //!
-//! [`plan`] makes the commands and looks whether the drive has what they name, before the first is submitted; [`run`] submits them and
+//! [`plan`] makes the commands ([`make`]) and looks whether the drive has what they name, before the first is submitted; [`run`] submits them and
 //! notes how late that was.
 
+mod make;
 mod plan;
 mod run;
 

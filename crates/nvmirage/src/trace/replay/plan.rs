@@ -2,49 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, bail, ensure};
-use driver::io::{Blocks, Namespace};
-use nvme_spec::{
-    Sqe,
-    command::{DsmCdw10, DsmCdw11, WriteZeroesCdw12, slba_cdw10_11},
-    opcode::NvmOpcode,
-    zoned::{ZoneSendAction, ZonedOpcode},
-};
+use anyhow::{Context, ensure};
+use nvme_spec::Sqe;
 use trace_file::{
     Asked, Record,
     export::{LeftOut, leave_out_further_ranges},
 };
 
-use super::Settings;
+use super::{
+    Settings,
+    make::{Data, Held, Made, make},
+};
 
 /// What a drive has.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// Its namespaces, each with whether it has zones.
-    pub(crate) namespaces: Vec<(Namespace, bool)>,
+    /// Its namespaces.
+    pub(crate) namespaces: Vec<Held>,
     /// Bytes that one command may move, with the drive and with the memory that there is for it.
     pub(crate) transfer_len: u32,
     /// I/O queue pairs that it has.
     pub(crate) queues: u16,
-}
-
-/// What a command moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Data {
-    Nothing,
-    /// So many bytes to the host.
-    ToHost(u32),
-    /// So many bytes of its own, in blocks of so many bytes, the first of which is to lie at that block.
-    FromHost {
-        len: u32,
-        block_len: u32,
-        lba: u64,
-    },
-    /// One range of Dataset Management.
-    Range {
-        lba: u64,
-        blocks: u32,
-    },
 }
 
 /// A command to submit.
@@ -89,6 +67,7 @@ pub(crate) fn transfer_len(records: &[Record], most: u32) -> u32 {
         Ok(Asked::Read { len, .. } | Asked::Write { len, .. } | Asked::Append { len, .. }) => {
             u32::try_from(len).ok()
         }
+        Ok(Asked::Key { len, .. }) => Some(len),
         _ => None,
     };
     let all = records.iter().filter_map(moved);
@@ -123,14 +102,8 @@ pub(crate) fn plan(
             }
         });
         let made = asked.map(|asked| {
-            let (namespace, zoned) = &namespaces[&record.nsid];
-            make(
-                &asked,
-                namespace,
-                *zoned,
-                target.transfer_len,
-                settings.wrap,
-            )
+            let held = &namespaces[&record.nsid];
+            make(&asked, held, target.transfer_len, settings.wrap)
         });
         let (sqe, data) = match made {
             Ok(Ok(Made::Command(sqe, data))) => (sqe, data),
@@ -143,7 +116,7 @@ pub(crate) fn plan(
         if let Ok(asked) = asked {
             leave_out_further_ranges(&mut left_out, &asked);
         }
-        if let Data::ToHost(len) | Data::FromHost { len, .. } = data {
+        if let Data::ToHost(len) | Data::FromHost { len, .. } | Data::Value(len) = data {
             largest = largest.max(len);
         }
         steps.push(Step {
@@ -213,7 +186,7 @@ fn namespaces(
     records: &[Record],
     target: &Target,
     settings: &Settings,
-) -> anyhow::Result<BTreeMap<u32, (Namespace, bool)>> {
+) -> anyhow::Result<BTreeMap<u32, Held>> {
     let named = records.iter().filter(|record| record.asked().is_ok());
     let recorded: BTreeSet<u32> = named.map(|record| record.nsid).collect();
     let count = recorded
@@ -222,11 +195,11 @@ fn namespaces(
         .count();
     let of = |nsid: u32| {
         let mut all = target.namespaces.iter();
-        all.find(|(namespace, _)| namespace.nsid == nsid).copied()
+        all.find(|held| held.nsid() == nsid).copied()
     };
     let there = || {
         let all = target.namespaces.iter();
-        let all: Vec<_> = all.map(|(one, _)| one.nsid.to_string()).collect();
+        let all: Vec<_> = all.map(|held| held.nsid().to_string()).collect();
         all.join(", ")
     };
     let only = match &target.namespaces[..] {
@@ -256,157 +229,13 @@ fn namespaces(
     Ok(all)
 }
 
-enum Made {
-    Command(Sqe, Data),
-    LeftOut(&'static str),
-}
-
-/// The command for a drive's namespace.
-fn make(
-    asked: &Asked,
-    namespace: &Namespace,
-    zoned: bool,
-    transfer_len: u32,
-    wrap: bool,
-) -> anyhow::Result<Made> {
-    let block_len = u64::from(namespace.block_len);
-    let place = |start: u64, len: u64| place(start, len, namespace, wrap);
-    let blocks = |start: u64, len: u64| -> anyhow::Result<Option<(u64, Blocks)>> {
-        let (start, len) = place(start, len)?;
-        let count = u32::try_from(len / block_len).ok().and_then(Blocks::new);
-        Ok(count.map(|count| (start / block_len, count)))
-    };
-    const MANY: Made = Made::LeftOut("have more blocks than are asked for at once");
-    let transfer = |opcode, start, len, fua| -> anyhow::Result<Result<(Sqe, u32, u64), Made>> {
-        let Some((lba, count)) = blocks(start, len)?.filter(|_| len <= transfer_len.into()) else {
-            return Ok(Err(MANY));
-        };
-        Ok(Ok((
-            namespace.transfer(opcode, lba, count, fua),
-            len as u32,
-            lba,
-        )))
-    };
-    let out = |sqe: Sqe, len, lba| {
-        let block_len = namespace.block_len;
-        Made::Command(
-            sqe,
-            Data::FromHost {
-                len,
-                block_len,
-                lba,
-            },
-        )
-    };
-    Ok(match *asked {
-        Asked::Read { start, len, fua } => match transfer(NvmOpcode::READ, start, len, fua)? {
-            Ok((sqe, len, _)) => Made::Command(sqe, Data::ToHost(len)),
-            Err(left_out) => left_out,
-        },
-        Asked::Write { start, len, fua } => match transfer(NvmOpcode::WRITE, start, len, fua)? {
-            Ok((sqe, len, lba)) => out(sqe, len, lba),
-            Err(left_out) => left_out,
-        },
-        Asked::Flush => Made::Command(
-            Sqe {
-                opcode: NvmOpcode::FLUSH.0,
-                nsid: namespace.nsid,
-                ..Sqe::default()
-            },
-            Data::Nothing,
-        ),
-        Asked::WriteZeroes {
-            start,
-            len,
-            deallocate,
-            fua,
-        } => {
-            let Some((lba, count)) = blocks(start, len)? else {
-                return Ok(MANY);
-            };
-            let mut sqe = namespace.transfer(NvmOpcode::WRITE_ZEROES, lba, count, fua);
-            let cdw12 = WriteZeroesCdw12::from(sqe.cdw12).with_deac(deallocate);
-            sqe.cdw12 = cdw12.into();
-            Made::Command(sqe, Data::Nothing)
-        }
-        Asked::Deallocate { start, len, .. } => {
-            let (start, len) = place(start, len)?;
-            let Ok(blocks) = u32::try_from(len / block_len) else {
-                return Ok(MANY);
-            };
-            let sqe = Sqe {
-                opcode: NvmOpcode::DATASET_MANAGEMENT.0,
-                nsid: namespace.nsid,
-                cdw10: DsmCdw10::new().with_nr_z(0).into(),
-                cdw11: DsmCdw11::new().with_ad(true).into(),
-                ..Sqe::default()
-            };
-            let lba = start / block_len;
-            Made::Command(sqe, Data::Range { lba, blocks })
-        }
-        Asked::Append { .. } | Asked::Zone { .. } if !zoned => {
-            Made::LeftOut("are of zones, and the drive has none")
-        }
-        Asked::Append { start, len, fua } => {
-            let append = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
-            match transfer(append, start, len, fua)? {
-                Ok((sqe, len, lba)) => out(sqe, len, lba),
-                Err(left_out) => left_out,
-            }
-        }
-        Asked::Zone { action, .. } if !is_replayed(ZoneSendAction(action)) => {
-            // the Set Zone Descriptor Extension's data is not in a trace; Offline cannot be undone
-            Made::LeftOut("change zones in another way")
-        }
-        Asked::Zone { start, action, all } => {
-            let (start, _) = place(start, block_len)?;
-            let (cdw10, cdw11) = slba_cdw10_11(start / block_len);
-            let sqe = Sqe {
-                opcode: ZonedOpcode::ZONE_MANAGEMENT_SEND.0,
-                nsid: namespace.nsid,
-                cdw10,
-                cdw11,
-                cdw13: u32::from(action) | u32::from(all) << 8,
-                ..Sqe::default()
-            };
-            Made::Command(sqe, Data::Nothing)
-        }
-    })
-}
-
-/// Whether an action of zones is asked for once more.
-fn is_replayed(action: ZoneSendAction) -> bool {
-    matches!(
-        action,
-        ZoneSendAction::CLOSE
-            | ZoneSendAction::FINISH
-            | ZoneSendAction::OPEN
-            | ZoneSendAction::RESET
-    )
-}
-
-/// Where bytes lie in the drive's namespace.
-fn place(start: u64, len: u64, namespace: &Namespace, wrap: bool) -> anyhow::Result<(u64, u64)> {
-    let (size, block_len) = (namespace.len(), u64::from(namespace.block_len));
-    ensure!(
-        start.is_multiple_of(block_len) && len.is_multiple_of(block_len),
-        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has blocks of {block_len}: take one with smaller blocks",
-        namespace.nsid
-    );
-    if start.checked_add(len).is_some_and(|end| end <= size) {
-        return Ok((start, len));
-    }
-    if wrap && len <= size {
-        return Ok(((start % size).min(size - len), len));
-    }
-    bail!(
-        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has {size}: take a larger one, or go around with --wrap",
-        namespace.nsid
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use driver::{
+        io::Namespace,
+        key_value::{Dialect, Keys},
+    };
+
     use super::{super::Speed, *};
 
     fn record(opcode: u8, slba: u64, blocks: u32) -> Record {
@@ -430,10 +259,20 @@ mod tests {
             block_len,
         };
         Target {
-            namespaces: vec![(namespace, false)],
+            namespaces: vec![Held::Blocks(namespace)],
             transfer_len: 8192,
             queues: 1,
         }
+    }
+
+    /// The same, in zones.
+    fn zoned(mut target: Target) -> Target {
+        for held in &mut target.namespaces {
+            if let Held::Blocks(namespace) = *held {
+                *held = Held::Zones(namespace);
+            }
+        }
+        target
     }
 
     const SETTINGS: Settings = Settings {
@@ -511,8 +350,7 @@ mod tests {
         // Offline, Set Zone Descriptor Extension, Flush Explicit ZRWA Range, what is reserved
         let left_out = [5, 0x10, 0x11, 0, 6, 0x105].map(send);
         let records = [&[append][..], &taken, &left_out].concat();
-        let mut target = target(100, 512);
-        target.namespaces[0].1 = true;
+        let target = zoned(target(100, 512));
         let plan = plan(&records, &target, &SETTINGS).unwrap();
         let told = |step: &Step| (step.sqe.opcode, step.sqe.cdw10, step.sqe.cdw13);
         let told: Vec<_> = plan.steps.iter().map(told).collect();
@@ -532,6 +370,73 @@ mod tests {
         assert_eq!(left_out, [("change zones in another way", 6)]);
     }
 
+    /// Store, Retrieve, Delete and Exist as KV 1.1 has them: the value's size in CDW10, the key's length and options in CDW11, the
+    /// key in CDW2, 3, 14 and 15.
+    #[test]
+    fn keys_are_asked_for_with_their_options() {
+        let with_key = |opcode, blocks, detail| Record {
+            csi: 1,
+            detail,
+            key: *b"colour\0\0\0\0\0\0\0\0\0\0",
+            ..record(opcode, 0, blocks)
+        };
+        let records = [
+            with_key(1, 100, 2 << 8 | 6),
+            with_key(2, 4096, 1 << 8 | 6),
+            with_key(0x14, 0, 6),
+            with_key(0x10, 0, 6),
+            // Flush; List; Store of more than there is room for; without a key; in a namespace of blocks
+            with_key(0, 0, 0),
+            with_key(6, 4096, 6),
+            with_key(1, 1 << 20, 6),
+            with_key(1, 100, 0),
+            record(2, 0, 1),
+        ];
+        let keys = Keys {
+            nsid: 1,
+            dialect: Dialect::Nvme,
+        };
+        let target = Target {
+            namespaces: vec![Held::Keys(keys)],
+            ..target(1, 512)
+        };
+        let made = plan(&records, &target, &SETTINGS).unwrap();
+        let told = |step: &Step| (step.sqe.opcode, step.sqe.cdw10, step.sqe.cdw11, step.data);
+        let told: Vec<_> = made.steps.iter().map(told).collect();
+        assert_eq!(
+            told,
+            [
+                (1, 100, 0x206, Data::Value(100)),
+                (2, 4096, 0x106, Data::ToHost(4096)),
+                (0x14, 0, 6, Data::Nothing),
+                (0x10, 0, 6, Data::Nothing),
+                (0, 0, 0, Data::Nothing),
+            ]
+        );
+        let sqe = &made.steps[0].sqe;
+        let key = [sqe.cdw2, sqe.cdw3, sqe.cdw14, sqe.cdw15].map(u32::to_le_bytes);
+        assert_eq!(key.concat()[..8], *b"colour\0\0");
+        let left_out: Vec<_> = made.left_out.into_iter().collect();
+        assert_eq!(
+            left_out,
+            [
+                ("are of blocks, and the drive has keys", 1),
+                ("have larger values than are asked for at once", 1),
+                ("list keys", 1),
+                ("name no key", 1),
+            ]
+        );
+        // a drive of blocks has no keys
+        let error = plan(&records[..4], &self::target(100, 512), &SETTINGS).unwrap_err();
+        assert!(error.to_string().contains("4 that are of keys"), "{error}");
+        let careful = Settings {
+            write: false,
+            ..SETTINGS
+        };
+        let error = plan(&records[..4], &target, &careful).unwrap_err();
+        assert!(error.to_string().starts_with("2 commands"), "{error}");
+    }
+
     #[test]
     fn what_was_durable_when_it_was_done_is_asked_for_so() {
         for (opcode, csi) in [(1, 0), (2, 0), (8, 0), (0x7d, 2)] {
@@ -541,8 +446,8 @@ mod tests {
                     fua,
                     ..record(opcode, 0, 1)
                 };
-                let mut target = target(100, 512);
-                target.namespaces[0].1 = csi == 2;
+                let blocks = target(100, 512);
+                let target = if csi == 2 { zoned(blocks) } else { blocks };
                 let plan = plan(&[record], &target, &SETTINGS).unwrap();
                 // FUA is bit 30 of CDW12 of each
                 let bit = plan.steps[0].sqe.cdw12 >> 30 & 1;
@@ -569,9 +474,11 @@ mod tests {
         let one = target(100, 512);
         assert_eq!(nsids(&one, &[flush, read]), [1, 1]);
         let mut two = one.clone();
-        let mut other = one.namespaces[0];
-        other.0.nsid = 5;
-        two.namespaces.push(other);
+        let Held::Blocks(mut other) = one.namespaces[0] else {
+            panic!("it has blocks");
+        };
+        other.nsid = 5;
+        two.namespaces.push(Held::Blocks(other));
         assert_eq!(nsids(&two, &[flush, read]), [5, 5]);
         assert_eq!(nsids(&two, &[flush]), [1]);
     }

@@ -3,6 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, bail};
+use driver::{
+    DriverError,
+    key_value::{Dialect, Keys},
+};
 use memory::Buffer;
 use nvme_spec::{
     Cqe, Sqe,
@@ -14,7 +18,8 @@ use zerocopy::IntoBytes;
 
 use super::{
     KindReplayed, Plan, Replayed, Speed, Target,
-    plan::{Data, Step},
+    make::{Data, Held},
+    plan::Step,
 };
 use crate::{
     clock::Clock,
@@ -51,12 +56,7 @@ impl<'h> Drive<'h> {
     pub(crate) fn describe(host: &mut Host) -> anyhow::Result<Target> {
         let mut namespaces = Vec::new();
         for nsid in host.device().active_namespaces()? {
-            // one of keys, say, has no blocks
-            let Ok(namespace) = host.device().namespace(nsid) else {
-                continue;
-            };
-            let zoned = has_zones(host, nsid)?;
-            namespaces.push((namespace, zoned));
+            namespaces.extend(held(host, nsid)?);
             if namespaces.len() == MOST_NAMESPACES {
                 break;
             }
@@ -94,6 +94,26 @@ impl<'h> Drive<'h> {
 /// Namespaces that are looked at.
 const MOST_NAMESPACES: usize = 256;
 
+/// What a namespace holds; `None` where it is of another kind.
+fn held(host: &mut Host, nsid: u32) -> anyhow::Result<Option<Held>> {
+    match host.device().command_set(nsid) {
+        Ok(Csi::KEY_VALUE) => {
+            let dialect = Dialect::Nvme;
+            return Ok(Some(Held::Keys(Keys { nsid, dialect })));
+        }
+        // a drive before NVMe 1.3 has no descriptors, and blocks
+        Ok(_) | Err(DriverError::Status { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let Ok(namespace) = host.device().namespace(nsid) else {
+        return Ok(None);
+    };
+    Ok(Some(match has_zones(host, nsid)? {
+        true => Held::Zones(namespace),
+        false => Held::Blocks(namespace),
+    }))
+}
+
 /// Whether a namespace has zones: it has the structure of those (ZNS 1.1, 4.1.5.1; CNS 05h).
 fn has_zones(host: &mut Host, nsid: u32) -> anyhow::Result<bool> {
     let device = host.device();
@@ -112,7 +132,7 @@ fn has_zones(host: &mut Host, nsid: u32) -> anyhow::Result<bool> {
             page.read_into(2816, &mut zone_size);
             Ok(u64::from_le_bytes(zone_size) > 0)
         }
-        Err(driver::DriverError::Status { .. }) => Ok(false),
+        Err(DriverError::Status { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -150,6 +170,13 @@ impl Lane {
             } => {
                 self.stamp(place, (len, block_len, lba), at as u64);
                 len as usize
+            }
+            Data::Value(len) => {
+                let number = (at as u64).to_le_bytes();
+                let len = len as usize;
+                self.buffer
+                    .write_from(place, &number[..len.min(number.len())]);
+                len
             }
             Data::Range { lba, blocks } => {
                 let range = DsmRange {

@@ -1,0 +1,252 @@
+//! The command for a drive that asks for what one of a trace has asked for.
+
+use anyhow::{bail, ensure};
+use driver::{
+    io::{Blocks, Namespace},
+    key_value::Keys,
+};
+use nvme_spec::{
+    Sqe,
+    command::{DsmCdw10, DsmCdw11, WriteZeroesCdw12, slba_cdw10_11},
+    key_value::{self, KvCdw11, KvOpcode},
+    opcode::NvmOpcode,
+    zoned::{ZoneSendAction, ZonedOpcode},
+};
+use trace_file::{Asked, KeyCommand};
+
+/// A namespace, and what it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Held {
+    /// Blocks.
+    Blocks(Namespace),
+    /// Blocks in zones.
+    Zones(Namespace),
+    /// Keys with their values.
+    Keys(Keys),
+}
+
+impl Held {
+    /// Its identifier.
+    pub(super) fn nsid(&self) -> u32 {
+        match self {
+            Held::Blocks(namespace) | Held::Zones(namespace) => namespace.nsid,
+            Held::Keys(keys) => keys.nsid,
+        }
+    }
+}
+
+/// What a command moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    Nothing,
+    /// So many bytes to the host.
+    ToHost(u32),
+    /// So many bytes of its own, in blocks of so many bytes, the first of which is to lie at that block.
+    FromHost {
+        len: u32,
+        block_len: u32,
+        lba: u64,
+    },
+    /// A value of so many bytes of its own.
+    Value(u32),
+    /// One range of Dataset Management.
+    Range {
+        lba: u64,
+        blocks: u32,
+    },
+}
+
+/// What a command of a trace comes to.
+pub(super) enum Made {
+    Command(Sqe, Data),
+    LeftOut(&'static str),
+}
+
+/// More than one command moves, with this drive and the memory that there is.
+const MANY: Made = Made::LeftOut("have more blocks than are asked for at once");
+
+/// The command for a drive's namespace.
+pub(super) fn make(
+    asked: &Asked,
+    held: &Held,
+    transfer_len: u32,
+    wrap: bool,
+) -> anyhow::Result<Made> {
+    let (namespace, zoned) = match (held, asked) {
+        (_, Asked::Flush) => return Ok(flush(held)),
+        (Held::Keys(keys), _) => return make_with_key(asked, keys, transfer_len),
+        (Held::Blocks(namespace), _) => (namespace, false),
+        (Held::Zones(namespace), _) => (namespace, true),
+    };
+    let block_len = u64::from(namespace.block_len);
+    let place = |start: u64, len: u64| place(start, len, namespace, wrap);
+    let blocks = |start: u64, len: u64| -> anyhow::Result<Option<(u64, Blocks)>> {
+        let (start, len) = place(start, len)?;
+        let count = u32::try_from(len / block_len).ok().and_then(Blocks::new);
+        Ok(count.map(|count| (start / block_len, count)))
+    };
+    let transfer = |opcode, start, len, fua| -> anyhow::Result<Result<(Sqe, u32, u64), Made>> {
+        let Some((lba, count)) = blocks(start, len)?.filter(|_| len <= transfer_len.into()) else {
+            return Ok(Err(MANY));
+        };
+        Ok(Ok((
+            namespace.transfer(opcode, lba, count, fua),
+            len as u32,
+            lba,
+        )))
+    };
+    let out = |sqe: Sqe, len, lba| {
+        let block_len = namespace.block_len;
+        Made::Command(
+            sqe,
+            Data::FromHost {
+                len,
+                block_len,
+                lba,
+            },
+        )
+    };
+    Ok(match *asked {
+        Asked::Read { start, len, fua } => match transfer(NvmOpcode::READ, start, len, fua)? {
+            Ok((sqe, len, _)) => Made::Command(sqe, Data::ToHost(len)),
+            Err(left_out) => left_out,
+        },
+        Asked::Write { start, len, fua } => match transfer(NvmOpcode::WRITE, start, len, fua)? {
+            Ok((sqe, len, lba)) => out(sqe, len, lba),
+            Err(left_out) => left_out,
+        },
+        Asked::Flush => flush(held),
+        Asked::Key { .. } => Made::LeftOut("are of keys, and the drive has blocks"),
+        Asked::WriteZeroes {
+            start,
+            len,
+            deallocate,
+            fua,
+        } => {
+            let Some((lba, count)) = blocks(start, len)? else {
+                return Ok(MANY);
+            };
+            let mut sqe = namespace.transfer(NvmOpcode::WRITE_ZEROES, lba, count, fua);
+            let cdw12 = WriteZeroesCdw12::from(sqe.cdw12).with_deac(deallocate);
+            sqe.cdw12 = cdw12.into();
+            Made::Command(sqe, Data::Nothing)
+        }
+        Asked::Deallocate { start, len, .. } => {
+            let (start, len) = place(start, len)?;
+            let Ok(blocks) = u32::try_from(len / block_len) else {
+                return Ok(MANY);
+            };
+            let sqe = Sqe {
+                opcode: NvmOpcode::DATASET_MANAGEMENT.0,
+                nsid: namespace.nsid,
+                cdw10: DsmCdw10::new().with_nr_z(0).into(),
+                cdw11: DsmCdw11::new().with_ad(true).into(),
+                ..Sqe::default()
+            };
+            let lba = start / block_len;
+            Made::Command(sqe, Data::Range { lba, blocks })
+        }
+        Asked::Append { .. } | Asked::Zone { .. } if !zoned => {
+            Made::LeftOut("are of zones, and the drive has none")
+        }
+        Asked::Append { start, len, fua } => {
+            let append = NvmOpcode(ZonedOpcode::ZONE_APPEND.0);
+            match transfer(append, start, len, fua)? {
+                Ok((sqe, len, lba)) => out(sqe, len, lba),
+                Err(left_out) => left_out,
+            }
+        }
+        Asked::Zone { action, .. } if !is_replayed(ZoneSendAction(action)) => {
+            // the Set Zone Descriptor Extension's data is not in a trace; Offline cannot be undone
+            Made::LeftOut("change zones in another way")
+        }
+        Asked::Zone { start, action, all } => {
+            let (start, _) = place(start, block_len)?;
+            let (cdw10, cdw11) = slba_cdw10_11(start / block_len);
+            let sqe = Sqe {
+                opcode: ZonedOpcode::ZONE_MANAGEMENT_SEND.0,
+                nsid: namespace.nsid,
+                cdw10,
+                cdw11,
+                cdw13: u32::from(action) | u32::from(all) << 8,
+                ..Sqe::default()
+            };
+            Made::Command(sqe, Data::Nothing)
+        }
+    })
+}
+
+/// Flush has the same number in every command set.
+fn flush(held: &Held) -> Made {
+    let sqe = Sqe {
+        opcode: NvmOpcode::FLUSH.0,
+        nsid: held.nsid(),
+        ..Sqe::default()
+    };
+    Made::Command(sqe, Data::Nothing)
+}
+
+/// The same for a namespace of keys.
+fn make_with_key(asked: &Asked, keys: &Keys, transfer_len: u32) -> anyhow::Result<Made> {
+    let Asked::Key {
+        what,
+        key,
+        len,
+        options,
+    } = *asked
+    else {
+        return Ok(Made::LeftOut("are of blocks, and the drive has keys"));
+    };
+    let moves = matches!(what, KeyCommand::Store | KeyCommand::Retrieve);
+    if moves && len > transfer_len {
+        return Ok(Made::LeftOut(
+            "have larger values than are asked for at once",
+        ));
+    }
+    let (opcode, data) = match what {
+        KeyCommand::Store => (KvOpcode::STORE, Data::Value(len)),
+        KeyCommand::Retrieve => (KvOpcode::RETRIEVE, Data::ToHost(len)),
+        KeyCommand::Delete => (KvOpcode::DELETE, Data::Nothing),
+        KeyCommand::Exist => (KvOpcode::EXIST, Data::Nothing),
+    };
+    let mut sqe = Sqe {
+        opcode: opcode.0,
+        nsid: keys.nsid,
+        cdw10: if moves { len } else { 0 },
+        cdw11: KvCdw11::new().with_options(options).into(),
+        ..Sqe::default()
+    };
+    key_value::set_key(&mut sqe, key.bytes());
+    Ok(Made::Command(sqe, data))
+}
+
+/// Whether an action of zones is asked for once more.
+fn is_replayed(action: ZoneSendAction) -> bool {
+    matches!(
+        action,
+        ZoneSendAction::CLOSE
+            | ZoneSendAction::FINISH
+            | ZoneSendAction::OPEN
+            | ZoneSendAction::RESET
+    )
+}
+
+/// Where bytes lie in the drive's namespace.
+fn place(start: u64, len: u64, namespace: &Namespace, wrap: bool) -> anyhow::Result<(u64, u64)> {
+    let (size, block_len) = (namespace.len(), u64::from(namespace.block_len));
+    ensure!(
+        start.is_multiple_of(block_len) && len.is_multiple_of(block_len),
+        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has blocks of {block_len}: take one with smaller blocks",
+        namespace.nsid
+    );
+    if start.checked_add(len).is_some_and(|end| end <= size) {
+        return Ok((start, len));
+    }
+    if wrap && len <= size {
+        return Ok(((start % size).min(size - len), len));
+    }
+    bail!(
+        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has {size}: take a larger one, or go around with --wrap",
+        namespace.nsid
+    )
+}
