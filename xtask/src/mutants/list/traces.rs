@@ -88,7 +88,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "replay-in-bounds",
         guard: "what a drive has not is refused before the first command",
-        file: "crates/nvmirage/src/trace/replay/plan.rs",
+        file: "crates/nvmirage/src/trace/replay/make.rs",
         from: ".is_some_and(|end| end <= size) {",
         to: ".is_some() {",
         test: of_program(
