@@ -21,11 +21,11 @@ use crate::workspace::Workspace;
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// How long each target runs in the tests.
-const SMOKE_SECONDS: u64 = 60;
+const SMOKE_SECONDS: u64 = 30;
 /// How long a target may go on after its time: for its last input, which has a bound of its own.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// Builds all targets and runs each for a minute, one on each processor.
+/// Builds all targets and runs each for [`SMOKE_SECONDS`], one on each processor.
 ///
 /// # Errors
 /// There are no targets, or they cannot be built.
