@@ -368,24 +368,19 @@ pub(crate) fn named(sqe: &Sqe, csi: Csi) -> Named {
 
 /// What stands in a command of the Key Value command set, of one that has a key (KV 1.1, 3).
 fn named_with_key(sqe: &Sqe) -> Named {
-    match KvOpcode(sqe.opcode) {
-        KvOpcode::STORE
-        | KvOpcode::RETRIEVE
-        | KvOpcode::LIST
-        | KvOpcode::DELETE
-        | KvOpcode::EXIST => {
-            // bytes behind its length are reserved, and say nothing
-            let mut key = key_value::key_field(sqe);
-            let len = usize::from(KvCdw11::from(sqe.cdw11).kl()).min(KEY_MAX);
-            key[len..].fill(0);
-            Named {
-                blocks: sqe.cdw10,
-                detail: sqe.cdw11 & 0xffff,
-                key,
-                ..Named::default()
-            }
-        }
-        _ => Named::default(),
+    let opcode = KvOpcode(sqe.opcode);
+    if !opcode.has_key() {
+        return Named::default();
+    }
+    // bytes behind its length are reserved, and say nothing
+    let mut key = key_value::key_field(sqe);
+    let len = usize::from(KvCdw11::from(sqe.cdw11).kl()).min(KEY_MAX);
+    key[len..].fill(0);
+    Named {
+        blocks: if opcode.has_size() { sqe.cdw10 } else { 0 },
+        detail: sqe.cdw11 & 0xffff,
+        key,
+        ..Named::default()
     }
 }
 

@@ -32,6 +32,27 @@ open_enum! {
     }
 }
 
+impl KvOpcode {
+    /// Whether a key stands in the command. List has it to begin with, or none.
+    #[must_use]
+    pub const fn has_key(self) -> bool {
+        matches!(
+            self,
+            KvOpcode::STORE
+                | KvOpcode::RETRIEVE
+                | KvOpcode::LIST
+                | KvOpcode::DELETE
+                | KvOpcode::EXIST
+        )
+    }
+
+    /// Whether dword 10 is a size, of data that the command moves.
+    #[must_use]
+    pub const fn has_size(self) -> bool {
+        matches!(self, KvOpcode::STORE | KvOpcode::RETRIEVE | KvOpcode::LIST)
+    }
+}
+
 /// Dword 11 of every command with a key. Dword 10 is a size in bytes: of the value (Store), or of the host's buffer (Retrieve,
 /// List).
 #[bitfield(u32)]

@@ -71,7 +71,7 @@ pub enum Asked {
         what: KeyCommand,
         /// Which.
         key: Key,
-        /// Bytes of the value to store, or that the host has room for.
+        /// Bytes of the value to store, or that the host has room for; 0 of commands that move none.
         len: u32,
         /// Store or Retrieve Options.
         options: u8,
@@ -191,7 +191,8 @@ impl Record {
     }
 
     fn asked_of_keys(&self) -> Result<Asked, &'static str> {
-        let what = match KvOpcode(self.opcode) {
+        let opcode = KvOpcode(self.opcode);
+        let what = match opcode {
             KvOpcode::FLUSH => return Ok(Asked::Flush),
             KvOpcode::STORE => KeyCommand::Store,
             KvOpcode::RETRIEVE => KeyCommand::Retrieve,
@@ -204,7 +205,8 @@ impl Record {
             what,
             // a trace of version 1 has none
             key: self.key().ok_or("name no key")?,
-            len: self.blocks,
+            // a file may say anything
+            len: if opcode.has_size() { self.blocks } else { 0 },
             options: KvCdw11::from(self.detail).options(),
         })
     }

@@ -155,16 +155,8 @@ impl Record {
     /// Its key, of a command of the Key Value command set that has one.
     #[must_use]
     pub fn key(&self) -> Option<Key> {
-        let has_key = matches!(
-            KvOpcode(self.opcode),
-            KvOpcode::STORE
-                | KvOpcode::RETRIEVE
-                | KvOpcode::LIST
-                | KvOpcode::DELETE
-                | KvOpcode::EXIST
-        );
         let len = KvCdw11::from(self.detail).kl();
-        let is_one = Csi(self.csi) == Csi::KEY_VALUE && has_key;
+        let is_one = Csi(self.csi) == Csi::KEY_VALUE && KvOpcode(self.opcode).has_key();
         (is_one && (1..=KEY_MAX).contains(&len.into())).then_some(Key {
             field: self.key,
             len,

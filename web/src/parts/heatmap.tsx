@@ -91,7 +91,7 @@ export function HeatMap({ history }: { history: ControllerHistory }) {
   return (
     <section class="card chart wide" aria-label="Latency over time">
       <h3>Latency over time</h3>
-      <p class="about">Of the watched commands, from the look that saw its doorbell until its completion was posted. Arrow keys read cells out.</p>
+      <p class="about">Each watched command, from the look that saw its doorbell until its completion was posted. Arrow keys read cells out.</p>
       <div class="plot heat">
         <canvas
           ref={canvas}

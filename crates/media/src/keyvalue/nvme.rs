@@ -39,11 +39,7 @@ pub(super) fn execute(
         Ok(key) => key,
         Err(status) => return Answer::of(status),
     };
-    let moves = matches!(
-        opcode,
-        KvOpcode::STORE | KvOpcode::RETRIEVE | KvOpcode::LIST
-    );
-    if moves && Host::len(segments) != u64::from(sqe.cdw10) {
+    if opcode.has_size() && Host::len(segments) != u64::from(sqe.cdw10) {
         return Answer::of(Status::DATA_TRANSFER_ERROR);
     }
     let mut host = Host::new(segments);

@@ -34,6 +34,7 @@ pub(crate) struct Part {
 
 /// Commands that are held in memory at most, of 88 bytes each.
 const COMMANDS: usize = 1 << 27;
+const _: () = assert!(size_of::<Record>() == 88);
 
 /// A trace, in the order of time.
 #[derive(Debug)]

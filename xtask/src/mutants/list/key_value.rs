@@ -65,7 +65,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "kv-length",
         guard: "the data of a command is as large as the command says",
         file: "crates/media/src/keyvalue/nvme.rs",
-        from: "if moves && Host::len(segments) != u64::from(sqe.cdw10) {",
+        from: "if opcode.has_size() && Host::len(segments) != u64::from(sqe.cdw10) {",
         to: "if false {",
         test: unit(
             "media",

@@ -118,8 +118,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "trace-keys",
         guard: "a trace has the key of a command",
         file: "crates/controller/src/command.rs",
-        from: "                key,\n                ..Named::default()",
-        to: "                ..Named::default()",
+        from: "        key,\n        ..Named::default()",
+        to: "        ..Named::default()",
         test: integration(
             "nvmirage",
             &["--test", "program"],

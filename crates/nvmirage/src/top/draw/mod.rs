@@ -214,8 +214,8 @@ const HELP: &str = "
   + -                      look less often, more often: 100 ms to 10 s
   q, ctrl-c                quit
 
-  IOPS are reads and writes each second. p50 and p99 are those of the last 10 s,
-  from the doorbell to the completion, of one command of the controller's sample.
+  IOPS are reads and writes each second. p50 and p99 are those of the watched
+  commands (one of 256 unless set) of the last 10 s, doorbell to completion.
   DEPTH is commands fetched and not completed. A reactor is BUSY with work,
   spins without any, sleeps, or is stalled as the system runs something else.
   A command is stuck that was fetched a second ago or earlier.";

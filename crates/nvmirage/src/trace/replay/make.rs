@@ -72,11 +72,10 @@ pub(super) fn make(
     transfer_len: u32,
     wrap: bool,
 ) -> anyhow::Result<Made> {
-    let (namespace, zoned) = match (held, asked) {
-        (_, Asked::Flush) => return Ok(flush(held)),
-        (Held::Keys(keys), _) => return make_with_key(asked, keys, transfer_len),
-        (Held::Blocks(namespace), _) => (namespace, false),
-        (Held::Zones(namespace), _) => (namespace, true),
+    let (namespace, zoned) = match held {
+        Held::Keys(keys) => return Ok(make_with_key(asked, keys, transfer_len)),
+        Held::Blocks(namespace) => (namespace, false),
+        Held::Zones(namespace) => (namespace, true),
     };
     let block_len = u64::from(namespace.block_len);
     let place = |start: u64, len: u64| place(start, len, namespace, wrap);
@@ -115,7 +114,7 @@ pub(super) fn make(
             Ok((sqe, len, lba)) => out(sqe, len, lba),
             Err(left_out) => left_out,
         },
-        Asked::Flush => flush(held),
+        Asked::Flush => flush(namespace.nsid),
         Asked::Key { .. } => Made::LeftOut("are of keys, and the drive has blocks"),
         Asked::WriteZeroes {
             start,
@@ -177,31 +176,29 @@ pub(super) fn make(
 }
 
 /// Flush has the same number in every command set.
-fn flush(held: &Held) -> Made {
+fn flush(nsid: u32) -> Made {
     let sqe = Sqe {
         opcode: NvmOpcode::FLUSH.0,
-        nsid: held.nsid(),
+        nsid,
         ..Sqe::default()
     };
     Made::Command(sqe, Data::Nothing)
 }
 
-/// The same for a namespace of keys.
-fn make_with_key(asked: &Asked, keys: &Keys, transfer_len: u32) -> anyhow::Result<Made> {
-    let Asked::Key {
-        what,
-        key,
-        len,
-        options,
-    } = *asked
-    else {
-        return Ok(Made::LeftOut("are of blocks, and the drive has keys"));
+/// The command for a namespace of keys.
+fn make_with_key(asked: &Asked, keys: &Keys, transfer_len: u32) -> Made {
+    let (what, key, len, options) = match *asked {
+        Asked::Flush => return flush(keys.nsid),
+        Asked::Key {
+            what,
+            key,
+            len,
+            options,
+        } => (what, key, len, options),
+        _ => return Made::LeftOut("are of blocks, and the drive has keys"),
     };
-    let moves = matches!(what, KeyCommand::Store | KeyCommand::Retrieve);
-    if moves && len > transfer_len {
-        return Ok(Made::LeftOut(
-            "have larger values than are asked for at once",
-        ));
+    if len > transfer_len {
+        return Made::LeftOut("have larger values than are asked for at once");
     }
     let (opcode, data) = match what {
         KeyCommand::Store => (KvOpcode::STORE, Data::Value(len)),
@@ -212,12 +209,12 @@ fn make_with_key(asked: &Asked, keys: &Keys, transfer_len: u32) -> anyhow::Resul
     let mut sqe = Sqe {
         opcode: opcode.0,
         nsid: keys.nsid,
-        cdw10: if moves { len } else { 0 },
+        cdw10: len,
         cdw11: KvCdw11::new().with_options(options).into(),
         ..Sqe::default()
     };
     key_value::set_key(&mut sqe, key.bytes());
-    Ok(Made::Command(sqe, data))
+    Made::Command(sqe, data)
 }
 
 /// Whether an action of zones is asked for once more.

@@ -105,8 +105,10 @@ fn held(host: &mut Host, nsid: u32) -> anyhow::Result<Option<Held>> {
         Ok(_) | Err(DriverError::Status { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let Ok(namespace) = host.device().namespace(nsid) else {
-        return Ok(None);
+    let namespace = match host.device().namespace(nsid) {
+        Ok(namespace) => namespace,
+        Err(DriverError::Status { .. } | DriverError::Unsupported(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
     };
     Ok(Some(match has_zones(host, nsid)? {
         true => Held::Zones(namespace),
