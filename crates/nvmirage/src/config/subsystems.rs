@@ -53,6 +53,23 @@ impl Config {
         names.into_iter().filter_map(find).collect()
     }
 
+    /// Takes a controller out. What it said of its whole subsystem is said by one that stays: while that is served, its pool is
+    /// fixed, and hosts know it by its serial number and its name.
+    pub(crate) fn remove_controller(&mut self, name: &str) -> Option<Controller> {
+        let at = self.controller.iter().position(|c| c.name == name)?;
+        let gone = self.controller.remove(at);
+        let named = self.pool_of(gone.subsystem());
+        let mut pool = gone.pool.clone();
+        pool.retain(|medium| !named.contains(&medium.as_str()));
+        let mut stay = self.controller.iter_mut();
+        if let Some(heir) = stay.find(|c| c.subsystem() == gone.subsystem()) {
+            heir.pool.append(&mut pool);
+            heir.serial = heir.serial.take().or_else(|| gone.serial.clone());
+            heir.subnqn = heir.subnqn.take().or_else(|| gone.subnqn.clone());
+        }
+        Some(gone)
+    }
+
     /// Appends what is wrong with controllers that share something.
     pub(super) fn validate_subsystems(&self, problems: &mut Vec<Problem>) {
         for (index, controller) in self.controller.iter().enumerate() {

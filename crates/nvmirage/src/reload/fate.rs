@@ -198,7 +198,7 @@ fn namespace(
 }
 
 /// The subsystem that a namespace is to be in, if any.
-fn home<'a>(target: &'a Config, namespace: &Namespace) -> Option<&'a str> {
+pub(super) fn home<'a>(target: &'a Config, namespace: &Namespace) -> Option<&'a str> {
     let mut controllers = target.controller.iter();
     let user = controllers.find(|c| c.namespaces.contains(&namespace.name));
     let user = user.map(Controller::subsystem);

@@ -229,7 +229,9 @@ impl Holding<'_> {
                 self.hold(Kind::Namespace, name, why.clone());
             }
         }
-        for name in &controller.pool {
+        // a pool is that of the whole subsystem, whoever names it
+        let config = self.served.config.clone();
+        for name in config.pool_of(controller.subsystem()) {
             if self.fate(Kind::Media, name).ends() {
                 self.hold(Kind::Media, name, why.clone());
             }

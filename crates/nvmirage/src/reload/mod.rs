@@ -187,8 +187,8 @@ pub(crate) fn plan(
         return Err((problems, shown));
     }
     Ok(Plan {
-        steps: order::steps(served, &aim, &fates),
-        kept: order::kept(served, &aim, &fates),
+        steps: order::steps(served, &config, &fates),
+        kept: order::kept(served, &config, &fates),
         held: shown,
         end: aim,
     })
@@ -246,18 +246,22 @@ pub(crate) fn unfinished(undone: &[Step], end: &Objects) -> BTreeSet<Id> {
         }
         _ => None,
     }));
+    let id = |controller: &Controller| (Kind::Controller, controller.name.clone());
     // whoever lists what is not there is none that could be
     let lists = |controller: &&Controller| {
         let mut names = controller.namespaces.iter();
         names.any(|name| all.contains(&(Kind::Namespace, name.clone())))
     };
-    let listing: Vec<Id> = end
-        .controller
-        .iter()
-        .filter(lists)
-        .map(|controller| (Kind::Controller, controller.name.clone()))
-        .collect();
+    let listing: Vec<Id> = end.controller.iter().filter(lists).map(id).collect();
     all.extend(listing);
+    // one may say of its whole subsystem what another will say that is not there yet
+    let is_whole = |subsystem: &str| {
+        let mut its = end.controller.iter().filter(|c| c.subsystem() == subsystem);
+        its.all(|controller| !all.contains(&id(controller)))
+    };
+    let beside = end.controller.iter().filter(|c| !is_whole(c.subsystem()));
+    let beside: Vec<Id> = beside.map(id).collect();
+    all.extend(beside);
     all
 }
 

@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Deed, Id, Kind, Served, Step,
-    fate::{Fate, Growth, growth},
+    fate::{Fate, Growth, growth, home},
     words::{self, differences},
 };
 use crate::{
-    config::{Controller, Medium, Namespace, Size, tenant::Tenant},
-    saved::merge::{Named, Objects, find},
+    config::{Config, Controller, Medium, Namespace, Size, tenant::Tenant},
+    saved::merge::{Named, find},
 };
 
 struct Steps<'a> {
     served: &'a Served,
-    end: &'a Objects,
+    end: &'a Config,
     fates: &'a BTreeMap<Id, Fate>,
     steps: Vec<Step>,
 }
 
 /// Steps after which what is `served` is what there is in the `end`; of what has no fate nothing becomes.
-pub(super) fn steps(served: &Served, end: &Objects, fates: &BTreeMap<Id, Fate>) -> Vec<Step> {
+pub(super) fn steps(served: &Served, end: &Config, fates: &BTreeMap<Id, Fate>) -> Vec<Step> {
     let mut all = Steps {
         served,
         end,
@@ -31,7 +31,10 @@ pub(super) fn steps(served: &Served, end: &Objects, fates: &BTreeMap<Id, Fate>) 
     all.detach();
     all.delete(Kind::Namespace, &served.config.namespace);
     all.grow();
-    all.delete(Kind::Controller, &served.config.controller);
+    // a pool is that of the whole subsystem, to its last controller
+    let mut pools_last = served.config.controller.clone();
+    pools_last.sort_by_key(|controller| controller.pool.len());
+    all.delete(Kind::Controller, &pools_last);
     all.delete(Kind::Media, &served.config.media);
     all.tenants();
     all.media();
@@ -45,7 +48,7 @@ pub(super) fn steps(served: &Served, end: &Objects, fates: &BTreeMap<Id, Fate>) 
 /// list has no more, and what it has besides.
 pub(super) fn kept(
     served: &Served,
-    end: &Objects,
+    end: &Config,
     fates: &BTreeMap<Id, Fate>,
 ) -> BTreeMap<String, BTreeSet<String>> {
     let remade = served.config.controller.iter().filter_map(|now| {
@@ -59,14 +62,11 @@ pub(super) fn kept(
             fate == Some(&Fate::Delete)
         };
         let had = served.placed.iter().filter(|(name, placed)| {
-            let mut users = end.controller.iter();
-            let elsewhere =
-                users.any(|c| c.namespaces.contains(name) && c.subsystem() != then.subsystem());
             let dropped = now.namespaces.contains(name) && !then.namespaces.contains(name);
             let goes_on = placed.subsystem == then.subsystem() || then.namespaces.contains(name);
             placed.controllers.contains(&now.name)
                 && goes_on
-                && !elsewhere
+                && !is_elsewhere(name, then, end)
                 && !dropped
                 && !ends(name)
         });
@@ -239,12 +239,9 @@ impl Steps<'_> {
             let listed_now = now.namespaces.contains(&name);
             let listed_then = then.namespaces.contains(&name);
             let dropped = listed_now && !listed_then;
-            let mut users = self.end.controller.iter();
-            let elsewhere =
-                users.any(|c| c.namespaces.contains(&name) && c.subsystem() != then.subsystem());
             let comes = match listed_then && !listed_now {
                 true => anew || !had(&name),
-                false => anew && had(&name) && !dropped && !elsewhere,
+                false => anew && had(&name) && !dropped && !is_elsewhere(&name, then, self.end),
             };
             if comes {
                 let detail = format!("to controller {}", now.name);
@@ -253,6 +250,12 @@ impl Steps<'_> {
             }
         }
     }
+}
+
+/// Whether a namespace is to be in another subsystem than that of a controller, which cannot have it then.
+fn is_elsewhere(namespace: &str, controller: &Controller, end: &Config) -> bool {
+    let home = find(&end.namespace, namespace).and_then(|namespace| home(end, namespace));
+    home.is_some_and(|home| home != controller.subsystem())
 }
 
 /// Where the queues of a controller are to live, if elsewhere.

@@ -229,13 +229,10 @@ impl State {
         self.reactors[served.reactor].remove_controller(served.slot)?;
         let served = self.controllers.remove(at);
         self.end_traces_of(&served.name);
-        let config = self.config.controller.iter();
-        let mut config = config.filter(|c| c.name == served.name);
-        let subsystem = config.next().map(|c| c.subsystem().to_owned());
-        self.config.controller.retain(|c| c.name != served.name);
+        let gone = self.config.remove_controller(&served.name);
         tracing::info!(controller = served.name, "served no longer");
-        let ended = match subsystem {
-            Some(subsystem) => self.end_subsystem_without_controllers(&subsystem),
+        let ended = match gone {
+            Some(gone) => self.end_subsystem_without_controllers(gone.subsystem()),
             None => Ok(()),
         };
         unmounted.and(ended)

@@ -174,6 +174,55 @@ fn operators_work_beside_hosts() {
 }
 
 #[test]
+fn a_pool_stays_when_the_controller_that_names_it_goes() {
+    let world = World::new();
+    let with_serial = CONFIG.replacen(
+        "subsystem = \"pair\"\n",
+        "subsystem = \"pair\"\nserial = \"S1\"\n",
+        1,
+    );
+    let server = serve(&world, &with_serial);
+    for args in [["controller", "a"], ["namespace", "root"]] {
+        world.ok(&world.steer(&[&["delete"], &args[..]].concat()));
+    }
+    let mut b = Host::attach(&world, "b.sock");
+    let nsid = b.create(2048, false);
+    b.attach_namespace(nsid, 2);
+    b.delete(nsid);
+    // its hosts may make more there at any time
+    let error = world.fails(&world.steer(&["delete", "media", "disk"]));
+    assert!(error.contains("in the pool of subsystem `pair`"), "{error}");
+    let new = [
+        "create",
+        "namespace",
+        "x",
+        "--media",
+        "disk",
+        "--range",
+        "0MiB..60MiB",
+    ];
+    world.ok(&world.steer(&new));
+    let x = listed(&world, "x").unwrap();
+    assert_ne!(x["nsid"], Value::Null, "it is the subsystem's at once");
+    let made = b.create(1024, false);
+    assert_eq!(
+        listed(&world, &format!("pair:{made}")).unwrap()["range"],
+        "60MiB..64MiB"
+    );
+    drop(b);
+    server.stop();
+
+    let server = serve(&world, &with_serial);
+    let mut b = Host::attach(&world, "b.sock");
+    let identity = b.device().identify_controller().unwrap();
+    assert_eq!(nvme_spec::identify::ascii_text(&identity.sn), "S1");
+    b.delete(made);
+    b.create(1024, false);
+    drop(b);
+    server.stop();
+}
+
+#[test]
 fn space_that_a_host_has_is_not_given_away_while_its_subsystem_is_not_served() {
     let world = World::new();
     let server = serve(&world, CONFIG);
