@@ -53,19 +53,14 @@ impl Config {
         names.into_iter().filter_map(find).collect()
     }
 
-    /// Takes a controller out. What it said of its whole subsystem is said by one that stays: while that is served, its pool is
-    /// fixed, and hosts know it by its serial number and its name.
+    /// Takes a controller out. What it said of its whole subsystem is said by one that stays, as that is served so until its last
+    /// controller goes.
     pub(crate) fn remove_controller(&mut self, name: &str) -> Option<Controller> {
         let at = self.controller.iter().position(|c| c.name == name)?;
         let gone = self.controller.remove(at);
-        let named = self.pool_of(gone.subsystem());
-        let mut pool = gone.pool.clone();
-        pool.retain(|medium| !named.contains(&medium.as_str()));
         let mut stay = self.controller.iter_mut();
         if let Some(heir) = stay.find(|c| c.subsystem() == gone.subsystem()) {
-            heir.pool.append(&mut pool);
-            heir.serial = heir.serial.take().or_else(|| gone.serial.clone());
-            heir.subnqn = heir.subnqn.take().or_else(|| gone.subnqn.clone());
+            heir.say_too(&gone);
         }
         Some(gone)
     }
@@ -159,6 +154,18 @@ impl Config {
                 ));
             }
         }
+    }
+}
+
+impl Controller {
+    /// Says of its subsystem what another controller of it says, too.
+    pub(crate) fn say_too(&mut self, other: &Controller) {
+        let mut pool = other.pool.clone();
+        pool.retain(|medium| !self.pool.contains(medium));
+        self.pool.append(&mut pool);
+        self.reactor = self.reactor.or(other.reactor);
+        self.serial = self.serial.take().or_else(|| other.serial.clone());
+        self.subnqn = self.subnqn.take().or_else(|| other.subnqn.clone());
     }
 }
 

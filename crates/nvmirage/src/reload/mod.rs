@@ -215,6 +215,17 @@ pub(crate) fn let_go(config: &mut Config, end: &Objects) {
     }
 }
 
+/// A controller as it is made: it says of its subsystem all that its controllers will say together, as the first of them decides
+/// it for the others. In the end each says its own again ([`settle`]).
+pub(crate) fn as_made(mut controller: Controller, end: &Objects) -> Controller {
+    for one in &end.controller {
+        if one.subsystem() == controller.subsystem() {
+            controller.say_too(one);
+        }
+    }
+    controller
+}
+
 /// What is served is what was said of it again, to the letter, but for what is `undone`.
 pub(crate) fn settle(config: &mut Config, end: &Objects, undone: &[Step]) {
     fn kind<T: Named>(kind: Kind, now: &mut [T], end: &[T], undone: &BTreeSet<Id>) {

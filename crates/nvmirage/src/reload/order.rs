@@ -218,10 +218,7 @@ impl Steps<'_> {
                 self.push(Kind::Controller, &now.name, Deed::Assign, detail);
             }
         }
-        // a pool is that of the whole subsystem, from its first controller on
-        let mut pools_first = end.clone();
-        pools_first.sort_by_key(|controller| std::cmp::Reverse(controller.pool.len()));
-        self.create::<Controller>(Kind::Controller, &pools_first, words::controller);
+        self.create::<Controller>(Kind::Controller, end, words::controller);
     }
 
     fn attach(&mut self, now: &Controller, then: &Controller) {

@@ -350,7 +350,12 @@ impl Supervisor {
             let at = state.controllers.iter().position(|c| c.name == name);
             let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
             state.unmount(at)?;
+            let before = state.config.controller.clone();
             state.end(at).map_err(|error| Refusal::failed(&error))?;
+            let changed = |one: &&config::Controller| !before.contains(one);
+            for heir in state.config.controller.iter().filter(changed) {
+                events::tell(What::Changed, "controller", &heir.name);
+            }
             state.detach_all(name)
         })
     }

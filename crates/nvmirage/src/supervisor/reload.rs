@@ -150,7 +150,7 @@ impl Supervisor {
             (Deed::Create, Kind::Media) => self.create_medium(of(&end.media, name)?),
             (Deed::Create, Kind::Namespace) => self.create_namespace(of(&end.namespace, name)?),
             (Deed::Create, Kind::Controller) => {
-                let mut controller = of(&end.controller, name)?;
+                let mut controller = reload::as_made(of(&end.controller, name)?, end);
                 let mut has: BTreeSet<String> = controller.namespaces.iter().cloned().collect();
                 if let Some(kept) = plan.kept.get(name) {
                     has.clone_from(kept);

@@ -45,6 +45,19 @@ fn listed(world: &World, name: &str) -> Option<Value> {
     all.into_iter().find(|n| n["name"] == name)
 }
 
+/// The command for a namespace `x` there.
+fn new_on_disk(range: &str) -> [&str; 7] {
+    [
+        "create",
+        "namespace",
+        "x",
+        "--media",
+        "disk",
+        "--range",
+        range,
+    ]
+}
+
 #[test]
 fn what_a_host_made_is_there_after_a_restart() {
     let world = World::new();
@@ -109,15 +122,7 @@ fn operators_work_beside_hosts() {
     a.attach_namespace(nsid, 1);
     let refused: [(&[&str], &str); 7] = [
         (
-            &[
-                "create",
-                "namespace",
-                "x",
-                "--media",
-                "disk",
-                "--range",
-                "20MiB..28MiB",
-            ],
+            &new_on_disk("20MiB..28MiB"),
             "would overlap namespace `pair:2`, which has 16MiB..24MiB of media disk",
         ),
         (
@@ -141,15 +146,7 @@ fn operators_work_beside_hosts() {
         );
     }
     // a namespace that an operator makes on the pool is the subsystem's at once, and nobody's space any more
-    let new = [
-        "create",
-        "namespace",
-        "x",
-        "--media",
-        "disk",
-        "--range",
-        "24MiB..40MiB",
-    ];
+    let new = new_on_disk("24MiB..40MiB");
     world.ok(&world.steer(&new));
     assert_eq!(listed(&world, "x").unwrap()["nsid"], 3);
     let error = world.fails(&world.steer(&["resize", "pair:2", "9MiB"]));
@@ -185,6 +182,9 @@ fn a_pool_stays_when_the_controller_that_names_it_goes() {
     for args in [["controller", "a"], ["namespace", "root"]] {
         world.ok(&world.steer(&[&["delete"], &args[..]].concat()));
     }
+    let told = world.ok(&world.steer(&["events", "--since", "0", "--count", "1", "--json"]));
+    let told: Value = serde_json::from_str(told.trim()).unwrap();
+    assert_eq!([&told["event"], &told["name"]], ["changed", "b"]);
     let mut b = Host::attach(&world, "b.sock");
     let nsid = b.create(2048, false);
     b.attach_namespace(nsid, 2);
@@ -192,15 +192,7 @@ fn a_pool_stays_when_the_controller_that_names_it_goes() {
     // its hosts may make more there at any time
     let error = world.fails(&world.steer(&["delete", "media", "disk"]));
     assert!(error.contains("in the pool of subsystem `pair`"), "{error}");
-    let new = [
-        "create",
-        "namespace",
-        "x",
-        "--media",
-        "disk",
-        "--range",
-        "0MiB..60MiB",
-    ];
+    let new = new_on_disk("0MiB..60MiB");
     world.ok(&world.steer(&new));
     let x = listed(&world, "x").unwrap();
     assert_ne!(x["nsid"], Value::Null, "it is the subsystem's at once");
@@ -232,15 +224,7 @@ fn space_that_a_host_has_is_not_given_away_while_its_subsystem_is_not_served() {
     for controller in ["a", "b"] {
         world.ok(&world.steer(&["delete", "controller", controller]));
     }
-    let over = [
-        "create",
-        "namespace",
-        "x",
-        "--media",
-        "disk",
-        "--range",
-        "20MiB..28MiB",
-    ];
+    let over = new_on_disk("20MiB..28MiB");
     let error = world.fails(&world.steer(&over));
     assert!(
         error.contains("would overlap namespace `pair:2`"),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     host::Host,
@@ -573,5 +573,36 @@ fn a_manager_hears_that_it_is_read_and_is_ready_again() {
         );
     }
     assert_eq!(shown(&world, "tenant", "web")["name"], "web");
+    server.stop();
+}
+
+/// Whichever says it, and in whatever order.
+#[test]
+fn what_a_subsystem_is_its_controllers_say_together() {
+    let world = World::new();
+    let before = text(&world);
+    let server = serve(&world, &before);
+    let after = format!(
+        "{before}[[media]]\nname = \"first\"\nkind = \"ram\"\nsize = \"16MiB\"\n\
+         [[media]]\nname = \"second\"\nkind = \"ram\"\nsize = \"32MiB\"\n\
+         [[controller]]\nname = \"x\"\nsubsystem = \"pair\"\npool = [\"first\"]\nlisten = \"{}\"\n\
+         [[controller]]\nname = \"y\"\nsubsystem = \"pair\"\npool = [\"second\"]\nserial = \"S7\"\nlisten = \"{}\"\n",
+        world.vfio_user("x.sock"),
+        world.vfio_user("y.sock"),
+    );
+    world.write("config.toml", &after);
+    world.ok(&world.steer(&["reload"]));
+    let mut x = Host::attach(&world, "x.sock");
+    let identity = x.device().identify_controller().unwrap();
+    assert_eq!(nvme_spec::identify::ascii_text(&identity.sn), "S7");
+    // of 32 MiB, which only the second one's has
+    let nsid = x.create(8192, false);
+    x.delete(nsid);
+    drop(x);
+    // and each says its own
+    assert_eq!(shown(&world, "controller", "x")["pool"], json!(["first"]));
+    assert_eq!(shown(&world, "controller", "x")["serial"], Value::Null);
+    let again = world.ok(&world.steer(&["reload", "--dry-run"]));
+    assert!(again.contains("nothing"), "{again}");
     server.stop();
 }

@@ -150,11 +150,23 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "reload-subsystem-is-said-by-all",
+        guard: "the first controller of a new subsystem has the pool and the serial number that another one says",
+        file: "crates/nvmirage/src/reload/mod.rs",
+        from: "            controller.say_too(one);\n",
+        to: "",
+        test: integration(
+            "nvmirage",
+            PROGRAM,
+            "reload::what_a_subsystem_is_its_controllers_say_together",
+        ),
+    },
+    Mutation {
         name: "pool-outlives-who-named-it",
         guard: "a pool is its subsystem's until the last controller goes",
         file: "crates/nvmirage/src/config/subsystems.rs",
-        from: "            heir.pool.append(&mut pool);\n",
-        to: "            pool.clear();\n",
+        from: "            heir.say_too(&gone);\n",
+        to: "            let _ = heir;\n",
         test: integration(
             "nvmirage",
             PROGRAM,

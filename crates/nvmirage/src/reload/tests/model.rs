@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::{Deed, Kind, Placed, Plan, Served, Step, let_go, settle};
+use super::super::{Deed, Kind, Placed, Plan, Served, Step, as_made, let_go, settle};
 use crate::{
     config::{Config, Controller, Namespace, Range, Size},
     saved::merge::{Named, Objects, find},
@@ -40,6 +40,11 @@ impl Model {
         for controller in &config.controller {
             model.create(Kind::Controller, &controller.name).unwrap();
         }
+        model
+            .served
+            .config
+            .controller
+            .clone_from(&config.controller);
         model
     }
 
@@ -166,7 +171,7 @@ impl Model {
                 }
             }
             _ => {
-                let one = new(&config.controller, &end.controller, name)?;
+                let one = as_made(new(&config.controller, &end.controller, name)?, &end);
                 let subsystem = one.subsystem().to_owned();
                 let is_live = config.controllers_of(&subsystem).next().is_some();
                 config.controller.push(one.clone());
