@@ -27,8 +27,17 @@ export interface Medium {
   kind: string;
   bytes: number;
   description: string;
+  errors?: MediumErrors[];
   timing?: { preset: string; [parameter: string]: string };
   zoned?: unknown;
+}
+
+/** Requests to what a medium lies on that failed for one reason. */
+export interface MediumErrors {
+  cause: string;
+  count: number;
+  current: boolean;
+  os_error?: string;
 }
 
 export interface Namespace {

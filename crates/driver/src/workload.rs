@@ -165,7 +165,7 @@ pub struct JobResult {
     pub block_size: u32,
     /// Commands in flight.
     pub queue_depth: u16,
-    /// Commands completed per second.
+    /// Commands that succeeded per second.
     pub iops: f64,
     /// Data moved per second, in units of 2^20 bytes.
     pub mib_s: f64,
@@ -180,7 +180,7 @@ pub struct JobResult {
     pub first_error: Option<Status>,
     /// The first block that read back wrong.
     pub first_mismatch: Option<Mismatch>,
-    /// Commands completed in the measured time.
+    /// Commands that succeeded in the measured time.
     pub commands: u64,
     /// Logical blocks whose every byte was checked.
     pub blocks_verified: u64,

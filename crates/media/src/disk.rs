@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use controller::port::{Added, Channel as Port, Done, Outcome, Request};
+use controller::port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
 
@@ -61,8 +61,8 @@ struct Inner {
     random: Random,
     /// Calls of [`Storage`] that succeed; then all fail.
     calls_left: u64,
-    /// Requests end with this.
-    fails_with: Option<Outcome>,
+    /// Of so many writes one finds no space, after a part of it was written; 0: none.
+    no_space: u64,
     depth: usize,
 }
 
@@ -81,7 +81,7 @@ impl Disk {
             written: 0,
             random: Random::new(seed),
             calls_left: u64::MAX,
-            fails_with: None,
+            no_space: 0,
             depth: 8,
         }))
     }
@@ -91,9 +91,9 @@ impl Disk {
         self.0.borrow_mut().calls_left = calls;
     }
 
-    /// From now on all requests that change something fail.
-    pub(crate) fn fail_requests(&self, outcome: Outcome) {
-        self.0.borrow_mut().fails_with = Some(outcome);
+    /// From now on one of so many writes finds no space, after a part of it was written; 0: none.
+    pub(crate) fn no_space(&self, one_in: u64) {
+        self.0.borrow_mut().no_space = one_in;
     }
 
     /// Bytes of the requests to write so far.
@@ -203,6 +203,10 @@ impl Storage for Disk {
         self.write_at(offset, &vec![0; len as usize])
     }
 
+    fn allocate(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>> {
         let all = self.now();
         let bytes = &all[offset as usize..end as usize];
@@ -232,8 +236,12 @@ impl Port for Disk {
         if inner.ongoing.len() >= inner.depth {
             return Added::Full(ticket);
         }
-        let outcome = inner.fails_with.unwrap_or(Outcome::OK);
-        let does = inner.fails_with.is_none();
+        let mut outcome = Outcome::OK;
+        let takes_space = matches!(request, Request::Write { .. });
+        let is_short = takes_space && inner.no_space > 0 && inner.random.below(inner.no_space) == 0;
+        if is_short {
+            outcome = Outcome::of(Cause::NoSpace);
+        }
         let (mut flushes, mut durable, mut write) = (None, false, 0);
         match *request {
             Request::Read { offset, .. } => {
@@ -244,7 +252,7 @@ impl Port for Disk {
                     at += segment.len() as usize;
                 }
             }
-            Request::Write { offset, len, fua } if does => {
+            Request::Write { offset, len, fua } => {
                 let mut bytes = vec![0; len as usize];
                 let mut rest = &mut bytes[..];
                 for segment in segments {
@@ -252,24 +260,28 @@ impl Port for Disk {
                     segment.read_into(0, now);
                     rest = later;
                 }
+                if is_short {
+                    let sectors = inner.random.below(bytes.len() as u64 / SECTOR as u64);
+                    bytes.truncate(sectors as usize * SECTOR);
+                }
                 write = inner.write(offset, &bytes);
                 inner.written += u64::from(len);
-                durable = fua;
+                durable = fua && !is_short;
             }
             Request::WriteZeroes {
                 offset, len, fua, ..
-            } if does => {
+            } => {
                 write = inner.write(offset, &vec![0; len as usize]);
                 durable = fua;
                 // A file is synced behind it.
                 flushes = fua.then(|| inner.ended.clone());
             }
-            Request::Deallocate { ranges } if does => {
+            Request::Deallocate { ranges } => {
                 for range in ranges {
                     write = inner.write(range.offset, &vec![0; range.len as usize]);
                 }
             }
-            Request::Flush if does => flushes = Some(inner.ended.clone()),
+            Request::Flush => flushes = Some(inner.ended.clone()),
             _ => {}
         }
         self.0.get_mut().ongoing.push(Ongoing {

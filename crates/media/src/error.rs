@@ -99,6 +99,19 @@ pub enum MediumError {
         /// Why not.
         source: StateError,
     },
+    /// The file would be larger than this process may make one.
+    #[error(
+        "cannot give '{}' a size of {}: the limit of file sizes of this process (RLIMIT_FSIZE) is {}; raise it (LimitFSIZE= of the service, ulimit -f) or choose a smaller size",
+        path.display(), Bytes(*size), Bytes(*limit)
+    )]
+    FileSizeLimit {
+        /// The file.
+        path: PathBuf,
+        /// The size asked for, in bytes.
+        size: u64,
+        /// The limit, in bytes.
+        limit: u64,
+    },
     /// The system refused an operation.
     #[error("cannot {what} '{}': {source}", path.display())]
     Io {

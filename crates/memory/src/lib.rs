@@ -22,6 +22,7 @@ pub mod claims;
 pub mod counters;
 pub mod dma;
 pub mod doorbell;
+pub mod file_size;
 pub mod host;
 pub mod huge;
 pub mod lost;
@@ -48,6 +49,7 @@ pub use dma::{
     Region, Scratch, Segment, TranslateError, ViewPins,
 };
 pub use doorbell::{DoorbellPages, ShadowDoorbells, full_fence, loads_done};
+pub use file_size::survive_file_size_limit;
 pub use host::{Buffer, HostCq, HostMemory, HostSq};
 pub use huge::{HUGE_PAGE_LEN, HugePages, Pieces};
 pub use lost::{LostFlag, install_sigbus_handler};

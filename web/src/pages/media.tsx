@@ -14,6 +14,7 @@ export function Media() {
     { title: "Kind", cell: (one) => one.kind, by: (one) => one.kind, text: true },
     { title: "Timing", cell: (one) => one.timing?.preset ?? "none", by: (one) => one.timing?.preset ?? "", text: true },
     { title: "Size", cell: (one) => bytes(one.bytes), by: (one) => one.bytes },
+    { title: "Fails", cell: (one) => failing(one) ?? "no", by: (one) => failing(one) ?? "", text: true },
     { title: "What it is", cell: (one) => one.description, text: true },
   ];
   return (
@@ -24,6 +25,12 @@ export function Media() {
       </Card>
     </>
   );
+}
+
+/** Why requests to it fail now; null where they do not. */
+function failing(medium: Medium): string | null {
+  const causes = (medium.errors ?? []).filter((one) => one.current).map((one) => one.cause);
+  return causes.length === 0 ? null : causes.join(", ");
 }
 
 export function MediumPage({ name }: { name: string }) {
@@ -55,6 +62,13 @@ export function MediumPage({ name }: { name: string }) {
           </span>
         ))}
       </p>
+      {(medium.errors ?? []).map((one) => (
+        <p class="facts" key={one.cause}>
+          {one.count} requests failed: {one.cause}
+          {one.os_error === undefined ? "" : ` (${one.os_error})`}
+          {one.current ? "; they fail now" : "; it works again"}
+        </p>
+      ))}
       {medium.timing === undefined ? (
         <Card title="Timing" wide>
           <p>This medium has no timing: its commands take the time that they take.</p>

@@ -465,9 +465,11 @@ impl<'a, B: Bus> Line<'a, B> {
         // The queue lets no identifier through that it did not give.
         let slot = &self.slots[usize::from(cqe.cid)];
         let status = cqe.status.status();
-        // What completed while this thread did not run belongs to that time.
-        record.commands += u64::from(!stalled);
-        record.commands_in_stalls += u64::from(stalled);
+        // A command that failed is no throughput: it has moved nothing. What completed while this thread did not run belongs to
+        // that time.
+        let counts = status.is_success();
+        record.commands += u64::from(counts && !stalled);
+        record.commands_in_stalls += u64::from(counts && stalled);
         let latency = if slot.submitted_ns < times.stall_end {
             &mut record.stalled
         } else if slot.submitted_ns < times.lull_end {

@@ -18,6 +18,7 @@ use rustix::fs::{
     FallocateFlags, FileType, Mode, OFlags, SeekFrom, fallocate, fstat, fstatfs, stat,
 };
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::direct::{self, Access};
 use crate::error::MediumError;
@@ -262,6 +263,11 @@ fn create(path: &Path, size: u64) -> Result<OwnedFd, MediumError> {
         Err(source) => {
             // It is ours, empty, and of no use: best effort, the first error is the one to tell.
             let _ = std::fs::remove_file(path);
+            let limit = getrlimit(Resource::Fsize).current;
+            if let Some(limit) = limit.filter(|limit| *limit < size) {
+                let path = path.into();
+                return Err(MediumError::FileSizeLimit { path, size, limit });
+            }
             Err(MediumError::Io {
                 path: path.into(),
                 what: "give its size to",

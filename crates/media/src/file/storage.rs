@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{SeekFrom, fallocate, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 
 use super::Clear;
@@ -51,6 +51,10 @@ impl Storage for FileStorage {
             at += now;
         }
         Ok(())
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        Ok(fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, len)?)
     }
 
     fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>> {

@@ -148,7 +148,7 @@ impl Journal {
         let segment = frame.scratch.segment(len, Need::DeviceWrites);
         segment.write_from(0, zerocopy::IntoBytes::as_bytes(&head));
         (frame.stage, frame.position, frame.len) = (Stage::Sealed, self.head, len);
-        (frame.handed, frame.pieces) = (0, 0);
+        (frame.handed, frame.pieces, frame.failed) = (0, 0, false);
         self.queue.push_back(open.frame);
         self.head = superblock.layout.next(self.head + u64::from(len));
     }

@@ -20,6 +20,8 @@
 //!   that says so is durable.
 //! - A frame of an earlier incarnation that lies where the log of a later one ends is not taken for its continuation.
 //! - Nothing is allocated after it was made.
+//! - What could not be written stays in memory, in its order, and is written again as a whole ([`stall`]): what is behind it does
+//!   not count before, in memory or after a crash.
 //! - Whatever stands in a file, reading it ends, takes no more memory than a frame, and changes nothing where it is refused.
 //!
 //! It does NOT know what records mean, order them against the medium's bytes, or flush for its owner.
@@ -28,6 +30,7 @@ mod append;
 mod crc;
 mod layout;
 mod replay;
+mod stall;
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -39,6 +42,8 @@ use memory::{Need, Scratch};
 
 use self::crc::Crc;
 pub(crate) use self::layout::{BLOCK, Kind, Layout, SHAPE_WORDS, Shape, Superblock};
+use self::stall::Stall;
+pub(crate) use self::stall::Writable;
 
 /// Frames that a journal has in memory: one that is filled, and those that are being written.
 const FRAMES: usize = 4;
@@ -113,6 +118,9 @@ pub(crate) trait Storage {
     /// Makes bytes read as zero, and gives their space back where that can be.
     fn clear(&self, offset: u64, len: u64) -> io::Result<()>;
 
+    /// Takes space for bytes that are to be written later, and leaves them as they are.
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
+
     /// The first byte from `offset` on, and before `end`, that may be something else than zero; `None` where all are.
     fn find_data(&self, offset: u64, end: u64) -> io::Result<Option<u64>>;
 
@@ -141,6 +149,8 @@ struct Frame {
     /// Bytes of them that the medium was handed, and pieces of those that it has not written yet.
     handed: u32,
     pieces: u32,
+    /// One of them could not be written: all of it is written again.
+    failed: bool,
 }
 
 /// The frame that takes records.
@@ -206,7 +216,7 @@ pub(crate) struct Journal {
     slice: u32,
     left: u32,
     has_given_back: bool,
-    broken: Option<Outcome>,
+    stall: Stall,
 }
 
 impl Journal {
@@ -275,6 +285,7 @@ impl Journal {
                 len: 0,
                 handed: 0,
                 pieces: 0,
+                failed: false,
             })
         };
         let frames: io::Result<Box<[Frame]>> = (0..FRAMES).map(|_| frame()).collect();
@@ -294,7 +305,7 @@ impl Journal {
             slice: u32::MAX,
             left: u32::MAX,
             has_given_back: false,
-            broken: None,
+            stall: Stall::None,
             superblock: Superblock {
                 incarnation,
                 ..superblock
@@ -309,25 +320,24 @@ impl Journal {
     /// Writes all that was appended and makes it durable, with calls that wait: for a clean stop, while no channel has the journal.
     ///
     /// # Errors
-    /// The system's, also that of an earlier write.
+    /// The system's; what is not written then is written by a later call.
     pub(crate) fn finish(&mut self, storage: &impl Storage) -> io::Result<()> {
-        if let Some(outcome) = self.broken {
-            let errno = outcome.os_error.map_or(libc::EIO, Into::into);
-            return Err(io::Error::from_raw_os_error(errno));
-        }
         self.seal();
         let mut bytes = vec![0; self.superblock.layout.frame_len as usize];
-        while let Some(index) = self.queue.pop_front() {
+        while let Some(index) = self.queue.front().copied() {
             let frame = &mut self.frames[index];
             let bytes = &mut bytes[..frame.len as usize];
             let segment = frame.scratch.segment(frame.len, Need::DeviceReads);
             segment.read_into(0, bytes);
             storage.write_at(self.superblock.layout.place(frame.position), bytes)?;
             frame.stage = Stage::Free;
+            self.queue.pop_front();
         }
         self.settled = self.head;
         storage.sync()?;
-        self.write_superblock(storage)
+        self.write_superblock(storage)?;
+        self.stall = Stall::None;
+        Ok(())
     }
 
     /// Everything up to the head is durable; so it is said.
@@ -351,7 +361,7 @@ impl Journal {
         for index in &self.queue {
             let frame = &mut self.frames[*index];
             if frame.stage == Stage::Sealed {
-                (frame.handed, frame.pieces) = (0, 0);
+                (frame.handed, frame.pieces, frame.failed) = (0, 0, false);
             }
         }
         match &mut self.moving {
@@ -423,11 +433,6 @@ impl Journal {
         self.in_flight
     }
 
-    /// How everything ends that has to be recorded: something could not be written.
-    pub(crate) fn broken(&self) -> Option<Outcome> {
-        self.broken
-    }
-
     /// Whether a ticket is the journal's.
     pub(crate) fn owns(ticket: &Ticket) -> bool {
         ticket.bits() >= TICKETS
@@ -437,6 +442,7 @@ impl Journal {
     pub(crate) fn begin_turn(&mut self) {
         self.left = self.slice;
         self.has_given_back = false;
+        self.stall.age();
     }
 
     /// From now on so many bytes of frames are handed to the medium in one turn, a multiple of [`BLOCK`].
@@ -447,7 +453,7 @@ impl Journal {
 
     /// Hands the medium what is to be done, as far as it has room. To be called before it is submitted.
     pub(crate) fn drive(&mut self, below: &mut impl Port) {
-        if self.broken.is_some() {
+        if self.stalled().is_some() {
             return;
         }
         if !self.has_given_back && self.given_back < self.superblock.start && !self.give_back(below)
@@ -552,7 +558,7 @@ impl Journal {
         let bits = ticket.into_bits();
         self.in_flight -= 1;
         if outcome.cause != Outcome::OK.cause && bits != GIVE_BACK {
-            self.fail(outcome);
+            self.failed(bits, outcome);
             return;
         }
         match bits {
@@ -575,22 +581,14 @@ impl Journal {
             piece => {
                 let frame = &mut self.frames[piece as usize % FRAMES];
                 frame.pieces -= 1;
+                frame.heal();
                 if frame.pieces == 0 && frame.handed == frame.len {
                     frame.stage = Stage::Written;
                     self.take_written();
                 }
             }
         }
-    }
-
-    fn fail(&mut self, outcome: Outcome) {
-        if self.broken.is_none() {
-            tracing::error!(
-                ?outcome,
-                "the log of a medium's state cannot be written: nothing that it would have to say succeeds until it is opened again"
-            );
-            self.broken = Some(outcome);
-        }
+        self.recover_from_stall();
     }
 
     /// Frames that are written make room for others.

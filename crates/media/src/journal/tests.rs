@@ -118,6 +118,7 @@ impl Owner {
     }
 
     fn flush(&mut self) {
+        self.journal.retry();
         self.journal.seal();
         self.waiting
             .push_back((self.journal.end(), self.history.len() - 1));
@@ -153,6 +154,10 @@ impl Owner {
                 self.flushed = self.flushed.max(covers);
             }
         }
+        if self.journal.stalled().is_some() {
+            let settled = self.journal.settled();
+            self.waiting.retain(|(end, _)| *end <= settled);
+        }
         self.checkpoint(2000);
         if self.journal.is_settled() {
             return;
@@ -176,6 +181,8 @@ enum Step {
     Flush,
     Turns(u8),
     Detach,
+    /// One of so many writes finds no space; 0: none.
+    NoSpace(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -184,6 +191,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Flush),
         4 => (1u8..6).prop_map(Step::Turns),
         1 => Just(Step::Detach),
+        1 => (0u64..4).prop_map(Step::NoSpace),
     ]
 }
 
@@ -217,6 +225,7 @@ proptest! {
                 match step {
                     Step::Put(key, len, byte) => owner.put(key, vec![byte; len]),
                     Step::Flush => owner.flush(),
+                    Step::NoSpace(one_in) => owner.disk.no_space(one_in),
                     Step::Turns(count) => (0..count).for_each(|_| owner.turn()),
                     Step::Detach => {
                         // The channel goes when the medium has ended all that it has.
@@ -269,16 +278,73 @@ fn a_clean_stop_needs_no_flush() {
 }
 
 #[test]
-fn what_cannot_be_written_breaks_the_log() {
+fn what_finds_no_space_is_written_when_there_is_some_again() {
+    for seed in 0..50 {
+        let mut owner = Owner::open(new_image(), seed);
+        owner.put(1, vec![1; 100]);
+        owner.flush();
+        (0..50).for_each(|_| owner.turn());
+        assert_eq!(owner.flushed, 1);
+        owner.disk.no_space(1);
+        for key in 2..5 {
+            owner.put(key, vec![1; 700]);
+            owner.flush();
+            (0..50).for_each(|_| owner.turn());
+            let full = Outcome::of(Cause::NoSpace);
+            assert_eq!(owner.journal.stalled(), Some(full));
+            assert_eq!((owner.flushed, owner.waiting.len()), (1, 0));
+            assert_eq!(owner.journal.in_flight(), 0, "it waits, and does nothing");
+        }
+        let crashed = Owner::open(owner.disk.crash(), seed);
+        // A part may be all of a frame that counts.
+        let wholes = &owner.history[1..];
+        assert!(wholes.contains(&crashed.history[0]), "no half of a frame");
+        owner.disk.no_space(0);
+        owner.flush();
+        (0..50).for_each(|_| owner.turn());
+        assert_eq!((owner.journal.stalled(), owner.flushed), (None, 4));
+        let after = Owner::open(owner.disk.crash(), seed);
+        assert_eq!(after.history[0], owner.history[4]);
+    }
+}
+
+#[test]
+fn who_needs_the_log_waits_for_an_attempt_and_learns_how_it_ended() {
+    let mut owner = Owner::open(new_image(), 9);
+    assert_eq!(owner.journal.writable(), Writable::Yes);
+    owner.disk.no_space(1);
+    owner.put(1, vec![1; 100]);
+    owner.flush();
+    (0..50).for_each(|_| owner.turn());
+    // What failed meanwhile says nothing of now.
+    for _ in 0..2 {
+        assert_eq!(owner.journal.writable(), Writable::Later);
+        while !owner.journal.has_verdict() {
+            assert_eq!(owner.journal.writable(), Writable::Later);
+            owner.turn();
+        }
+        let full = Outcome::of(Cause::NoSpace);
+        assert_eq!(owner.journal.writable(), Writable::No(full));
+    }
+    owner.disk.no_space(0);
+    assert_eq!(owner.journal.writable(), Writable::Later);
+    while owner.journal.writable() == Writable::Later {
+        owner.turn();
+    }
+    assert_eq!(owner.journal.writable(), Writable::Yes);
+}
+
+#[test]
+fn a_stop_on_a_full_disk_fails_and_a_later_one_loses_nothing() {
     let mut owner = Owner::open(new_image(), 9);
     owner.put(1, vec![1; 100]);
-    let full = Outcome::of(Cause::NoSpace);
-    owner.disk.fail_requests(full);
-    owner.flush();
-    (0..20).for_each(|_| owner.turn());
-    assert_eq!(owner.journal.broken(), Some(full));
-    assert_eq!((owner.flushed, owner.waiting.len()), (0, 1));
+    owner.put(2, vec![2; 100]);
+    owner.disk.fail_after(0);
     assert!(owner.journal.finish(&owner.disk).is_err());
+    owner.disk.fail_after(u64::MAX);
+    owner.journal.finish(&owner.disk).unwrap();
+    let (_, map) = open(&Disk::new(owner.disk.crash(), 1)).unwrap();
+    assert_eq!(map.len(), 2);
 }
 
 /// A log with some records, cleanly stopped.

@@ -14,7 +14,7 @@ use model::Op;
 
 use super::answer::Ops;
 use super::durable::{Admits, Durable};
-use super::log::{self, Log};
+use super::log;
 use super::open::{self, OnFile};
 #[cfg(test)]
 use super::pairs::Pairs;
@@ -23,7 +23,7 @@ use super::slices::{Later, Slices};
 use super::space::{Space, UNIT};
 use super::{Dialect, KeyValue};
 use crate::error::MediumError;
-use crate::file::FileChannel;
+use crate::file::{FileChannel, FileMedium};
 use crate::journal::StateError;
 use crate::look::PairsLook;
 use crate::medium::RecordSink;
@@ -103,6 +103,11 @@ impl KeyValueMedium {
             told,
             file,
         }
+    }
+
+    /// The file of pairs that are kept.
+    pub(crate) fn file(&self) -> Option<&FileMedium> {
+        self.file.as_ref().map(|file| &*file.medium)
     }
 
     pub(crate) fn traits(&self) -> MediumTraits {
@@ -386,7 +391,8 @@ impl<C: Port> KeyValueChannel<C> {
             return durable.flush(ticket, &mut pairs.pairs);
         }
         if let Some(fua) = keeps {
-            match durable.admits(&mut pairs.pairs, fua) {
+            let frees = segments.is_empty() || matches!(request, Request::Renew { .. });
+            match durable.admits(&mut pairs.pairs, fua, frees) {
                 Admits::Yes => {}
                 Admits::Later => return Added::Full(ticket),
                 Admits::Never(outcome) => {
@@ -413,7 +419,7 @@ impl<C: Port> KeyValueChannel<C> {
         durable.changed(&mut pairs.pairs, copied);
         match fua {
             true => {
-                durable.hold(ticket, outcome);
+                durable.hold(ticket, outcome, &mut pairs.pairs);
                 Added::Pending
             }
             false => Added::Done(ticket, outcome),
@@ -476,7 +482,8 @@ impl<C: Port> Port for KeyValueChannel<C> {
     fn in_flight(&self) -> u32 {
         let held = self.durable.as_ref().map_or(0, Durable::in_flight);
         let log = self.pairs.as_ref().and_then(|pairs| pairs.pairs.log_ref());
-        let has_turns = self.slices.is_going() || log.is_some_and(Log::has_to_do);
+        let has_turns = self.slices.is_going()
+            || log.is_some_and(|log| log.has_to_do() || log.journal.has_verdict());
         held + u32::from(has_turns)
     }
 

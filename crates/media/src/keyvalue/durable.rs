@@ -10,7 +10,7 @@ use memory::DmaView;
 
 use super::log::Log;
 use super::pairs::Pairs;
-use crate::journal::{BLOCK, Journal};
+use crate::journal::{BLOCK, Journal, Writable};
 
 /// Whether a command that changes something may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl<C> Durable<C> {
     /// Whether the log has something to do that it waits for nobody with.
     pub(super) fn is_due(&self, pairs: &mut Pairs) -> bool {
         pairs.log().is_some_and(|log| {
-            let idle = log.journal.in_flight() == 0 && log.journal.broken().is_none();
+            let idle = log.journal.in_flight() == 0 && log.journal.stalled().is_none();
             idle && (log.is_in_checkpoint() || !log.journal.is_settled())
         })
     }
@@ -111,15 +111,21 @@ impl<C: Port> Durable<C> {
         self.below.in_flight() + (self.held.len() + self.ended.len()) as u32
     }
 
-    /// Whether a command may be done that changes something, and is then perhaps held.
-    pub(super) fn admits(&self, pairs: &mut Pairs, holds: bool) -> Admits {
+    /// Whether a command may be done that changes something, and is then perhaps held. What takes no space is done while the log
+    /// cannot be written, too, and waits for that in memory.
+    pub(super) fn admits(&self, pairs: &mut Pairs, holds: bool, frees: bool) -> Admits {
         let Some(log) = pairs.log() else {
             return Admits::Yes;
         };
-        match log.journal.broken() {
-            Some(outcome) => Admits::Never(outcome),
-            None if log.has_room() && !(holds && self.waits() >= self.depth) => Admits::Yes,
-            None => Admits::Later,
+        let has_room = log.has_room() && !(holds && self.waits() >= self.depth);
+        if frees && has_room {
+            log.journal.retry();
+            return Admits::Yes;
+        }
+        match log.journal.writable() {
+            Writable::No(outcome) => Admits::Never(outcome),
+            Writable::Yes if has_room => Admits::Yes,
+            Writable::Yes | Writable::Later => Admits::Later,
         }
     }
 
@@ -130,7 +136,10 @@ impl<C: Port> Durable<C> {
     }
 
     /// Ends a ticket like this when all that has changed is durable.
-    pub(super) fn hold(&mut self, ticket: Ticket, outcome: Outcome) {
+    pub(super) fn hold(&mut self, ticket: Ticket, outcome: Outcome, pairs: &mut Pairs) {
+        if let Some(log) = pairs.log() {
+            log.journal.retry();
+        }
         self.held.push_back(Held {
             bits: ticket.into_bits(),
             until: u64::MAX,
@@ -143,7 +152,7 @@ impl<C: Port> Durable<C> {
         if self.waits() >= self.depth {
             return Added::Full(ticket);
         }
-        self.hold(ticket, Outcome::OK);
+        self.hold(ticket, Outcome::OK, pairs);
         self.drive(pairs);
         Added::Pending
     }
@@ -195,13 +204,13 @@ impl<C: Port> Durable<C> {
             }
         }
         journal.drive(&mut self.below);
-        let broken = journal.broken();
+        let stalled = journal.stalled();
         while let Some(held) = self.held.front().copied()
-            && (broken.is_some() || held.until <= journal.settled())
+            && (stalled.is_some() || held.until <= journal.settled())
         {
             self.held.pop_front();
             let ticket = Ticket::from_bits(held.bits);
-            if let Some(outcome) = broken {
+            if let Some(outcome) = stalled.filter(|_| held.until > journal.settled()) {
                 self.ended.push(Done { ticket, outcome });
                 continue;
             }

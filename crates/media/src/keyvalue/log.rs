@@ -201,7 +201,7 @@ impl Log {
     /// Whether turns have something to do for it.
     pub(super) fn has_to_do(&self) -> bool {
         let waits = self.is_in_checkpoint() || self.journal.has_to_write();
-        waits && self.journal.broken().is_none()
+        waits && self.journal.stalled().is_none()
     }
 
     /// The channel is gone: the checkpoint's record becomes whole, and goes on with the next channel.

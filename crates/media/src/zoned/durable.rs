@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use controller::port::{Added, Channel as Port, Done, Outcome, Request};
+use controller::port::{Added, Cause, Channel as Port, Done, Outcome, Request};
 use controller::ticket::Ticket;
 use memory::DmaView;
 
@@ -102,18 +102,28 @@ impl<C> ZonedChannel<C> {
 
     /// Takes a host's flush, which waits for the log.
     pub(super) fn hold_flush(&mut self, ticket: Ticket) {
+        self.retry();
         self.waiting.hold(ticket, Step::Flush(None));
     }
 
     /// Takes a write that is to be durable before it ends with this result.
     pub(super) fn hold_write(&mut self, ticket: Ticket, result: u64) {
+        self.retry();
         self.waiting.hold(ticket, Step::Flush(Some(result)));
     }
 
     /// Takes a reset of zones that are empty from now on, whose ranges are known. Another one is not begun meanwhile.
     pub(super) fn hold_reset(&mut self, ticket: Ticket) {
+        self.retry();
         self.waiting.erased = None;
         self.waiting.hold(ticket, Step::Reset);
+    }
+
+    /// Has a log that could not be written try again: for what waits for it, or as a write has shown that there is room.
+    fn retry(&mut self) {
+        if let Some(keeper) = self.keeper() {
+            keeper.journal.retry();
+        }
     }
 
     /// Whether the log has something to do that it waits for nobody with: [`ZonedChannel::tend`] does it.
@@ -166,11 +176,7 @@ impl<C: Port> ZonedChannel<C> {
             return;
         };
         keeper.journal.drive(below);
-        if let Some(outcome) = keeper.journal.broken() {
-            self.fail_held(outcome);
-            return;
-        }
-        let settled = keeper.journal.settled();
+        let (settled, stalled) = (keeper.journal.settled(), keeper.journal.stalled());
         while let Some(held) = self.waiting.held.front().copied()
             && held.until.is_some_and(|until| until <= settled)
         {
@@ -179,6 +185,9 @@ impl<C: Port> ZonedChannel<C> {
                 self.waiting.held.push_front(held);
                 break;
             }
+        }
+        if let Some(outcome) = stalled {
+            self.fail_held(settled, outcome);
         }
     }
 
@@ -221,9 +230,10 @@ impl<C: Port> ZonedChannel<C> {
         true
     }
 
-    /// The log cannot be written: whatever waits for it fails.
-    fn fail_held(&mut self, outcome: Outcome) {
-        while let Some(held) = self.waiting.held.pop_front() {
+    /// The log cannot be written now: whatever waits for what is not written fails.
+    fn fail_held(&mut self, settled: u64, outcome: Outcome) {
+        let waits = |held: &mut Held| held.until.is_none_or(|until| until > settled);
+        while let Some(held) = self.waiting.held.pop_back_if(waits) {
             let ticket = Ticket::from_bits(held.bits);
             let outcome = match self.take_out(&ticket) {
                 Some(what) => self.ended(what, outcome),
@@ -268,17 +278,27 @@ impl<C: Port> ZonedChannel<C> {
                 moves_to,
                 result,
                 fua,
+                from,
             } => {
+                if outcome.cause == Cause::NoSpace && self.is_kept() {
+                    let range = (zone, from, moves_to);
+                    return self.undo(ticket, range, outcome);
+                }
                 if let Some(keeper) = self.keeper()
                     && succeeded
                 {
                     keeper.moved(zone, moves_to);
+                    keeper.journal.retry();
+                    if self.rewinds {
+                        self.rewind(zone, true);
+                    }
                     if fua {
                         self.hold_write(ticket, result);
                         return None;
                     }
                 }
             }
+            Taken::Undo { zone, .. } => self.rewind(zone, succeeded),
             Taken::Erase { .. } if succeeded && self.is_kept() => {
                 let erased = self.waiting.erased.map_or(0, |erased| erased + 1);
                 if erased < self.ranges.len() {
@@ -295,6 +315,57 @@ impl<C: Port> ZonedChannel<C> {
         }
         let outcome = self.ended(what, outcome);
         Some(Done { ticket, outcome })
+    }
+
+    /// A write found no space: what of it was written all the same is made to read as zero, before it ends like that.
+    fn undo(
+        &mut self,
+        ticket: Ticket,
+        (zone, from, to): (u32, u64, u64),
+        outcome: Outcome,
+    ) -> Option<Done> {
+        let request = Request::WriteZeroes {
+            offset: self.zones().start(zone) + from,
+            len: to.saturating_sub(from),
+            deallocate: true,
+            fua: false,
+        };
+        let bits = ticket.bits();
+        let is_whole = to > from && !self.zones().get(zone).random;
+        let added = match is_whole {
+            true => self.below.add(ticket, &request, &[], &self.waiting.nothing),
+            false => Added::Full(ticket),
+        };
+        match added {
+            Added::Pending => {
+                let what = Taken::Undo { zone, outcome };
+                self.out.push(Out { bits, what });
+                None
+            }
+            Added::Done(ticket, undone) => {
+                self.rewind(zone, undone.cause == Outcome::OK.cause);
+                Some(Done { ticket, outcome })
+            }
+            Added::Full(ticket) => {
+                self.rewind(zone, false);
+                Some(Done { ticket, outcome })
+            }
+        }
+    }
+
+    /// Moves a zone's write pointer back to where writes have succeeded, once none is on its way to it.
+    fn rewind(&mut self, zone: u32, is_clean: bool) {
+        self.rewinds = true;
+        if self.out.iter().any(|out| out.what.is_write_to(zone)) {
+            return;
+        }
+        let Some(to) = self.keeper().map(|keeper| keeper.ended(zone)) else {
+            return;
+        };
+        self.zones().rewind(zone, to, is_clean);
+        if let Some(keeper) = self.keeper() {
+            keeper.touch(zone);
+        }
     }
 
     pub(super) fn take_out(&mut self, ticket: &Ticket) -> Option<Taken> {

@@ -12,7 +12,7 @@ use std::io;
 use nvme_spec::zoned::ZoneState;
 
 use super::zones::{Zone, Zones};
-use super::{Out, State, Taken};
+use super::{Out, State};
 use crate::journal::{Journal, StateError, Storage};
 use crate::medium::RecordSink;
 
@@ -87,6 +87,17 @@ impl Keeper {
         self.touch(zone);
     }
 
+    /// How far writes that have ended have moved a zone's write pointer from its start.
+    pub(super) fn ended(&self, zone: u32) -> u64 {
+        self.ended[zone as usize]
+    }
+
+    /// A zone is as it was before a reset that failed.
+    pub(super) fn put_back(&mut self, zone: u32, ended: u64) {
+        self.ended[zone as usize] = ended;
+        self.touch(zone);
+    }
+
     /// A zone was reset.
     pub(super) fn reset(&mut self, zone: u32) {
         self.ended[zone as usize] = 0;
@@ -108,7 +119,7 @@ impl Keeper {
 
     /// Whether it has something to do and waits for nobody.
     pub(super) fn is_due(&self) -> bool {
-        let idle = self.journal.in_flight() == 0 && self.journal.broken().is_none();
+        let idle = self.journal.in_flight() == 0 && self.journal.stalled().is_none();
         idle && (!self.is_clean() || self.cursor.is_some())
     }
 }
@@ -152,8 +163,7 @@ impl State {
 
     /// What the log is to say of a zone.
     fn recorded(&self, keeper: &Keeper, number: u32, out: &[Out]) -> Zone {
-        let is_write = |out: &Out| matches!(out.what, Taken::Write { zone, .. } if zone == number);
-        let zone = match out.iter().any(is_write) {
+        let zone = match out.iter().any(|out| out.what.is_write_to(number)) {
             true => self.zones.up_to(number, keeper.ended[number as usize]),
             false => self.zones.get(number),
         };

@@ -201,6 +201,13 @@ impl<C: Port> ZonedChannel<C> {
         let erases = !ranges.is_empty();
         self.ranges = ranges;
         found?;
+        self.before.clear();
+        for number in first..=last {
+            let zone = self.zones().get(number);
+            if Zones::is_selected(ZoneSendAction::RESET, zone.state) {
+                self.before.push((number, zone));
+            }
+        }
         self.reset_states(first, last)?;
         match ticket.take_if(|_| erases) {
             None => Err(Stopped::Ends(Outcome::OK)),

@@ -24,7 +24,7 @@ mod zones;
 
 use std::sync::Arc;
 
-use controller::port::{Added, ByteRange, Channel as Port, Done, Outcome, Request};
+use controller::port::{Added, ByteRange, Cause, Channel as Port, Done, Outcome, Request};
 use controller::set::Zoned;
 use controller::ticket::Ticket;
 use memory::{DmaView, Segment};
@@ -38,7 +38,7 @@ pub use self::loss::{ZoneLoss, ZoneLossError};
 pub use self::medium::ZoneSpec;
 pub(crate) use self::medium::ZonedMedium;
 use self::report::Reported;
-use self::zones::{Write, Zones};
+use self::zones::{Write, Zone, Zones};
 
 /// Most ranges of one Deallocate.
 const RANGES_MAX: usize = 256;
@@ -84,7 +84,11 @@ enum Taken {
         result: u64,
         /// It ends when it is durable, which is still to be done.
         fua: bool,
+        /// Where it begins, from the zone's start.
+        from: u64,
     },
+    /// A write found no space. What of it was written is made to read as zero; then it ends like this.
+    Undo { zone: u32, outcome: Outcome },
     /// A write that has ended is being made durable; what the host is told then.
     Synced { result: u64 },
     /// These zones, the last one included, are being made to read as zero.
@@ -94,10 +98,15 @@ enum Taken {
 impl Taken {
     fn meets(self, zone: u32) -> bool {
         match self {
-            Taken::Write { zone: its, .. } => its == zone,
+            Taken::Write { zone: its, .. } | Taken::Undo { zone: its, .. } => its == zone,
             Taken::Erase { first, last } => (first..=last).contains(&zone),
             Taken::Synced { .. } => false,
         }
+    }
+
+    /// It is a write to a zone that has not ended, for its host.
+    fn is_write_to(self, zone: u32) -> bool {
+        !self.is_erase() && self.meets(zone)
     }
 
     fn is_erase(self) -> bool {
@@ -137,6 +146,10 @@ pub(crate) struct ZonedChannel<C> {
     ranges: Vec<ByteRange>,
     /// Zones that a command selects.
     selected: Vec<u32>,
+    /// Zones as they were before the reset that goes on.
+    before: Vec<(u32, Zone)>,
+    /// Writes have found no space: write pointers are moved back once none is on its way to their zones.
+    rewinds: bool,
     waiting: Waiting,
 }
 
@@ -152,6 +165,8 @@ impl<C> ZonedChannel<C> {
             happened: Vec::with_capacity(2 * zones + 1),
             ranges: Vec::with_capacity(RANGES_MAX),
             selected: Vec::with_capacity(zones),
+            before: Vec::with_capacity(zones),
+            rewinds: false,
             waiting: Waiting::new(depth),
         }
     }
@@ -219,7 +234,7 @@ impl<C> ZonedChannel<C> {
     /// Nothing is out that changes one of the zones.
     fn may_erase(&self, first: u32, last: u32) -> Result<(), Stopped> {
         let meets = |out: &Out| match out.what {
-            Taken::Write { zone, .. } => (first..=last).contains(&zone),
+            Taken::Write { zone, .. } | Taken::Undo { zone, .. } => (first..=last).contains(&zone),
             Taken::Erase {
                 first: from,
                 last: to,
@@ -418,6 +433,7 @@ impl<C: Port> ZonedChannel<C> {
             moves_to: write.moves_to,
             result,
             fua,
+            from: write.end - u64::from(len),
         };
         Ok(self.taken(added, bits, what))
     }
@@ -445,6 +461,7 @@ impl<C: Port> ZonedChannel<C> {
             moves_to: write.moves_to,
             result: 0,
             fua,
+            from: write.end - len,
         };
         self.taken(added, bits, what)
     }
@@ -482,6 +499,9 @@ impl<C: Port> ZonedChannel<C> {
             {
                 Outcome { result, ..outcome }
             }
+            // With a log its write pointer is moved back, see `durable`; lack of space says nothing of what was written.
+            Taken::Write { .. } if outcome.cause == Cause::NoSpace => outcome,
+            Taken::Undo { outcome, .. } => outcome,
             Taken::Write { zone, .. } => {
                 if self.fail(zone) {
                     tracing::error!(zone, ?outcome, "a write failed: the zone is read only now");
@@ -489,6 +509,10 @@ impl<C: Port> ZonedChannel<C> {
                 outcome
             }
             Taken::Synced { .. } => outcome,
+            Taken::Erase { .. } if outcome.cause == Cause::NoSpace => {
+                self.put_back();
+                outcome
+            }
             Taken::Erase { first, last } if outcome.cause != Outcome::OK.cause => {
                 tracing::error!(
                     first,
@@ -503,6 +527,19 @@ impl<C: Port> ZonedChannel<C> {
             }
             Taken::Erase { .. } => outcome,
         }
+    }
+
+    /// A reset found no space: the zones are as they were, and can be reset again.
+    fn put_back(&mut self) {
+        let before = std::mem::take(&mut self.before);
+        for (zone, was) in &before {
+            self.zones().put_back(*zone, *was);
+            if let Some(keeper) = self.keeper() {
+                keeper.put_back(*zone, was.written);
+            }
+        }
+        self.before = before;
+        self.before.clear();
     }
 
     /// Nobody knows what is in a zone. False where that was so before.

@@ -116,6 +116,10 @@ fn take(file: &FileMedium, size: Option<u64>, spec: &ZoneSpec) -> Result<Kept, M
     let journal = journal.map_err(failed)?;
     state.keeper = Some(Keeper::new(journal, &state.zones));
     sweep(&state.zones, &storage).map_err(|error| failed(error.into()))?;
+    // So that a reset can be recorded on a disk that is full, and make room. Where it cannot be had now a reset may find no space.
+    if let Err(error) = storage.allocate(superblock.layout.ring, superblock.layout.ring_len) {
+        tracing::debug!(%error, "no space is set aside for the log of zones");
+    }
     Ok(Kept {
         state,
         storage,

@@ -361,6 +361,40 @@ impl Zones {
         self.give_up(zone, ZoneState::READ_ONLY)
     }
 
+    /// Moves the write pointer of a zone back to where writes have succeeded: behind it nothing came to be written. `is_clean`: it
+    /// reads as zero. A zone that was full is closed then, where it may be active.
+    pub(crate) fn rewind(&mut self, at: u32, to: u64, is_clean: bool) {
+        let Zone {
+            state,
+            written,
+            random,
+            ..
+        } = self.get(at);
+        if random || written <= to || check_writable(state) == Err(Status::ZONE_IS_READ_ONLY) {
+            return;
+        }
+        if state == ZoneState::FULL {
+            if self.check_active(state).is_err() {
+                return;
+            }
+            self.set(at, ZoneState::CLOSED);
+        }
+        let zone = &mut self.zones[at as usize];
+        zone.written = to;
+        if is_clean {
+            zone.reached = to;
+        }
+    }
+
+    /// A zone is as it was before a reset, which failed: closed where it was open.
+    pub(crate) fn put_back(&mut self, at: u32, before: Zone) {
+        let mut before = before.after_restart();
+        if self.check_active(ZoneState::EMPTY).is_err() && is_active(before.state) {
+            (before.state, before.random) = (ZoneState::FULL, false);
+        }
+        self.restore(at, before);
+    }
+
     /// The drive gives a zone up, by itself: it is read only or offline from here on (ZNS 1.1, 2.1.1.3). False where it was so, or
     /// offline, before.
     pub(crate) fn give_up(&mut self, zone: u32, to: ZoneState) -> bool {

@@ -136,6 +136,8 @@ enum Command {
 /// Runs the program and reports what went wrong.
 pub(crate) fn main() -> ExitCode {
     live::complete();
+    // Where it cannot be had the signal ends the process, as it would without.
+    let _ = memory::survive_file_size_limit();
     let cli = Cli::parse();
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,

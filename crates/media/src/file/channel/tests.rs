@@ -242,7 +242,7 @@ fn a_full_disk_is_told_from_a_broken_one() {
         (libc::ENOSPC, Cause::NoSpace),
         (libc::EDQUOT, Cause::NoSpace),
         (libc::EIO, Cause::WriteFailed),
-        (libc::EFBIG, Cause::WriteFailed),
+        (libc::EFBIG, Cause::NoSpace),
     ] {
         let (slot, _) = fixture.begin(&zeroes(false, false));
         assert_eq!(fixture.ends(slot, -errno), failure(cause, errno));

@@ -127,6 +127,61 @@ impl Life {
         self.next += 1;
     }
 
+    /// A flush, and how it ended.
+    fn flush(&mut self) -> Outcome {
+        let ticket = Ticket::from_bits(self.next);
+        self.next += 1;
+        let view = self.scratch.view().clone();
+        match self.channel.add(ticket, &Request::Flush, &[], &view) {
+            Added::Done(ticket, outcome) => {
+                ticket.retire();
+                return outcome;
+            }
+            Added::Full(_) => panic!("there is room"),
+            Added::Pending => {}
+        }
+        let mut done = Vec::new();
+        while done.is_empty() {
+            self.channel.submit();
+            self.channel.reap(&mut done);
+        }
+        let Done { ticket, outcome } = done.remove(0);
+        ticket.retire();
+        outcome
+    }
+
+    /// A command that does not have to be durable, however long it is told to wait.
+    fn until_done(&mut self, bytes: [u8; 64], data: &[u8]) -> Outcome {
+        let sqe = Sqe::read_from_bytes(&bytes).unwrap();
+        let extent = ByteRange {
+            offset: 0,
+            len: SIZE,
+        };
+        let request = Request::Command {
+            sqe: &sqe,
+            extent,
+            lba_shift: 9,
+            fua: false,
+        };
+        let view = self.scratch.view().clone();
+        for _ in 0..10_000 {
+            let segment = self.scratch.segment(data.len() as u32, Need::DeviceWrites);
+            segment.write_from(0, data);
+            let segments = if data.is_empty() { &[] } else { &[segment][..] };
+            let ticket = Ticket::from_bits(self.next);
+            match self.channel.add(ticket, &request, segments, &view) {
+                Added::Done(ticket, outcome) => {
+                    ticket.retire();
+                    return outcome;
+                }
+                Added::Full(ticket) => ticket.retire(),
+                Added::Pending => panic!("it is short, and need not be durable"),
+            }
+            self.turn();
+        }
+        panic!("it waits without end");
+    }
+
     /// A command has been done.
     fn changed(&mut self) {
         let map = map_of(self.channel.pairs());
@@ -402,22 +457,32 @@ fn no_turn_copies_more_than_a_slice_into_the_log_or_to_the_disk() {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_refused_and_what_is_there_is_read() {
+fn a_disk_that_is_full_refuses_stores_and_takes_deletes_until_it_has_room() {
     let mut life = Life::new(new_image(), 4);
     life.command(samsung::sqe(0x81, &key(1), 5, 0), b"value", false);
+    life.command(samsung::sqe(0x81, &key(2), 5, 0), b"value", false);
     let full = Outcome::of(Cause::NoSpace);
-    life.disk().fail_requests(full);
-    life.add(&Request::Flush, &[], true);
-    let mut done = Vec::new();
-    while done.is_empty() {
-        life.channel.submit();
-        life.channel.reap(&mut done);
+    life.disk().no_space(1);
+    assert_eq!(life.flush(), full);
+    for _ in 0..3 {
+        let refused = life.until_done(samsung::sqe(0x81, &key(3), 5, 0), b"other");
+        assert_eq!(refused, full);
+        assert_eq!(life.flush(), full);
     }
-    let Done { ticket, outcome } = done.remove(0);
-    ticket.retire();
-    assert_eq!(outcome, full);
-    let before = life.history.len();
-    life.command(samsung::sqe(0x81, &key(2), 5, 0), b"other", false);
-    assert_eq!(life.history.len(), before, "nothing has changed");
-    assert_eq!(life.channel.in_flight(), 0);
+    let deleted = life.until_done(samsung::sqe(0xa1, &key(1), 0, 0), b"");
+    assert_eq!(deleted.cause, Cause::None, "it takes no space");
+    (0..1000).for_each(|_| life.turn());
+    assert_eq!(life.channel.in_flight(), 0, "it tries once, and waits");
+    life.disk().no_space(0);
+    let stored = life.until_done(samsung::sqe(0x81, &key(3), 5, 0), b"other");
+    assert_eq!(stored, Outcome::OK);
+    assert_eq!(life.flush(), Outcome::OK);
+    assert_eq!(
+        map_of(life.channel.pairs()).len(),
+        2,
+        "what was refused is not there"
+    );
+    let found = Life::new(life.disk().crash(), 4);
+    let keys: Vec<_> = found.history[0].keys().cloned().collect();
+    assert_eq!(keys, [key(2), key(3)]);
 }
