@@ -23,13 +23,21 @@ pub fn of(cause: Cause) -> Status {
     }
 }
 
-/// True for what belongs into the Error Information log: the medium failed, and not the host.
+/// True for what counts as a media error in the SMART log: bytes could not be read or written. Space that is lacking says
+/// nothing of the health of the media.
 #[must_use]
 pub fn is_media_error(status: Status) -> bool {
-    matches!(
-        status,
-        Status::UNRECOVERED_READ_ERROR | Status::WRITE_FAULT | Status::CAPACITY_EXCEEDED
-    )
+    matches!(status, Status::UNRECOVERED_READ_ERROR | Status::WRITE_FAULT)
+}
+
+/// True for what belongs into the Error Information log: the medium failed, or transferring data did, and not the host.
+#[must_use]
+pub fn is_logged(status: Status) -> bool {
+    is_media_error(status)
+        || matches!(
+            status,
+            Status::CAPACITY_EXCEEDED | Status::DATA_TRANSFER_ERROR
+        )
 }
 
 /// The status field of a completion, without the phase.
@@ -63,7 +71,7 @@ fn may_pass(status: Status) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{field, is_media_error, of};
+    use super::{field, is_logged, is_media_error, of};
     use crate::port::Cause;
     use nvme_spec::Status;
 
@@ -74,13 +82,15 @@ mod tests {
             (Cause::CompareMismatch, 0x285, false),
             (Cause::ReadFailed, 0x281, true),
             (Cause::WriteFailed, 0x280, true),
-            (Cause::NoSpace, 0x081, true),
+            (Cause::NoSpace, 0x081, false),
             (Cause::Aborted, 0x007, false),
             (Cause::Unsupported, 0x001, false),
         ];
         for (cause, code, media) in table {
             assert_eq!(of(cause).0, code, "{cause:?}");
             assert_eq!(is_media_error(of(cause)), media, "{cause:?}");
+            let logged = media || cause == Cause::NoSpace;
+            assert_eq!(is_logged(of(cause)), logged, "{cause:?}");
         }
     }
 

@@ -38,6 +38,7 @@ mod ram;
 mod size;
 mod timed;
 pub mod told;
+mod trouble;
 mod zoned;
 
 pub use self::channel::{Channel, IoCounts};
@@ -53,4 +54,5 @@ pub use self::medium::{
 /// A reactor's part in the completions of a drive's channels.
 pub type Relay = drive::Relay<driver::bus::place::AnyBus>;
 pub use self::drive::Duty;
+pub use self::trouble::{Trouble, TroubleLook, Troubles};
 pub use self::zoned::{ZoneLoss, ZoneLossError, ZoneSpec};

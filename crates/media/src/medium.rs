@@ -22,6 +22,7 @@ use crate::ram::{self, RamChannel};
 use crate::size::Bytes;
 use crate::timed::{TimedChannel, Timing};
 use crate::told::{ToldChannel, ToldSet};
+use crate::trouble::Troubles;
 use crate::zoned::{ZoneLoss, ZoneLossError, ZoneSpec, ZonedMedium};
 
 mod records;
@@ -416,6 +417,17 @@ impl Medium {
         match &self.backing {
             Backing::File(file) => Some(file.counts()),
             _ => None,
+        }
+    }
+
+    /// Failures of its backing, by cause; `None` where it is memory, which cannot fail.
+    #[must_use]
+    pub fn troubles(&self) -> Option<&Arc<Troubles>> {
+        match &self.backing {
+            Backing::Null | Backing::Told(_) | Backing::Ram(_) => None,
+            Backing::File(file) => Some(file.troubles()),
+            Backing::Drive(drive) => Some(drive.troubles()),
+            Backing::KeyValue(medium) => medium.file().map(FileMedium::troubles),
         }
     }
 

@@ -34,6 +34,10 @@ pub(crate) enum What {
     HostDetached,
     /// Queues of the controller live on other reactors.
     QueuesMoved,
+    /// Requests to the medium fail.
+    MediaError,
+    /// They succeed again.
+    MediaRecovered,
 }
 
 impl What {
@@ -46,6 +50,8 @@ impl What {
             What::HostAttached => "host-attached",
             What::HostDetached => "host-detached",
             What::QueuesMoved => "queues-moved",
+            What::MediaError => "media-error",
+            What::MediaRecovered => "media-recovered",
         }
     }
 }
@@ -63,6 +69,9 @@ pub(crate) struct Event {
     pub(crate) kind: String,
     /// Which one.
     pub(crate) name: String,
+    /// Why, of `media-error` and `media-recovered`: `no-space`, `file-size`, `read-only`, `gone`, `read` or `write`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cause: Option<String>,
 }
 
 /// The last events.
@@ -87,7 +96,7 @@ impl Events {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, event: What, kind: &str, name: &str) {
+    fn add(&self, event: What, (kind, name): (&str, &str), cause: Option<&str>) {
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         let time_ns = time.map_or(0, |time| time.as_nanos());
         let mut ring = self.ring();
@@ -101,6 +110,7 @@ impl Events {
             event,
             kind: kind.to_owned(),
             name: name.to_owned(),
+            cause: cause.map(str::to_owned),
         });
         self.last.send_replace(id);
     }
@@ -129,7 +139,12 @@ pub(crate) fn all() -> &'static Events {
 
 /// Something has happened to an object.
 pub(crate) fn tell(event: What, kind: &str, name: &str) {
-    EVENTS.add(event, kind, name);
+    EVENTS.add(event, (kind, name), None);
+}
+
+/// Something has happened to an object, for this reason.
+pub(crate) fn tell_cause(event: What, kind: &str, name: &str, cause: &str) {
+    EVENTS.add(event, (kind, name), Some(cause));
 }
 
 #[cfg(test)]
@@ -141,7 +156,7 @@ mod tests {
         let events = Events::new(4);
         assert_eq!(events.since(0, 9), (0, Vec::new()));
         for index in 1..=6 {
-            events.add(What::Created, "media", &format!("m{index}"));
+            events.add(What::Created, ("media", &format!("m{index}")), None);
         }
         let ids = |since, most| {
             let (lost, events) = events.since(since, most);

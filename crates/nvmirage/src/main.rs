@@ -37,6 +37,7 @@ mod service;
 mod supervisor;
 mod top;
 mod trace;
+mod trouble;
 
 fn main() -> std::process::ExitCode {
     cli::main()

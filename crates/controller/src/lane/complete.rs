@@ -208,7 +208,8 @@ impl Queues {
         self.failed = true;
         if status::is_media_error(status) {
             counters.media_errors.add(1);
-        } else if status != Status::DATA_TRANSFER_ERROR {
+        }
+        if !status::is_logged(status) {
             return;
         }
         if self.unlogged_failures >= MAX_UNLOGGED_FAILURES {

@@ -453,6 +453,11 @@ impl<B: Bus> DriveChannel<B> {
             self.pins.unpin(pin);
         }
         op.in_use = false;
+        match outcome.cause {
+            Cause::None if op.kind.moves() => self.counting.troubles.succeeded(op.kind.reads()),
+            Cause::None => {}
+            _ => self.counting.troubles.note(&outcome),
+        }
         let (ticket, touches) = (op.ticket, op.touches);
         self.in_flight -= 1;
         if touches {

@@ -2,9 +2,13 @@
 //!
 //! A channel counts for itself and tells now and then, so that no command writes to memory that other reactors write to.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use controller::port::DriveReport;
+
+use super::op::GONE;
+use crate::trouble::Troubles;
 
 /// What became of commands at a drive, and of the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct DriveCounts {
 /// The same, shared by those who count.
 #[derive(Debug, Default)]
 pub(super) struct Counting {
+    /// What all channels have met.
+    pub(super) troubles: Arc<Troubles>,
     pub(super) commands: AtomicU64,
     pub(super) interrupted: AtomicU64,
     pub(super) queues_given_up: AtomicU64,
@@ -46,6 +52,13 @@ pub(super) struct Counting {
 
 // Relaxed: each number stands for itself.
 impl Counting {
+    /// The drive is not there any more.
+    pub(super) fn lost(&self) {
+        self.losses.fetch_add(1, Relaxed);
+        self.is_there.store(false, Relaxed);
+        self.troubles.note(&GONE);
+    }
+
     pub(super) fn add(to: &AtomicU64, more: u64) {
         if more > 0 {
             to.fetch_add(more, Relaxed);

@@ -515,8 +515,7 @@ impl<B: Bus> Keeper<B> {
             "a drive is lost: {why}; it is tried again every second"
         );
         self.take_everything_back();
-        Counting::add(&self.counting.losses, 1);
-        self.counting.is_there.store(false, Ordering::Relaxed);
+        self.counting.lost();
         self.device = None;
         self.retry_at = self.now + RETRY_TICKS;
         self.tell_windows();

@@ -58,6 +58,7 @@ pub use self::relay::{Duty, Relay};
 pub use self::report::ShownPage;
 use crate::order::Order;
 use crate::size::Bytes;
+use crate::trouble::Troubles;
 
 /// Bound on an admin command: longer than the 4 s after which a controller of ours gives up what hangs
 /// in a queue that is deleted.
@@ -190,7 +191,12 @@ impl<B: Bus> Drive<B> {
         self.facts.size()
     }
 
-    /// What was counted of it.
+    /// What its channels have met.
+    pub(crate) fn troubles(&self) -> &Arc<Troubles> {
+        &self.counting.troubles
+    }
+
+    /// See [`DriveCounts`].
     pub(crate) fn counts(&self) -> DriveCounts {
         self.counting.counts()
     }

@@ -1,5 +1,7 @@
 //! What a slot of a channel is doing at its drive, and what an answer of the drive means.
 
+use std::num::NonZeroI32;
+
 use controller::port::{Cause, Outcome};
 use memory::PinId;
 use nvme_spec::Status;
@@ -64,6 +66,14 @@ impl Kind {
             Kind::Fused { stage, .. } => stage != Fused::Write,
             _ => false,
         }
+    }
+
+    /// Bytes go to the drive or come from it.
+    pub(super) fn moves(self) -> bool {
+        !matches!(
+            self,
+            Kind::Flush | Kind::Deallocate { .. } | Kind::Zeroes { .. }
+        )
     }
 
     /// Bytes of the drive may change.
@@ -142,6 +152,13 @@ impl Op {
 
 /// It was given up with its queue, or the drive is not there: the same command may succeed when it is sent again.
 pub(super) const INTERRUPTED: Outcome = Outcome::status(Status::COMMAND_INTERRUPTED);
+
+/// What is counted when the drive is lost.
+pub(super) const GONE: Outcome = Outcome {
+    cause: Cause::WriteFailed,
+    os_error: NonZeroI32::new(libc::ENODEV),
+    result: 0,
+};
 
 /// What a drive's answer to a part of a command means to the host.
 ///

@@ -552,6 +552,7 @@ impl FileChannel {
 
     fn give_back(&mut self, slot: u16, outcome: Outcome, done: &mut Vec<Done>) {
         let op = &mut self.ops[usize::from(slot)];
+        self.medium.note(op.kind, &outcome);
         op.in_use = false;
         self.in_flight -= 1;
         done.push(Done {
@@ -594,6 +595,7 @@ impl Channel for FileChannel {
         view: &Arc<DmaView>,
     ) -> Added {
         if let Some(outcome) = self.at_once(request, segments) {
+            self.medium.note(Kind::Sync, &outcome);
             return Added::Done(ticket, outcome);
         }
         if matches!(request, Request::Deallocate { .. })

@@ -37,13 +37,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use controller::port::MediumTraits;
+use controller::port::{Cause, MediumTraits, Outcome};
 use memory::Claimant;
 use rustix::fs::{FallocateFlags, fdatasync, fstat};
 
 pub(crate) use self::channel::FileChannel;
 use self::direct::{Access, Alignment};
 use self::health::Health;
+use self::op::Kind;
 use self::open::Opened;
 pub(crate) use self::storage::FileStorage;
 use self::uring::Looks;
@@ -52,6 +53,7 @@ use crate::error::MediumError;
 use crate::journal::Storage as _;
 use crate::medium::{Direct, FileIo};
 use crate::size::Bytes;
+use crate::trouble::{Trouble, Troubles};
 
 /// An open file or block device.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub(crate) struct FileMedium {
     looks: Looks,
     register_memory: bool,
     health: Health,
+    troubles: Arc<Troubles>,
     /// Set when the first attempt found the operation unsupported; it is not tried again.
     no_punch: AtomicBool,
     no_zero_range: AtomicBool,
@@ -115,6 +118,22 @@ impl FileMedium {
         self.plain.fetch_add(more.plain, Relaxed);
     }
 
+    /// What its channels have met.
+    pub(crate) fn troubles(&self) -> &Arc<Troubles> {
+        &self.troubles
+    }
+
+    /// A request has ended so.
+    #[inline]
+    fn note(&self, kind: Kind, outcome: &Outcome) {
+        match outcome.cause {
+            // A flush, or space that is given back, succeeds on a disk that is full, too.
+            Cause::None if kind.moves() => self.troubles.succeeded(kind.reads()),
+            Cause::None => {}
+            _ => self.troubles.note(outcome),
+        }
+    }
+
     /// What all channels have told so far.
     pub(crate) fn counts(&self) -> FileCounts {
         FileCounts {
@@ -157,6 +176,7 @@ impl FileMedium {
             submissions: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
             health: Health::default(),
+            troubles: Arc::default(),
             opened,
         })
     }
@@ -273,6 +293,7 @@ impl FileMedium {
             return false;
         }
         if self.health.note_shrank() {
+            self.troubles.note_lasting(Trouble::Gone, 0);
             tracing::error!(
                 path = %self.opened.path.display(), from = self.opened.size, to = now,
                 "a file shrank while it was in use: all its I/O fails until it is opened again"
@@ -283,6 +304,7 @@ impl FileMedium {
 
     fn flush_failed(&self, errno: i32) {
         if self.health.note_flush_failed(errno) {
+            self.troubles.note_lasting(Trouble::Write, errno);
             tracing::error!(
                 path = %self.opened.path.display(), error = %io::Error::from_raw_os_error(errno),
                 "written data could not be made durable: every flush fails until the file is opened again"

@@ -71,6 +71,14 @@ impl Kind {
         }
     }
 
+    /// The operation moves bytes to the file or from it.
+    pub(super) fn moves(self) -> bool {
+        !matches!(
+            self,
+            Kind::Sync | Kind::Clear { .. } | Kind::Deallocate { .. }
+        )
+    }
+
     /// The operation changes bytes of the file.
     pub(super) fn changes(self) -> bool {
         !(self.reads() || self == Kind::Sync)
@@ -146,7 +154,8 @@ pub(super) fn request_reads(request: &Request<'_>) -> bool {
 pub(super) fn failed(reads: bool, errno: i32) -> Outcome {
     let cause = match errno {
         _ if reads => Cause::ReadFailed,
-        libc::ENOSPC | libc::EDQUOT => Cause::NoSpace,
+        // EFBIG: the file system's limit of a file, or this process's (RLIMIT_FSIZE).
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Cause::NoSpace,
         _ => Cause::WriteFailed,
     };
     Outcome {

@@ -23,7 +23,7 @@ use super::slices::{Later, Slices};
 use super::space::{Space, UNIT};
 use super::{Dialect, KeyValue};
 use crate::error::MediumError;
-use crate::file::FileChannel;
+use crate::file::{FileChannel, FileMedium};
 use crate::journal::StateError;
 use crate::look::PairsLook;
 use crate::medium::RecordSink;
@@ -103,6 +103,11 @@ impl KeyValueMedium {
             told,
             file,
         }
+    }
+
+    /// The file of pairs that are kept.
+    pub(crate) fn file(&self) -> Option<&FileMedium> {
+        self.file.as_ref().map(|file| &*file.medium)
     }
 
     pub(crate) fn traits(&self) -> MediumTraits {

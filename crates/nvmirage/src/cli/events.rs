@@ -60,8 +60,11 @@ fn shown(event: &Event, now: SystemTime) -> String {
         event,
         kind,
         name,
+        cause,
         ..
     } = event;
     let event = event.name();
-    format!("{id:>6}  {ago:>6} s ago  {event:<14} {kind} {name}\n")
+    let cause = cause.as_ref();
+    let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
+    format!("{id:>6}  {ago:>6} s ago  {event:<14} {kind} {name}{cause}\n")
 }

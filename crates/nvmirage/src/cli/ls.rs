@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{parse::Control, trace::traces};
 use crate::{
     config::Listen,
-    control::{self, ControllerStatus, Inventory, IoStatus, TenantStatus},
+    control::{self, ControllerStatus, Inventory, IoStatus, MediumStatus, TenantStatus},
     report::{
         self,
         table::{Align, Table},
@@ -71,21 +71,34 @@ fn tables(inventory: &Inventory) -> String {
 }
 
 fn media(inventory: &Inventory) -> Table {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("media", Align::Left),
         ("size", Align::Right),
         ("registered", Align::Right),
-        ("kind", Align::Left),
-    ]);
+    ];
+    // Most servers have none, and need not hear of it.
+    let any_fails = inventory.media.iter().any(|m| failing(m).is_some());
+    columns.extend(any_fails.then_some(("fails", Align::Left)));
+    columns.push(("kind", Align::Left));
+    let mut table = Table::new(&columns);
     for medium in &inventory.media {
-        table.row(vec![
+        let mut row = vec![
             medium.config.name.clone(),
             units::bytes(medium.bytes),
             medium.io.as_ref().map_or("-".into(), registered),
-            medium.description.clone(),
-        ]);
+        ];
+        row.extend(any_fails.then(|| failing(medium).unwrap_or("-".into())));
+        row.push(medium.description.clone());
+        table.row(row);
     }
     table
+}
+
+/// Why requests to a medium fail now.
+fn failing(medium: &MediumStatus) -> Option<String> {
+    let errors = medium.errors.iter().filter(|error| error.current);
+    let causes: Vec<_> = errors.map(|error| error.cause.clone()).collect();
+    (!causes.is_empty()).then(|| causes.join(", "))
 }
 
 /// The share of commands that used registered memory of their hosts.

@@ -90,6 +90,9 @@ pub(crate) struct MediumStatus {
     /// Of a file: what it was asked to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<FileStatus>,
+    /// Requests to what the medium lies on that failed, by cause; those that never did are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) errors: Vec<MediumErrors>,
     /// Of a drive: what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) drive: Option<DriveStatus>,
@@ -102,6 +105,20 @@ pub(crate) struct MediumStatus {
     /// Its keys and values, in `/v1/stats`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pairs: Option<PairsStatus>,
+}
+
+/// Requests to what a medium lies on that failed for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct MediumErrors {
+    /// Why: `no-space` (081h to hosts), `file-size` (a limit of the file's size), `read-only`, `gone`, `read` or `write`.
+    pub(crate) cause: String,
+    /// How many, since the medium was opened.
+    pub(crate) count: u64,
+    /// Whether no request of the kind that failed has succeeded since.
+    pub(crate) current: bool,
+    /// The system's words for the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) os_error: Option<String>,
 }
 
 /// What a file was asked to do.

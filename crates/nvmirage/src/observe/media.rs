@@ -56,6 +56,30 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         values: |m| maybe(m.file.map(|file| file.flushes)),
     },
     Metric {
+        name: "nvmirage_medium_errors",
+        kind: Counter,
+        unit: Count,
+        help: "Requests to what a medium lies on that failed, by cause: no-space, file-size (a limit of the file's size), read-only, gone, read, write.",
+        values: |m| {
+            let errors = m.errors.iter();
+            errors
+                .map(|error| labelled("cause", &error.cause, error.count))
+                .collect()
+        },
+    },
+    Metric {
+        name: "nvmirage_medium_failing",
+        kind: Gauge,
+        unit: Count,
+        help: "1 while requests to what a medium lies on fail for this cause.",
+        values: |m| {
+            let errors = m.errors.iter();
+            errors
+                .map(|error| labelled("cause", &error.cause, error.current.into()))
+                .collect()
+        },
+    },
+    Metric {
         name: "nvmirage_medium_zones",
         kind: Gauge,
         unit: Count,

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use controller::subsystem::Allocated;
+use media::{Trouble, Troubles};
 
 use super::{
     OpenMedium, State, Supervisor,
@@ -14,8 +15,9 @@ use crate::{
     clock::Clock,
     config::{self, Config},
     control::{
-        ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumStatus,
-        NamespaceStatus, PartitionStatus, QueuePlacement, ReactorStatus, Refusal, TenantStatus,
+        ControllerStatus, DriveStatus, FileStatus, HostStatus, Inventory, IoStatus, MediumErrors,
+        MediumStatus, NamespaceStatus, PartitionStatus, QueuePlacement, ReactorStatus, Refusal,
+        TenantStatus,
     },
     observe::{ControllerCounts, Snapshot},
     partition::Partition,
@@ -184,6 +186,7 @@ impl State {
                     submissions: counts.submissions,
                     flushes: counts.flushes,
                 }),
+                errors: open.medium.troubles().map_or(Vec::new(), |t| errors(t)),
                 drive: open.medium.drive_counts().map(drive_status),
                 model: None,
                 zones: None,
@@ -357,6 +360,21 @@ fn drive_status(counts: media::DriveCounts) -> DriveStatus {
         available_spare_percent: counts.available_spare,
         percentage_used: counts.percentage_used,
     }
+}
+
+/// The causes that were met.
+fn errors(troubles: &Troubles) -> Vec<MediumErrors> {
+    let all = Trouble::ALL.into_iter().zip(troubles.look());
+    all.filter(|(_, look)| look.count > 0 || look.is_current)
+        .map(|(trouble, look)| MediumErrors {
+            cause: trouble.name().to_owned(),
+            count: look.count,
+            current: look.is_current,
+            os_error: look
+                .os_error
+                .map(|errno| std::io::Error::from_raw_os_error(errno).to_string()),
+        })
+        .collect()
 }
 
 fn digits(bytes: &[u8]) -> String {

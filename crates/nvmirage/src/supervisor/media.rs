@@ -58,6 +58,7 @@ impl State {
         if let Some(pieces) = medium.pieces().filter(|pieces| pieces.count() > 0) {
             memory_care::look_after(&Owner::Medium(config.name.clone()), &pieces);
         }
+        self.troubles.watch(&config.name, &medium);
         self.media.push(OpenMedium {
             name: config.name.clone(),
             medium,
@@ -108,6 +109,7 @@ impl State {
             recording,
             ..
         } = self.media.remove(at);
+        self.troubles.forget(&name);
         // it is gone, whatever could be kept of it
         self.config.media.retain(|m| m.name != name);
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));

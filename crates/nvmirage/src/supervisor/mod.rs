@@ -47,6 +47,7 @@ use crate::{
     reactor::{Pulse, handle::ReactorHandle},
     saved::{Saved, merge::Objects},
     trace::Reason,
+    trouble::Reporter,
 };
 
 /// A medium that is open.
@@ -90,6 +91,7 @@ struct State {
     reactors: Vec<ReactorHandle>,
     keeper: Keeper,
     checkpoints: Checkpoints,
+    troubles: Reporter,
     media: Vec<OpenMedium>,
     subsystems: Vec<Live>,
     /// Namespaces that hosts have made in subsystems that are not served now, and that come back with them.
@@ -148,6 +150,7 @@ impl Supervisor {
             reactors: Vec::new(),
             keeper: Keeper::start().context("cannot start a thread")?,
             checkpoints: Checkpoints::start().context("cannot start a thread")?,
+            troubles: Reporter::start().context("cannot start a thread")?,
             media: Vec::new(),
             subsystems: Vec::new(),
             resting: Vec::new(),

@@ -1,0 +1,255 @@
+//! Failures of a medium's backing by cause: counted where they happen, and looked at by a thread that reports them.
+//!
+//! A channel counts on the error path alone. A request that succeeds costs one load of a word that is nearly always 0. The first
+//! failure of a cause wakes the thread that watches, so that nobody polls a medium that works.
+//!
+//! Invariants:
+//! - Counts never go back.
+//! - A cause is current from a failure until a request of the kind that failed succeeds; one that lasts is current until the
+//!   medium is opened again.
+//!
+//! It does NOT decide what a host is told, and does not log.
+
+use std::num::NonZeroI32;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::thread::Thread;
+
+use controller::port::{Cause, Outcome};
+use nvme_spec::Status;
+
+/// Why requests to a medium's backing fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trouble {
+    /// No space, or no quota, is left (ENOSPC, EDQUOT; a drive's Capacity Exceeded).
+    NoSpace,
+    /// The file would become larger than its file system, or this process, may write (EFBIG).
+    FileSize,
+    /// The backing takes no writes (EROFS, EPERM).
+    ReadOnly,
+    /// The backing is not there any more, or shorter than it was (ENODEV, ENXIO, ESTALE).
+    Gone,
+    /// Bytes cannot be read.
+    Read,
+    /// Bytes cannot be written, or made durable.
+    Write,
+}
+
+impl Trouble {
+    /// All of them.
+    pub const ALL: [Trouble; 6] = [
+        Trouble::NoSpace,
+        Trouble::FileSize,
+        Trouble::ReadOnly,
+        Trouble::Gone,
+        Trouble::Read,
+        Trouble::Write,
+    ];
+
+    /// Its name, as metrics and the API have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Trouble::NoSpace => "no-space",
+            Trouble::FileSize => "file-size",
+            Trouble::ReadOnly => "read-only",
+            Trouble::Gone => "gone",
+            Trouble::Read => "read",
+            Trouble::Write => "write",
+        }
+    }
+
+    /// The trouble that an outcome reports; `None` for success, and for what is the host's mistake.
+    #[must_use]
+    pub fn of(outcome: &Outcome) -> Option<Trouble> {
+        let cause = match outcome.cause {
+            Cause::NoSpace => Trouble::NoSpace,
+            Cause::ReadFailed => Trouble::Read,
+            Cause::WriteFailed => Trouble::Write,
+            Cause::Status(Status::NAMESPACE_IS_WRITE_PROTECTED) => Trouble::ReadOnly,
+            _ => return None,
+        };
+        let errno = outcome.os_error.map_or(0, NonZeroI32::get);
+        Some(match (cause, errno) {
+            (Trouble::NoSpace, libc::EFBIG) => Trouble::FileSize,
+            (_, libc::ENODEV | libc::ENXIO | libc::ESTALE | libc::ENOMEDIUM) => Trouble::Gone,
+            (Trouble::Write, libc::EROFS | libc::EPERM | libc::EACCES) => Trouble::ReadOnly,
+            _ => cause,
+        })
+    }
+
+    /// Whether a read that succeeds, or a write, shows that it has passed.
+    fn ends_with(self, reads: bool) -> bool {
+        match self {
+            Trouble::Gone => true,
+            Trouble::Read => reads,
+            _ => !reads,
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// What is known of a cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TroubleLook {
+    /// Requests that failed with it, since the medium was opened.
+    pub count: u64,
+    /// Whether nothing of the kind that failed has succeeded since.
+    pub is_current: bool,
+    /// The system's error number of the last one, where there was one.
+    pub os_error: Option<i32>,
+}
+
+/// See the module: what all channels of a medium have met.
+#[derive(Debug, Default)]
+pub struct Troubles {
+    /// By cause, a bit while it is current.
+    current: AtomicU8,
+    /// Those that last.
+    lasting: AtomicU8,
+    counts: [AtomicU64; Trouble::ALL.len()],
+    errnos: [AtomicI32; Trouble::ALL.len()],
+    watcher: OnceLock<Thread>,
+}
+
+// Relaxed: each number stands for itself, and who is woken reads them after the unpark.
+impl Troubles {
+    /// A request has failed: counts its cause, where it has one.
+    #[cold]
+    pub fn note(&self, outcome: &Outcome) {
+        if let Some(trouble) = Trouble::of(outcome) {
+            let errno = outcome.os_error.map_or(0, NonZeroI32::get);
+            self.counts[trouble as usize].fetch_add(1, Relaxed);
+            self.errnos[trouble as usize].store(errno, Relaxed);
+            self.begin(trouble);
+        }
+    }
+
+    /// From now on, until the medium is opened again, it has this trouble.
+    #[cold]
+    pub(crate) fn note_lasting(&self, trouble: Trouble, errno: i32) {
+        self.errnos[trouble as usize].store(errno, Relaxed);
+        self.lasting.fetch_or(trouble.bit(), Relaxed);
+        self.begin(trouble);
+    }
+
+    fn begin(&self, trouble: Trouble) {
+        let before = self.current.fetch_or(trouble.bit(), Relaxed);
+        if before & trouble.bit() == 0
+            && let Some(watcher) = self.watcher.get()
+        {
+            watcher.unpark();
+        }
+    }
+
+    /// A request that reads, or one that writes, has succeeded.
+    #[inline]
+    pub fn succeeded(&self, reads: bool) {
+        if self.current.load(Relaxed) != 0 {
+            self.end(reads);
+        }
+    }
+
+    #[cold]
+    fn end(&self, reads: bool) {
+        let ended = Trouble::ALL.iter().filter(|t| t.ends_with(reads));
+        let ended = ended.fold(0, |bits, trouble| bits | trouble.bit());
+        let lasting = self.lasting.load(Relaxed);
+        self.current.fetch_and(!ended | lasting, Relaxed);
+    }
+
+    /// Wakes a thread whenever a cause becomes current. The first one that asks has its wish.
+    pub fn watch(&self, watcher: Thread) {
+        // Another watcher is there already: it reports.
+        let _ = self.watcher.set(watcher);
+    }
+
+    /// What is known of every cause, in the order of [`Trouble::ALL`].
+    #[must_use]
+    pub fn look(&self) -> [TroubleLook; Trouble::ALL.len()] {
+        let current = self.current.load(Relaxed);
+        Trouble::ALL.map(|trouble| {
+            let errno = self.errnos[trouble as usize].load(Relaxed);
+            TroubleLook {
+                count: self.counts[trouble as usize].load(Relaxed),
+                is_current: current & trouble.bit() != 0,
+                os_error: (errno != 0).then_some(errno),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(cause: Cause, errno: i32) -> Outcome {
+        Outcome {
+            cause,
+            os_error: NonZeroI32::new(errno),
+            ..Outcome::OK
+        }
+    }
+
+    fn current(troubles: &Troubles) -> Vec<&'static str> {
+        let all = Trouble::ALL.into_iter().zip(troubles.look());
+        let all = all.filter(|(_, look)| look.is_current);
+        all.map(|(trouble, _)| trouble.name()).collect()
+    }
+
+    #[test]
+    fn every_failure_has_the_cause_that_its_error_number_says() {
+        for (cause, errno, expected) in [
+            (Cause::NoSpace, libc::ENOSPC, Some(Trouble::NoSpace)),
+            (Cause::NoSpace, libc::EDQUOT, Some(Trouble::NoSpace)),
+            (Cause::NoSpace, libc::EFBIG, Some(Trouble::FileSize)),
+            (Cause::NoSpace, 0, Some(Trouble::NoSpace)),
+            (Cause::WriteFailed, libc::EROFS, Some(Trouble::ReadOnly)),
+            (Cause::WriteFailed, libc::EPERM, Some(Trouble::ReadOnly)),
+            (Cause::WriteFailed, libc::EIO, Some(Trouble::Write)),
+            (Cause::ReadFailed, libc::EIO, Some(Trouble::Read)),
+            (Cause::ReadFailed, libc::ENXIO, Some(Trouble::Gone)),
+            (Cause::CompareMismatch, 0, None),
+            (Cause::Unsupported, 0, None),
+            (Cause::None, 0, None),
+        ] {
+            assert_eq!(Trouble::of(&outcome(cause, errno)), expected, "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn a_cause_is_current_until_a_request_of_its_kind_succeeds() {
+        let troubles = Troubles::default();
+        troubles.note(&outcome(Cause::NoSpace, libc::ENOSPC));
+        troubles.note(&outcome(Cause::NoSpace, libc::ENOSPC));
+        troubles.note(&outcome(Cause::ReadFailed, libc::EIO));
+        assert_eq!(current(&troubles), ["no-space", "read"]);
+        troubles.succeeded(true);
+        assert_eq!(current(&troubles), ["no-space"]);
+        troubles.succeeded(false);
+        assert_eq!(current(&troubles), [""; 0]);
+        let [no_space, ..] = troubles.look();
+        assert_eq!((no_space.count, no_space.os_error), (2, Some(libc::ENOSPC)));
+    }
+
+    #[test]
+    fn what_lasts_is_ended_by_no_success() {
+        let troubles = Troubles::default();
+        troubles.note_lasting(Trouble::Write, libc::EIO);
+        troubles.succeeded(false);
+        assert_eq!(current(&troubles), ["write"]);
+    }
+
+    #[test]
+    fn who_watches_is_woken_by_the_first_failure() {
+        let troubles = Troubles::default();
+        troubles.watch(std::thread::current());
+        troubles.note(&outcome(Cause::NoSpace, libc::ENOSPC));
+        // Without the unpark this ends with the timeout, and the test still only sees the mark.
+        std::thread::park_timeout(std::time::Duration::from_secs(60));
+        assert_eq!(current(&troubles), ["no-space"]);
+    }
+}
