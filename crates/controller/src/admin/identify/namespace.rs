@@ -4,7 +4,7 @@ use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::identify::lists::{NamespaceIdentificationHeader, NamespaceIdentifierType};
 use nvme_spec::identify::namespace::{
     DeallocatedReads, Dlfeat, Flbas, Fpi, IdentifyNamespace, IdentifyNamespaceIndependent,
-    LbaFormat, Nmic, Nsfeat, NsfeatIndependent, Nstat, Rescap,
+    LbaFormat, Nmic, Nsattr, Nsfeat, NsfeatIndependent, Nstat, Rescap,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -65,6 +65,7 @@ pub(super) fn namespace(allocated: &Allocated, subsystem: &Subsystem) -> Identif
     id.rescap = rescap();
     id.nvmcap.set(allocated.len.into());
     (id.nguid, id.eui64) = (n.nguid, n.eui64);
+    id.nsattr = Nsattr::new().with_cwp(n.traits.read_only);
     if !n.has_blocks() {
         (id.nsze, id.ncap, id.nuse) = (allocated.len, allocated.len, allocated.len);
         return id;
@@ -115,6 +116,7 @@ pub(super) fn independent(
     id.fpi = fpi(n.nsid, subsystem);
     id.rescap = rescap();
     id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);
+    id.nsattr = Nsattr::new().with_cwp(n.traits.read_only);
     id.nstat = Nstat::new().with_nrdy(true);
     id
 }
