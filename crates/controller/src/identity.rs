@@ -45,6 +45,26 @@ pub fn subnqn(seed: [u8; 16]) -> String {
     )
 }
 
+/// A namespace's UUID: made from its other names, so that it is as lasting as they are; `None` where it has none. Version 8,
+/// variant 1 (RFC 9562, 5.8).
+#[must_use]
+pub fn uuid(nguid: [u8; 16], eui64: [u8; 8]) -> Option<[u8; 16]> {
+    if nguid == [0; 16] && eui64 == [0; 8] {
+        return None;
+    }
+    // Names may differ in few bits, and in those that version and variant replace: every bit is mixed into every other.
+    let mut bits = u128::from_be_bytes(nguid);
+    for name in [0, u64::from_be_bytes(eui64)] {
+        bits ^= u128::from(name);
+        bits = (bits ^ bits >> 65).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        bits ^= bits >> 61;
+    }
+    let mut uuid = bits.to_be_bytes();
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Some(uuid)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +89,25 @@ mod tests {
     #[test]
     fn the_oui_says_locally_administered_and_unicast() {
         assert_eq!(LOCAL_OUI[0] & 0b11, 0b10);
+    }
+
+    #[test]
+    fn uuids_are_of_version_8_and_differ_where_any_bit_of_a_name_does() {
+        assert_eq!(uuid([0; 16], [0; 8]), None);
+        let bit = |n: usize, bytes: &mut [u8]| bytes[n / 8] ^= 1 << (n % 8);
+        let mut seen = std::collections::BTreeSet::from([uuid(SEED, [7; 8])]);
+        for n in 0..192 {
+            let (mut nguid, mut eui64) = (SEED, [7; 8]);
+            match n {
+                0..128 => bit(n, &mut nguid),
+                _ => bit(n - 128, &mut eui64),
+            }
+            let made = uuid(nguid, eui64);
+            assert_eq!(made, uuid(nguid, eui64));
+            let made = made.expect("it has names");
+            assert_eq!((made[6] >> 4, made[8] >> 6), (8, 0b10));
+            assert!(seen.insert(Some(made)), "bit {n}");
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Restrictions {
     pub reads: Option<Status>,
     /// What commands that change data end with.
     pub writes: Option<Status>,
+    /// Its medium takes no writes.
+    pub read_only: bool,
     /// Blocks marked by Write Uncorrectable.
     pub uncorrectable: BlockRanges,
 }
@@ -30,6 +32,17 @@ impl Restrictions {
     #[must_use]
     pub fn some(self) -> Option<Arc<Self>> {
         (self != Self::default()).then(|| Arc::new(self))
+    }
+
+    /// What a command that writes ends with. Attempted Write to Read Only Range is for a condition of the medium; Namespace
+    /// is Write Protected is for a state that a host has set (NVM 1.1, 3.2; Base 2.1, figure 102), and there is no such
+    /// feature here (NWPC is 0).
+    #[must_use]
+    pub fn write_refusal(&self) -> Option<Status> {
+        let read_only = self
+            .read_only
+            .then_some(Status::ATTEMPTED_WRITE_TO_READ_ONLY_RANGE);
+        self.writes.or(read_only)
     }
 
     /// Whether any of `blocks` blocks from `slba` is marked.

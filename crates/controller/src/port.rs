@@ -407,6 +407,8 @@ pub struct MediumTraits {
     pub volatile_cache: bool,
     /// The size and alignment it likes best, in bytes; 0 where it has none.
     pub optimal_bytes: u32,
+    /// It takes no writes.
+    pub read_only: bool,
 }
 
 /// What the drive behind a medium says of itself: read now and then by whoever has the drive, and never for a host.

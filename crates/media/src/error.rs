@@ -55,6 +55,23 @@ pub enum MediumError {
         /// The file that was looked for.
         path: PathBuf,
     },
+    /// It was to be opened for reading alone, and there is nothing to read.
+    #[error("'{}' does not exist, and read_only = true creates nothing: correct the path, or remove read_only", path.display())]
+    NothingToRead {
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+    /// It takes no writes, and was to be opened for them.
+    #[error(
+        "'{}' takes no writes: {reason}; make it writable, or serve it write protected with read_only = true",
+        path.display()
+    )]
+    ReadOnly {
+        /// The file or device.
+        path: PathBuf,
+        /// Who says so.
+        reason: String,
+    },
     /// The path names something that holds no blocks.
     #[error("'{}' is {}: a medium needs a regular file or a block device", path.display(), what)]
     NotAFile {

@@ -112,6 +112,9 @@ pub struct FileIo {
     /// Hosts' memory is registered with the kernel once it has been in use for a while, as far as the process may lock
     /// memory (`RLIMIT_MEMLOCK`). Registered memory is all allocated, and stays where it is.
     pub register_memory: bool,
+    /// It is opened for reading alone, never created, and takes no writes: for files and devices that cannot be written to,
+    /// or must not be.
+    pub read_only: bool,
 }
 
 impl Default for FileIo {
@@ -120,6 +123,7 @@ impl Default for FileIo {
             poll_submissions: false,
             poll_completions: false,
             register_memory: true,
+            read_only: false,
         }
     }
 }
@@ -306,6 +310,15 @@ impl Medium {
                 ..traits
             },
             None => traits,
+        }
+    }
+
+    /// Asks the device or file system again whether it takes writes: for who has time, now and then. Whether that is another
+    /// answer than before; [`Medium::traits`] has it.
+    pub fn look_read_only(&self) -> bool {
+        match &self.backing {
+            Backing::File(file) => file.look_read_only(),
+            _ => false,
         }
     }
 

@@ -14,6 +14,7 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     deallocated_reads_zero: false,
     volatile_cache: false,
     optimal_bytes: 4096,
+    read_only: false,
 };
 
 /// A reactor's handle on nothing.

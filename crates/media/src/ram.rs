@@ -24,6 +24,7 @@ pub(crate) const TRAITS: MediumTraits = MediumTraits {
     // It has nothing but volatile memory, and a flush changes nothing about that.
     volatile_cache: false,
     optimal_bytes: 4096,
+    read_only: false,
 };
 
 /// One line for the log.

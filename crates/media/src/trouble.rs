@@ -66,7 +66,9 @@ impl Trouble {
             Cause::NoSpace => Trouble::NoSpace,
             Cause::ReadFailed => Trouble::Read,
             Cause::WriteFailed => Trouble::Write,
-            Cause::Status(Status::NAMESPACE_IS_WRITE_PROTECTED) => Trouble::ReadOnly,
+            Cause::Status(
+                Status::NAMESPACE_IS_WRITE_PROTECTED | Status::ATTEMPTED_WRITE_TO_READ_ONLY_RANGE,
+            ) => Trouble::ReadOnly,
             _ => return None,
         };
         let errno = outcome.os_error.map_or(0, NonZeroI32::get);
@@ -134,6 +136,18 @@ impl Troubles {
         self.errnos[trouble as usize].store(errno, Relaxed);
         self.lasting.fetch_or(trouble.bit(), Relaxed);
         self.begin(trouble);
+    }
+
+    /// What lasted has passed.
+    pub(crate) fn pass(&self, trouble: Trouble) {
+        self.lasting.fetch_and(!trouble.bit(), Relaxed);
+        self.current.fetch_and(!trouble.bit(), Relaxed);
+    }
+
+    /// Whether a request ever failed so, or it lasts.
+    pub(crate) fn met(&self, trouble: Trouble) -> bool {
+        self.counts[trouble as usize].load(Relaxed) > 0
+            || self.lasting.load(Relaxed) & trouble.bit() != 0
     }
 
     fn begin(&self, trouble: Trouble) {
@@ -241,6 +255,18 @@ mod tests {
         troubles.note_lasting(Trouble::Write, libc::EIO);
         troubles.succeeded(false);
         assert_eq!(current(&troubles), ["write"]);
+    }
+
+    #[test]
+    fn what_lasted_and_has_passed_is_not_current() {
+        let troubles = Troubles::default();
+        assert!(!troubles.met(Trouble::ReadOnly));
+        troubles.note_lasting(Trouble::ReadOnly, libc::EROFS);
+        troubles.note_lasting(Trouble::Write, libc::EIO);
+        assert!(troubles.met(Trouble::ReadOnly));
+        troubles.pass(Trouble::ReadOnly);
+        assert_eq!(current(&troubles), ["write"]);
+        assert!(!troubles.met(Trouble::ReadOnly));
     }
 
     #[test]

@@ -15,7 +15,8 @@
 use std::{
     ffi::c_int,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::PathBuf,
     ptr::{self, NonNull},
     sync::{
         Arc,
@@ -56,9 +57,9 @@ pub enum MapError {
     NotFile(&'static str),
     /// A regular file whose pages a disk, a network or a daemon stands behind.
     #[error(
-        "the file's file system is not memory: share the memory as a memfd, or a file of tmpfs or hugetlbfs"
+        "the file {0:?} is on a file system that is not memory: share the memory as a memfd (memory-backend-memfd,share=on in QEMU), or as a file of tmpfs or hugetlbfs (memory-backend-file,share=on,mem-path=/dev/shm)"
     )]
-    NotMemory,
+    NotMemory(PathBuf),
     /// The descriptor does not allow reading.
     #[error("the descriptor cannot be read through: open it for reading and writing")]
     NotReadable,
@@ -475,8 +476,14 @@ pub(crate) fn map_device(
 fn seals_of_memory(fd: &OwnedFd) -> Result<SealFlags, MapError> {
     rustix::fs::fcntl_get_seals(fd).map_err(|_| match kind_of(fd) {
         Some(kind) => MapError::NotFile(kind),
-        None => MapError::NotMemory,
+        None => not_memory(fd),
     })
+}
+
+/// Names the file: its path is known to the kernel without asking its file system.
+fn not_memory(fd: &OwnedFd) -> MapError {
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    MapError::NotMemory(std::fs::read_link(link).unwrap_or_default())
 }
 
 /// What a descriptor is, if not a regular file.
@@ -506,8 +513,8 @@ fn unit_of_memory(fd: &OwnedFd) -> Result<usize, MapError> {
         HUGETLBFS_MAGIC => usize::try_from(stat.f_bsize)
             .ok()
             .filter(|size| size.is_power_of_two())
-            .ok_or(MapError::NotMemory),
-        _ => Err(MapError::NotMemory),
+            .ok_or_else(|| not_memory(fd)),
+        _ => Err(not_memory(fd)),
     }
 }
 

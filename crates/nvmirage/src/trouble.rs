@@ -9,10 +9,10 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    thread::{self, JoinHandle},
+    thread::{self, JoinHandle, Thread},
     time::{Duration, Instant},
 };
 
@@ -31,6 +31,13 @@ struct Entry {
     name: String,
     troubles: Arc<Troubles>,
     reports: [Report; Trouble::ALL.len()],
+}
+
+impl Entry {
+    fn is_read_only(&self) -> bool {
+        let mut all = Trouble::ALL.into_iter().zip(&self.reports);
+        all.any(|(trouble, report)| trouble == Trouble::ReadOnly && report.since.is_some())
+    }
 }
 
 /// What was reported of a cause.
@@ -82,6 +89,8 @@ pub(crate) struct Reporter {
     entries: Arc<Entries>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Woken again and again while a medium takes no writes.
+    read_only: Arc<OnceLock<Thread>>,
 }
 
 impl Reporter {
@@ -89,15 +98,25 @@ impl Reporter {
     pub(crate) fn start() -> io::Result<Self> {
         let entries = Arc::<Entries>::default();
         let ends = Arc::<AtomicBool>::default();
+        let read_only = Arc::<OnceLock<Thread>>::default();
         let (its, its_end) = (Arc::downgrade(&entries), Arc::clone(&ends));
+        let to_wake = Arc::clone(&read_only);
         let thread = thread::Builder::new()
             .name("media errors".into())
-            .spawn(move || run(&its, &its_end))?;
+            .spawn(move || run(&its, &its_end, &to_wake))?;
         Ok(Reporter {
             entries,
             ends,
             thread: Some(thread),
+            read_only,
         })
+    }
+
+    /// Wakes a thread again and again while writes to a medium are refused as it takes none. The first one that asks has its
+    /// wish.
+    pub(crate) fn wake_for_read_only(&self, thread: Thread) {
+        // Another one does the same.
+        let _ = self.read_only.set(thread);
     }
 
     /// Reports failures of a medium from now on, where it can have some.
@@ -139,13 +158,17 @@ fn lock(entries: &Entries) -> MutexGuard<'_, Vec<Entry>> {
     entries.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(entries: &Weak<Entries>, ends: &AtomicBool) {
+fn run(entries: &Weak<Entries>, ends: &AtomicBool, read_only: &OnceLock<Thread>) {
     while !ends.load(Relaxed) {
         let Some(entries) = entries.upgrade() else {
             return;
         };
         let stands = look(&mut lock(&entries), Instant::now());
+        let is_read_only = lock(&entries).iter().any(Entry::is_read_only);
         drop(entries);
+        if let (true, Some(thread)) = (is_read_only, read_only.get()) {
+            thread.unpark();
+        }
         match stands {
             true => thread::park_timeout(LOOK),
             false => thread::park(),

@@ -391,6 +391,7 @@ fn namespace(part: std::ops::Range<u64>) -> Namespace {
             deallocated_reads_zero: false,
             volatile_cache: true,
             optimal_bytes: 4096,
+            read_only: false,
         },
         restrictions: None,
         set: None,

@@ -100,6 +100,7 @@ pub const TRAITS: MediumTraits = MediumTraits {
     deallocated_reads_zero: true,
     volatile_cache: true,
     optimal_bytes: 4096,
+    read_only: false,
 };
 
 #[derive(Clone, Copy, Debug)]

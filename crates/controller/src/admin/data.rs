@@ -123,6 +123,7 @@ impl Controller {
             queues_exist: !self.queues.is_empty(),
             namespaces: self.namespaces.clone(),
             namespace_limit: self.namespace_limit,
+            warning_temperature: self.drives.limits(&self.namespaces).0,
             now: self.now,
         }
     }
@@ -190,6 +191,24 @@ impl Controller {
         let operation = self.begin_operation(&by, NSID_NONE, [Step::Keep]);
         subsystem.begin(operation);
         Reply::Waits
+    }
+
+    /// A command ended with an error: where it was to save a feature, nothing has changed, here and for the next process.
+    pub(super) fn feature_not_kept(
+        &mut self,
+        cid: u16,
+        lanes: &mut impl LaneTable,
+        subsystem: &mut Subsystem,
+    ) {
+        let cached = self.features.write_cache_enabled();
+        let Some(fid) = self.features.not_kept(cid) else {
+            return;
+        };
+        self.keep_saved_features(subsystem);
+        self.apply_features(fid, lanes);
+        if self.features.write_cache_enabled() != cached {
+            self.write_cache_restored(lanes);
+        }
     }
 
     /// Puts the saved values into the record.

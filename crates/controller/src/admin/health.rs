@@ -144,9 +144,10 @@ impl Controller {
         }
         counted.error_log_entries = self.errors.count();
         counted.in_use = self.is_in_use();
+        let (warning, _) = self.drives.limits(&self.namespaces);
         Health {
             counted,
-            thresholds: self.features.temperature_thresholds(),
+            thresholds: self.features.temperature_thresholds(warning),
             drives: self.drives.health(&self.namespaces),
         }
     }

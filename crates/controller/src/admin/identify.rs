@@ -69,7 +69,6 @@ pub(crate) fn identify(
         }
         Cns::NAMESPACE => {
             if let Some(n) = active(sqe.nsid, asked, subsystem)? {
-                with_blocks(n)?;
                 fill(namespace::namespace(n, subsystem).as_bytes());
             }
         }
@@ -125,7 +124,6 @@ pub(crate) fn identify(
         }
         Cns::ALLOCATED_NAMESPACE => {
             if let Some(n) = allocated::named(sqe.nsid, subsystem)? {
-                with_blocks(n)?;
                 fill(namespace::namespace(n, subsystem).as_bytes());
             }
         }
@@ -199,12 +197,6 @@ fn of_set(found: Option<&Allocated>, csi: Csi) -> Result<Box<[u8; IDENTIFY_SIZE]
         Some(set) if set.csi() == csi && csi != Csi::NVM => Ok(set.identify_namespace(namespace)),
         _ => Err(Status::INVALID_IO_COMMAND_SET),
     }
-}
-
-/// Refuses what tells of logical blocks for a namespace that has none.
-fn with_blocks(n: &Allocated) -> Result<(), Status> {
-    let has = n.namespace.has_blocks();
-    has.then_some(()).ok_or(Status::INVALID_IO_COMMAND_SET)
 }
 
 fn controller(asked: &Controller, subsystem: &Subsystem) -> IdentifyController {

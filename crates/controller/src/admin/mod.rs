@@ -294,6 +294,10 @@ impl Controller {
             match to {
                 Requester::Admin { life, cid, .. } if life == self.life => {
                     self.pending.take_command(cid, Waiting::Operation);
+                    match result {
+                        Ok(_) => self.features.kept(cid),
+                        Err(_) => self.feature_not_kept(cid, lanes, subsystem),
+                    }
                     self.complete_admin(cid, result);
                     if result.is_err() && information != 0 {
                         self.errors.describe_last(information);

@@ -128,6 +128,17 @@ impl Controller {
         Reply::Waits
     }
 
+    /// The volatile write cache is what it was before a command that failed. Where that is off, what was written since is
+    /// flushed, and no command waits for it.
+    pub(crate) fn write_cache_restored(&mut self, lanes: &mut impl LaneTable) {
+        let enabled = self.features.write_cache_enabled();
+        self.told.add();
+        self.tell_lanes(lanes, || LaneCommand::WriteThrough(!enabled));
+        if !enabled {
+            self.cache_flush = Some(self.begin_flush());
+        }
+    }
+
     /// Moves the flush on that follows from turning the cache off.
     pub(super) fn advance_cache_flush<C: Channel>(
         &mut self,
@@ -155,7 +166,10 @@ impl Controller {
                 self.keep_features(by, subsystem);
             }
             Flushed::Safe => self.complete_admin(by, Ok(0)),
-            Flushed::Failed => self.complete_admin(by, Err(Status::INTERNAL_ERROR)),
+            Flushed::Failed => {
+                self.features.kept(by);
+                self.complete_admin(by, Err(Status::INTERNAL_ERROR));
+            }
         }
         true
     }

@@ -29,6 +29,7 @@ use crate::admin::features::{FeatureContext, Features};
 use crate::admin::health::HealthRecord;
 use crate::admin::logs::{ChangedNamespaces, ChangedZones, ErrorLog, LoggedError};
 use crate::admin::reservations::Notifications;
+use crate::admin::temperature;
 use crate::admin::{AdminQueue, IoQueues, Pending};
 use crate::arbitration::Arbiter;
 use crate::config::{ConfigError, ControllerConfig};
@@ -184,6 +185,7 @@ impl Controller {
             // Also those that a host has yet to ask for: what was saved for them is kept.
             namespaces: all,
             namespace_limit,
+            warning_temperature: temperature::WARNING,
             now: Time(0),
         };
         let kept = subsystem.controller_record(id);

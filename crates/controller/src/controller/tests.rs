@@ -24,6 +24,7 @@ mod maps;
 mod namespaces;
 mod namespaces_model;
 mod queues;
+mod read_only;
 mod registers;
 mod reservations;
 mod rig;

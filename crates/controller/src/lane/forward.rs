@@ -50,6 +50,7 @@ pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bo
         all,
         reads,
         writes,
+        read_only: _,
         uncorrectable,
     } = restrictions;
     let refuse = |status: Option<Status>| status.map_or(Ok(()), Err);
@@ -65,18 +66,19 @@ pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bo
             Ok(false)
         }
         Command::Write { blocks, .. } | Command::WriteZeroes { blocks, .. } => {
-            refuse(*writes)?;
+            refuse(restrictions.write_refusal())?;
             Ok(uncorrectable.overlaps(blocks.slba, blocks.count.into()))
         }
         Command::Copy { .. } => {
-            refuse(*writes)?;
+            refuse(restrictions.write_refusal())?;
             // Its length is not known yet, and clearing too often does no harm.
             Ok(!uncorrectable.is_empty())
         }
-        Command::WriteUncorrectable { .. }
-        | Command::Flush
-        | Command::Deallocate { .. }
-        | Command::Hint => refuse(*writes).map(|()| false),
+        Command::WriteUncorrectable { .. } | Command::Deallocate { .. } => {
+            refuse(restrictions.write_refusal()).map(|()| false)
+        }
+        // They change nothing, and may be sent to a namespace that is write protected (Base 2.1, figure 623).
+        Command::Flush | Command::Hint => refuse(*writes).map(|()| false),
         Command::ReservationRegister
         | Command::ReservationAcquire
         | Command::ReservationRelease
@@ -92,7 +94,7 @@ pub(super) fn check(restrictions: &Restrictions, command: &Command) -> Result<bo
 pub(super) fn check_access(restrictions: &Restrictions, access: Access) -> Result<(), Status> {
     let refusal = match access {
         Access::Reads => restrictions.reads,
-        Access::Changes => restrictions.writes,
+        Access::Changes => restrictions.write_refusal(),
     };
     restrictions.all.or(refusal).map_or(Ok(()), Err)
 }

@@ -112,6 +112,7 @@ impl Allocated {
             all: self.busy.map(Busy::status),
             reads: refusal(reads),
             writes: refusal(writes),
+            read_only: self.namespace.traits.read_only,
             uncorrectable: self.uncorrectable.clone(),
         }
     }
@@ -120,6 +121,17 @@ impl Allocated {
     #[must_use]
     pub fn nsid(&self) -> u32 {
         self.namespace.nsid
+    }
+
+    /// Refuses an admin command that would change what its medium holds, where that takes no writes.
+    ///
+    /// # Errors
+    /// What the command ends with (Base 2.1, 8.1.16.2).
+    pub(super) fn check_writable(&self) -> Result<(), Status> {
+        match self.namespace.traits.read_only {
+            true => Err(Status::NAMESPACE_IS_WRITE_PROTECTED),
+            false => Ok(()),
+        }
     }
 
     /// The bytes reserved for it in its medium.
@@ -227,6 +239,13 @@ pub enum Change {
         /// Bytes reserved from now on.
         len: u64,
     },
+    /// Its medium takes no writes from now on, or takes them again.
+    SetReadOnly {
+        /// Which.
+        nsid: u32,
+        /// Whether.
+        read_only: bool,
+    },
     /// An operation begins or ends that keeps hosts from it.
     SetBusy {
         /// Which.
@@ -285,6 +304,7 @@ impl Change {
             | Change::Truncate { nsid, .. }
             | Change::Occupy { nsid, .. }
             | Change::Resize { nsid, .. }
+            | Change::SetReadOnly { nsid, .. }
             | Change::SetBusy { nsid, .. }
             | Change::Reserve { nsid, .. }
             | Change::SetPersists { nsid, .. }
@@ -304,7 +324,8 @@ impl Change {
             | Change::Detach { .. }
             | Change::Reformat { .. }
             | Change::Truncate { .. }
-            | Change::Resize { .. } => true,
+            | Change::Resize { .. }
+            | Change::SetReadOnly { .. } => true,
             Change::Occupy { .. }
             | Change::SetBusy { .. }
             | Change::Reserve { .. }
@@ -548,6 +569,7 @@ impl Directory {
                 entry.len = len;
                 entry.namespace.blocks = entry.blocks_of(len);
             }
+            Change::SetReadOnly { read_only, .. } => entry.namespace.traits.read_only = read_only,
             Change::SetBusy { busy, .. } => entry.busy = busy,
             Change::Reserve { reservation, .. } => entry.reservation = *reservation,
             Change::SetPersists { persists, .. } => entry.reservation.set_persists(persists),

@@ -41,6 +41,13 @@ pub enum OperatorRequest {
         /// Bytes of it in its medium from now on.
         len: u64,
     },
+    /// The medium of a namespace takes no writes from now on, or takes them again.
+    SetReadOnly {
+        /// Which.
+        nsid: u32,
+        /// Whether.
+        read_only: bool,
+    },
 }
 
 impl Subsystem {
@@ -58,7 +65,8 @@ impl Subsystem {
             OperatorRequest::Delete { nsid }
             | OperatorRequest::Attach { nsid, .. }
             | OperatorRequest::Detach { nsid, .. }
-            | OperatorRequest::Resize { nsid, .. } => *nsid,
+            | OperatorRequest::Resize { nsid, .. }
+            | OperatorRequest::SetReadOnly { nsid, .. } => *nsid,
         };
         let plan = Step::Plan(Box::new(Plan::Operator(request)));
         self.begin(Operation::new(by, nsid, [plan]));
@@ -77,6 +85,12 @@ impl Subsystem {
             OperatorRequest::Create(new) => return self.plan_request_create(new, operation),
             OperatorRequest::Resize { nsid, len } => {
                 return self.plan_resize(exists(nsid)?, len, operation);
+            }
+            OperatorRequest::SetReadOnly { nsid, read_only } => {
+                exists(nsid)?;
+                // Nothing of it is in the record.
+                let change = Change::SetReadOnly { nsid, read_only };
+                return Ok(vec![Step::Change(change), Step::Drain]);
             }
             OperatorRequest::Delete { nsid } => {
                 exists(nsid)?;

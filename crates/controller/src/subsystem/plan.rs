@@ -231,6 +231,10 @@ impl Subsystem {
         };
         for nsid in &nsids {
             self.check_reservation(*nsid, operation)?;
+            // An operator may: it changes nothing on the medium.
+            if operation.by.controller().is_some() {
+                self.existing(*nsid)?.check_writable()?;
+            }
         }
         let detach = nsids.iter().map(|nsid| {
             let controllers = ControllerSet::ALL;
@@ -304,6 +308,7 @@ impl Subsystem {
             if !namespace.takes(1 << lba_shift) || namespace.len >> lba_shift == 0 {
                 return Err(Status::INVALID_FORMAT);
             }
+            namespace.check_writable()?;
             self.check_reservation(namespace.nsid(), operation)?;
         }
         let busy = |busy| {
@@ -341,6 +346,9 @@ impl Subsystem {
         let namespace = namespace.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
         if namespace.namespace.bytes(slba, blocks).is_none() {
             return Err(Status::LBA_OUT_OF_RANGE);
+        }
+        if namespace.namespace.traits.read_only {
+            return Err(Status::ATTEMPTED_WRITE_TO_READ_ONLY_RANGE);
         }
         let change = Change::MarkUncorrectable { nsid, slba, blocks };
         Ok(vec![Step::Change(change)])

@@ -222,6 +222,7 @@ impl Subsystem {
     ) -> Result<Vec<Step>, Status> {
         self.check_sanitize(cdw10.ause())?;
         for namespace in self.directory.iter() {
+            namespace.check_writable()?;
             self.check_reservation(namespace.nsid(), operation)?;
         }
         let before = self.directory.sanitize().clone();

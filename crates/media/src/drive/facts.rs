@@ -30,6 +30,8 @@ pub(crate) struct Facts {
     pub(super) zeroes_len: u64,
     pub(super) deallocated_reads_zero: bool,
     pub(super) optimal_bytes: u32,
+    /// The drive has the namespace write protected (NSATTR).
+    pub(super) read_only: bool,
     /// What is written wholly or not at all when the power fails, at multiples of as many bytes: a power of two from a block up to
     /// 4096.
     pub(super) whole_bytes: u32,
@@ -85,6 +87,7 @@ impl Facts {
             },
             deallocated_reads_zero: about.dlfeat.drb() == DeallocatedReads::ZEROES,
             optimal_bytes: block_len.max(4096),
+            read_only: about.nsattr.cwp(),
             whole_bytes: whole_bytes(&identity, &about, block_len),
             queues: device.queues_max(),
         })
@@ -105,6 +108,7 @@ impl Facts {
             deallocated_reads_zero: self.deallocated_reads_zero,
             volatile_cache: self.volatile_cache,
             optimal_bytes: self.optimal_bytes,
+            read_only: self.read_only,
         }
     }
 }

@@ -21,7 +21,7 @@ use controller::ticket::Ticket;
 use memory::{Claimant, DmaView, Segment};
 
 use super::direct::{Access, Alignment};
-use super::op::{Buffer, Fused, Io, Kind, Op, failed, request_reads};
+use super::op::{Buffer, Fused, Io, Kind, Op, failed, moved_wrong, request_reads};
 use super::pace::Pace;
 use super::ring::{Ring, Way, ZEROS_BYTES};
 use super::{Clear, FileCounts, FileMedium};
@@ -490,7 +490,7 @@ impl FileChannel {
                 self.medium.flush_failed(errno);
                 Next::End(failed(true, errno))
             }
-            kind => Next::End(failed(kind.reads(), errno)),
+            kind => Next::End(moved_wrong(kind.reads(), errno)),
         }
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct FileMedium {
     register_memory: bool,
     health: Health,
     troubles: Arc<Troubles>,
+    /// It takes no writes: it was opened so, or its device or file system has said so since.
+    is_read_only: AtomicBool,
     /// Set when the first attempt found the operation unsupported; it is not tried again.
     no_punch: AtomicBool,
     no_zero_range: AtomicBool,
@@ -155,7 +157,7 @@ impl FileMedium {
         direct: Direct,
         io: FileIo,
     ) -> Result<FileMedium, MediumError> {
-        let opened = open::open(path, size, direct)?;
+        let opened = open::open(path, size, direct, io.read_only)?;
         let looks = Looks {
             kernel_thread: io.poll_submissions,
             at_device: io.poll_completions,
@@ -177,13 +179,14 @@ impl FileMedium {
             flushes: AtomicU64::new(0),
             health: Health::default(),
             troubles: Arc::default(),
+            is_read_only: AtomicBool::new(io.read_only),
             opened,
         })
     }
 
     /// See [`crate::Medium::erase`].
     pub(crate) fn erase(&self, offset: u64, len: u64) -> io::Result<()> {
-        let storage = FileStorage::of(&self.opened.fd)?;
+        let storage = FileStorage::of(&self.opened.fd, true)?;
         storage.clear(offset, len)?;
         storage.sync()
     }
@@ -203,7 +206,7 @@ impl FileMedium {
     pub(crate) fn storage(&self) -> io::Result<Option<FileStorage>> {
         let is_file = !self.opened.is_block_device;
         is_file
-            .then(|| FileStorage::of(&self.opened.fd))
+            .then(|| FileStorage::of(&self.opened.fd, !self.opened.read_only))
             .transpose()
     }
 
@@ -213,7 +216,30 @@ impl FileMedium {
             deallocated_reads_zero: true,
             volatile_cache: true,
             optimal_bytes: self.opened.optimal_bytes,
+            read_only: self.is_read_only.load(Relaxed),
         }
+    }
+
+    /// See [`crate::Medium::look_read_only`].
+    pub(crate) fn look_read_only(&self) -> bool {
+        if self.opened.read_only {
+            return false;
+        }
+        let now = match self.opened.is_block_device {
+            true => open::is_read_only_device(self.opened.device),
+            // A file system is asked only after it refused a write: one of a network may not answer.
+            false if self.troubles.met(Trouble::ReadOnly) => {
+                open::is_read_only_mount(&self.opened.fd)
+            }
+            false => return false,
+        };
+        let changed = self.is_read_only.swap(now, Relaxed) != now;
+        match now {
+            true if changed => self.troubles.note_lasting(Trouble::ReadOnly, libc::EROFS),
+            false if changed => self.troubles.pass(Trouble::ReadOnly),
+            _ => {}
+        }
+        changed
     }
 
     pub(crate) fn min_lba_bytes(&self) -> u32 {
@@ -224,10 +250,11 @@ impl FileMedium {
     }
 
     pub(crate) fn describe(&self) -> String {
-        let kind = if self.opened.is_block_device {
-            "block device"
-        } else {
-            "file"
+        let kind = match (self.opened.is_block_device, self.opened.read_only) {
+            (true, false) => "block device",
+            (true, true) => "block device opened for reading",
+            (false, false) => "file",
+            (false, true) => "file opened for reading",
         };
         let access = match &self.opened.access {
             Access::Direct(Alignment { memory, offset }) => {

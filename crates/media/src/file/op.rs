@@ -1,6 +1,7 @@
 //! What a slot of a channel is doing, what it asks of the kernel, and what an error of that means.
 
 use controller::port::{Cause, Outcome, Request};
+use nvme_spec::Status;
 use rustix::fs::FallocateFlags;
 use std::num::NonZeroI32;
 
@@ -162,5 +163,18 @@ pub(super) fn failed(reads: bool, errno: i32) -> Outcome {
         cause,
         os_error: NonZeroI32::new(errno),
         ..Outcome::OK
+    }
+}
+
+/// The outcome for an errno of an operation that reads or writes data. A file system that takes no writes has EROFS for
+/// one, a device EPERM.
+pub(super) fn moved_wrong(reads: bool, errno: i32) -> Outcome {
+    let outcome = failed(reads, errno);
+    match errno {
+        libc::EROFS | libc::EPERM if !reads => Outcome {
+            cause: Cause::Status(Status::ATTEMPTED_WRITE_TO_READ_ONLY_RANGE),
+            ..outcome
+        },
+        _ => outcome,
     }
 }

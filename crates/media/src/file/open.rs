@@ -35,6 +35,8 @@ pub(super) struct Opened {
     /// Bytes; fixed from here on.
     pub(super) size: u64,
     pub(super) is_block_device: bool,
+    /// It was opened for reading alone.
+    pub(super) read_only: bool,
     /// It is nowhere but in memory.
     pub(super) is_memory: bool,
     /// The block device that it is, or that its file system lies on where that is one.
@@ -46,22 +48,28 @@ pub(super) struct Opened {
     pub(super) optimal_bytes: u32,
 }
 
-/// Opens `path`, or creates it sparse with `size` bytes where it does not exist.
+/// Opens `path`, or creates it sparse with `size` bytes where it does not exist and is not `read_only`.
 ///
 /// # Errors
 /// Every way in which the file is not what is configured, or is somebody else's.
-pub(super) fn open(path: &Path, size: Option<u64>, direct: Direct) -> Result<Opened, MediumError> {
+pub(super) fn open(
+    path: &Path,
+    size: Option<u64>,
+    direct: Direct,
+    read_only: bool,
+) -> Result<Opened, MediumError> {
     if let Some(size) = size
         && (size == 0 || !size.is_multiple_of(SECTOR))
     {
         return Err(MediumError::Size { size });
     }
-    let (fd, is_block_device, actual) = match (open_existing(path)?, size) {
+    let (fd, is_block_device, actual) = match (open_existing(path, read_only)?, size) {
         (Some((fd, is_block_device)), _) => {
-            patiently(|| lock(&fd, path))?;
+            patiently(|| lock(&fd, path, read_only))?;
             let actual = length(&fd, path, is_block_device)?;
             (fd, is_block_device, actual)
         }
+        (None, _) if read_only => return Err(MediumError::NothingToRead { path: path.into() }),
         (None, Some(size)) => (create(path, size)?, false, size),
         (None, None) => return Err(MediumError::Missing { path: path.into() }),
     };
@@ -69,8 +77,15 @@ pub(super) fn open(path: &Path, size: Option<u64>, direct: Direct) -> Result<Ope
     let access = direct::choose(&fd, path, direct)?;
     let status = fstat(&fd).map_err(failed(path, "examine"))?;
     let preferred = u32::try_from(status.st_blksize).unwrap_or(0);
+    if is_block_device && !read_only && is_read_only_device(status.st_rdev) {
+        return Err(MediumError::ReadOnly {
+            path: path.into(),
+            reason: "the device is read-only (`blockdev --getro`)".to_owned(),
+        });
+    }
     Ok(Opened {
-        punches: punches(&fd, is_block_device, actual, status.st_rdev),
+        punches: !read_only && punches(&fd, is_block_device, actual, status.st_rdev),
+        read_only,
         path: path.into(),
         size: actual,
         is_block_device,
@@ -101,7 +116,7 @@ fn failed(path: &Path, what: &'static str) -> impl Fn(Errno) -> MediumError {
 }
 
 /// The file and whether it is a block device; `None` where there is no such file.
-fn open_existing(path: &Path) -> Result<Option<(OwnedFd, bool)>, MediumError> {
+fn open_existing(path: &Path, read_only: bool) -> Result<Option<(OwnedFd, bool)>, MediumError> {
     let kind = match stat(path) {
         Ok(status) => FileType::from_raw_mode(status.st_mode),
         Err(Errno::NOENT) => return Ok(None),
@@ -117,12 +132,21 @@ fn open_existing(path: &Path) -> Result<Option<(OwnedFd, bool)>, MediumError> {
             });
         }
     };
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | exclusive;
+    let access = match read_only {
+        true => OFlags::RDONLY,
+        false => OFlags::RDWR,
+    };
+    let flags = access | OFlags::CLOEXEC | exclusive;
     let fd = patiently(|| {
         rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
             Errno::BUSY => MediumError::Locked {
                 path: path.into(),
                 pid: None,
+            },
+            errno if read_only => failed(path, "open for reading")(errno),
+            errno @ (Errno::ROFS | Errno::ACCESS | Errno::PERM) => MediumError::ReadOnly {
+                path: path.into(),
+                reason: format!("cannot open it for reading and writing: {errno}"),
             },
             errno => failed(path, "open for reading and writing")(errno),
         })
@@ -176,11 +200,16 @@ fn patiently<T>(mut take: impl FnMut() -> Result<T, MediumError>) -> Result<T, M
     take()
 }
 
-fn lock(fd: &OwnedFd, path: &Path) -> Result<(), MediumError> {
-    match fcntl(fd, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
+/// Readers share a lock, which keeps writers out.
+fn lock(fd: &OwnedFd, path: &Path, read_only: bool) -> Result<(), MediumError> {
+    let kind = match read_only {
+        true => libc::F_RDLCK,
+        false => libc::F_WRLCK,
+    };
+    match fcntl(fd, FcntlArg::F_OFD_SETLK(&whole_file(kind))) {
         Ok(_) => Ok(()),
         Err(nix::Error::EAGAIN | nix::Error::EACCES) => {
-            let mut holder = whole_file(libc::F_WRLCK);
+            let mut holder = whole_file(kind);
             let asked = fcntl(fd, FcntlArg::F_OFD_GETLK(&mut holder));
             // The kernel answers -1 for a holder that is an open file and no process.
             let pid = asked
@@ -248,7 +277,7 @@ fn create(path: &Path, size: u64) -> Result<OwnedFd, MediumError> {
         // EEXIST among them: somebody was quicker, or it is a link to nowhere.
         Err(errno) => return Err(failed(path, "create")(errno)),
     };
-    lock(&fd, path)?;
+    lock(&fd, path, false)?;
     let fill = || -> io::Result<()> {
         rustix::fs::ftruncate(&fd, size)?;
         rustix::fs::fsync(&fd)?;
@@ -298,6 +327,20 @@ fn punches(fd: &OwnedFd, is_block_device: bool, size: u64, device: u64) -> bool 
 fn is_memory(fd: &OwnedFd) -> bool {
     const TMPFS_MAGIC: u32 = 0x0102_1994; // linux/magic.h
     fstatfs(fd).is_ok_and(|status| status.f_type as u32 == TMPFS_MAGIC)
+}
+
+/// Whether the kernel has a block device, or a partition, as read-only: what `BLKROGET` tells. Where sysfs is not to be
+/// seen nothing is known, and writes will tell.
+pub(super) fn is_read_only_device(device: u64) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let told = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    told.is_ok_and(|told| told.trim() == "1")
+}
+
+/// Whether the file system of a file is mounted, or became, read-only.
+pub(super) fn is_read_only_mount(fd: &OwnedFd) -> bool {
+    rustix::fs::fstatvfs(fd)
+        .is_ok_and(|told| told.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
 /// A number from a block device's queue directory; a partition uses its disk's.

@@ -22,9 +22,9 @@ const ZEROS: usize = 1 << 20;
 pub(crate) struct FileStorage(File);
 
 impl FileStorage {
-    pub(super) fn of(fd: &OwnedFd) -> io::Result<FileStorage> {
+    pub(super) fn of(fd: &OwnedFd, writes: bool) -> io::Result<FileStorage> {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = OpenOptions::new().read(true).write(writes).open(path)?;
         Ok(FileStorage(file))
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     fn what_is_cleared_reads_as_zero_and_is_no_data() {
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
         file.set_len(1 << 20).expect("sized");
-        let storage = FileStorage::of(&file.into()).expect("opened again");
+        let storage = FileStorage::of(&file.into(), true).expect("opened again");
         assert_eq!(storage.find_data(0, 1 << 20).unwrap(), None);
         storage.write_at(64 << 10, &[7; 8192]).unwrap();
         assert_eq!(storage.find_data(0, 1 << 20).unwrap(), Some(64 << 10));

@@ -35,6 +35,7 @@ const TRAITS: MediumTraits = MediumTraits {
     deallocated_reads_zero: false,
     volatile_cache: false,
     optimal_bytes: 0,
+    read_only: false,
 };
 
 /// Most requests of a channel to its file: flushes of hosts, and what the log has to do.

@@ -91,7 +91,10 @@ fn on_a_device(sector: usize, check: impl FnOnce(&Loop)) {
     );
     assert!(matches!(
         error,
-        MediumError::Io { .. } | MediumError::Locked { .. } | MediumError::Missing { .. }
+        MediumError::Io { .. }
+            | MediumError::ReadOnly { .. }
+            | MediumError::Locked { .. }
+            | MediumError::Missing { .. }
     ));
 }
 

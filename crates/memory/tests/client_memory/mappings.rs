@@ -50,9 +50,9 @@ fn descriptors_that_are_no_memory_are_refused_and_named() {
 fn a_file_on_a_disk_is_refused() {
     // The test program itself lies on a file system with a disk or an overlay behind it.
     let program = File::open(std::env::current_exe().unwrap()).unwrap();
-    assert!(matches!(refusal(program), MapError::NotMemory));
+    assert!(matches!(refusal(program), MapError::NotMemory(_)));
     let process = File::open("/proc/self/maps").unwrap();
-    assert!(matches!(refusal(process), MapError::NotMemory));
+    assert!(matches!(refusal(process), MapError::NotMemory(_)));
 }
 
 #[test]

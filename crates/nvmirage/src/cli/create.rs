@@ -107,6 +107,10 @@ struct MediumArgs {
     #[arg(long, value_name = "BOOL")]
     register_memory: Option<bool>,
 
+    /// Whether a file or device is opened for reading alone and served write protected
+    #[arg(long, value_name = "BOOL")]
+    read_only: Option<bool>,
+
     /// The model that says when its commands are done: a preset, and parameters that differ from it
     #[arg(long, value_name = "PRESET[,NAME=VALUE...]")]
     timing: Option<Timing>,
@@ -352,6 +356,7 @@ impl MediumArgs {
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,
             register_memory: self.register_memory,
+            read_only: self.read_only,
             timing: self.timing.map(Timing::absolute).transpose()?,
             zoned: None,
             dialect: self.dialect,

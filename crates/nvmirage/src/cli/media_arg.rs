@@ -17,6 +17,7 @@ pub(super) struct MediaArg {
     poll_submissions: Option<bool>,
     poll_completions: Option<bool>,
     register_memory: Option<bool>,
+    read_only: Option<bool>,
     timing: Option<Timing>,
     dialect: Option<Dialect>,
     max_keys: Option<u32>,
@@ -24,7 +25,7 @@ pub(super) struct MediaArg {
 }
 
 /// The keys of `--media`; with `preset`, `timing.` and a parameter's name is one, too.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "size",
     "path",
     "target",
@@ -34,6 +35,7 @@ const KEYS: [&str; 13] = [
     "poll_submissions",
     "poll_completions",
     "register_memory",
+    "read_only",
     "preset",
     "dialect",
     "max_keys",
@@ -68,6 +70,7 @@ impl FromStr for MediaArg {
             poll_submissions: None,
             poll_completions: None,
             register_memory: None,
+            read_only: None,
             timing: None,
             dialect: None,
             max_keys: None,
@@ -100,6 +103,7 @@ impl MediaArg {
             poll_submissions: self.poll_submissions,
             poll_completions: self.poll_completions,
             register_memory: self.register_memory,
+            read_only: self.read_only,
             timing: self.timing.clone(),
             zoned: None,
             dialect: self.dialect,
@@ -134,6 +138,7 @@ impl MediaArg {
             "poll_submissions" => self.poll_submissions = Some(yes_or_no(key, value)?),
             "poll_completions" => self.poll_completions = Some(yes_or_no(key, value)?),
             "register_memory" => self.register_memory = Some(yes_or_no(key, value)?),
+            "read_only" => self.read_only = Some(yes_or_no(key, value)?),
             "dialect" => {
                 self.dialect = Some(match value {
                     "nvme" => Dialect::Nvme,

@@ -52,7 +52,7 @@ pub(super) struct Serve {
     config: Option<PathBuf>,
 
     /// What a drive is made of: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=,
-    /// poll_submissions=, poll_completions=, register_memory=, preset= and timing.NAME=
+    /// poll_submissions=, poll_completions=, register_memory=, read_only=, preset= and timing.NAME=
     #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
     media: Vec<MediaArg>,
 
@@ -245,6 +245,9 @@ async fn serve(
     let steerable = socket.is_some() || tcp.is_some();
     let has_file = source.is_some();
     let supervisor = Arc::new(Supervisor::start(config, saved, source)?);
+    supervisor
+        .watch_protection()
+        .context("cannot start a thread")?;
     let server = match steerable {
         true => {
             let server = Server::start(socket, tcp, supervisor.clone());

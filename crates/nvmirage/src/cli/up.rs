@@ -54,6 +54,10 @@ pub(super) struct Up {
     #[arg(long)]
     path: Option<PathBuf>,
 
+    /// Open the file or device for reading alone, and serve it write protected
+    #[arg(long, requires = "path")]
+    read_only: bool,
+
     /// Where guests reach it; default: NAME.sock beside the control socket
     #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::listen)]
     listen: Option<Listen>,
@@ -148,6 +152,7 @@ impl Up {
         let of = |kind| Medium {
             size: Some(self.size),
             path: path.clone(),
+            read_only: self.read_only.then_some(true),
             ..Medium::new(self.name.clone(), kind)
         };
         match self.what.as_str() {

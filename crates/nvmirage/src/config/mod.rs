@@ -244,6 +244,10 @@ pub(crate) struct Medium {
     /// Hosts' memory is registered with the kernel, as far as the limit of locked memory allows; only for `kind = "file"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) register_memory: Option<bool>,
+    /// Open the file or device for reading alone, and serve it write protected; only for `kind = "file"`. Default: false, and
+    /// what cannot be written to is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) read_only: Option<bool>,
     /// What its hosts speak; only for `kind = "keyvalue"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dialect: Option<Dialect>,
@@ -281,6 +285,7 @@ impl Medium {
             poll_submissions: None,
             poll_completions: None,
             register_memory: None,
+            read_only: None,
             dialect: None,
             max_keys: None,
             state: None,
@@ -589,6 +594,7 @@ impl Config {
                 medium.poll_submissions.get_or_insert(false);
                 medium.poll_completions.get_or_insert(false);
                 medium.register_memory.get_or_insert(true);
+                medium.read_only.get_or_insert(false);
             }
         }
         full.as_toml()

@@ -129,6 +129,10 @@ impl Config {
             place.require(!self.media.iter().any(|m| key_value(&m)), || {
                 format!("pool: media \"{name}\" holds keys and values, of which hosts cannot make namespaces: take it out")
             });
+            let read_only = |m: &&Medium| m.name == *name && m.read_only == Some(true);
+            place.require(!self.media.iter().any(|m| read_only(&m)), || {
+                format!("pool: media \"{name}\" is read_only, and hosts write to the namespaces that they make: take it out")
+            });
             let mut namespaces = self.namespace.iter();
             let partitioned = namespaces.any(|n| n.media == *name && n.partition.is_some());
             place.require(!partitioned, || {

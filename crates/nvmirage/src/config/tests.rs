@@ -56,6 +56,7 @@ fn the_example_is_right_and_its_defaults_read_back() {
         "poll_submissions = false",
         "poll_completions = false",
         "register_memory = true",
+        "read_only = false",
         "spin = \"50us\"",
         "budget = 100",
     ] {

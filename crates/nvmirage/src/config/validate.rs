@@ -190,6 +190,10 @@ impl Medium {
                 });
                 let polls_cache =
                     self.poll_completions == Some(true) && self.direct == Some(Direct::Off);
+                let zoned = self.read_only == Some(true) && self.zoned.is_some();
+                place.require(!zoned, || {
+                    "read_only = true: zones keep a log in the file, which is written to: remove zoned, or read_only".into()
+                });
                 place.require(!polls_cache, || {
                     "poll_completions needs direct I/O: remove direct = \"off\", or poll_completions"
                         .into()
@@ -312,6 +316,7 @@ impl Medium {
             ("poll_submissions", self.poll_submissions.is_some()),
             ("poll_completions", self.poll_completions.is_some()),
             ("register_memory", self.register_memory.is_some()),
+            ("read_only", self.read_only.is_some()),
         ] {
             place.require(!is_there, || {
                 format!("only kind = \"file\" has `{key}`: remove it")

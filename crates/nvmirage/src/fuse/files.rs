@@ -18,6 +18,8 @@ pub(super) type Identity = ([u8; 16], [u8; 8]);
 pub(super) struct Found {
     pub(super) namespace: Namespace,
     pub(super) identity: Identity,
+    /// The drive takes no writes to it (NSATTR).
+    pub(super) read_only: bool,
 }
 
 /// A file.
@@ -114,6 +116,7 @@ mod tests {
                 block_len: 4096,
             },
             identity: ([id; 16], [id; 8]),
+            read_only: false,
         }
     }
 

@@ -17,9 +17,9 @@ use std::{
 use driver::DriverError;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request as Asked, TimeOrNow,
-    WriteFlags,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request as Asked,
+    TimeOrNow, WriteFlags,
 };
 
 use super::{
@@ -101,7 +101,10 @@ impl Shared {
             ctime: self.since,
             crtime: self.since,
             kind: FileType::RegularFile,
-            perm: self.mode,
+            perm: match file.found.read_only {
+                true => self.mode & !0o222,
+                false => self.mode,
+            },
             nlink: 1,
             uid: self.owner.0,
             gid: self.owner.1,
@@ -258,9 +261,14 @@ impl Filesystem for Mounted {
         reply.attr(&VALID, &self.0.attributes(&file));
     }
 
-    fn open(&self, _: &Asked, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if let Err(errno) = self.file(ino) {
-            return reply.error(errno);
+    fn open(&self, _: &Asked, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let file = match self.file(ino) {
+            Ok(file) => file,
+            Err(errno) => return reply.error(errno),
+        };
+        // As on a file system that is mounted read-only; the owner's and root's permissions would let them.
+        if file.found.read_only && flags.acc_mode() != OpenAccMode::O_RDONLY {
+            return reply.error(Errno::EROFS);
         }
         let flags = match self.0.page_cache {
             true => FopenFlags::empty(),

@@ -76,6 +76,7 @@ pub(super) fn find(device: &mut Device<VfioUser>) -> Result<Vec<Found>, DriverEr
             Ok(Found {
                 namespace,
                 identity: (identity.nguid, identity.eui64),
+                read_only: identity.nsattr.cwp(),
             })
         });
         match found {

@@ -477,6 +477,7 @@ pub(crate) fn spec_of(config: &config::Medium) -> anyhow::Result<MediumSpec> {
                 poll_submissions: config.poll_submissions.unwrap_or(false),
                 poll_completions: config.poll_completions.unwrap_or(false),
                 register_memory: config.register_memory.unwrap_or(true),
+                read_only: config.read_only.unwrap_or(false),
             },
         },
     };

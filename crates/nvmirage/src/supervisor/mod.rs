@@ -12,6 +12,7 @@ mod mounts;
 mod moves;
 mod operate;
 mod partitions;
+mod protection;
 mod queues;
 mod recording;
 mod reload;

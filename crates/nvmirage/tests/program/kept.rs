@@ -364,8 +364,10 @@ fn a_change_that_cannot_be_written_fails_and_is_written_later() {
     assert_eq!(log.matches("cannot write").count(), 1, "{log}");
     // a host is told, too, and not that it succeeded
     let mut a = Host::attach(&world, "a.sock");
+    let before = a.feature(FeatureId::ARBITRATION);
     let status = a.try_save_feature(FeatureId::ARBITRATION, 3).unwrap_err();
     assert_eq!(status, Status::INTERNAL_ERROR);
+    assert_eq!(a.feature(FeatureId::ARBITRATION), before);
     drop(a);
     fs::rename(world.path("kept/away"), &folder).unwrap();
     world.ok(&world.steer(&["attach", "spare", "b"]));

@@ -9,6 +9,7 @@ use memory::dma::{DmaError, MAX_DMA_REGIONS};
 use memory::mapping::MapError;
 use memory::{Access, ClientMappings, DmaMap, Iova};
 use rustix::io::Errno;
+use std::error::Error;
 use std::os::fd::OwnedFd;
 use vfio_user::MAX_FDS;
 use vfio_user::message::{self, DmaMapFlags, DmaUnmap, DmaUnmapFlags};
@@ -21,19 +22,52 @@ use super::waiting::Until;
 pub(super) struct MemoryMap {
     map: DmaMap,
     files: ClientMappings,
+    /// Requests that were refused; the first few are warned of.
+    refused: u64,
 }
+
+/// Refused requests of one session that are warned of: a host that means harm must not fill the log.
+const WARNINGS: u64 = 3;
 
 impl MemoryMap {
     pub(super) fn new() -> Self {
         Self {
             map: DmaMap::new(MAX_DMA_REGIONS),
             files: ClientMappings::new(),
+            refused: 0,
         }
     }
 
     /// The files behind it.
     pub(super) fn files(&self) -> &ClientMappings {
         &self.files
+    }
+
+    /// Says why a DMA_MAP is refused: the host gets no more than an error number, and its memory stays out of reach.
+    fn refuse(&mut self, controller: &Controller, request: &message::DmaMap, why: &dyn Error) {
+        let name = &controller.config().name;
+        let (iova, bytes) = (request.iova, request.size);
+        self.refused += 1;
+        match self.refused {
+            WARNINGS => tracing::warn!(
+                controller = name,
+                iova,
+                bytes,
+                "a host's memory cannot be used, and its DMA_MAP is refused: {why}; more of this connection are logged at debug"
+            ),
+            0..WARNINGS => tracing::warn!(
+                controller = name,
+                iova,
+                bytes,
+                "a host's memory cannot be used, and its DMA_MAP is refused: {why}"
+            ),
+            _ => tracing::debug!(
+                controller = name,
+                iova,
+                bytes,
+                "a host's DMA_MAP is refused: {why}"
+            ),
+        }
     }
 
     /// DMA_MAP. Memory without a descriptor (a ROM, RAM that is not shared, our own doorbells, which QEMU maps back to us
@@ -53,15 +87,18 @@ impl MemoryMap {
             write: request.flags.contains(DmaMapFlags::WRITE),
         };
         let file = fds.into_iter().next().map(|fd| self.files.map(fd));
-        let file = file
-            .transpose()
-            .inspect_err(|error| tracing::debug!("a host's memory cannot be mapped: {error}"))
-            .map_err(|error| errno_of_file(&error))?;
+        let file = file.transpose().map_err(|error| {
+            self.refuse(controller, &request, &error);
+            errno_of_file(&error)
+        })?;
         let backing = file.map(|file| (file, request.offset));
-        self.map
-            .map(Iova(request.iova), request.size, access, backing)
-            .inspect_err(|error| tracing::debug!("a host's DMA_MAP is refused: {error}"))
-            .map_err(errno_of_map)?;
+        let mapped = self
+            .map
+            .map(Iova(request.iova), request.size, access, backing);
+        mapped.map_err(|error| {
+            self.refuse(controller, &request, &error);
+            errno_of_map(error)
+        })?;
         tracing::debug!(
             iova = request.iova,
             bytes = request.size,
@@ -137,7 +174,7 @@ fn errno_of_map(error: DmaError) -> Errno {
 fn errno_of_file(error: &MapError) -> Errno {
     match error {
         MapError::NotFile { .. }
-        | MapError::NotMemory
+        | MapError::NotMemory(_)
         | MapError::Empty
         | MapError::OutOfFile { .. } => Errno::INVAL,
         MapError::NotReadable => Errno::ACCESS,

@@ -23,6 +23,7 @@ const TESTS: &[Test] = tests![
     not_changeable, "Base 2.1, 5.1.25", "setting a feature that is not changeable is refused (10Eh)";
     not_namespace_specific, "Base 2.1, 5.1.25", "setting a feature of the controller for one namespace is refused (10Fh)";
     namespace_specific, "Base 2.1, 5.1.25", "features of namespaces are kept for each, and FFFFFFFFh sets all";
+    without_namespace, "NVM 1.1, 4.1.3", "Get Features, Error Recovery, without an NSID is refused, or tells the value of all namespaces";
     bad_namespace, "Base 2.1, 5.1.25", "a feature of namespaces for an NSID beyond NN is refused (00Bh)";
     arbitration, "Base 2.1, 5.1.25.1.1", "Arbitration reads back burst and weights";
     power_management, "Base 2.1, 5.1.25.1.2", "every power state there is can be chosen, one that is not is refused (002h)";
@@ -278,6 +279,15 @@ fn namespace_specific(bench: &mut Bench) -> Verdict {
         same(&what, found, 0x77)?;
     }
     Ok(())
+}
+
+fn without_namespace(bench: &mut Bench) -> Verdict {
+    bench.set_feature(0x05, 0xffff_ffff, 0x66)?.ok()?;
+    let cqe = bench.get_feature(0x05, Feature::Current, 0)?;
+    match cqe.status() {
+        status::SUCCESS => same("Error Recovery of all namespaces", cqe.dw0(), 0x66),
+        _ => cqe.expect(status::INVALID_NAMESPACE).map(drop),
+    }
 }
 
 fn bad_namespace(bench: &mut Bench) -> Verdict {

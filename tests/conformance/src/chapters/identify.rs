@@ -26,6 +26,7 @@ const TESTS: &[Test] = tests![
     descriptors, "Base 2.1, 5.1.13.2.3", "identification descriptors have the lengths of their types, the command set among them, and end with zeros";
     descriptors_agree, "Base 2.1, 5.1.13.2.3", "NGUID and EUI-64 are the same in descriptors and in Identify Namespace";
     descriptors_bad_nsid, "Base 2.1, 5.1.13.2.3", "descriptors of NSID 0, FFFFFFFFh, or one beyond NN are refused (00Bh)";
+    uuid_form, "RFC 9562, 4", "a UUID of a namespace has a version and the variant of RFC 9562";
     unique_identifiers, "Base 2.1, 4.5.1", "no two namespaces share an NGUID, EUI-64 or UUID";
     command_set_namespace, "NVM 1.1, 4.1.5.3", "Identify CNS 05h answers for the NVM command set";
     command_set_controller, "NVM 1.1, 4.1.5.4", "Identify CNS 06h answers for the NVM command set";
@@ -346,6 +347,24 @@ fn descriptors_bad_nsid(bench: &mut Bench) -> Verdict {
             .expect(status::INVALID_NAMESPACE)?;
     }
     Ok(())
+}
+
+fn uuid_form(bench: &mut Bench) -> Verdict {
+    let mut any = false;
+    for nsid in bench.active()? {
+        let found = descriptors_of(bench, nsid)?;
+        for (_, uuid) in found.iter().filter(|(kind, _)| *kind == 3) {
+            any = true;
+            check((1..=8).contains(&(uuid[6] >> 4)), || {
+                format!("namespace {nsid}: the UUID {uuid:02x?} has no version")
+            })?;
+            same("variant", uuid[8] >> 6, 0b10)?;
+        }
+    }
+    match any {
+        true => Ok(()),
+        false => not_supported("no namespace has a UUID"),
+    }
 }
 
 fn unique_identifiers(bench: &mut Bench) -> Verdict {

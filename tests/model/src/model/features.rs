@@ -105,7 +105,9 @@ impl Model {
             return Verdict::of(vec![INVALID_FIELD]);
         };
         let mut errors = Vec::new();
-        if fid == ERROR_RECOVERY && !self.namespaces.contains_key(&nsid) {
+        // Without a namespace it is the value that all of them share.
+        let of_all = fid == ERROR_RECOVERY && nsid == 0;
+        if fid == ERROR_RECOVERY && !of_all && !self.namespaces.contains_key(&nsid) {
             errors.extend([INVALID_NAMESPACE, INVALID_FIELD]);
         }
         if fid == THRESHOLD && which >> 20 & 3 > 1 || fid == VECTOR && which > u32::from(QUEUES) {
@@ -126,6 +128,16 @@ impl Model {
                 &features.current
             }
         };
+        let mut nsid = nsid;
+        if of_all {
+            let value = |nsid: &u32| values.get(&key(fid, which, *nsid));
+            let all = self.namespaces.keys();
+            let first = all.clone().next();
+            if all.clone().any(|nsid| value(nsid) != first.and_then(value)) {
+                errors.push(INVALID_NAMESPACE);
+            }
+            nsid = first.copied().unwrap_or(nsid);
+        }
         Verdict {
             dw0: values.get(&key(fid, which, nsid)).copied(),
             ..Verdict::of(errors)

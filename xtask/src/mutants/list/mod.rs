@@ -16,6 +16,7 @@ mod observe;
 mod partitions;
 mod physical;
 mod queues;
+mod read_only;
 mod reload;
 mod resets;
 mod saved;
@@ -48,6 +49,7 @@ const ALL: &[&[Mutation]] = &[
     observe::MUTATIONS,
     partitions::MUTATIONS,
     physical::MUTATIONS,
+    read_only::MUTATIONS,
     reload::MUTATIONS,
     resets::MUTATIONS,
     saved::MUTATIONS,

@@ -5,6 +5,7 @@
 //! recovery time) are kept and read back here; whoever acts on them reads them from here.
 
 mod saved;
+mod unkept;
 mod values;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use saved::SavedFeatures;
 pub use values::FeatureValues;
 pub(crate) use values::Values;
 
+use unkept::Unkept;
 use values::host_identifier_len;
 
 /// What the features depend on beside their own values.
@@ -39,6 +41,8 @@ pub(crate) struct FeatureContext {
     pub(crate) namespaces: Arc<NamespaceTable>,
     /// The highest namespace id that is valid.
     pub(crate) namespace_limit: u32,
+    /// WCTEMP of Identify Controller, in kelvins.
+    pub(crate) warning_temperature: u16,
     /// Now.
     pub(crate) now: Time,
 }
@@ -50,6 +54,8 @@ pub(crate) struct Features {
     saved: Values,
     /// The volatile write cache was turned off, to be saved when its media are flushed.
     saves_write_cache: bool,
+    /// Values to be saved that are not on stable storage yet, oldest first.
+    unkept: Vec<Unkept>,
 }
 
 /// The answer of Get Features.
@@ -119,6 +125,7 @@ impl Features {
             current: saved.clone(),
             saved,
             saves_write_cache: false,
+            unkept: Vec::new(),
         }
     }
 
@@ -127,6 +134,7 @@ impl Features {
         self.current = self.saved.clone();
         self.current.controller.timestamp_at_ns = now.0;
         self.saves_write_cache = false;
+        self.unkept.clear();
     }
 
     pub(crate) fn arbitration(&self) -> Arbitration {
@@ -167,13 +175,10 @@ impl Features {
         safe && saves
     }
 
-    /// Over and under temperature thresholds, in kelvins.
-    pub(crate) fn temperature_thresholds(&self) -> (u16, u16) {
-        let values = &self.current.controller;
-        (
-            values.over_temperature as u16,
-            values.under_temperature as u16,
-        )
+    /// Over and under temperature thresholds, in kelvins; WCTEMP is the default of the first.
+    pub(crate) fn temperature_thresholds(&self, warning: u16) -> (u16, u16) {
+        let over = self.current.over_temperature(warning);
+        (over, self.current.controller.under_temperature as u16)
     }
 
     pub(crate) fn interrupt_coalescing(&self) -> InterruptCoalescing {
@@ -210,7 +215,9 @@ impl Features {
         let cdw10 = GetFeaturesCdw10::from(sqe.cdw10);
         let traits = traits(cdw10.fid(), &context.namespaces);
         let traits = traits.ok_or(Status::INVALID_FIELD_IN_COMMAND)?;
-        if traits.namespace_specific {
+        if cdw10.fid() == FeatureId::ERROR_RECOVERY && sqe.nsid == 0 {
+            // See `Values::shared_error_recovery`.
+        } else if traits.namespace_specific {
             check_attached(sqe.nsid, context)?;
         } else if sqe.nsid != NSID_ALL && sqe.nsid > context.namespace_limit {
             return Err(Status::INVALID_NAMESPACE_OR_FORMAT);
@@ -258,13 +265,16 @@ impl Features {
         context: &FeatureContext,
     ) -> Result<u32, Status> {
         let cached = self.current.write_cache_enabled();
+        let saves = SetFeaturesCdw10::from(sqe.cdw10).sv();
+        let before = saves.then(|| Unkept::before(sqe, &mut self.current, &mut self.saved));
         let dw0 = self.current.set(sqe, data, context)?;
-        if SetFeaturesCdw10::from(sqe.cdw10).sv() {
+        if let Some(before) = before {
             if cached && !self.current.write_cache_enabled() {
                 self.saves_write_cache = true;
             } else {
                 self.saved.set(sqe, data, context)?;
             }
+            self.unkept.push(before.done(&mut self.current));
         }
         Ok(dw0)
     }

@@ -4,11 +4,12 @@ use nvme_spec::identify::IDENTIFY_SIZE;
 use nvme_spec::identify::lists::{NamespaceIdentificationHeader, NamespaceIdentifierType};
 use nvme_spec::identify::namespace::{
     DeallocatedReads, Dlfeat, Flbas, Fpi, IdentifyNamespace, IdentifyNamespaceIndependent,
-    LbaFormat, Nmic, Nsfeat, NsfeatIndependent, Nstat, Rescap,
+    LbaFormat, Nmic, Nsattr, Nsfeat, NsfeatIndependent, Nstat, Rescap,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::command::{COPY_BYTES, COPY_RANGE_BYTES, COPY_RANGES};
+use crate::identity;
 use crate::namespace::{LBA_SHIFTS, Namespace, format_index};
 use crate::port::MediumTraits;
 use crate::subsystem::{Allocated, Pool, Subsystem};
@@ -51,14 +52,25 @@ fn fpi(nsid: u32, subsystem: &Subsystem) -> Fpi {
 }
 
 /// Identify Namespace.
+///
+/// For a namespace without logical blocks the specification has Invalid I/O Command Set (NVM 1.1, 4.1.5.1). Hosts that
+/// know of command sets ask all the same, and SPDK's driver gives up the whole controller on an error, with the NVM
+/// namespaces beside it, and takes NCAP 0 for an inactive namespace. So what does not depend on blocks is answered, with
+/// the size in bytes as its own command set has it; LBADS is 0, which is the format of no block.
 pub(super) fn namespace(allocated: &Allocated, subsystem: &Subsystem) -> IdentifyNamespace {
     let n = &allocated.namespace;
     let mut id = IdentifyNamespace::new_zeroed();
     id.nmic = Nmic::new().with_shrns(allocated.shared);
     id.fpi = fpi(n.nsid, subsystem);
     id.rescap = rescap();
-    (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
     id.nvmcap.set(allocated.len.into());
+    (id.nguid, id.eui64) = (n.nguid, n.eui64);
+    id.nsattr = Nsattr::new().with_cwp(n.traits.read_only);
+    if !n.has_blocks() {
+        (id.nsze, id.ncap, id.nuse) = (allocated.len, allocated.len, allocated.len);
+        return id;
+    }
+    (id.nsze, id.ncap, id.nuse) = (n.blocks, n.blocks, n.blocks);
     formats(&mut id, |lba_bytes| allocated.takes(lba_bytes));
     id.flbas = Flbas::new().with_fidxl(format_index(n.lba_shift));
     id.dlfeat = dlfeat(&n.traits);
@@ -72,7 +84,6 @@ pub(super) fn namespace(allocated: &Allocated, subsystem: &Subsystem) -> Identif
     id.mssrl = (COPY_RANGE_BYTES >> n.lba_shift) as u16;
     id.mcl = (COPY_BYTES >> n.lba_shift) as u32;
     id.msrc_z = COPY_RANGES as u8 - 1;
-    (id.nguid, id.eui64) = (n.nguid, n.eui64);
     id
 }
 
@@ -105,11 +116,12 @@ pub(super) fn independent(
     id.fpi = fpi(n.nsid, subsystem);
     id.rescap = rescap();
     id.nsfeat = NsfeatIndependent::new().with_vwcnp(!n.traits.volatile_cache);
+    id.nsattr = Nsattr::new().with_cwp(n.traits.read_only);
     id.nstat = Nstat::new().with_nrdy(true);
     id
 }
 
-/// EUI-64 and NGUID where the namespace has them, and its command set (Base 2.1, 5.1.13.2.3).
+/// EUI-64, NGUID and UUID where the namespace has names, and its command set (Base 2.1, 5.1.13.2.3).
 pub(super) fn descriptors(n: &Namespace) -> [u8; IDENTIFY_SIZE] {
     let mut page = [0; IDENTIFY_SIZE];
     let mut at = 0;
@@ -129,6 +141,9 @@ pub(super) fn descriptors(n: &Namespace) -> [u8; IDENTIFY_SIZE] {
     }
     if n.nguid != [0; 16] {
         add(NamespaceIdentifierType::NGUID, &n.nguid);
+    }
+    if let Some(uuid) = identity::uuid(n.nguid, n.eui64) {
+        add(NamespaceIdentifierType::UUID, &uuid);
     }
     add(NamespaceIdentifierType::CSI, &[n.csi().0]);
     page

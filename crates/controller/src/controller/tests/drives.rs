@@ -73,8 +73,11 @@ fn the_page_is_the_drive_s_but_for_what_hosts_did() {
     assert_eq!(u64_at(&smart, 112), 1);
     let identity = rig.identify(1, 0, 0).unwrap();
     assert_eq!((u16_at(&identity, 266), u16_at(&identity, 268)), (350, 353));
+    // The over temperature threshold that no host has set is WCTEMP.
+    assert_eq!(rig.get_feature(0x04, 0, 0).dw0, 350);
     // A drive that is gone says nothing more.
     rig.controller.drive_reported(ChannelId(0), None);
+    assert_eq!(rig.get_feature(0x04, 0, 0).dw0, 343);
     let smart = rig.log(0x02, 0, 512).unwrap();
     assert_eq!((u16_at(&smart, 1), smart[3], smart[5]), (298, 100, 0));
 }

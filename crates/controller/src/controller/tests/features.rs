@@ -15,7 +15,7 @@ const SUPPORTED: u32 = 3;
 const PLAIN: [(u32, u32, u32); 8] = [
     (0x01, 0x0403_0207, 5),
     (0x02, 0x0000_0040, 0),
-    (0x04, 0x0000_0150, 0xffff),
+    (0x04, 0x0000_0150, 343),
     (0x06, 1, 1),
     (0x08, 0x0000_0a07, 0),
     (0x0a, 1, 0),
@@ -132,7 +132,7 @@ fn namespace_ids_fit_the_scope() {
         nsid,
         ..Sqe::default()
     };
-    for nsid in [0, 33, 0xffff_fffe, 0xffff_ffff] {
+    for nsid in [33, 0xffff_fffe, 0xffff_ffff] {
         assert_eq!(rig.status(get(nsid)), INVALID_NAMESPACE);
     }
     // An identifier that is valid and inactive (Base 2.1, 3.2.1.5).
@@ -178,6 +178,39 @@ fn error_recovery_is_each_namespaces_own() {
 }
 
 #[test]
+fn error_recovery_without_a_namespace_is_the_value_that_all_share() {
+    let mut rig = Rig::enabled();
+    let set = |nsid: u32, cdw11: u32| Sqe {
+        opcode: SET_FEATURES,
+        cdw10: 0x05,
+        nsid,
+        cdw11,
+        ..Sqe::default()
+    };
+    let get = |sel: u32| Sqe {
+        opcode: GET_FEATURES,
+        cdw10: sel << 8 | 0x05,
+        ..Sqe::default()
+    };
+    for sel in [CURRENT, DEFAULT, SAVED] {
+        let cqe = rig.admin(get(sel));
+        assert_eq!((code(&cqe), cqe.dw0), (OK, 0), "{sel}");
+    }
+    assert_eq!(rig.admin(get(SUPPORTED)).dw0, 0b111);
+    assert_eq!(rig.status(set(0xffff_ffff, 9)), OK);
+    assert_eq!(rig.admin(get(CURRENT)).dw0, 9);
+    // No one value is true of both, and setting names a namespace.
+    assert_eq!(rig.status(set(3, 7)), OK);
+    assert_eq!(rig.status(get(CURRENT)), INVALID_NAMESPACE);
+    assert_eq!(rig.status(get(SUPPORTED)), OK);
+    assert_eq!(rig.status(set(0, 9)), INVALID_NAMESPACE);
+    let mut rig = Rig::with_namespaces(config(), Vec::new());
+    rig.enable();
+    let cqe = rig.admin(get(CURRENT));
+    assert_eq!((code(&cqe), cqe.dw0), (OK, 0), "no namespaces");
+}
+
+#[test]
 fn number_of_queues_is_asked_once_before_the_first_queue() {
     let mut rig = Rig::enabled();
     assert_eq!(
@@ -211,7 +244,7 @@ fn thresholds_are_of_the_composite_temperature() {
     // TMPSEL 0 composite, THSEL 1 under.
     assert_eq!(code(&rig.set_feature(0x04, 1 << 20 | 0x111)), OK);
     assert_eq!(rig.get_feature(0x04, CURRENT, 1 << 20).dw0, 0x111);
-    assert_eq!(rig.get_feature(0x04, CURRENT, 0).dw0, 0xffff);
+    assert_eq!(rig.get_feature(0x04, CURRENT, 0).dw0, 343, "WCTEMP");
     // TMPSEL 15 sets all of them.
     assert_eq!(code(&rig.set_feature(0x04, 15 << 16 | 0x160)), OK);
     assert_eq!(rig.get_feature(0x04, CURRENT, 0).dw0, 0x160);

@@ -190,15 +190,23 @@ fn active_lists_start_above_the_id() {
 }
 
 #[test]
-fn descriptors_are_eui64_nguid_and_command_set() {
+fn descriptors_are_eui64_nguid_uuid_and_command_set() {
     let mut rig = Rig::enabled();
     let list = rig.identify(0x03, 1, 0).unwrap();
     let mut expected = vec![1, 8, 0, 0];
     expected.extend(b"12345678");
     expected.extend([2, 16, 0, 0]);
     expected.extend(b"ABCDEFGHIJKLMNOP");
+    expected.extend([3, 16, 0, 0]);
+    let uuid = &list[expected.len()..][..16];
+    // RFC 9562, 4: version 8, variant 1.
+    assert_eq!((uuid[6] >> 4, uuid[8] >> 6), (8, 0b10));
+    expected.extend(uuid);
     expected.extend([4, 1, 0, 0, 0]);
     assert_eq!(&list[..expected.len()], expected);
+    // It is the same for every process and controller: a name of the namespace.
+    let another = Rig::enabled().identify(0x03, 1, 0).unwrap();
+    assert_eq!(another, list);
     assert!(list[expected.len()..].iter().all(|byte| *byte == 0));
     // One without identifiers tells its command set only.
     let list = rig.identify(0x03, 3, 0).unwrap();

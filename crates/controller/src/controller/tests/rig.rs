@@ -156,6 +156,7 @@ pub(super) fn namespaces() -> Vec<Namespace> {
         deallocated_reads_zero: true,
         volatile_cache: true,
         optimal_bytes: 4096,
+        read_only: false,
     };
     vec![first, namespace(3, ChannelId(1), 2048)]
 }

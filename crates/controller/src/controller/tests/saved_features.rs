@@ -17,7 +17,7 @@ const SAVED: u32 = 2;
 const SAVEABLE: [(u32, u32, u32, u32, u32); 10] = [
     (0x01, 0x0403_0207, 0, 0x0403_0207, 5),
     (0x02, 0x0000_0040, 0, 0x0000_0040, 0),
-    (0x04, 0x0000_0150, 0, 0x0000_0150, 0xffff),
+    (0x04, 0x0000_0150, 0, 0x0000_0150, 343),
     (0x04, 0x0010_0111, 0x0010_0000, 0x0000_0111, 0),
     (0x05, 0x0000_0064, 0, 0x0000_0064, 0),
     (0x06, 0, 0, 0, 1),
@@ -291,6 +291,95 @@ fn a_save_is_told_when_it_is_on_stable_storage() {
     // What is not saved is told at once, and keeps nothing.
     assert_eq!(set(&mut rig, 0x08, 0x0101), OK);
     assert!(rig.subsystem.take_record().is_none());
+}
+
+/// A rig whose records are to be kept, with the first one kept.
+fn keeping() -> Rig {
+    let mut subsystem = SubsystemConfig::with_namespaces(32, namespaces());
+    subsystem.keeping = true;
+    let mut rig = Rig::of(config(), subsystem);
+    rig.enable();
+    let (version, _) = rig.subsystem.take_record().unwrap();
+    rig.subsystem.kept(version);
+    rig
+}
+
+/// Sends Set Features with SV, and takes the record that waits to be kept.
+fn save(rig: &mut Rig, fid: u32, cdw11: u32) -> u16 {
+    let cid = rig.submit(Sqe {
+        opcode: SET_FEATURES,
+        cdw10: SV | fid,
+        cdw11,
+        nsid: nsid(fid),
+        ..Sqe::default()
+    });
+    rig.turns(8);
+    cid
+}
+
+/// The record cannot be kept; the commands that waited for it.
+fn fail(rig: &mut Rig) -> Vec<(u16, u16)> {
+    assert!(rig.subsystem.take_record().is_some());
+    rig.subsystem.keep_failed();
+    rig.turns(8);
+    std::iter::from_fn(|| rig.reap().map(|cqe| (cqe.cid, code(&cqe)))).collect()
+}
+
+#[test]
+fn a_save_that_fails_changes_nothing() {
+    let mut rig = keeping();
+    for (fid, cdw11, which, _, default) in SAVEABLE {
+        let cid = save(&mut rig, fid, cdw11);
+        assert_eq!(fail(&mut rig), [(cid, INTERNAL)], "{fid:#x}");
+        for sel in [CURRENT, SAVED] {
+            assert_eq!(get(&mut rig, fid, sel, which), default, "{fid:#x} {sel}");
+        }
+        assert_eq!(kept(&rig), SavedFeatures::default(), "{fid:#x}");
+    }
+    // What the next process finds is that, too: the record is written again.
+    let (version, record) = rig.subsystem.take_record().expect("something to keep");
+    assert_eq!(record.controllers[0].features, SavedFeatures::default());
+    rig.subsystem.kept(version);
+    // A current value that was not to be saved is what comes back, not the saved one.
+    assert_eq!(set(&mut rig, 0x08, 0x0101), OK);
+    let cid = save(&mut rig, 0x08, 0x0a07);
+    assert_eq!(fail(&mut rig), [(cid, INTERNAL)]);
+    assert_eq!(get(&mut rig, 0x08, CURRENT, 0), 0x0101);
+    assert_eq!(get(&mut rig, 0x08, SAVED, 0), 0);
+    // The cache is on, as before: a write asks for no more than it says.
+    rig.create_pair(1, 8);
+    let write = Sqe {
+        opcode: 0x01,
+        ..rig.read_sqe(1, 1)
+    };
+    rig.submit_io(1, 0, write);
+    rig.turns(4);
+    assert_eq!(
+        rig.medium(0).seen.last(),
+        Some(&crate::testing::Seen::Write(0, 512, false))
+    );
+}
+
+#[test]
+fn of_several_saves_each_that_fails_leaves_what_the_others_set() {
+    let mut rig = keeping();
+    // Three at once of one feature: all fail, and what was before the first is there.
+    let cids = [0x0101, 0x0202, 0x0303].map(|value| save(&mut rig, 0x08, value));
+    assert_eq!(fail(&mut rig), cids.map(|cid| (cid, INTERNAL)));
+    assert_eq!(get(&mut rig, 0x08, CURRENT, 0), 0);
+    assert_eq!(get(&mut rig, 0x08, SAVED, 0), 0);
+    // One fails, and a later one of another namespace's or vector's, or without SV, stays.
+    let cid = save(&mut rig, 0x09, 0x0001_0001);
+    assert_eq!(set(&mut rig, 0x09, 0x0001_0002), OK);
+    assert_eq!(fail(&mut rig), [(cid, INTERNAL)]);
+    for (vector, value) in [(1, 1), (2, 0x0001_0002)] {
+        assert_eq!(get(&mut rig, 0x09, CURRENT, vector), value);
+    }
+    let cid = save(&mut rig, 0x08, 0x0101);
+    assert_eq!(set(&mut rig, 0x08, 0x0202), OK);
+    assert_eq!(fail(&mut rig), [(cid, INTERNAL)]);
+    assert_eq!(get(&mut rig, 0x08, CURRENT, 0), 0x0202);
+    assert_eq!(get(&mut rig, 0x08, SAVED, 0), 0);
 }
 
 #[test]

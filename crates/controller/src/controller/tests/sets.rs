@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use nvme_spec::Sqe;
+use nvme_spec::log::CommandEffects;
+use nvme_spec::opcode::Csi;
 use nvme_spec::registers::CC;
 
 use super::rig::*;
 use crate::namespace::Namespace;
 use crate::port::{ByteRange, Cause, ChannelId};
-use crate::set::Zoned;
+use crate::set::{Asked, CommandSet, Zoned};
+use crate::subsystem::SubsystemConfig;
 use crate::testing::{Seen, namespace};
 
 /// Command Set Identifiers.
@@ -90,6 +93,61 @@ fn structures_are_those_of_the_command_set() {
         [u64_at(&combinations, 0), u64_at(&combinations, 8)],
         [0b101, 0]
     );
+}
+
+/// A command set without logical blocks.
+#[derive(Debug)]
+struct Keys;
+
+impl CommandSet for Keys {
+    fn csi(&self) -> Csi {
+        Csi::KEY_VALUE
+    }
+
+    fn command(&self, _: &Sqe, _: &Namespace) -> Result<Option<Asked>, nvme_spec::Status> {
+        Ok(None)
+    }
+
+    fn effects(&self, _: u8) -> Option<CommandEffects> {
+        None
+    }
+
+    fn has_blocks(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn identify_namespace_of_keys_is_answered_and_tells_of_no_blocks() {
+    let mut keys = namespace(2, ChannelId(1), 2048);
+    keys.set = Some(Arc::new(Keys));
+    keys.nguid = *b"ABCDEFGHIJKLMNOP";
+    let mut subsystem =
+        SubsystemConfig::with_namespaces(32, vec![namespace(1, ChannelId(0), 2048), keys]);
+    subsystem.namespaces[1].namespace.blocks = 0;
+    let mut rig = Rig::of(config(), subsystem);
+    enable_all_sets(&mut rig);
+    // SPDK's driver gives up on an error, and takes NCAP 0 for a namespace that is not there.
+    for cns in [0x00, 0x11] {
+        let page = rig.identify(cns, 2, 0).expect("it is answered");
+        assert_eq!(
+            [0, 8, 16].map(|at| u64_at(&page, at)),
+            [1 << 20; 3],
+            "bytes"
+        );
+        assert_eq!(page[104..120], *b"ABCDEFGHIJKLMNOP");
+        assert!(
+            page[128..384].iter().all(|byte| *byte == 0),
+            "LBADS 0: no block has a format"
+        );
+        assert_eq!(page[25], 0, "NLBAF");
+    }
+    // The structure of the command set itself is that of a namespace of it.
+    assert_eq!(rig.identify(0x05, 2, 0), Err(INVALID_IO_COMMAND_SET));
+    // A host that has not enabled all command sets is shown nothing of it.
+    rig.disable();
+    rig.enable();
+    assert_eq!(rig.identify(0x00, 2, 0), Ok(vec![0; 4096]));
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! Media whose device or file system takes no writes any more, or takes them again, while they are served: hosts see it
+//! (NSATTR, and an event), and their writes are refused before they reach the medium.
+//!
+//! A thread of its own asks: at once after a write was refused, and now and then, as the kernel tells nobody. Nothing on the
+//! command path does.
+
+use std::{
+    io,
+    sync::{Arc, Weak},
+    thread,
+    time::Duration,
+};
+
+use ::controller::subsystem::OperatorRequest;
+
+use super::{State, Supervisor};
+
+/// How often devices are asked that have refused nothing.
+const PAUSE: Duration = Duration::from_secs(10);
+
+impl Supervisor {
+    /// Starts to ask; it ends with the supervisor.
+    pub(crate) fn watch_protection(self: &Arc<Self>) -> io::Result<()> {
+        let supervisor = Arc::downgrade(self);
+        let watch = move |supervisor: &Weak<Supervisor>| {
+            while let Some(supervisor) = supervisor.upgrade() {
+                supervisor.lock().follow_protection();
+                drop(supervisor);
+                thread::park_timeout(PAUSE);
+            }
+        };
+        let thread = thread::Builder::new().name("devices".into());
+        let thread = thread.spawn(move || watch(&supervisor))?;
+        self.lock()
+            .troubles
+            .wake_for_read_only(thread.thread().clone());
+        Ok(())
+    }
+}
+
+impl State {
+    fn follow_protection(&self) {
+        for open in &self.media {
+            if !open.medium.look_read_only() {
+                continue;
+            }
+            let (media, read_only) = (open.name.as_str(), open.medium.traits().read_only);
+            match read_only {
+                true => tracing::warn!(
+                    media,
+                    "the medium became read-only: its namespaces are write protected until it takes writes again"
+                ),
+                false => tracing::info!(
+                    media,
+                    "the medium takes writes again: its namespaces are not write protected any more"
+                ),
+            }
+            if let Err(error) = self.protect(media, read_only) {
+                tracing::error!(media, "its hosts are not told: {error}");
+            }
+        }
+    }
+
+    /// Tells every subsystem that has a namespace on a medium.
+    fn protect(&self, media: &str, read_only: bool) -> Result<(), crate::control::Refusal> {
+        let views = self.views();
+        for (live, view) in views.map_err(|error| crate::control::Refusal::failed(&error))? {
+            let here = view.namespaces.iter().filter(|n| n.medium == media);
+            for namespace in here {
+                let request = OperatorRequest::SetReadOnly {
+                    nsid: namespace.nsid(),
+                    read_only,
+                };
+                self.ask(live.reactor, live.slot, request)?;
+            }
+        }
+        Ok(())
+    }
+}
