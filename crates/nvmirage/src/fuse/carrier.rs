@@ -21,7 +21,6 @@ use std::{
 
 use driver::{DriverError, QueueInterrupt, QueuePair, bus::vfio_user::VfioUser};
 use fuser::Errno;
-use nvme_spec::Cqe;
 
 use super::{
     errno,
@@ -36,8 +35,6 @@ const LOOK: Duration = Duration::from_micros(30);
 const INPUT_LOOK: Duration = Duration::from_micros(1);
 /// How often a thread that waits looks whether anything is overdue.
 const CARE: Duration = Duration::from_millis(500);
-/// Completions taken at once.
-const BATCH: usize = 32;
 
 type Queue = QueuePair<VfioUser>;
 
@@ -104,10 +101,9 @@ impl State {
     fn take(&mut self, ended: &mut Ended) -> Result<bool, DriverError> {
         let mut any = false;
         loop {
-            let mut cqes = [Cqe::default(); BATCH];
-            let taken = self.queue.poll(&mut cqes)?;
+            let taken = self.queue.poll()?;
             let submitted = self.queue.submitted();
-            for cqe in &cqes[..taken] {
+            while let Some(cqe) = self.queue.next_completion() {
                 let request = self.requests[usize::from(cqe.cid)].take();
                 let request =
                     request.expect("the queue pair gives completions of commands in flight");
@@ -125,7 +121,7 @@ impl State {
             if self.queue.submitted() != submitted {
                 self.queue.ring()?;
             }
-            if taken < BATCH {
+            if taken < Queue::BATCH {
                 return Ok(any);
             }
         }

@@ -1,6 +1,6 @@
 //! Drives that are mounted as files.
 
-use crate::mutants::{Mutation, integration};
+use crate::mutants::{Mutation, integration, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -13,6 +13,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "nvmirage",
             &["--test", "program"],
             "fuse::namespaces_are_files_that_hold_what_is_written",
+        ),
+    },
+    Mutation {
+        name: "fuse-identifiers",
+        guard: "a command submitted while completions are looked at has the identifier of none of those to come",
+        file: "crates/driver/src/queue.rs",
+        from: "                *in_flight = false;\n",
+        to: "                *in_flight = false;\n                self.free.push(cid);\n",
+        test: unit(
+            "driver",
+            "queue::tests::an_identifier_is_free_once_its_completion_is_handed_out_and_not_before",
         ),
     },
     Mutation {
