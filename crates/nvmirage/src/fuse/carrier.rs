@@ -8,14 +8,11 @@
 //!
 //! Invariants:
 //! - While a command is in flight, somebody takes completions: the reader does not leave before it has handed over.
-//! - Every wait is bounded. A command that is not done in time, or a drive that is gone, ends all requests with EIO, then
-//!   and from then on; memory that the drive might still write to is not used again.
+//! - Every wait is bounded. A command that is not done in time, a drive that is gone, or a panic of a thread of the mount
+//!   ends all requests with EIO, then and from then on; memory that the drive might still write to is not used again.
 
 use std::{
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -25,6 +22,7 @@ use fuser::Errno;
 use super::{
     errno,
     input::Input,
+    loss::Loss,
     memory::Pool,
     request::{Memory, Request},
 };
@@ -52,7 +50,7 @@ struct State {
     taker: Taker,
     /// Mean time of a command, of the last ones most.
     mean_ns: u64,
-    /// The drive is lost: nothing is carried any more.
+    /// The mount is lost: nothing is carried any more.
     is_lost: bool,
     is_stopped: bool,
     /// What a lost drive may still write to.
@@ -72,8 +70,8 @@ pub(super) struct Carrier {
     /// Whether looking for completions can pay: not on a machine with one processor.
     may_look: bool,
     timeout: Duration,
-    /// Set for all carriers of a drive when it is lost.
-    lost: Arc<AtomicBool>,
+    /// That of the mount.
+    loss: Arc<Loss>,
 }
 
 /// Requests that have ended, to be answered without the lock.
@@ -104,6 +102,8 @@ impl State {
             let taken = self.queue.poll()?;
             let submitted = self.queue.submitted();
             while let Some(cqe) = self.queue.next_completion() {
+                #[cfg(test)]
+                super::tests::strike();
                 let request = self.requests[usize::from(cqe.cid)].take();
                 let request =
                     request.expect("the queue pair gives completions of commands in flight");
@@ -137,7 +137,7 @@ impl State {
         requests.any(|request| request.since.elapsed() > timeout)
     }
 
-    /// Ends everything: the drive is lost.
+    /// Ends everything: the mount is lost.
     fn abandon(&mut self, ended: &mut Ended) {
         self.is_lost = true;
         for mut request in self.requests.iter_mut().filter_map(Option::take) {
@@ -157,7 +157,7 @@ impl Carrier {
         queue: Queue,
         pool: Arc<Pool>,
         input: Arc<Input>,
-        lost: Arc<AtomicBool>,
+        loss: Arc<Loss>,
         timeout: Duration,
     ) -> Self {
         let interrupt = queue
@@ -182,7 +182,7 @@ impl Carrier {
             input,
             may_look: processors > 1,
             timeout,
-            lost,
+            loss,
         }
     }
 
@@ -208,9 +208,7 @@ impl Carrier {
 
     /// The drive cannot be used any more.
     fn lose(&self, state: &mut State, error: &DriverError, ended: &mut Ended) {
-        if !self.lost.swap(true, Ordering::Relaxed) {
-            tracing::error!("the drive is lost, every request ends with EIO: {error}");
-        }
+        self.loss.declare(error);
         state.abandon(ended);
     }
 
@@ -322,11 +320,11 @@ impl Carrier {
         }
     }
 
-    /// Ends every request with an error, now and from now on.
-    pub(super) fn give_up(&self, error: &DriverError) {
+    /// Ends every request with an error, now and from now on: the mount is lost.
+    pub(super) fn give_up(&self) {
         let mut ended = Ended::new();
         let mut state = self.lock();
-        self.lose(&mut state, error, &mut ended);
+        state.abandon(&mut ended);
         drop(state);
         self.answer(&mut ended, &mut Vec::new());
     }
