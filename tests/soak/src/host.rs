@@ -300,18 +300,20 @@ impl Host {
     /// Takes what has completed; whether anything had.
     fn poll(&mut self) -> Result<bool> {
         let mut any = false;
-        let mut cqes = [Cqe::default(); 32];
         for at in 0..QUEUES {
             let Some(queue) = &mut self.queues[at] else {
                 continue;
             };
-            let taken = queue.pair.poll(&mut cqes)?;
-            any |= taken > 0;
-            for cqe in &cqes[..taken] {
-                self.done(at, cqe)?;
+            any |= queue.pair.poll()? > 0;
+            while let Some(cqe) = self.next_completion(at) {
+                self.done(at, &cqe)?;
             }
         }
         Ok(any)
+    }
+
+    fn next_completion(&mut self, at: usize) -> Option<Cqe> {
+        self.queues[at].as_mut()?.pair.next_completion()
     }
 
     fn done(&mut self, at: usize, cqe: &Cqe) -> Result<()> {

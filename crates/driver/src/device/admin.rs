@@ -91,13 +91,12 @@ impl<B: Bus> Device<B> {
     /// waits for another.
     fn poll_admin(&mut self) -> Result<Option<Cqe>, DriverError> {
         let enabled = self.enabled()?;
-        let mut cqe = [Cqe::default()];
-        if enabled.admin.poll(&mut cqe)? == 0 {
+        enabled.admin.poll()?;
+        let Some(cqe) = enabled.admin.next_completion() else {
             return Ok(None);
-        }
+        };
         // Nothing may follow for long: the entry is given back at once.
         enabled.admin.ring()?;
-        let [cqe] = cqe;
         let requests = &mut enabled.event_requests;
         if let Some(at) = requests.iter().position(|&cid| cid == cqe.cid) {
             requests.remove(at);

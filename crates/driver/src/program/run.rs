@@ -3,14 +3,11 @@
 use std::collections::VecDeque;
 
 use memory::Buffer;
-use nvme_spec::Cqe;
 
 use super::command::{Command, Target};
 use crate::bus::Bus;
 use crate::{DriverError, QueuePair};
 
-/// Completions taken in one look.
-const BATCH: usize = 64;
 /// A drive on which nothing completes for so long does nothing any more.
 const PATIENCE_NS: u64 = 20_000_000_000;
 
@@ -193,7 +190,6 @@ pub fn run<B: Bus>(
     let all = workers.iter_mut().map(|worker| Running::new(worker, begun));
     let mut all: Vec<Running<'_, '_, B>> = all.collect::<Result<_, _>>()?;
     let mut ran = Ran::default();
-    let mut cqes = [Cqe::default(); BATCH];
     let mut last_taken = begun;
     let mut look = Look {
         last: begun,
@@ -209,13 +205,12 @@ pub fn run<B: Bus>(
         }
         pace.pass(all.iter().filter_map(Running::wake).min())?;
         for running in &mut all {
-            let taken = running.worker.queue.poll(&mut cqes)?;
-            if taken == 0 {
+            if running.worker.queue.poll()? == 0 {
                 continue;
             }
             let now = look.at(pace.now_ns(), rules, &mut ran);
             last_taken = now;
-            for cqe in &cqes[..taken] {
+            while let Some(cqe) = running.worker.queue.next_completion() {
                 DriverError::check("a command of a program", cqe.status.status())?;
                 running.finished(cqe.cid, now, look.stall_end, rules);
             }

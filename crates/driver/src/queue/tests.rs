@@ -162,10 +162,19 @@ fn rung(queue: &QueuePair<Notes>) -> Vec<(u64, u32)> {
     std::mem::take(&mut queue.bus.rung.lock().unwrap())
 }
 
+/// Polls, and takes all of it: the identifiers.
+fn take(queue: &mut QueuePair<Notes>) -> Vec<u16> {
+    let taken = queue.poll().unwrap();
+    let cids: Vec<u16> = std::iter::from_fn(|| queue.next_completion())
+        .map(|cqe| cqe.cid)
+        .collect();
+    assert_eq!(cids.len(), taken);
+    cids
+}
+
 #[test]
 fn each_batch_rings_each_doorbell_once_head_before_tail() {
     let mut queue = queue();
-    let mut cqes = [Cqe::default(); 8];
     for cid in 0..3 {
         assert_eq!(queue.submit(Sqe::default()), Ok(cid));
     }
@@ -177,8 +186,7 @@ fn each_batch_rings_each_doorbell_once_head_before_tail() {
     assert_eq!(rung(&queue), [], "nothing is new");
     post(&queue, 0, 1, 2, true);
     post(&queue, 1, 1, 0, true);
-    assert_eq!(queue.poll(&mut cqes).unwrap(), 2);
-    assert_eq!([cqes[0].cid, cqes[1].cid], [2, 0]);
+    assert_eq!(take(&mut queue), [2, 0]);
     assert_eq!(queue.in_flight(), 1);
     assert_eq!(rung(&queue), []);
     queue.submit(Sqe::default()).unwrap();
@@ -187,8 +195,8 @@ fn each_batch_rings_each_doorbell_once_head_before_tail() {
     assert_eq!(rung(&queue), [(CQ_HEAD, 2), (SQ_TAIL, 0)]);
     // Without a ring the next look gives the entries back.
     post(&queue, 2, 1, 1, true);
-    assert_eq!(queue.poll(&mut cqes).unwrap(), 1);
-    assert_eq!(queue.poll(&mut cqes).unwrap(), 0);
+    assert_eq!(take(&mut queue), [1]);
+    assert!(take(&mut queue).is_empty());
     assert_eq!(rung(&queue), [(CQ_HEAD, 3)]);
 }
 
@@ -211,8 +219,8 @@ fn what_a_busy_bus_did_not_take_is_rung_once_when_it_does() {
     assert!(!queue.is_posted());
     post(&queue, 0, 1, 0, true);
     assert!(queue.is_posted());
-    assert_eq!(queue.poll(&mut [Cqe::default()]).unwrap(), 1);
-    assert_eq!(queue.poll(&mut [Cqe::default()]).unwrap(), 0);
+    assert_eq!(take(&mut queue), [0]);
+    assert!(take(&mut queue).is_empty());
     assert_eq!(rung(&queue), []);
     busy(&queue, false);
     assert!(queue.try_ring().unwrap());
@@ -263,9 +271,9 @@ fn a_completion_of_the_old_phase_is_none() {
     let mut queue = queue();
     queue.submit(Sqe::default()).unwrap();
     post(&queue, 0, 1, 0, false);
-    assert_eq!(queue.poll(&mut [Cqe::default()]).unwrap(), 0);
+    assert!(take(&mut queue).is_empty());
     post(&queue, 0, 1, 0, true);
-    assert_eq!(queue.poll(&mut [Cqe::default()]).unwrap(), 1);
+    assert_eq!(take(&mut queue), [0]);
 }
 
 #[test]
@@ -275,10 +283,72 @@ fn completions_that_fit_no_command_are_the_drives_mistake() {
         let mut queue = queue();
         queue.submit(Sqe::default()).unwrap();
         post(&queue, 0, sqid, cid, true);
-        let error = queue.poll(&mut [Cqe::default()]).unwrap_err();
+        let error = queue.poll().unwrap_err();
         assert!(matches!(error, DriverError::Broken(_)), "{error}");
         assert_eq!(queue.in_flight(), 1);
     }
+}
+
+#[test]
+fn an_identifier_is_free_once_its_completion_is_handed_out_and_not_before() {
+    let mut queue = queue();
+    (0..3).for_each(|_| drop(queue.submit(Sqe::default()).unwrap()));
+    for (index, cid) in [1, 2, 0].into_iter().enumerate() {
+        post(&queue, index, 1, cid, true);
+    }
+    assert_eq!(queue.poll().unwrap(), 3);
+    // The drive has none of them any more, and their identifiers are in use all the same.
+    assert!((0..3).all(|cid| !queue.is_in_flight(cid)));
+    assert_eq!((queue.in_flight(), queue.next_cid()), (3, None));
+    assert_eq!(queue.submit(Sqe::default()), Err(Full));
+    for cid in [1, 2, 0] {
+        assert_eq!(queue.next_completion().unwrap().cid, cid);
+        // The follow-up command has its identifier, never that of one to be handed out yet.
+        assert_eq!(queue.submit(Sqe::default()), Ok(cid));
+        assert_eq!(queue.submit(Sqe::default()), Err(Full));
+    }
+    assert_eq!(queue.next_completion(), None);
+    assert_eq!(queue.in_flight(), 3);
+}
+
+#[test]
+fn a_poll_with_completions_left_takes_no_others_and_loses_none() {
+    let mut queue = queue();
+    (0..3).for_each(|_| drop(queue.submit(Sqe::default()).unwrap()));
+    post(&queue, 0, 1, 0, true);
+    post(&queue, 1, 1, 1, true);
+    assert_eq!(queue.poll().unwrap(), 2);
+    assert_eq!(queue.next_completion().unwrap().cid, 0);
+    // A controller that goes on posting, also over entries that were taken.
+    post(&queue, 2, 1, 2, true);
+    post(&queue, 1, 1, 0xffff, true);
+    assert_eq!(queue.poll().unwrap(), 1);
+    assert!(queue.is_posted());
+    assert_eq!(queue.next_completion().unwrap().cid, 1);
+    assert_eq!(take(&mut queue), [2]);
+    assert_eq!(queue.in_flight(), 0);
+    // At most as many as asked for.
+    (0..2).for_each(|_| drop(queue.submit(Sqe::default()).unwrap()));
+    let cids = [2, 1];
+    post(&queue, 3, 1, cids[0], true);
+    post(&queue, 0, 1, cids[1], false);
+    assert_eq!(queue.poll_up_to(1).unwrap(), 1);
+    assert_eq!(queue.next_completion().unwrap().cid, cids[0]);
+    assert_eq!(take(&mut queue), [cids[1]]);
+}
+
+#[test]
+fn completions_before_a_wrong_one_are_handed_out() {
+    let mut queue = queue();
+    (0..2).for_each(|_| drop(queue.submit(Sqe::default()).unwrap()));
+    post(&queue, 0, 1, 1, true);
+    // The same again, in one batch.
+    post(&queue, 1, 1, 1, true);
+    assert!(matches!(queue.poll(), Err(DriverError::Broken(_))));
+    assert_eq!(queue.next_completion().unwrap().cid, 1);
+    assert_eq!(queue.next_completion(), None);
+    assert_eq!(queue.next_cid(), Some(1), "once");
+    assert!(matches!(queue.poll(), Err(DriverError::Broken(_))));
 }
 
 #[test]
@@ -288,7 +358,7 @@ fn polling_in_vain_notices_that_the_server_is_gone() {
     queue.bus.gone.store(true, Ordering::Relaxed);
     let mut looks = 0;
     let error = loop {
-        match queue.poll(&mut [Cqe::default()]) {
+        match queue.poll() {
             Ok(_) => looks += 1,
             Err(error) => break error,
         }

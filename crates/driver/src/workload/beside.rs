@@ -3,8 +3,8 @@
 
 use hdrhistogram::Histogram;
 use memory::{Buffer, HostMemory};
+use nvme_spec::Sqe;
 use nvme_spec::opcode::NvmOpcode;
-use nvme_spec::{Cqe, Sqe};
 
 use super::drive::{LATENCY_MAX_NS, STALL_NS};
 use super::random::Random;
@@ -185,16 +185,16 @@ impl<B: Bus, K: Clock> Beside for Cold<'_, B, K> {
             }
             return Ok(());
         };
-        let mut cqe = [Cqe::default()];
-        let taken = self.queue.poll(&mut cqe)?;
+        self.queue.poll()?;
+        let completion = self.queue.next_completion();
         let now = self.clock.now_ns();
         self.stalled |= now - self.looked_ns > STALL_NS;
         self.looked_ns = now;
-        if taken > 0 {
+        if let Some(cqe) = completion {
             if !self.stalled {
                 self.latency.saturating_record(now - submitted);
             }
-            self.errors += u64::from(!cqe[0].status.status().is_success());
+            self.errors += u64::from(!cqe.status.status().is_success());
             // The completion's entry is given back now: afterwards the queue is cold.
             self.queue.ring()?;
             self.submitted_ns = None;

@@ -16,8 +16,6 @@ use crate::bus::Bus;
 use crate::io::{Blocks, Namespace};
 use crate::{DriverError, QueuePair};
 
-/// Completions taken in one look.
-const BATCH: usize = 64;
 /// Looks in vain between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 256;
 /// Looks in vain after which the thread gives its processor away between them:
@@ -184,7 +182,6 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
         runtime_ns: Option<u64>,
         record: &mut Record,
     ) -> Result<(), DriverError> {
-        let mut cqes = [Cqe::default(); BATCH];
         let started = self.clock.now_ns();
         let end = runtime_ns.map_or(u64::MAX, |runtime| started.saturating_add(runtime));
         let mut tick = started + TICK_NS;
@@ -203,7 +200,7 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             if !busy && !pausing {
                 break;
             }
-            self.turn(traffic, &mut cqes, record)?;
+            self.turn(traffic, record)?;
             self.beside.turn(self.times.now)?;
             let now = self.times.now;
             if now >= end {
@@ -256,17 +253,12 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
 
     /// Rings, and takes what has completed.
     #[inline]
-    fn turn(
-        &mut self,
-        traffic: &mut impl Traffic,
-        cqes: &mut [Cqe],
-        record: &mut Record,
-    ) -> Result<(), DriverError> {
+    fn turn(&mut self, traffic: &mut impl Traffic, record: &mut Record) -> Result<(), DriverError> {
         let mut any = false;
         for at in 0..self.lines.len() {
             let queue = &mut *self.lines[at].queue;
             queue.ring()?;
-            let taken = queue.poll(cqes)?;
+            let taken = queue.poll()?;
             if taken == 0 {
                 continue;
             }
@@ -276,8 +268,8 @@ impl<'a, B: Bus, K: Clock, W: Beside> Drive<'a, B, K, W> {
             let times = self.times;
             record.commands_ending_lulls += if lull { taken as u64 } else { 0 };
             let line = &mut self.lines[at];
-            for cqe in &cqes[..taken] {
-                line.complete(traffic, cqe, &times, stalled, record);
+            while let Some(cqe) = line.queue.next_completion() {
+                line.complete(traffic, &cqe, &times, stalled, record);
             }
             self.times.last_taken = times.now;
             record.elapsed_ns = times.now - times.started - record.stalled_ns;

@@ -3,8 +3,6 @@
 //! What does not run for a while is the thread that both share, so the neighbour leaves out the stalls that the job leaves out.
 //! It does NOT pause, verify, or tell lulls from what a drive takes.
 
-use nvme_spec::Cqe;
-
 use super::beside::Beside;
 use super::drive::{Line, Record, STALL_NS, Times, entry};
 use super::traffic::Plain;
@@ -13,9 +11,6 @@ use crate::bus::Bus;
 use crate::io::Namespace;
 use crate::{DriverError, QueuePair};
 use memory::HostMemory;
-
-/// Completions taken in one look.
-const BATCH: usize = 64;
 
 /// See the module.
 pub struct Neighbour<'a, B: Bus, K> {
@@ -72,11 +67,10 @@ impl<'a, B: Bus, K: Clock> Neighbour<'a, B, K> {
     /// # Errors
     /// [`DriverError::Timeout`] and those of the queue.
     pub fn finish(&mut self) -> Result<(), DriverError> {
-        let mut cqes = [Cqe::default(); BATCH];
         let deadline = self.line.queue.deadline(self.line.queue.timeout());
         self.line.queue.ring()?;
         while self.line.queue.in_flight() > 0 {
-            if self.line.queue.poll(&mut cqes)? == 0 {
+            if self.line.queue.poll()? == 0 {
                 if self.line.queue.bus().now_ns() > deadline {
                     return Err(DriverError::Timeout {
                         what: "a neighbour's commands",
@@ -85,6 +79,7 @@ impl<'a, B: Bus, K: Clock> Neighbour<'a, B, K> {
                 }
                 self.line.queue.relax()?;
             }
+            while self.line.queue.next_completion().is_some() {}
         }
         self.line.queue.ring()
     }
@@ -95,8 +90,7 @@ impl<B: Bus, K: Clock> Beside for Neighbour<'_, B, K> {
     fn turn(&mut self, now: u64) -> Result<(), DriverError> {
         let first = *self.first.get_or_insert(now);
         let since = now.saturating_sub(std::mem::replace(&mut self.seen, now));
-        let mut cqes = [Cqe::default(); BATCH];
-        let taken = self.line.queue.poll(&mut cqes)?;
+        let taken = self.line.queue.poll()?;
         let record = &mut self.record;
         // Where nothing is found then, nothing was missed.
         let stalled = now > first && since > STALL_NS && taken > 0;
@@ -107,9 +101,9 @@ impl<B: Bus, K: Clock> Beside for Neighbour<'_, B, K> {
         let mut times = Times::default();
         if taken > 0 {
             times.now = self.clock.now_ns();
-            for cqe in &cqes[..taken] {
+            while let Some(cqe) = self.line.queue.next_completion() {
                 self.line
-                    .complete(&mut self.traffic, cqe, &times, stalled, record);
+                    .complete(&mut self.traffic, &cqe, &times, stalled, record);
             }
         }
         record.elapsed_ns = now - first - record.stalled_ns;

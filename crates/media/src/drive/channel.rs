@@ -26,6 +26,7 @@ use std::sync::{Arc, Weak};
 
 use controller::port::{Added, Cause, Channel, Done, DriveReport, Outcome, Request};
 use controller::ticket::Ticket;
+use driver::QueuePair;
 use driver::bus::Bus;
 use memory::{DmaView, EventFd, Segment, ViewPins};
 use nvme_spec::Cqe;
@@ -43,8 +44,6 @@ use crate::possible;
 
 mod keep;
 
-/// Completions taken at a time.
-const BATCH: usize = 32;
 /// Ticks before its time is over at which the drive is asked to abort a command.
 pub(super) const ABORT_TICKS: u32 = 4;
 /// Commands of which that is asked at a time, at most: as many Aborts as drives take together as a rule (ACL).
@@ -481,22 +480,25 @@ impl<B: Bus> DriveChannel<B> {
 
     /// Takes the drive's answers.
     fn poll(&mut self, done: &mut Vec<Done>) {
-        let mut cqes = [Cqe::default(); BATCH];
         loop {
             let Some(queue) = &mut self.queue else { return };
-            match queue.pair.poll(&mut cqes) {
-                Ok(taken) => {
-                    self.answered += taken as u64;
-                    for cqe in &cqes[..taken] {
-                        self.answered(cqe, done);
-                    }
-                    if taken < BATCH {
-                        return;
-                    }
-                }
+            let taken = match queue.pair.poll() {
+                Ok(taken) => taken,
                 Err(error) => return self.give_up(&error.to_string()),
+            };
+            self.answered += taken as u64;
+            while let Some(cqe) = self.next_completion() {
+                self.answered(&cqe, done);
+            }
+            if taken < QueuePair::<B>::BATCH {
+                return;
             }
         }
+    }
+
+    #[inline]
+    fn next_completion(&mut self) -> Option<Cqe> {
+        self.queue.as_mut()?.pair.next_completion()
     }
 }
 

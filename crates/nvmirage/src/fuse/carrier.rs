@@ -8,24 +8,21 @@
 //!
 //! Invariants:
 //! - While a command is in flight, somebody takes completions: the reader does not leave before it has handed over.
-//! - Every wait is bounded. A command that is not done in time, or a drive that is gone, ends all requests with EIO, then
-//!   and from then on; memory that the drive might still write to is not used again.
+//! - Every wait is bounded. A command that is not done in time, a drive that is gone, or a panic of a thread of the mount
+//!   ends all requests with EIO, then and from then on; memory that the drive might still write to is not used again.
 
 use std::{
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use driver::{DriverError, QueueInterrupt, QueuePair, bus::vfio_user::VfioUser};
 use fuser::Errno;
-use nvme_spec::Cqe;
 
 use super::{
     errno,
     input::Input,
+    loss::Loss,
     memory::Pool,
     request::{Memory, Request},
 };
@@ -36,8 +33,6 @@ const LOOK: Duration = Duration::from_micros(30);
 const INPUT_LOOK: Duration = Duration::from_micros(1);
 /// How often a thread that waits looks whether anything is overdue.
 const CARE: Duration = Duration::from_millis(500);
-/// Completions taken at once.
-const BATCH: usize = 32;
 
 type Queue = QueuePair<VfioUser>;
 
@@ -55,7 +50,7 @@ struct State {
     taker: Taker,
     /// Mean time of a command, of the last ones most.
     mean_ns: u64,
-    /// The drive is lost: nothing is carried any more.
+    /// The mount is lost: nothing is carried any more.
     is_lost: bool,
     is_stopped: bool,
     /// What a lost drive may still write to.
@@ -75,8 +70,8 @@ pub(super) struct Carrier {
     /// Whether looking for completions can pay: not on a machine with one processor.
     may_look: bool,
     timeout: Duration,
-    /// Set for all carriers of a drive when it is lost.
-    lost: Arc<AtomicBool>,
+    /// That of the mount.
+    loss: Arc<Loss>,
 }
 
 /// Requests that have ended, to be answered without the lock.
@@ -104,10 +99,11 @@ impl State {
     fn take(&mut self, ended: &mut Ended) -> Result<bool, DriverError> {
         let mut any = false;
         loop {
-            let mut cqes = [Cqe::default(); BATCH];
-            let taken = self.queue.poll(&mut cqes)?;
+            let taken = self.queue.poll()?;
             let submitted = self.queue.submitted();
-            for cqe in &cqes[..taken] {
+            while let Some(cqe) = self.queue.next_completion() {
+                #[cfg(test)]
+                super::tests::strike();
                 let request = self.requests[usize::from(cqe.cid)].take();
                 let request =
                     request.expect("the queue pair gives completions of commands in flight");
@@ -125,7 +121,7 @@ impl State {
             if self.queue.submitted() != submitted {
                 self.queue.ring()?;
             }
-            if taken < BATCH {
+            if taken < Queue::BATCH {
                 return Ok(any);
             }
         }
@@ -141,7 +137,7 @@ impl State {
         requests.any(|request| request.since.elapsed() > timeout)
     }
 
-    /// Ends everything: the drive is lost.
+    /// Ends everything: the mount is lost.
     fn abandon(&mut self, ended: &mut Ended) {
         self.is_lost = true;
         for mut request in self.requests.iter_mut().filter_map(Option::take) {
@@ -161,7 +157,7 @@ impl Carrier {
         queue: Queue,
         pool: Arc<Pool>,
         input: Arc<Input>,
-        lost: Arc<AtomicBool>,
+        loss: Arc<Loss>,
         timeout: Duration,
     ) -> Self {
         let interrupt = queue
@@ -186,7 +182,7 @@ impl Carrier {
             input,
             may_look: processors > 1,
             timeout,
-            lost,
+            loss,
         }
     }
 
@@ -212,9 +208,7 @@ impl Carrier {
 
     /// The drive cannot be used any more.
     fn lose(&self, state: &mut State, error: &DriverError, ended: &mut Ended) {
-        if !self.lost.swap(true, Ordering::Relaxed) {
-            tracing::error!("the drive is lost, every request ends with EIO: {error}");
-        }
+        self.loss.declare(error);
         state.abandon(ended);
     }
 
@@ -326,11 +320,11 @@ impl Carrier {
         }
     }
 
-    /// Ends every request with an error, now and from now on.
-    pub(super) fn give_up(&self, error: &DriverError) {
+    /// Ends every request with an error, now and from now on: the mount is lost.
+    pub(super) fn give_up(&self) {
         let mut ended = Ended::new();
         let mut state = self.lock();
-        self.lose(&mut state, error, &mut ended);
+        state.abandon(&mut ended);
         drop(state);
         self.answer(&mut ended, &mut Vec::new());
     }

@@ -6,9 +6,9 @@
 use std::{
     cell::{Cell, RefCell},
     ffi::OsStr,
-    io,
+    fmt, io,
     sync::{
-        Arc, RwLock,
+        Arc, OnceLock, RwLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant, SystemTime},
@@ -27,7 +27,10 @@ use super::{
     claims::Claims,
     errno,
     files::{File, Files, ROOT},
+    input::Input,
+    loss::Loss,
     memory::{EDGE_LEN, Pool, REQUEST_LEN},
+    mount,
     plan::{Plan, Shape},
     request::{Answer, Memory, Request},
 };
@@ -56,8 +59,12 @@ pub(super) struct Shared {
     pub(super) owner: (u32, u32),
     pub(super) since: SystemTime,
     pub(super) next_carrier: AtomicUsize,
-    /// The drive is lost.
-    pub(super) lost: Arc<AtomicBool>,
+    pub(super) loss: Arc<Loss>,
+    pub(super) input: Arc<Input>,
+    /// The number of the kernel's connection, once it is known.
+    pub(super) connection: OnceLock<u32>,
+    /// No thread reads requests any more.
+    pub(super) is_unread: AtomicBool,
 }
 
 impl Shared {
@@ -69,10 +76,32 @@ impl Shared {
     }
 
     /// Ends every request with an error, now and from now on.
-    pub(super) fn give_up(&self, error: &DriverError) {
+    pub(super) fn give_up(&self, why: &dyn fmt::Display) {
+        self.loss.declare(why);
+        self.end_requests();
+    }
+
+    /// Ends every request of a lost mount.
+    pub(super) fn end_requests(&self) {
         for carrier in &self.carriers {
-            carrier.give_up(error);
+            carrier.give_up();
         }
+    }
+
+    /// Whether there is a mount, and nobody who reads its requests.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_unread.load(Ordering::Relaxed) && self.input.is_connected()
+    }
+
+    /// Takes the lost mount out of the tree and aborts what the kernel still has of it.
+    pub(super) fn end(&self) {
+        if self.input.is_connected()
+            && let Err(error) = mount::end(self.loss.dir(), self.connection.get().copied())
+        {
+            let dir = self.loss.dir().display();
+            tracing::warn!("{dir}: the lost mount cannot be unmounted: {error}");
+        }
+        self.loss.set_ended();
     }
 
     fn carrier(&self) -> &Carrier {

@@ -17,12 +17,26 @@ impl Input {
 
     /// Whether a request waits.
     pub(super) fn is_waiting(&self) -> bool {
-        let Some(fd) = self.0.get() else { return false };
+        self.state().contains(PollFlags::IN)
+    }
+
+    /// Whether there is a mount at the other end: neither unmounted by its last user, nor aborted.
+    pub(super) fn is_connected(&self) -> bool {
+        self.0.get().is_some() && !self.state().contains(PollFlags::ERR)
+    }
+
+    fn state(&self) -> PollFlags {
+        let Some(fd) = self.0.get() else {
+            return PollFlags::empty();
+        };
         let mut fds = [PollFd::new(fd, PollFlags::IN)];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        matches!(poll(&mut fds, Some(&now)), Ok(1)) && fds[0].revents().contains(PollFlags::IN)
+        match poll(&mut fds, Some(&now)) {
+            Ok(1) => fds[0].revents(),
+            _ => PollFlags::empty(),
+        }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`plan`] (bytes to blocks), [`claims`] (who may write where), [`request`] and [`carrier`] (commands and
 //! their completions), [`filesystem`] (what the kernel asks), [`watch`] (namespaces that come and go), [`mount`] (the
-//! folder), and here how all of it begins and ends.
+//! folder), [`loss`] and [`guarded`] (what a lost drive or a panic does), and here how all of it begins and ends.
 //!
 //! Invariants: every wait is bounded, but for the kernel's next request; at a clean end everything written is durable and
 //! nothing is in flight. What it does NOT do: no files but those of namespaces, no names, times or owners that last.
@@ -16,11 +16,15 @@ mod claims;
 mod errno;
 mod files;
 mod filesystem;
+mod guarded;
 mod input;
+mod loss;
 mod memory;
 mod mount;
 mod plan;
 mod request;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::{
@@ -28,11 +32,11 @@ use std::{
     os::fd::AsFd,
     path::{Path, PathBuf},
     sync::{
-        Arc, RwLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, OnceLock, RwLock,
+        atomic::{AtomicBool, AtomicUsize},
     },
     thread::{self, JoinHandle},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::Context;
@@ -44,7 +48,9 @@ use self::{
     claims::Claims,
     files::Files,
     filesystem::{Mounted, Shared},
+    guarded::Guarded,
     input::Input,
+    loss::{Loss, caught},
     memory::{Pool, REQUEST_LEN},
     watch::Watch,
 };
@@ -57,6 +63,9 @@ const MAX_QUEUES: usize = 8;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long commands in flight may take at the end.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long threads that read requests may take to notice that there is nobody to read from.
+const UNREAD: Duration = Duration::from_secs(1);
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -109,6 +118,18 @@ pub(crate) enum End {
     Lost,
 }
 
+/// Whether something holds before the time is over.
+fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + time;
+    while !holds() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
 /// Queue pairs that this machine has use for: the other half of its processors serves and asks.
 fn useful_queues() -> usize {
     let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -130,9 +151,11 @@ impl Mount {
         let mut device = Device::connect(socket, &driver_options)?;
         device.enable()?;
         let input = Arc::new(Input::default());
-        let shared = share(&mut device, queues, options, input.clone())?;
+        let loss = Arc::new(Loss::new(dir.clone()));
+        let shared = share(&mut device, queues, options, input.clone(), loss)?;
         let config = session_config(options, shared.carriers.len());
-        let session = Session::new(Mounted(shared.clone()), &dir, &config).map_err(|error| {
+        let filesystem = Guarded(Mounted(shared.clone()));
+        let session = Session::new(filesystem, &dir, &config).map_err(|error| {
             let advice = mount::explain(&error);
             anyhow::Error::new(error).context(format!("cannot mount {}{advice}", dir.display()))
         })?;
@@ -149,10 +172,17 @@ impl Mount {
         for index in 0..mount.shared.carriers.len() {
             let shared = mount.shared.clone();
             let thread = thread::Builder::new().name(format!("completions {index}"));
-            let thread = thread.spawn(move || shared.carriers[index].complete())?;
+            let thread = thread.spawn(move || {
+                if let Err(panicked) = caught(|| shared.carriers[index].complete()) {
+                    shared.give_up(&panicked);
+                }
+            })?;
             mount.threads.push(thread);
         }
         mount.session = Some(session.spawn().context("cannot start a thread")?);
+        if let Ok(connection) = mount::connection(&mount.dir) {
+            let _ = mount.shared.connection.set(connection);
+        }
         Ok(mount)
     }
 
@@ -169,7 +199,7 @@ impl Mount {
 
     /// Whether it has ended by itself.
     pub(crate) fn ended(&self) -> Option<End> {
-        if self.shared.lost.load(Ordering::Relaxed) {
+        if self.shared.loss.is_declared() {
             return Some(End::Lost);
         }
         let session = self.session.as_ref();
@@ -191,20 +221,23 @@ impl Mount {
     fn try_unmount(&mut self) -> io::Result<()> {
         match self.session.take() {
             _ if !self.is_mounted => {}
+            // Its watch has unmounted it, or is about to: what is mounted there later is somebody else's.
+            session if self.shared.loss.is_declared() => {
+                std::mem::forget(session);
+                self.await_end()?;
+            }
             Some(session) if session.guard.is_finished() => {
                 // Somebody has unmounted it. Its end would unmount the folder again, and with it whatever is mounted
                 // there now.
                 std::mem::forget(session);
             }
-            // It can be told once; its threads go on when that fails.
-            Some(session) if rustix::process::geteuid().is_root() => session.umount_and_join()?,
             Some(session) => {
-                // it would have the helper take it out of the tree, in use or not
+                // Not by fuser, which would have the helper take it out of the tree, in use or not.
                 if let Err(error) = mount::unmount(&self.dir, false) {
                     self.session = Some(session);
                     return Err(error);
                 }
-                session.umount_and_join()?;
+                self.end_session(session);
             }
             None => mount::unmount(&self.dir, false)?,
         }
@@ -212,15 +245,45 @@ impl Mount {
         Ok(())
     }
 
+    /// Waits for the threads that read requests, once it is unmounted. They go on for as long as it is mounted elsewhere: a
+    /// mount namespace that was made meanwhile has a copy (mount_namespaces(7)). Then the kernel is to end it there, too.
+    fn end_session(&self, session: BackgroundSession) {
+        let is_over = || session.guard.is_finished();
+        if !within(UNREAD, is_over)
+            && let Some(connection) = self.shared.connection.get()
+            && let Err(error) = mount::abort(*connection)
+        {
+            let dir = self.dir.display();
+            tracing::warn!(
+                "{dir}: still mounted in another mount namespace, with errors from now on: {error}"
+            );
+        }
+        if !within(UNREAD, is_over) {
+            std::mem::forget(session);
+        } else if let Err(error) = session.join() {
+            tracing::debug!("{}: its requests ended with {error}", self.dir.display());
+        }
+    }
+
+    /// Waits for the end of a lost mount.
+    fn await_end(&self) -> io::Result<()> {
+        match within(DRAIN, || self.shared.loss.is_ended()) {
+            true => Ok(()),
+            false => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
     /// Ends it: it is unmounted, or taken out of the tree where somebody uses it, and everything written is made durable.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         if let Err(busy) = self.unmount() {
             tracing::warn!("{busy}; whoever uses it gets errors from now on");
         }
-        if self.is_mounted {
+        if self.is_mounted && !self.shared.loss.is_declared() {
             mount::unmount(&self.dir, true)?;
             self.is_mounted = false;
         }
+        // Where somebody has files open its threads go on; its end would unmount what is mounted there by then.
+        std::mem::forget(self.session.take());
         let carriers = &self.shared.carriers;
         let drained = carriers.iter().all(|carrier| carrier.drain(DRAIN));
         for carrier in carriers {
@@ -229,16 +292,18 @@ impl Mount {
         for thread in self.threads.drain(..) {
             anyhow::ensure!(thread.join().is_ok(), "a thread of the mount panicked");
         }
-        let is_lost = self.shared.lost.load(Ordering::Relaxed);
+        let is_lost = self.shared.loss.is_declared();
         let flushed = match drained && !is_lost {
             true => self.flush(),
             false => Err(DriverError::Gone),
         };
         let mut device = self.watch.stop()?;
-        if !is_lost {
-            device.shutdown(Shutdown::Normal)?;
-            device.disable()?;
+        if is_lost {
+            // it was logged, and its users have had their errors
+            return Ok(());
         }
+        device.shutdown(Shutdown::Normal)?;
+        device.disable()?;
         flushed.with_context(|| {
             format!(
                 "what was written to {} may not be durable",
@@ -268,14 +333,14 @@ fn share(
     queues: usize,
     options: &Options,
     input: Arc<Input>,
+    loss: Arc<Loss>,
 ) -> Result<Arc<Shared>, DriverError> {
     let pool = Arc::new(Pool::new(device.memory().clone()));
-    let lost = Arc::new(AtomicBool::new(false));
     let depth = DEPTH.min(device.depth_max());
     let mut carriers = Vec::new();
     for _ in 0..queues.min(device.queues_max().into()) {
         let queue = device.create_queue_pair(depth, true)?;
-        let carrier = Carrier::new(queue, pool.clone(), input.clone(), lost.clone(), TIMEOUT);
+        let carrier = Carrier::new(queue, pool.clone(), input.clone(), loss.clone(), TIMEOUT);
         carriers.push(carrier);
     }
     let mut files = Files::default();
@@ -296,7 +361,10 @@ fn share(
         ),
         since: SystemTime::now(),
         next_carrier: AtomicUsize::new(0),
-        lost,
+        loss,
+        input,
+        connection: OnceLock::new(),
+        is_unread: AtomicBool::new(false),
     }))
 }
 

@@ -17,6 +17,8 @@ use rustix::{
 const DEVICE: &str = "/dev/fuse";
 /// What mounts and unmounts for users who may not; of the package fuse3.
 const HELPER: &str = "fusermount3";
+/// Where the kernel has its connections.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// Makes sure that something can be mounted at `dir`: what a process that was killed left there is unmounted.
 pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
@@ -97,6 +99,34 @@ pub(super) fn unmount(dir: &Path, in_use: bool) -> io::Result<()> {
         Err(Errno::PERM) => ask_helper(dir, in_use),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Has the kernel end all requests of a connection, now and later, with an error. The file is its user's
+/// (Documentation/filesystems/fuse.rst).
+pub(super) fn abort(connection: u32) -> io::Result<()> {
+    fs::write(format!("{CONNECTIONS}/{connection}/abort"), "1")
+}
+
+/// Takes a mount out of the tree whoever uses it, and has the kernel end its requests, now and later, with an error. `connection`
+/// is its number there, for users who may not force it.
+pub(super) fn end(dir: &Path, connection: Option<u32>) -> io::Result<()> {
+    match rustix::mount::unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+        Ok(()) => return Ok(()),
+        Err(Errno::PERM) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let unmounted = ask_helper(dir, true);
+    if let Some(connection) = connection
+        && let Err(error) = abort(connection)
+    {
+        tracing::debug!("{}: its connection is not aborted: {error}", dir.display());
+    }
+    unmounted
+}
+
+/// The number of the connection of what is mounted at `dir`.
+pub(super) fn connection(dir: &Path) -> io::Result<u32> {
+    Ok(rustix::fs::minor(rustix::fs::stat(dir)?.st_dev))
 }
 
 /// Only root may unmount; the helper does it for others.

@@ -1,5 +1,5 @@
 //! Keeps the files as the drive's namespaces are: a thread that has the controller's admin queue, and leaves an Asynchronous
-//! Event Request with it.
+//! Event Request with it. It also ends a mount that is lost.
 
 use std::{
     ffi::OsStr,
@@ -26,6 +26,7 @@ use nvme_spec::{
 use super::{
     files::{Changes, Found, ROOT},
     filesystem::Shared,
+    loss::caught,
 };
 
 /// Between two looks for events, and whether the server is there.
@@ -50,8 +51,15 @@ impl Watch {
         let its_stop = stop.clone();
         let thread = thread::Builder::new().name("namespaces".into());
         let thread = thread.spawn(move || {
-            if let Err(error) = watch(&mut device, &shared, &notifier, &its_stop) {
-                shared.give_up(&error);
+            match caught(|| watch(&mut device, &shared, &notifier, &its_stop)) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => shared.give_up(&error),
+                Err(panicked) => shared.give_up(&panicked),
+            }
+            if shared.loss.is_declared() {
+                // it may have been one carrier's
+                shared.end_requests();
+                shared.end();
             }
             device
         })?;
@@ -113,8 +121,14 @@ fn watch(
     device.request_event()?;
     // what has changed since the mount looked, and before it was to be told
     update(device, shared, notifier)?;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) && !shared.loss.is_declared() {
+        #[cfg(test)]
+        super::tests::strike();
         device.bus().check_alive()?;
+        if shared.is_abandoned() {
+            shared.give_up(&"no thread reads its requests any more");
+            break;
+        }
         if device.poll_event()?.is_some() {
             // reading the log lets the next event come (Base 2.1, 5.1.2.1)
             let log = LogPageId::CHANGED_ATTACHED_NAMESPACE_LIST;

@@ -21,6 +21,7 @@ mod every_kind;
 mod explain;
 mod fidelity;
 mod fuse;
+mod fuse_bytes;
 mod fuse_user;
 mod host;
 mod http;

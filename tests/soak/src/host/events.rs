@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use driver::Shutdown;
 use driver::bus::Bus as _;
-use nvme_spec::Cqe;
 
 use super::{BOUND, DEPTH, Host, POISON, QUEUES, Queue, REGION, REGIONS, Region};
 
@@ -143,20 +142,19 @@ impl Host {
             return Ok(());
         }
         self.tally.waits += 1;
-        let mut cqes = [Cqe::default(); 32];
         loop {
             let queue = self.queues[at].as_mut().context("it is there")?;
             if queue.pair.in_flight() == 0 {
                 break;
             }
-            let taken = queue.pair.wait(&mut cqes, BOUND)?;
+            let taken = queue.pair.wait(BOUND)?;
             ensure!(
                 taken > 0,
                 "a stall: no interrupt for {} commands in {BOUND:?}",
                 queue.pair.in_flight()
             );
-            for cqe in &cqes[..taken] {
-                self.done(at, cqe)?;
+            while let Some(cqe) = self.next_completion(at) {
+                self.done(at, &cqe)?;
             }
         }
         self.waited();

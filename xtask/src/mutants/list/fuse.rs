@@ -1,6 +1,6 @@
 //! Drives that are mounted as files.
 
-use crate::mutants::{Mutation, integration};
+use crate::mutants::{Mutation, integration, of_program, unit};
 
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -13,6 +13,71 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "nvmirage",
             &["--test", "program"],
             "fuse::namespaces_are_files_that_hold_what_is_written",
+        ),
+    },
+    Mutation {
+        name: "fuse-identifiers",
+        guard: "a command submitted while completions are looked at has the identifier of none of those to come",
+        file: "crates/driver/src/queue.rs",
+        from: "                *in_flight = false;\n",
+        to: "                *in_flight = false;\n                self.free.push(cid);\n",
+        test: unit(
+            "driver",
+            "queue::tests::an_identifier_is_free_once_its_completion_is_handed_out_and_not_before",
+        ),
+    },
+    Mutation {
+        name: "fuse-parts-alone",
+        guard: "who writes a part of a block has the block for itself",
+        file: "crates/nvmirage/src/fuse/filesystem.rs",
+        from: "(plan.blocks.clone(), plan.exclusive)",
+        to: "(plan.blocks.clone(), false)",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "fuse_bytes::writers_of_parts_of_the_same_blocks_do_not_change_each_others_bytes",
+        ),
+    },
+    Mutation {
+        name: "fuse-panic",
+        guard: "a panic of the thread that takes completions ends its mount",
+        file: "crates/nvmirage/src/fuse/mod.rs",
+        from: "shared.give_up(&panicked);",
+        to: "drop(panicked);",
+        test: of_program(
+            "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
+        ),
+    },
+    Mutation {
+        name: "fuse-reader-panic",
+        guard: "a panic of a thread that reads requests ends its mount",
+        file: "crates/nvmirage/src/fuse/guarded.rs",
+        from: "self.0.0.give_up(&panicked);",
+        to: "drop(panicked);",
+        test: of_program(
+            "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
+        ),
+    },
+    Mutation {
+        name: "fuse-lost-in-tree",
+        guard: "a mount that is lost is unmounted, also while its files are open",
+        file: "crates/nvmirage/src/fuse/watch.rs",
+        from: "                shared.end();\n",
+        to: "                shared.loss.set_ended();\n",
+        test: of_program(
+            "fuse::tests::a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other",
+        ),
+    },
+    Mutation {
+        name: "fuse-elsewhere",
+        guard: "a copy of a mount in another mount namespace does not keep its server",
+        file: "crates/nvmirage/src/fuse/mod.rs",
+        from: "        if !within(UNREAD, is_over) {\n",
+        to: "        if false {\n",
+        test: integration(
+            "nvmirage",
+            &["--test", "program"],
+            "fuse_bytes::a_copy_of_the_mount_in_another_mount_namespace_does_not_keep_the_server",
         ),
     },
     Mutation {

@@ -3,7 +3,6 @@
 use anyhow::{bail, ensure};
 use driver::key_value::{Compound, Dialect, Rule};
 use memory::Buffer;
-use nvme_spec::Cqe;
 use serde::Serialize;
 
 use super::{Client, VALUE_MAX};
@@ -152,7 +151,6 @@ impl Bench {
         let commands = self.count.div_ceil(each) as usize;
         let mut latencies = Vec::with_capacity(commands);
         let mut begun = vec![0; buffers.len()];
-        let mut cqes = [Cqe::default(); 64];
         let start = now();
         let mut next = 0;
         while latencies.len() < commands {
@@ -185,9 +183,9 @@ impl Bench {
                 next = last;
             }
             client.queue.ring()?;
-            let taken = client.queue.poll(&mut cqes)?;
+            client.queue.poll()?;
             let ended = now();
-            for cqe in &cqes[..taken] {
+            while let Some(cqe) = client.queue.next_completion() {
                 let status = cqe.status.status();
                 if !status.is_success() && op != Op::Del {
                     bail!("a command ended with {status}");

@@ -9,7 +9,7 @@ use driver::{
 };
 use memory::Buffer;
 use nvme_spec::{
-    Cqe, Sqe,
+    Sqe,
     command::DsmRange,
     opcode::{AdminOpcode, Csi},
 };
@@ -32,8 +32,6 @@ const SILENCE_NS: u64 = 30_000_000_000;
 /// The next command is waited for asleep where it is further away, and for so long at most.
 const NAP_ABOVE_NS: u64 = 500_000;
 const NAP_MAX_NS: u64 = 10_000_000;
-/// Completions that are taken at once.
-const TAKEN: usize = 64;
 
 /// A drive, with what a replay needs of it.
 pub(crate) struct Drive<'h> {
@@ -323,15 +321,14 @@ fn take(
     elapsed: impl Fn() -> u64,
 ) -> anyhow::Result<usize> {
     let mut taken = 0;
-    let mut cqes = [Cqe::default(); TAKEN];
     for lane in &mut drive.queues {
-        let count = lane.queue.poll(&mut cqes)?;
+        let count = lane.queue.poll()?;
         if count == 0 {
             continue;
         }
         let now = elapsed();
         notes.heard = now;
-        for cqe in &cqes[..count] {
+        while let Some(cqe) = lane.queue.next_completion() {
             let slot = lane.slots[usize::from(cqe.cid)].take();
             let (since, at) = slot.context("the drive completes what nobody has asked for")?;
             let step = &plan.steps[at];

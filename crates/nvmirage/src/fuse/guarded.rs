@@ -1,0 +1,59 @@
+//! The mount as its reading threads see it: a panic while a request is looked at ends the mount, not the thread.
+
+use std::{ffi::OsStr, io, sync::atomic::Ordering, time::SystemTime};
+
+use fuser::{
+    BsdFileFlags, FileHandle, Filesystem, INodeNo, KernelConfig, LockOwner, OpenFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
+    TimeOrNow, WriteFlags,
+};
+
+use super::{filesystem::Mounted, loss};
+
+/// A mount whose threads survive.
+pub(super) struct Guarded(pub(super) Mounted);
+
+/// Each request by its name and what it comes with.
+macro_rules! guarded {
+    ($($name:ident($($arg:ident: $kind:ty),*);)*) => {$(
+        fn $name(&self, asked: &Request, $($arg: $kind),*) {
+            // A reply that is dropped on the way answers with EIO.
+            let answer = || {
+                #[cfg(test)]
+                super::tests::strike();
+                self.0.$name(asked, $($arg),*);
+            };
+            if let Err(panicked) = loss::caught(answer) {
+                self.0.0.give_up(&panicked);
+            }
+        }
+    )*};
+}
+
+impl Filesystem for Guarded {
+    fn init(&mut self, asked: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        self.0.init(asked, config)
+    }
+
+    fn destroy(&mut self) {
+        self.0.0.is_unread.store(true, Ordering::Relaxed);
+    }
+
+    guarded! {
+        lookup(parent: INodeNo, name: &OsStr, reply: ReplyEntry);
+        getattr(ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr);
+        setattr(ino: INodeNo, mode: Option<u32>, uid: Option<u32>, gid: Option<u32>, size: Option<u64>,
+            atime: Option<TimeOrNow>, mtime: Option<TimeOrNow>, ctime: Option<SystemTime>, fh: Option<FileHandle>,
+            crtime: Option<SystemTime>, chgtime: Option<SystemTime>, bkuptime: Option<SystemTime>,
+            flags: Option<BsdFileFlags>, reply: ReplyAttr);
+        open(ino: INodeNo, flags: OpenFlags, reply: ReplyOpen);
+        read(ino: INodeNo, fh: FileHandle, offset: u64, size: u32, flags: OpenFlags, owner: Option<LockOwner>,
+            reply: ReplyData);
+        write(ino: INodeNo, fh: FileHandle, offset: u64, data: &[u8], write_flags: WriteFlags, flags: OpenFlags,
+            owner: Option<LockOwner>, reply: ReplyWrite);
+        fsync(ino: INodeNo, fh: FileHandle, datasync: bool, reply: ReplyEmpty);
+        fallocate(ino: INodeNo, fh: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty);
+        readdir(ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory);
+        statfs(ino: INodeNo, reply: ReplyStatfs);
+    }
+}

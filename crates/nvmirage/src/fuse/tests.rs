@@ -1,0 +1,133 @@
+//! Panics of the threads of a mount. Programs that use the files are children of the test, so that its end is theirs.
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{config, supervisor::Supervisor};
+
+/// The beginning of the name of the thread that is to panic next.
+static STRUCK: Mutex<Option<&'static str>> = Mutex::new(None);
+const LONG: Duration = Duration::from_secs(40);
+
+fn set_struck(thread: Option<&'static str>) {
+    *STRUCK.lock().unwrap_or_else(PoisonError::into_inner) = thread;
+}
+
+fn is_struck() -> bool {
+    STRUCK
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .is_some()
+}
+
+/// Panics once in the thread that a test has chosen.
+pub(super) fn strike() {
+    let mut struck = STRUCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let current = thread::current();
+    let name = current.name().unwrap_or_default();
+    if struck.is_some_and(|thread| name.starts_with(thread)) {
+        *struck = None;
+        drop(struck);
+        panic!("as the test wants");
+    }
+}
+
+fn shell(script: &str) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).stdin(Stdio::null());
+    command.stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn await_that(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn succeeds(script: &str) {
+    let mut child = shell(script);
+    await_that(script, || child.try_wait().unwrap().is_some());
+    assert!(child.wait().unwrap().success(), "{script}");
+}
+
+/// Two drives whose commands take so long that the reading thread does not look for their ends.
+fn serve(folder: &Path) -> Supervisor {
+    let folder = folder.display();
+    let mut text = format!("state_dir = \"{folder}/state\"\n");
+    for name in ["one", "two"] {
+        std::fs::create_dir(format!("{folder}/{name}")).unwrap();
+        text += &format!(
+            r#"
+            [[media]]
+            name = "{name}"
+            kind = "ram"
+            size = "16MiB"
+            timing = {{ preset = "optane-p4800x", read_latency = "300us" }}
+            [[namespace]]
+            name = "{name}"
+            media = "{name}"
+            [[controller]]
+            name = "{name}"
+            namespaces = ["{name}"]
+            listen = "fuse:{folder}/{name}"
+            "#
+        );
+    }
+    Supervisor::start(config::from_toml(&text).unwrap(), None, None).unwrap()
+}
+
+#[test]
+fn a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other() {
+    for thread in ["fuser", "completions", "namespaces"] {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().display().to_string();
+        let supervisor = serve(folder.path());
+        // Each writes parts of blocks until that fails; the last keeps its file open, as a loop device does.
+        let write = "dd if=/dev/zero bs=512 count=4 conv=notrunc status=none";
+        let mut writers: Vec<Child> = (0..4)
+            .map(|at| {
+                shell(&format!(
+                    "while {write} seek={at} of={dir}/one/ns1; do :; done"
+                ))
+            })
+            .collect();
+        let held = format!("exec 3<>{dir}/one/ns1; while {write} >&3; do :; done");
+        writers.push(shell(&held));
+        succeeds(&format!("{write} of={dir}/two/ns1"));
+        assert!(
+            writers
+                .iter_mut()
+                .all(|child| child.try_wait().unwrap().is_none())
+        );
+
+        set_struck(Some(thread));
+        await_that(thread, || !is_struck());
+        for child in &mut writers {
+            let is_over = || child.try_wait().unwrap().is_some();
+            await_that(&format!("{thread}: a writer hangs"), is_over);
+        }
+        await_that("it is still mounted", || !mounted(&format!("{dir}/one")));
+        assert!(mounted(&format!("{dir}/two")));
+        succeeds(&format!(
+            "{write} of={dir}/two/ns1 && cat {dir}/two/ns1 >{dir}/copy"
+        ));
+        supervisor.delete_controller("one").unwrap();
+        let _ = supervisor.stop();
+        assert!(!mounted(&format!("{dir}/two")));
+    }
+}
+
+/// Asked of the kernel: a look at the folder may wait for the mount.
+fn mounted(dir: &str) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    mounts
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some(dir))
+}
