@@ -14,9 +14,9 @@ const START_MS = 60_000;
 
 /** What the hosts do: a controller, and the arguments of `nvmirage bench`. */
 const LOADS: [string, string[]][] = [
-  ["db-primary", ["--rw", "randrw", "--reads", "80", "--qd", "8"]],
+  ["db-primary", ["--rw", "randrw", "--destroy-data", "--reads", "80", "--qd", "8"]],
   ["db-replica", ["--rw", "randread", "--qd", "2", "--bs", "16k"]],
-  ["build-ci", ["--rw", "randwrite", "--qd", "16", "--bs", "32k"]],
+  ["build-ci", ["--rw", "randwrite", "--destroy-data", "--qd", "16", "--bs", "32k"]],
 ];
 
 function configuration(dir: string, port: number): string {

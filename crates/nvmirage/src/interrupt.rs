@@ -67,8 +67,10 @@ pub(crate) struct Signals {
 /// What a signal asks a server for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To end; by this one.
+    /// To end, whoever uses it; by this one.
     End(&'static str),
+    /// To end, by SIGINT: Ctrl-C, where it has a terminal.
+    Interrupt,
     /// To read its configuration again.
     Reload,
 }
@@ -86,7 +88,7 @@ impl Signals {
     /// Waits for the next one that asks a server for something.
     pub(crate) async fn of_server(&mut self) -> Asked {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::End("SIGINT"),
+            _ = self.interrupt.recv() => Asked::Interrupt,
             _ = self.terminate.recv() => Asked::End("SIGTERM"),
             _ = self.hang_up.recv() => Asked::Reload,
         }

@@ -64,7 +64,11 @@ static LIVE: OnceLock<Live> = OnceLock::new();
 /// # Errors
 /// The filter is none: where it came from, and what to write.
 pub(crate) fn start(said: Option<&str>, default: Default) -> Result<(), String> {
-    let from_environment = std::env::var(VARIABLE).ok();
+    let from_environment = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+    let from_environment = from_environment.map(std::ffi::OsString::into_string);
+    let from_environment = from_environment
+        .transpose()
+        .map_err(|text| format!("{VARIABLE}: {} is not UTF-8", text.display()))?;
     let (text, place) = match (said, &from_environment) {
         (Some(text), _) => (text, "--log"),
         (None, Some(text)) => (text.as_str(), VARIABLE),

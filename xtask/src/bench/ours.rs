@@ -152,7 +152,13 @@ impl<'a> Ours<'a> {
     pub(crate) fn bench(&self, args: &str) -> Result<Value> {
         let mut command = self.workspace.command(&self.workspace.program())?;
         command
-            .args(["bench", "--json", "--target", &self.target(0)])
+            .args([
+                "bench",
+                "--json",
+                "--target",
+                &self.target(0),
+                "--destroy-data",
+            ])
             .args(["--cpu", &self.host_cpu.to_string()])
             .args(["--server-cpu", &self.server_cpu.to_string()])
             .args(args.split(' '));

@@ -152,6 +152,7 @@ impl<'a> Session<'a> {
             .env("XDG_RUNTIME_DIR", root.join("run"))
             .env("XDG_STATE_HOME", root.join("state"))
             .env_remove("XDG_CACHE_HOME")
+            .env_remove("NVMIRAGE_CONTROL")
             .env_remove("NVMIRAGE_LOG")
             .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::null())

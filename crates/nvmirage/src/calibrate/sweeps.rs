@@ -119,6 +119,7 @@ impl Measured<'_> {
         let deep = |s: &&Sample| s.block_bytes >= LARGE && s.depth >= MANY;
         let deep = self.own.iter().copied().any(|s| deep(&s));
         let rw = self.act.name();
+        let consent = if rw == "write" { " --destroy-data" } else { "" };
         let command = |sizes: &str, depths: &str| match self.kind {
             Kind::Kv => {
                 let several = sizes.contains(',') || depths.contains(',');
@@ -130,7 +131,7 @@ impl Measured<'_> {
                 sizes.replace("KiB", "k").replace("MiB", "m")
             ),
             Kind::Nvm | Kind::Flash => format!(
-                "nvmirage bench --target vfio-user:PATH --rw rand{rw} --bs {sizes} --qd {depths} --json"
+                "nvmirage bench --target vfio-user:PATH{consent} --rw rand{rw} --bs {sizes} --qd {depths} --json"
             ),
         };
         all.extend([

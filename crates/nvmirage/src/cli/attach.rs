@@ -13,6 +13,8 @@ Examples:
 const DETACH_EXAMPLES: &str = "\
 Examples:
   nvmirage detach data vm1
+      Refused while a host is attached to vm1
+  nvmirage detach data vm1 --detach-hosts
       Unmount it in the guest first";
 
 /// Give a namespace to a controller of a running server
@@ -33,6 +35,10 @@ pub(super) struct Attach {
 #[derive(Debug, clap::Args)]
 #[command(after_help = DETACH_EXAMPLES)]
 pub(super) struct Detach {
+    /// Take it from a host that is attached, too
+    #[arg(long)]
+    detach_hosts: bool,
+
     #[command(flatten)]
     pair: Pair,
 }
@@ -54,13 +60,22 @@ struct Pair {
 impl Attach {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let pair = self.pair;
-        control::client::attach(&pair.control.socket(), &pair.namespace, &pair.controller)
+        control::client::attach(
+            &pair.control.to_change()?,
+            &pair.namespace,
+            &pair.controller,
+        )
     }
 }
 
 impl Detach {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let pair = self.pair;
-        control::client::detach(&pair.control.socket(), &pair.namespace, &pair.controller)
+        control::client::detach(
+            &pair.control.to_change()?,
+            &pair.namespace,
+            &pair.controller,
+            self.detach_hosts,
+        )
     }
 }

@@ -14,7 +14,7 @@ use driver::{
 };
 use serde::Serialize;
 
-use super::{UsageError, floor::Floor};
+use super::{UsageError, consent, floor::Floor};
 use crate::{
     config::{Size, Span},
     cpu,
@@ -33,9 +33,9 @@ const EXAMPLES: &str = "\
 Examples:
   nvmirage bench --target vfio-user:/tmp/nvme.sock
       4 KiB random reads, one at a time, for 5 seconds
-  nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randwrite --bs 4k,128k --qd 1,32 --cpu 1
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --destroy-data --rw randwrite --bs 4k,128k --qd 1,32 --cpu 1
       Four jobs, one after the other, on CPU 1
-  nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randrw --qd 32 --verify --json
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --destroy-data --rw randrw --qd 32 --verify --json
       Check every byte, and print JSON
   nvmirage bench --target vfio-user:/tmp/nvme.sock --idle-queues 60 --cold-every 10ms --qd 32
       With queue pairs that nobody uses, and one that is used now and then
@@ -44,7 +44,7 @@ Examples:
   nvmirage bench floor
       What the machine itself allows, to compare with
 
-Writing jobs, and --verify, overwrite what is on the drive.";
+Writing jobs, and --verify, overwrite what is on the drive: they need --destroy-data.";
 
 /// Load a drive, over vfio-user or of this machine, ours or anyone's, and measure it
 ///
@@ -104,7 +104,11 @@ pub(super) struct Bench {
     #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
     doorbells: Doorbells,
 
-    /// Check every byte that was written
+    /// Overwrite data: needed by jobs that write, and by --verify
+    #[arg(long)]
+    destroy_data: bool,
+
+    /// Check every byte that was written; the part of the drive that jobs use is written first
     #[arg(long)]
     verify: bool,
 
@@ -178,6 +182,7 @@ impl Bench {
     fn load(self) -> anyhow::Result<()> {
         let target = self.target.as_ref().context("--target is missing")?;
         let jobs = self.jobs()?;
+        self.refuse_without_consent(target)?;
         // before this thread stays on one: afterwards that is all it may use
         let pair = Pair::new(self.cpu, self.server_cpu)?;
         if let Some(cpu) = self.cpu {
@@ -256,6 +261,29 @@ impl Bench {
             (Some(recorder), Some(path)) => recorder.write(path),
             _ => Ok(()),
         }
+    }
+
+    /// Jobs that overwrite data are for those who mean it.
+    fn refuse_without_consent(&self, target: &Place) -> anyhow::Result<()> {
+        let writes = match self.rw {
+            Rw::RandRead | Rw::Read => false,
+            Rw::RandRw => self.reads < 100,
+            Rw::RandWrite | Rw::Write => true,
+        };
+        if self.destroy_data || !(writes || self.verify) {
+            return Ok(());
+        }
+        let option = match writes {
+            true => format!("--rw {}", self.rw),
+            false => "--verify".to_owned(),
+        };
+        let places = std::iter::once(target).chain(self.beside.also());
+        let places: Vec<String> = places.map(Place::to_string).collect();
+        let part = self
+            .span
+            .map_or_else(String::new, |span| format!("the first {span} of "));
+        let what = format!("{part}namespace {} of {}", self.nsid, places.join(", "));
+        Err(consent::needed(&option, &what).into())
     }
 
     pub(super) fn jobs(&self) -> anyhow::Result<Vec<Job>> {

@@ -9,7 +9,7 @@ use driver::{Doorbells, bus::place::Place};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::UsageError;
+use super::{UsageError, consent};
 use crate::{
     config::Span,
     interrupt::Interrupt,
@@ -58,7 +58,7 @@ pub(super) struct Conformance {
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     second: Option<Place>,
 
-    /// Yes, everything on the drive may be overwritten
+    /// Overwrite data: all namespaces of the drive; needed, unless --list
     #[arg(long)]
     destroy_data: bool,
 
@@ -135,11 +135,10 @@ impl Conformance {
             return list(&selection, self.json);
         }
         if !self.destroy_data {
-            return Err(UsageError(
-                "the tests overwrite what is on the drive: add --destroy-data if nothing on it is needed"
-                    .into(),
-            )
-            .into());
+            let places = self.target.iter().chain(&self.second);
+            let places: Vec<String> = places.map(Place::to_string).collect();
+            let what = format!("all namespaces of {}", places.join(", "));
+            return Err(consent::needed("conformance", &what).into());
         }
         let target = self.target.as_ref().context("--target is missing")?;
         let place = target.to_string();

@@ -363,7 +363,7 @@ impl MediumArgs {
             max_keys: self.max_keys,
             state: self.state.as_ref().map(std::path::absolute).transpose()?,
         };
-        control::client::create(&self.control.socket(), "media", &medium)
+        control::client::create(&self.control.to_change()?, "media", &medium)
     }
 }
 
@@ -380,7 +380,7 @@ impl NamespaceArgs {
             tenant: self.tenant,
             weight: self.weight,
         };
-        control::client::create(&self.control.socket(), "namespaces", &namespace)
+        control::client::create(&self.control.to_change()?, "namespaces", &namespace)
     }
 }
 
@@ -396,13 +396,13 @@ impl TenantArgs {
             burst: self.burst,
             in_flight: self.in_flight,
         };
-        control::client::create(&self.control.socket(), "tenants", &tenant)
+        control::client::create(&self.control.to_change()?, "tenants", &tenant)
     }
 }
 
 impl ControllerArgs {
     fn run(self) -> anyhow::Result<()> {
-        let socket = self.control.socket();
+        let socket = self.control.to_change()?;
         let defaults = config::Controller::new(self.name, parse::absolute_listen(self.listen)?);
         let fuse = config::Fuse {
             allow_other: self.allow_other,

@@ -41,13 +41,8 @@ pub(super) struct Dashboard {
 
 impl Dashboard {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let socket = self.control.socket();
-        UnixStream::connect(&socket).with_context(|| {
-            format!(
-                "no server at {}: start `nvmirage serve`, or name its socket with --control",
-                socket.display()
-            )
-        })?;
+        let socket = self.control.to_read()?;
+        UnixStream::connect(socket.path()).with_context(|| socket.nobody())?;
         if !control::has_dashboard() {
             tracing::warn!(
                 "this program was built without the dashboard; a server of another build may have it"
@@ -58,7 +53,7 @@ impl Dashboard {
             .build()?;
         runtime.block_on(async {
             let mut signals = Signals::new().context("cannot take over signals")?;
-            let proxy = control::Proxy::bind(self.address, socket)?;
+            let proxy = control::Proxy::bind(self.address, socket.path().to_owned())?;
             let url = proxy.url();
             report::print(&format!("{url}\n"))?;
             let _told = self.open.then(|| open(&url)).transpose()?;

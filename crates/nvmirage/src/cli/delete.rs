@@ -6,7 +6,7 @@ use crate::control;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage delete controller vm1
-      Detach its host and serve it no longer
+      Serve it no longer; refused while a host is attached
   nvmirage delete namespace root && nvmirage delete media disk
       What nothing uses any more; files and their bytes stay
   nvmirage delete namespace vm1:3
@@ -43,12 +43,14 @@ Examples:
   nvmirage delete tenant web
       Its controllers and namespaces are deleted first")]
     Tenant(Named),
-    /// Serve a controller no longer; its host loses the drive
+    /// Serve a controller no longer
     #[command(after_help = "\
 Examples:
   nvmirage delete controller vm1
-      Detaches its host; a virtual machine that uses it is ended by QEMU")]
-    Controller(Named),
+      Refused while a host is attached
+  nvmirage delete controller vm1 --detach-hosts
+      Its host loses the drive; a virtual machine that uses it may be ended by QEMU")]
+    Controller(Controller),
 }
 
 #[derive(Debug, clap::Args)]
@@ -61,14 +63,30 @@ struct Named {
     control: Control,
 }
 
+#[derive(Debug, clap::Args)]
+struct Controller {
+    #[command(flatten)]
+    named: Named,
+
+    /// Delete it although a host is attached, which loses its drive
+    #[arg(long)]
+    detach_hosts: bool,
+}
+
 impl Delete {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let (kind, named) = match self.what {
+            What::Controller(Controller {
+                named,
+                detach_hosts,
+            }) => {
+                let socket = named.control.to_change()?;
+                return control::client::delete_controller(&socket, &named.name, detach_hosts);
+            }
             What::Media(named) => ("media", named),
             What::Namespace(named) => ("namespaces", named),
             What::Tenant(named) => ("tenants", named),
-            What::Controller(named) => ("controllers", named),
         };
-        control::client::delete(&named.control.socket(), kind, &named.name)
+        control::client::delete(&named.control.to_change()?, kind, &named.name)
     }
 }

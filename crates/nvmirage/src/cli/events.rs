@@ -40,7 +40,7 @@ impl Events {
         if left == 0 {
             return Ok(());
         }
-        control::client::events(&self.control.socket(), self.since, |event| {
+        control::client::events(&self.control.to_read()?, self.since, |event| {
             match self.json {
                 true => report::print(&format!("{}\n", serde_json::to_string(&event)?))?,
                 false => report::print(&shown(&event, SystemTime::now()))?,

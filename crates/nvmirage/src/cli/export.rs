@@ -24,7 +24,7 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let configuration = control::client::configuration(&self.control.socket())?;
+        let configuration = control::client::configuration(&self.control.to_read()?)?;
         if self.json {
             return report::print_json(&configuration);
         }

@@ -45,7 +45,7 @@ pub(super) struct LatencyCommand {
 
 impl LatencyCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let report = control::client::latency(&self.control.socket(), &self.controller)?;
+        let report = control::client::latency(&self.control.to_read()?, &self.controller)?;
         if self.json {
             return report::print_json(&report);
         }

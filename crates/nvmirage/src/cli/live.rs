@@ -7,7 +7,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::OnceLock,
     time::Duration,
 };
@@ -20,7 +20,7 @@ use clap_complete::{
 use model::{Parameters, parameter::Change, preset};
 
 use super::parse;
-use crate::control::{self, Inventory};
+use crate::control::{self, Address, Intent, Inventory};
 
 /// Says for which shell it is called.
 pub(super) const VARIABLE: &str = "_NVMIRAGE_COMPLETE";
@@ -164,7 +164,7 @@ fn words() -> &'static [String] {
 }
 
 /// The control socket that the line names, or the one by default.
-fn socket() -> PathBuf {
+fn socket() -> Option<Address> {
     let mut words = words().iter();
     while let Some(word) = words.next() {
         let value = match word.split_once('=') {
@@ -173,15 +173,16 @@ fn socket() -> PathBuf {
             _ => None,
         };
         if let Some(path) = value.and_then(|value| parse::unix(value).ok()) {
-            return path;
+            return Address::find(Some(path), Intent::Read).ok();
         }
     }
-    control::socket_to_ask()
+    Address::find(None, Intent::Read).ok()
 }
 
 /// What is served; nothing where nobody says it in time.
 fn served() -> Inventory {
-    control::client::inventory_within(BOUND, &socket()).unwrap_or_default()
+    let inventory = socket().map(|socket| control::client::inventory_within(BOUND, &socket));
+    inventory.and_then(Result::ok).unwrap_or_default()
 }
 
 fn offer(

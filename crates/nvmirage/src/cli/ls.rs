@@ -34,7 +34,7 @@ pub(super) struct Ls {
 
 impl Ls {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let inventory = control::client::inventory(&self.control.socket())?;
+        let inventory = control::client::inventory(&self.control.to_read()?)?;
         if self.json {
             return report::print_json(&inventory);
         }

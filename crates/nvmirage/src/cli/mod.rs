@@ -10,7 +10,9 @@ mod check;
 mod clone;
 mod completions;
 mod conformance;
+mod consent;
 mod create;
+mod ctrl_c;
 mod dashboard;
 mod delete;
 mod demo;
@@ -50,9 +52,9 @@ mod up;
 #[cfg(test)]
 mod tests;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::logging;
 
@@ -69,7 +71,8 @@ Examples:
   nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randread --qd 1,32
       Measure it without a guest
 
-Each command has its own examples: nvmirage COMMAND --help";
+Each command has its own examples: nvmirage COMMAND --help. A command that asks a server takes
+--control unix:PATH, anywhere in the line, or the environment variable NVMIRAGE_CONTROL.";
 
 /// NVMe drives made in software.
 ///
@@ -85,6 +88,10 @@ pub(crate) struct Cli {
     /// commands from warn on.
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
     log: Option<String>,
+
+    /// The server's control socket: anywhere in the line of a command that has this option itself
+    #[arg(long, global = true, hide = true, value_name = "unix:PATH", value_parser = parse::unix)]
+    control: Option<PathBuf>,
 
     #[command(subcommand)]
     command: Command,
@@ -138,8 +145,9 @@ pub(crate) fn main() -> ExitCode {
     live::complete();
     // Where it cannot be had the signal ends the process, as it would without.
     let _ = memory::survive_file_size_limit();
-    let cli = Cli::parse();
-    match run(cli) {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match check_control(&cli, &matches).and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}", error::shown(&error));
@@ -150,6 +158,29 @@ pub(crate) fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// `--control` is taken anywhere in the line, where the command asks a server.
+fn check_control(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<()> {
+    if cli.control.is_none() {
+        return Ok(());
+    }
+    let (mut command, mut matches) = (Cli::command(), matches);
+    let mut names = Vec::new();
+    while let Some((name, below)) = matches.subcommand() {
+        let Some(found) = command.find_subcommand(name).cloned() else {
+            break;
+        };
+        (command, matches) = (found, below);
+        names.push(name);
+    }
+    let asks = command.get_arguments().any(|arg| arg.get_id() == "control");
+    if !asks {
+        let names = names.join(" ");
+        let text = format!("--control: `nvmirage {names}` asks no server: leave it out");
+        return Err(UsageError(text).into());
+    }
+    Ok(())
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {

@@ -42,6 +42,6 @@ impl Move {
             reactors: self.reactors,
             queue: self.queue,
         };
-        control::client::move_queues(&self.control.socket(), &self.controller, &placement)
+        control::client::move_queues(&self.control.to_change()?, &self.controller, &placement)
     }
 }

@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 
-use crate::config::Listen;
+use super::UsageError;
+use crate::{
+    config::Listen,
+    control::{Address, Intent},
+    report::progress,
+};
 
 /// A word that the configuration file has, too: it means the same here and there.
 pub(super) fn word<T>(words: &'static [&'static str]) -> impl TypedValueParser<Value = T>
@@ -68,18 +73,32 @@ pub(super) fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
 pub(super) struct Control {
     /// The server's control socket
     ///
-    /// Default: $XDG_RUNTIME_DIR/nvmirage/control.sock, or /run/nvmirage/control.sock.
+    /// Default: NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or /run/nvmirage/control.sock without
+    /// XDG_RUNTIME_DIR. A command that only reads falls back to the latter, and says so.
     #[arg(long, value_name = "unix:PATH", value_parser = unix)]
     control: Option<PathBuf>,
 }
 
 impl Control {
-    /// The socket, as given or by default.
-    pub(super) fn socket(&self) -> PathBuf {
-        match &self.control {
-            Some(path) => path.clone(),
-            None => crate::control::socket_to_ask(),
+    /// The server of a command that only asks.
+    pub(super) fn to_read(&self) -> Result<Address, UsageError> {
+        self.find(Intent::Read)
+    }
+
+    /// The server of a command that changes something.
+    pub(super) fn to_change(&self) -> Result<Address, UsageError> {
+        self.find(Intent::Change)
+    }
+
+    fn find(&self, intent: Intent) -> Result<Address, UsageError> {
+        let found = Address::find(self.control.clone(), intent);
+        let found = found.map_err(UsageError)?;
+        if let Some(note) = found.note(intent)
+            && found.path().exists()
+        {
+            progress::note(&note);
         }
+        Ok(found)
     }
 
     /// Whether one was named.

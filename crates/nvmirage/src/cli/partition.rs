@@ -230,7 +230,7 @@ impl Create {
                     size,
                     at,
                 };
-                let socket = drive.control.socket();
+                let socket = drive.control.to_change()?;
                 control::client::create_partition(&socket, &drive.drive, &new)?.range
             }
         };
@@ -247,7 +247,7 @@ impl Grow {
                 .change(|table| table.grow(&name, size, &[]))
                 .map_err(refused)?,
             None => {
-                let socket = drive.control.socket();
+                let socket = drive.control.to_change()?;
                 control::client::grow_partition(&socket, &drive.drive, &name, size)?.range
             }
         };
@@ -259,7 +259,7 @@ impl Delete {
     fn run(self) -> anyhow::Result<()> {
         let Delete { drive, name, erase } = self;
         let Some(Opened { medium, mut store }) = drive.open()? else {
-            let socket = drive.control.socket();
+            let socket = drive.control.to_change()?;
             return control::client::delete_partition(&socket, &drive.drive, &name, erase);
         };
         if erase {

@@ -88,7 +88,7 @@ impl QemuArgs {
             // from where the server is going to be started
             return Ok(std::path::absolute(listen)?);
         }
-        let inventory = control::client::inventory(&self.control.socket()).context(
+        let inventory = control::client::inventory(&self.control.to_read()?).context(
             if self.control.is_given() {
                 "cannot ask the server for its controllers"
             } else {

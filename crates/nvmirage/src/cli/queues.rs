@@ -66,7 +66,7 @@ pub(super) struct QueuesCommand {
 
 impl QueuesCommand {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let socket = self.control.socket();
+        let socket = self.control.to_read()?;
         let commands = self.commands.into();
         let look =
             || control::client::queues(&socket, &self.controller, commands, self.stuck_after);

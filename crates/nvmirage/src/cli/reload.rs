@@ -46,7 +46,11 @@ impl ReloadCommand {
             dry_run: self.dry_run,
             detach_hosts: self.detach_hosts,
         };
-        let reload = control::client::reload(&self.control.socket(), request)?;
+        let socket = match self.dry_run {
+            true => self.control.to_read()?,
+            false => self.control.to_change()?,
+        };
+        let reload = control::client::reload(&socket, request)?;
         match self.json {
             true => report::print_json(&reload)?,
             false => report::print(&shown(&reload))?,

@@ -34,7 +34,7 @@ pub(super) struct Resize {
 
 impl Resize {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let socket = self.control.socket();
+        let socket = self.control.to_change()?;
         control::client::resize(&socket, &self.namespace, self.size, self.shrink)
     }
 }

@@ -9,11 +9,11 @@ use std::{
 use anyhow::{Context, ensure};
 use tokio::sync::oneshot;
 
-use super::{UsageError, media_arg::MediaArg, parse};
+use super::{UsageError, ctrl_c::CtrlC, media_arg::MediaArg, parse};
 use crate::{
     config::{self, Config, Doorbells, Listen},
     control::{
-        self, ControllerStatus, ReloadRequest,
+        self, Address, ControllerStatus, ReloadRequest,
         server::{Server, Socket, Tcp},
     },
     interrupt::{Asked, Signals},
@@ -66,8 +66,8 @@ pub(super) struct Serve {
 
     /// Where it is steered: `nvmirage ls`, `create`, `delete`
     ///
-    /// Default: that of the configuration, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or
-    /// /run/nvmirage/control.sock. Without a socket by default it serves all the same.
+    /// Default: that of the configuration, else NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or
+    /// /run/nvmirage/control.sock without XDG_RUNTIME_DIR. Without a socket by default it serves all the same.
     #[arg(long, value_name = "unix:PATH", value_parser = parse::unix)]
     control: Option<PathBuf>,
 
@@ -88,7 +88,7 @@ impl Serve {
         self.override_in(&mut config)?;
         logging::configure(&config.log).map_err(UsageError)?;
         let saved = self.saved(&mut config)?;
-        run(config, saved, source, self.stop_at_eof)
+        run(config, saved, source, self.stop_at_eof, || Ok(()))
     }
 
     #[cfg(test)]
@@ -111,9 +111,14 @@ impl Serve {
 
     /// What the command line says counts before the file.
     fn override_in(&self, config: &mut Config) -> anyhow::Result<()> {
-        if let Some(control) = &self.control {
+        let in_file = config.control.as_ref().and_then(|it| it.socket.as_ref());
+        let control = match self.control.clone() {
+            None if in_file.is_none() => Address::of_environment().map_err(UsageError)?,
+            named => named,
+        };
+        if let Some(control) = control {
             let asked_for = &mut config.control.get_or_insert_default().socket;
-            *asked_for = Some(Listen::Unix(control.clone()));
+            *asked_for = Some(Listen::Unix(control));
         }
         let problems = config.validate();
         if !problems.is_empty() {
@@ -178,17 +183,18 @@ impl Serve {
     }
 }
 
-/// Serves a configuration until told to stop.
+/// Serves a configuration until told to stop; `ready` is called when hosts can attach.
 pub(super) fn run(
     config: Config,
     saved: Option<Saved>,
     source: Option<Source>,
     stop_at_eof: bool,
+    ready: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let served = runtime.block_on(serve(config, saved, source, stop_at_eof));
+    let served = runtime.block_on(serve(config, saved, source, stop_at_eof, ready));
     // a request that hangs does not keep the process
     runtime.shutdown_background();
     served
@@ -214,7 +220,7 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
             Err(error) => Err(error).with_context(|| format!("cannot listen on the control socket {listen}")),
         };
     }
-    let path = control::default_socket();
+    let path = Address::default_of_server();
     match Socket::bind(&path) {
         Ok(socket) => Ok(Some(socket)),
         Err(error) => {
@@ -236,6 +242,7 @@ async fn serve(
     saved: Option<Saved>,
     source: Option<Source>,
     stop_at_eof: bool,
+    ready: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // first of all: a signal that comes while media are opened stops cleanly, too
     let mut signals = Signals::new().context("cannot take over signals")?;
@@ -258,6 +265,7 @@ async fn serve(
     let inventory = supervisor.inventory();
     let inventory = inventory.map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
     announce(&inventory.controllers, steerable)?;
+    ready()?;
     if steerable {
         tracing::info!("{}", control::dashboard_address(&control));
     }
@@ -268,10 +276,14 @@ async fn serve(
     ));
 
     let mut input = stop_at_eof.then(end_of_input).transpose()?;
+    let mut ctrl_c = CtrlC::default();
     let why = loop {
         tokio::select! {
             asked = signals.of_server() => match asked {
                 Asked::End(signal) => break signal,
+                Asked::Interrupt => if ctrl_c.ends(&supervisor).await {
+                    break "SIGINT";
+                },
                 // there is nothing to read: whoever sends this has left its terminal
                 Asked::Reload if !has_file => break "SIGHUP",
                 Asked::Reload => reload(&supervisor, &mut signals).await,
@@ -301,7 +313,8 @@ async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
             reloaded = &mut reloading => break reloaded,
             asked = signals.of_server() => match asked {
                 // it is heard once this is over: a change is not left half-way
-                Asked::End(signal) => {
+                asked @ (Asked::End(_) | Asked::Interrupt) => {
+                    let signal = if let Asked::End(signal) = asked { signal } else { "SIGINT" };
                     tracing::warn!("{signal}: the server stops once the configuration is read");
                     supervisor.ask_to_stop();
                 }

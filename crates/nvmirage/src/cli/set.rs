@@ -58,7 +58,7 @@ pub(super) struct Set {
 
 impl Set {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let socket = self.control.socket();
+        let socket = self.control.to_change()?;
         if self.kind == "log" {
             let changes = iter::once(&self.name).chain(&self.changes);
             return control::client::change_log(&socket, &log_change(changes)?);

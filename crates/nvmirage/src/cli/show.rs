@@ -44,7 +44,7 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let inventory = control::client::inventory(&self.control.socket())?;
+        let inventory = control::client::inventory(&self.control.to_read()?)?;
         let inventory = serde_json::to_value(&inventory)?;
         let all = KINDS.iter().find(|(one, _)| *one == self.kind);
         let all = all.map_or(&Value::Null, |(_, all)| &inventory[*all]);

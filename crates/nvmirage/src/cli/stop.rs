@@ -15,7 +15,9 @@ use crate::{control, report::progress};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage stop
-      Hosts lose their drives; what was made at run time is there again at the next start";
+      Refused while hosts are attached; what was made at run time is there again at the next start
+  nvmirage stop --detach-hosts
+      Hosts lose their drives";
 
 /// How long a server may take: commands in flight get 4 s, and each medium 5 s to be durable.
 const BOUND: Duration = Duration::from_secs(120);
@@ -24,18 +26,22 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// End a running server, and wait until it has ended
 ///
-/// As SIGTERM does: commands in flight end, and media are made durable. A virtual machine whose drive is gone is ended by
-/// QEMU.
+/// As SIGTERM does, which asks no host: commands in flight end, and media are made durable. A virtual machine whose drive is
+/// gone may be ended by QEMU.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Stop {
+    /// Stop although hosts are attached, which lose their drives
+    #[arg(long)]
+    detach_hosts: bool,
+
     #[command(flatten)]
     control: Control,
 }
 
 impl Stop {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let stopping = control::client::stop(&self.control.socket())?;
+        let stopping = control::client::stop(&self.control.to_change()?, self.detach_hosts)?;
         let pid = i32::try_from(stopping.pid).ok().and_then(Pid::from_raw);
         let pid = pid.context("the server told no process id of its own")?;
         let process = match pidfd_open(pid, PidfdFlags::empty()) {

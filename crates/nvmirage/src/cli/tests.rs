@@ -114,6 +114,70 @@ fn serve_takes_a_file_or_the_short_form() {
     assert!(refused("serve --config a --control vfio-user:/s").contains("unix:PATH"));
 }
 
+/// It is one option, wherever it stands.
+#[test]
+fn the_control_socket_stands_before_or_behind_the_verb() {
+    for line in [
+        "--control unix:/c delete controller vm1",
+        "delete --control unix:/c controller vm1",
+        "delete controller vm1 --control unix:/c",
+        "--control unix:/other stop --control unix:/c",
+        "--control unix:/c serve --config a.toml",
+        "trace --control unix:/c ls",
+    ] {
+        let cli = parse(line).unwrap();
+        assert_eq!(cli.control.as_deref(), Some("/c".as_ref()), "{line}");
+    }
+    let Command::Stop(stop) = parse("--control unix:/c stop").unwrap().command else {
+        panic!("another command");
+    };
+    assert!(format!("{stop:?}").contains("\"/c\""), "{stop:?}");
+    assert!(refused("--control vfio-user:/c ls").contains("unix:PATH"));
+}
+
+/// Whether a line is one whose command asks a server.
+fn asks_a_server(line: &str) -> bool {
+    let line = std::iter::once("nvmirage").chain(line.split_whitespace());
+    let matches = Cli::command().get_matches_from(line);
+    let cli = clap::FromArgMatches::from_arg_matches(&matches).unwrap();
+    super::check_control(&cli, &matches).is_ok()
+}
+
+#[test]
+fn the_control_socket_is_for_commands_that_ask_a_server() {
+    for line in [
+        "ls",
+        "stop",
+        "delete media m",
+        "trace ls",
+        "up ram --size 1MiB",
+        "top",
+    ] {
+        assert!(
+            asks_a_server(&format!("--control unix:/c {line}")),
+            "{line}"
+        );
+        assert!(asks_a_server(line), "{line}");
+    }
+    for line in [
+        "check a.toml",
+        "explain",
+        "bench floor",
+        "trace stat a.trace",
+        "doctor",
+    ] {
+        assert!(
+            !asks_a_server(&format!("--control unix:/c {line}")),
+            "{line}"
+        );
+        assert!(
+            !asks_a_server(&format!("{line} --control unix:/c")),
+            "{line}"
+        );
+        assert!(asks_a_server(line), "{line}");
+    }
+}
+
 #[test]
 fn names_of_media_and_namespaces_in_the_short_form() {
     let line = "serve --media ram:size=1GiB --media file:path=a,lba_size=512 --listen vfio-user:/s --doorbells mapped";

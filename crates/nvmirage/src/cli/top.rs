@@ -61,7 +61,7 @@ fn interval(text: &str) -> Result<Span, String> {
 impl Top {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let options = Options {
-            socket: self.control.socket(),
+            socket: self.control.to_read()?,
             controller: self.controller,
             interval: self.interval.0,
         };

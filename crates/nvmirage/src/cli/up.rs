@@ -1,6 +1,9 @@
-//! `nvmirage up`: everything for a first drive, in one line.
+//! `nvmirage up`: everything for a first drive, in one line; or nothing, where some of it fails.
+
+mod made;
 
 use std::{
+    io,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
 };
@@ -8,6 +11,7 @@ use std::{
 use anyhow::Context;
 use model::Parameters;
 
+use self::made::Made;
 use super::{
     UsageError, live, parse,
     parse::Control,
@@ -16,7 +20,9 @@ use super::{
 };
 use crate::{
     config::{self, Config, Listen, Medium, MediumKind, Size, Timing, Zoned},
-    control, qemu, report,
+    control::{self, Address},
+    interrupt::Interrupt,
+    qemu, report,
 };
 
 const EXAMPLES: &str = "\
@@ -28,8 +34,9 @@ Examples:
   nvmirage up zns-prototype --size 4GiB
       A zoned drive, with the zones of its preset
 
-Where a server runs, it gets the drive; where none does, this one serves until it is told to stop.
-The same line again changes nothing.";
+Where your server runs, it gets the drive; where none does, this one serves until it is told to
+stop. Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again
+changes nothing, and what it has made goes again where it fails.";
 
 /// Make a drive in one line, and print the QEMU options for it
 ///
@@ -68,8 +75,20 @@ pub(super) struct Up {
 
 impl Up {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let control = self.control.socket();
-        let config = self.config(&control)?;
+        let server = self.control.to_change()?;
+        let mut made = Made::default();
+        let done = self.make(&server, &mut made);
+        let Err(error) = done else {
+            return Ok(());
+        };
+        match made.undo(&server) {
+            Some(said) => Err(error.context(format!("{} is not up: {said}", self.name))),
+            None => Err(error),
+        }
+    }
+
+    fn make(&self, server: &Address, made: &mut Made) -> anyhow::Result<()> {
+        let config = self.config(server)?;
         let listen = config.controller[0].listen.clone();
         let socket = listen.path().to_str();
         let socket =
@@ -79,34 +98,67 @@ impl Up {
         if let Some(warning) = qemu_args::warning(None) {
             eprintln!("warning: {warning}");
         }
-        if UnixStream::connect(&control).is_err() {
-            let dashboard = control::dashboard_address(&config.control.clone().unwrap_or_default());
-            report::print(&format!(
-                "for a guest: {}\n{dashboard}\n",
-                in_one_line(&options)
-            ))?;
-            return serve::run(config, None, None, false);
+        let serves = match UnixStream::connect(server.path()) {
+            Ok(_) => false,
+            Err(error) if is_nobody(&error) => true,
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot ask the server at {server}"));
+            }
+        };
+        if serves && let Some(folder) = server.path().parent() {
+            made.folder(folder).with_context(|| {
+                format!(
+                    "cannot create {}: name another control socket with --control",
+                    folder.display()
+                )
+            })?;
         }
-        let objects = &config;
-        control::client::put(&control, "media", &self.name, &objects.media[0])?;
-        control::client::put(&control, "namespaces", &self.name, &objects.namespace[0])?;
-        control::client::put(&control, "controllers", &self.name, &objects.controller[0])?;
-        let served = control::client::configuration(&control)?;
+        if let Some(path) = &config.media[0].path {
+            made.file(path);
+        }
+        let guest = format!("for a guest: {}\n", in_one_line(&options));
+        if serves {
+            let dashboard = control::dashboard_address(&config.control.clone().unwrap_or_default());
+            return serve::run(config, None, None, false, || {
+                report::print(&format!("{guest}{dashboard}\n"))?;
+                made.keep();
+                Ok(())
+            });
+        }
+        self.make_in(server, &config, made)?;
+        let served = control::client::configuration(server)?;
         let dashboard = control::dashboard_address(&served.control.unwrap_or_default());
         report::print(&format!(
-            "ready: {listen} controller {}, namespaces {}\nfor a guest: {}\n{dashboard}\n",
-            self.name,
-            self.name,
-            in_one_line(&options)
+            "ready: {listen} controller {}, namespaces {}\n{guest}{dashboard}\n",
+            self.name, self.name,
         ))
     }
 
+    /// Has a server make what it does not have of the drive.
+    fn make_in(&self, server: &Address, config: &Config, made: &mut Made) -> anyhow::Result<()> {
+        let interrupt = Interrupt::install()?;
+        let name = &self.name;
+        let mut note = |is_new, kind, word| {
+            if is_new {
+                made.object(kind, word, name);
+            }
+            anyhow::ensure!(!interrupt.is_set(), "interrupted");
+            anyhow::Ok(())
+        };
+        let is_new = control::client::put(server, "media", name, &config.media[0])?;
+        note(is_new, "media", "media")?;
+        let is_new = control::client::put(server, "namespaces", name, &config.namespace[0])?;
+        note(is_new, "namespaces", "namespace")?;
+        let is_new = control::client::put(server, "controllers", name, &config.controller[0])?;
+        note(is_new, "controllers", "controller")
+    }
+
     /// All of it, as a configuration.
-    fn config(&self, control: &Path) -> anyhow::Result<Config> {
+    fn config(&self, server: &Address) -> anyhow::Result<Config> {
         let name = &self.name;
         let listen = match &self.listen {
             Some(listen) => parse::absolute_listen(listen.clone())?,
-            None => Listen::VfioUser(beside(control, name)?),
+            None => Listen::VfioUser(beside(server.path(), name)?),
         };
         if !matches!(listen, Listen::VfioUser(_)) {
             let text = format!(
@@ -135,9 +187,9 @@ impl Up {
             controller: vec![controller],
             ..Config::default()
         };
-        if self.control.is_given() {
+        if server.is_named() {
             let asked_for = &mut config.control.get_or_insert_default().socket;
-            *asked_for = Some(Listen::Unix(control.to_owned()));
+            *asked_for = Some(Listen::Unix(server.path().to_owned()));
         }
         let problems = config.validate();
         if !problems.is_empty() {
@@ -192,18 +244,18 @@ impl Up {
     }
 }
 
+/// Whether nothing listens at a control socket: then this one serves.
+fn is_nobody(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+    kinds.contains(&error.kind())
+}
+
 /// The socket of a controller, in the control socket's folder.
 fn beside(control: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let control = std::path::absolute(control)?;
     let folder = control
         .parent()
         .context("the control socket has no folder")?;
-    std::fs::create_dir_all(folder).with_context(|| {
-        format!(
-            "cannot create {}: name a socket with --listen",
-            folder.display()
-        )
-    })?;
     Ok(folder.join(format!("{name}.sock")))
 }
 

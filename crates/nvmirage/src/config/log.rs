@@ -1,6 +1,10 @@
 //! `[log]`: which log lines are written, and how.
+//!
+//! A filter is a list of directives, `level` or `target=level`. Each names a level and a module that exist: the subscriber
+//! takes an unknown word for the name of a module, and then logs nothing. `--log`, `NVMIRAGE_LOG`, `[log]` and the control
+//! socket share this check.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use tracing_subscriber::EnvFilter;
 use utoipa::ToSchema;
 
@@ -9,7 +13,11 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Log {
     /// A level (error, warn, info, debug, trace), and others for modules: `info,transport=debug`. Default: `info`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "checked"
+    )]
     pub(crate) filter: Option<String>,
     /// How a line is written. Default: `journal` where standard error is the journal's, else `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,21 +45,238 @@ impl Format {
     ];
 }
 
+/// Levels, from nothing to everything.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Our own crates.
+const CRATES: [&str; 15] = [
+    "conformance",
+    "controller",
+    "driver",
+    "engine",
+    "media",
+    "memory",
+    "model",
+    "nvme_spec",
+    "nvmirage",
+    "plot",
+    "simulate",
+    "tests_vm",
+    "trace_file",
+    "transport",
+    "vfio_user",
+];
+
+/// Dependencies that write log lines, or do so in some of their versions.
+const DEPENDENCIES: [&str; 10] = [
+    "axum",
+    "fuser",
+    "h2",
+    "hyper",
+    "hyper_util",
+    "mio",
+    "rustix",
+    "tokio",
+    "tower",
+    "tower_http",
+];
+
 /// The filter that `text` says.
 ///
 /// # Errors
 /// It is none: why, and what to write.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
-    EnvFilter::try_new(text).map_err(|error| {
-        format!(
-            "`{text}` is no filter: {error}; write a level (error, warn, info, debug, trace) or module=level, with commas between several"
-        )
-    })
+    let directives: Vec<&str> = text.split(',').map(str::trim).collect();
+    let checked = match directives.first() {
+        Some(&"") | None => Err("it begins with nothing".to_owned()),
+        Some(_) => {
+            let mut said = directives.iter().filter(|one| !one.is_empty());
+            said.try_for_each(|one| check(one))
+        }
+    };
+    checked
+        .and_then(|()| EnvFilter::try_new(directives.join(",")).map_err(|why| why.to_string()))
+        .map_err(|why| {
+            format!(
+                "`{text}` is no filter: {why}; write a level (error, warn, info, debug, trace, off) or module=level, with commas between several"
+            )
+        })
+}
+
+/// Whether a directive names what exists.
+fn check(directive: &str) -> Result<(), String> {
+    let level = match directive.rsplit_once('=') {
+        Some((target, level)) => {
+            check_target(target)?;
+            level
+        }
+        None if is_target(directive) => {
+            return Err(format!(
+                "`{directive}` is a module without a level: write {directive}=debug"
+            ));
+        }
+        None => directive,
+    };
+    match LEVELS.iter().any(|one| level.eq_ignore_ascii_case(one)) {
+        true => Ok(()),
+        false => Err(format!(
+            "`{level}` is no level{}",
+            suggestion(&level.to_ascii_lowercase(), LEVELS.into_iter())
+        )),
+    }
+}
+
+fn is_target(word: &str) -> bool {
+    check_target(word).is_ok()
+}
+
+/// Whether a module exists, as far as it is known: the crate, and in the program itself the module below it.
+fn check_target(target: &str) -> Result<(), String> {
+    let mut parts = target.split("::");
+    let name = parts.next().unwrap_or_default();
+    let crates = || CRATES.into_iter().chain(DEPENDENCIES);
+    if !crates().any(|one| one == name) {
+        let hint = suggestion(name, crates());
+        return Err(format!("there is no module `{name}` in this program{hint}"));
+    }
+    let rest: Vec<&str> = parts.collect();
+    let is_word = |part: &&str| {
+        let letters = |b: u8| b == b'_' || b.is_ascii_lowercase() || b.is_ascii_digit();
+        !part.is_empty() && part.bytes().all(letters)
+    };
+    if let Some(wrong) = rest.iter().find(|part| !is_word(part)) {
+        return Err(format!("`{target}`: `{wrong}` is no name of a module"));
+    }
+    let below = rest.first().filter(|_| name == env!("CARGO_CRATE_NAME"));
+    match below {
+        Some(module) if !modules().any(|one| one == *module) => Err(format!(
+            "there is no module `{module}` in {name}{}",
+            suggestion(module, modules())
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The modules of the program.
+fn modules() -> impl Iterator<Item = &'static str> {
+    let lines = include_str!("../main.rs").lines();
+    lines.filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
+}
+
+fn suggestion<'a>(found: &str, words: impl Iterator<Item = &'a str>) -> String {
+    super::read::nearest_word(found, words)
+        .map_or_else(String::new, |word| format!(", did you mean `{word}`?"))
+}
+
+/// A filter as text that is one: an error stands where it was read.
+fn checked<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    match text.as_deref().map(filter) {
+        Some(Err(why)) => Err(de::Error::custom(why)),
+        _ => Ok(text),
+    }
 }
 
 impl Log {
     /// Whether nothing is said.
     pub(crate) fn is_default(&self) -> bool {
         *self == Log::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn filters_of_levels_and_modules_that_exist_are_taken() {
+        for text in [
+            "info",
+            "WARN",
+            "off",
+            "warn,transport=debug",
+            "off,nvmirage::control=info",
+            "info, hyper=off, axum::serve=debug,tokio=warn,",
+            "nvmirage::control::server=trace",
+            "nvme_spec=debug",
+        ] {
+            assert!(filter(text).is_ok(), "{text}: {:?}", filter(text).err());
+        }
+        // blanks are no part of a module's name
+        let spaced = filter("info, hyper = off").map(|filter| filter.to_string());
+        assert!(spaced.is_err(), "{spaced:?}");
+        let spaced = filter("info, hyper=off").unwrap().to_string();
+        assert!(spaced.split(',').any(|one| one == "hyper=off"), "{spaced}");
+    }
+
+    #[test]
+    fn a_filter_that_would_log_nothing_by_a_typo_is_refused() {
+        for (text, says) in [
+            ("inof", "`inof` is no level, did you mean `info`?"),
+            ("wrn", "did you mean `warn`?"),
+            ("warnn", "did you mean `warn`?"),
+            ("loud", "`loud` is no level"),
+            ("info,debgu", "did you mean `debug`?"),
+            ("transport", "write transport=debug"),
+            ("nvmirage::control", "write nvmirage::control=debug"),
+            ("transprot=debug", "did you mean `transport`?"),
+            ("transport=debgu", "did you mean `debug`?"),
+            ("transport=", "`` is no level"),
+            ("nvmirage::contrl=debug", "did you mean `control`?"),
+            ("nvmirage::=debug", "is no name of a module"),
+            ("vfio-user=debug", "did you mean `vfio_user`?"),
+            ("=debug", "there is no module ``"),
+            ("[span]=debug", "there is no module `[span]`"),
+            ("nvmirage[a{b=c}]=debug", "there is no module"),
+            ("info;debug", "is no level"),
+            ("3", "`3` is no level"),
+            ("", "it begins with nothing"),
+            (",info", "it begins with nothing"),
+        ] {
+            let why = filter(text).expect_err(text);
+            assert!(why.contains(says), "{text}: {why}");
+            assert!(why.contains("is no filter"), "{text}: {why}");
+        }
+    }
+
+    /// Crates that can write a log line, by the lock file: each is known here.
+    #[test]
+    fn every_crate_that_logs_is_known() {
+        let lock = include_str!("../../../../Cargo.lock");
+        let lock: toml::Table = lock.parse().unwrap();
+        let mut needs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let mut ours = BTreeSet::new();
+        for package in lock["package"].as_array().unwrap() {
+            let name = package["name"].as_str().unwrap();
+            let all = needs.entry(name).or_default();
+            let words = package.get("dependencies").and_then(|d| d.as_array());
+            for word in words.into_iter().flatten() {
+                all.extend(word.as_str().unwrap().split(' ').next());
+            }
+            if package.get("source").is_none() {
+                ours.insert(name);
+            }
+        }
+        let mut reached = BTreeSet::new();
+        let mut next = vec!["nvmirage"];
+        while let Some(name) = next.pop() {
+            if reached.insert(name) {
+                next.extend(&needs[name]);
+            }
+        }
+        let as_module = |name: &&str| name.replace('-', "_");
+        let own: Vec<String> = reached.intersection(&ours).map(as_module).collect();
+        assert_eq!(own, CRATES);
+        // these carry what others log, or are there for tests alone
+        let carriers = ["generator", "loom", "tracing"];
+        let logs =
+            |name: &&&str| needs[**name].contains("log") || needs[**name].contains("tracing");
+        for name in reached.iter().filter(logs) {
+            let known = is_target(&as_module(name));
+            let carries = carriers.contains(name) || name.starts_with("tracing-");
+            assert!(known || carries, "{name} logs: add it to DEPENDENCIES");
+        }
     }
 }

@@ -93,14 +93,6 @@ impl Config {
         if let Some(control) = &self.control {
             control.validate(&mut problems);
         }
-        if let Some(text) = &self.log.filter
-            && let Err(why) = super::log::filter(text)
-        {
-            problems.push(Problem {
-                place: "log".into(),
-                what: format!("filter = {why}"),
-            });
-        }
         for (index, reactor) in self.reactor.iter().enumerate() {
             let mut place = Place {
                 name: format!("reactor {index}"),

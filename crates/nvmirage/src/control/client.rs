@@ -1,11 +1,11 @@
 //! The client's side of the control socket.
 
-use std::{io::ErrorKind, path::Path, time::Duration};
+use std::{io::ErrorKind, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
-    Method, Request, Response,
+    Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
     client::conn::http1::SendRequest,
     header,
@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::{runtime::Runtime, task::JoinHandle, time::timeout};
 
 use super::{
-    Attachment, ControllerChange, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange,
+    Address, Attachment, ControllerChange, Inventory, MAX_BODY_LEN, MAX_REPLY_LEN, MediumChange,
     NewPartition, NewPlacement, NewSize, PartitionEnd, PartitionPlace, PartitionSize, Refusal,
     Reload, ReloadRequest, Stopping, TenantChange,
 };
@@ -37,25 +37,25 @@ const ERASE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const NOT_UNDERSTOOD: &str = "the server's reply is not understood: is it of another version?";
 
 /// Asks for everything that is served.
-pub(crate) fn inventory(socket: &Path) -> anyhow::Result<Inventory> {
+pub(crate) fn inventory(socket: &Address) -> anyhow::Result<Inventory> {
     let body = request(socket, Method::GET, "/v1", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// The same, where it comes in so short a time.
-pub(crate) fn inventory_within(bound: Duration, socket: &Path) -> anyhow::Result<Inventory> {
+pub(crate) fn inventory_within(bound: Duration, socket: &Address) -> anyhow::Result<Inventory> {
     let body = request_within(bound, socket, Method::GET, "/v1", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// The configuration that serves what is served.
-pub(crate) fn configuration(socket: &Path) -> anyhow::Result<Config> {
+pub(crate) fn configuration(socket: &Address) -> anyhow::Result<Config> {
     let body = request(socket, Method::GET, "/v1/configuration", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// How long a controller's commands take.
-pub(crate) fn latency(socket: &Path, controller: &str) -> anyhow::Result<LatencyReport> {
+pub(crate) fn latency(socket: &Address, controller: &str) -> anyhow::Result<LatencyReport> {
     let path = format!("/v1/controllers/{}/latency", checked(controller)?);
     let body = request(socket, Method::GET, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
@@ -63,7 +63,7 @@ pub(crate) fn latency(socket: &Path, controller: &str) -> anyhow::Result<Latency
 
 /// What stands in a controller's queues, with at most so many commands of each submission queue.
 pub(crate) fn queues(
-    socket: &Path,
+    socket: &Address,
     controller: &str,
     commands: usize,
     stuck_after: Span,
@@ -77,13 +77,13 @@ pub(crate) fn queues(
 }
 
 /// Everything that is counted.
-pub(crate) fn stats(socket: &Path) -> anyhow::Result<Stats> {
+pub(crate) fn stats(socket: &Address) -> anyhow::Result<Stats> {
     let body = request(socket, Method::GET, "/v1/stats", None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// Has the server read its configuration again.
-pub(crate) fn reload(socket: &Path, request: ReloadRequest) -> anyhow::Result<Reload> {
+pub(crate) fn reload(socket: &Address, request: ReloadRequest) -> anyhow::Result<Reload> {
     let body = serde_json::to_vec(&request)?;
     let reply = request_within(
         RELOAD_TIMEOUT,
@@ -96,44 +96,65 @@ pub(crate) fn reload(socket: &Path, request: ReloadRequest) -> anyhow::Result<Re
 }
 
 /// Asks the server to end; whose process is to be waited for.
-pub(crate) fn stop(socket: &Path) -> anyhow::Result<Stopping> {
-    let body = request(socket, Method::POST, "/v1/stop", None)?;
+pub(crate) fn stop(socket: &Address, detach_hosts: bool) -> anyhow::Result<Stopping> {
+    let path = with_consent("/v1/stop", detach_hosts);
+    let body = request(socket, Method::POST, &path, None)?;
     serde_json::from_slice(&body).context(NOT_UNDERSTOOD)
 }
 
 /// Begins a trace; how it is then.
-pub(crate) fn create_trace(socket: &Path, trace: &Trace) -> anyhow::Result<TraceStatus> {
+pub(crate) fn create_trace(socket: &Address, trace: &Trace) -> anyhow::Result<TraceStatus> {
     let body = serde_json::to_vec(trace)?;
     let reply = request(socket, Method::POST, "/v1/traces", Some(body))?;
     serde_json::from_slice(&reply).context(NOT_UNDERSTOOD)
 }
 
 /// Creates an object of a `kind`: `media`, `namespaces`, `tenants` or `controllers`.
-pub(crate) fn create(socket: &Path, kind: &str, object: &impl Serialize) -> anyhow::Result<()> {
+pub(crate) fn create(socket: &Address, kind: &str, object: &impl Serialize) -> anyhow::Result<()> {
     let body = serde_json::to_vec(object)?;
     request(socket, Method::POST, &format!("/v1/{kind}"), Some(body)).map(drop)
 }
 
-/// Makes an object of a `kind`, or confirms that it is there and the same.
+/// Makes an object of a `kind`, or confirms that it is there and the same; whether it was made.
 pub(crate) fn put(
-    socket: &Path,
+    socket: &Address,
     kind: &str,
     name: &str,
     object: &impl Serialize,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     let path = format!("/v1/{kind}/{}", checked(name)?);
     let body = serde_json::to_vec(object)?;
-    request(socket, Method::PUT, &path, Some(body)).map(drop)
+    let (status, _) = answer_within(REQUEST_TIMEOUT, socket, Method::PUT, &path, Some(body))?;
+    Ok(status == StatusCode::CREATED)
 }
 
-/// Deletes an object of a `kind`: `media`, `namespaces`, `tenants`, `controllers` or `traces`.
-pub(crate) fn delete(socket: &Path, kind: &str, name: &str) -> anyhow::Result<()> {
+/// Deletes an object of a `kind`: `media`, `namespaces`, `tenants` or `traces`.
+pub(crate) fn delete(socket: &Address, kind: &str, name: &str) -> anyhow::Result<()> {
     let name = checked(name)?;
     request(socket, Method::DELETE, &format!("/v1/{kind}/{name}"), None).map(drop)
 }
 
+/// Deletes a controller.
+pub(crate) fn delete_controller(
+    socket: &Address,
+    name: &str,
+    detach_hosts: bool,
+) -> anyhow::Result<()> {
+    let path = format!("/v1/controllers/{}", checked(name)?);
+    let path = with_consent(&path, detach_hosts);
+    request(socket, Method::DELETE, &path, None).map(drop)
+}
+
+/// A path of a request that may take something from a host.
+fn with_consent(path: &str, detach_hosts: bool) -> String {
+    match detach_hosts {
+        true => format!("{path}?detach_hosts=true"),
+        false => path.to_owned(),
+    }
+}
+
 /// Gives a namespace to a controller.
-pub(crate) fn attach(socket: &Path, namespace: &str, controller: &str) -> anyhow::Result<()> {
+pub(crate) fn attach(socket: &Address, namespace: &str, controller: &str) -> anyhow::Result<()> {
     let path = format!("/v1/controllers/{}/namespaces", checked(controller)?);
     let body = serde_json::to_vec(&Attachment {
         namespace: checked(namespace)?.to_owned(),
@@ -142,15 +163,21 @@ pub(crate) fn attach(socket: &Path, namespace: &str, controller: &str) -> anyhow
 }
 
 /// Takes a namespace from a controller.
-pub(crate) fn detach(socket: &Path, namespace: &str, controller: &str) -> anyhow::Result<()> {
+pub(crate) fn detach(
+    socket: &Address,
+    namespace: &str,
+    controller: &str,
+    detach_hosts: bool,
+) -> anyhow::Result<()> {
     let (namespace, controller) = (checked(namespace)?, checked(controller)?);
     let path = format!("/v1/controllers/{controller}/namespaces/{namespace}");
+    let path = with_consent(&path, detach_hosts);
     request(socket, Method::DELETE, &path, None).map(drop)
 }
 
 /// Gives a namespace another size.
 pub(crate) fn resize(
-    socket: &Path,
+    socket: &Address,
     namespace: &str,
     size: Size,
     shrink: bool,
@@ -162,7 +189,7 @@ pub(crate) fn resize(
 
 /// Changes parameters of a medium's timing.
 pub(crate) fn change_medium(
-    socket: &Path,
+    socket: &Address,
     medium: &str,
     change: &MediumChange,
 ) -> anyhow::Result<()> {
@@ -173,7 +200,7 @@ pub(crate) fn change_medium(
 
 /// Makes a partition; where it is.
 pub(crate) fn create_partition(
-    socket: &Path,
+    socket: &Address,
     medium: &str,
     partition: &NewPartition,
 ) -> anyhow::Result<PartitionPlace> {
@@ -185,7 +212,7 @@ pub(crate) fn create_partition(
 
 /// Gives a partition another size; where it is then.
 pub(crate) fn grow_partition(
-    socket: &Path,
+    socket: &Address,
     medium: &str,
     name: &str,
     size: Size,
@@ -202,7 +229,7 @@ pub(crate) fn grow_partition(
 
 /// Deletes a partition; with `erase` that takes as long as the drive needs.
 pub(crate) fn delete_partition(
-    socket: &Path,
+    socket: &Address,
     medium: &str,
     name: &str,
     erase: bool,
@@ -222,7 +249,7 @@ pub(crate) fn delete_partition(
 
 /// Changes a tenant.
 pub(crate) fn change_tenant(
-    socket: &Path,
+    socket: &Address,
     tenant: &str,
     change: &TenantChange,
 ) -> anyhow::Result<()> {
@@ -233,7 +260,7 @@ pub(crate) fn change_tenant(
 
 /// Changes a controller.
 pub(crate) fn change_controller(
-    socket: &Path,
+    socket: &Address,
     controller: &str,
     change: ControllerChange,
 ) -> anyhow::Result<()> {
@@ -243,14 +270,14 @@ pub(crate) fn change_controller(
 }
 
 /// Changes which log lines are written, and how.
-pub(crate) fn change_log(socket: &Path, change: &Log) -> anyhow::Result<()> {
+pub(crate) fn change_log(socket: &Address, change: &Log) -> anyhow::Result<()> {
     let body = serde_json::to_vec(change)?;
     request(socket, Method::PATCH, "/v1/log", Some(body)).map(drop)
 }
 
 /// Moves queues of a controller to other reactors.
 pub(crate) fn move_queues(
-    socket: &Path,
+    socket: &Address,
     controller: &str,
     placement: &NewPlacement,
 ) -> anyhow::Result<()> {
@@ -264,7 +291,7 @@ pub(crate) fn move_queues(
 /// # Errors
 /// The server is gone, or has more events than it remembers.
 pub(crate) fn events(
-    socket: &Path,
+    socket: &Address,
     since: Option<u64>,
     mut each: impl FnMut(Event) -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
@@ -296,7 +323,7 @@ pub(crate) fn events(
             }
             anyhow::ensure!(text.len() < MAX_BODY_LEN, NOT_UNDERSTOOD);
         }
-        bail!("nothing was heard from {} for a minute", socket.display())
+        bail!("nothing was heard from {} for a minute", socket)
     })
 }
 
@@ -335,7 +362,7 @@ fn checked(name: &str) -> anyhow::Result<&str> {
 }
 
 fn request(
-    socket: &Path,
+    socket: &Address,
     method: Method,
     path: &str,
     body: Option<Vec<u8>>,
@@ -345,11 +372,22 @@ fn request(
 
 fn request_within(
     bound: Duration,
-    socket: &Path,
+    socket: &Address,
     method: Method,
     path: &str,
     body: Option<Vec<u8>>,
 ) -> anyhow::Result<Bytes> {
+    answer_within(bound, socket, method, path, body).map(|(_, bytes)| bytes)
+}
+
+/// The same, with the status, which is one of success.
+fn answer_within(
+    bound: Duration,
+    socket: &Address,
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> anyhow::Result<(StatusCode, Bytes)> {
     // a look is quick, and may be for a screen that nothing else is to be written on
     let changes = method != Method::GET;
     let _line = changes.then(|| progress::waiting("the server works on it"));
@@ -365,8 +403,8 @@ fn runtime() -> std::io::Result<Runtime> {
     builder.enable_all().build()
 }
 
-fn no_reply(socket: &Path, bound: Duration) -> anyhow::Error {
-    let (shown, bound) = (socket.display(), bound.as_secs());
+fn no_reply(socket: &Address, bound: Duration) -> anyhow::Error {
+    let (shown, bound) = (socket, bound.as_secs());
     anyhow!(
         "no reply from {shown} within {bound} s: what was asked for may still be done; look with `nvmirage ls`, and at the server's log"
     )
@@ -385,33 +423,32 @@ impl Drop for Driving {
 }
 
 async fn exchange(
-    socket: &Path,
+    socket: &Address,
     method: Method,
     path: &str,
     body: Option<Vec<u8>>,
-) -> anyhow::Result<Bytes> {
+) -> anyhow::Result<(StatusCode, Bytes)> {
     let (response, _driving) = ask(socket, method, path, body).await?;
-    whole(response, socket).await
+    let status = response.status();
+    Ok((status, whole(response, socket).await?))
 }
 
 /// Asks; what comes is success.
 async fn ask(
-    socket: &Path,
+    socket: &Address,
     method: Method,
     path: &str,
     body: Option<Vec<u8>>,
 ) -> anyhow::Result<(Response<Incoming>, Driving)> {
-    let shown = socket.display();
-    let stream = tokio::net::UnixStream::connect(socket)
+    let shown = socket;
+    let stream = tokio::net::UnixStream::connect(socket.path())
         .await
         .map_err(|error| {
             let what = match error.kind() {
                 ErrorKind::PermissionDenied => format!(
                     "{shown} is for the server's own user and root: use sudo, or be that user"
                 ),
-                _ => format!(
-                    "no server at {shown}: start `nvmirage serve`, or name its socket with --control"
-                ),
+                _ => socket.nobody(),
             };
             anyhow::Error::new(error).context(what)
         })?;
@@ -443,10 +480,10 @@ async fn ask(
 }
 
 /// The whole of a reply.
-async fn whole(response: Response<Incoming>, socket: &Path) -> anyhow::Result<Bytes> {
+async fn whole(response: Response<Incoming>, socket: &Address) -> anyhow::Result<Bytes> {
     let body = Limited::new(response.into_body(), MAX_REPLY_LEN);
     let whole = body.collect().await;
-    let shown = socket.display();
+    let shown = socket;
     Ok(whole
         .map_err(|error| anyhow!("the reply from {shown} broke off: {error}"))?
         .to_bytes())

@@ -3,6 +3,7 @@
 //! Resources are `media`, `namespaces`, `tenants` and `controllers`, with the names and units of the configuration file. Each has
 //! a file in `routes`. The socket has mode 0600: who can open it is who may steer.
 
+mod address;
 pub(crate) mod client;
 mod dashboard;
 mod guard;
@@ -14,8 +15,7 @@ mod stalling;
 mod token;
 mod types;
 
-use std::path::{Path, PathBuf};
-
+pub(crate) use address::{Address, Intent};
 pub(crate) use dashboard::{Proxy, is_built as has_dashboard};
 pub(crate) use problem::{FieldProblem, Refusal};
 pub(crate) use types::*;
@@ -37,25 +37,3 @@ pub(crate) fn dashboard_address(control: &crate::config::Control) -> String {
         _ => "dashboard: `nvmirage dashboard` prints its address".to_owned(),
     }
 }
-
-/// Where the control socket lies when nothing else is said: `$XDG_RUNTIME_DIR/nvmirage/control.sock`, or
-/// that of the system's service where that variable is not set.
-pub(crate) fn default_socket() -> PathBuf {
-    std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|dir| dir.is_absolute())
-        .map_or_else(|| SERVICE.into(), |dir| dir.join("nvmirage/control.sock"))
-}
-
-/// Where a server is looked for when nothing else is said: the user's own, else the system's service.
-pub(crate) fn socket_to_ask() -> PathBuf {
-    let own = default_socket();
-    let service = Path::new(SERVICE);
-    match !own.exists() && service.exists() {
-        true => service.to_owned(),
-        false => own,
-    }
-}
-
-/// The control socket of the system's service.
-const SERVICE: &str = "/run/nvmirage/control.sock";

@@ -220,6 +220,9 @@ pub(crate) struct HostStatus {
     pub(crate) controller: String,
     /// Where it came in: `vfio-user:PATH`, or `fuse:FOLDER` where it is a mount of this machine.
     pub(crate) listen: config::Listen,
+    /// Its process, where the system tells which that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<u32>,
     /// I/O queues that it has made: completion queues, with the reactors that serve them.
     pub(crate) placement: Vec<QueuePlacement>,
 }

@@ -17,7 +17,7 @@ const NEXT: &str = "\
 What to try next:
   nvmirage serve --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
       Serve a drive, then, in another terminal:
-  nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randrw --qd 1,32 --verify
+  nvmirage bench --target vfio-user:/tmp/nvme.sock --destroy-data --rw randrw --qd 1,32 --verify
       Measure it, and check every byte
   nvmirage qemu-args nvme0
       What to add to QEMU's command line, to give it to a guest

@@ -47,6 +47,8 @@ thread_local! {
 /// Everything that threads of one mount share.
 pub(super) struct Shared {
     pub(super) files: RwLock<Files>,
+    /// How often its files are open.
+    pub(super) open: AtomicUsize,
     pub(super) carriers: Vec<Carrier>,
     pub(super) claims: Arc<Claims>,
     pub(super) pool: Arc<Pool>,
@@ -303,7 +305,22 @@ impl Filesystem for Mounted {
             true => FopenFlags::empty(),
             false => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
         };
+        self.0.open.fetch_add(1, Ordering::Relaxed);
         reply.opened(FileHandle(0), flags);
+    }
+
+    fn release(
+        &self,
+        _: &Asked,
+        _: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        reply.ok();
     }
 
     fn read(

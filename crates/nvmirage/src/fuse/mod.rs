@@ -207,6 +207,11 @@ impl Mount {
         (is_over && self.is_mounted).then_some(End::Unmounted)
     }
 
+    /// How often its files are open.
+    pub(crate) fn open_files(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
     /// Unmounts it, unless somebody uses it.
     ///
     /// # Errors
@@ -347,6 +352,7 @@ fn share(
     files.update(&watch::find(device)?);
     Ok(Arc::new(Shared {
         files: RwLock::new(files),
+        open: AtomicUsize::new(0),
         carriers,
         claims: Arc::new(Claims::default()),
         pool,

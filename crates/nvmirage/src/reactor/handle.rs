@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -20,6 +20,7 @@ use nvme_spec::Status;
 use super::{
     lines::Vectors,
     looks::LookAsked,
+    presence::Presence,
     run::Reactor,
     subsystems::{NewSubsystem, View},
 };
@@ -127,8 +128,8 @@ pub(crate) struct NewController {
     pub(crate) subsystem: SubsystemSlot,
     /// Where hosts reach it.
     pub(crate) listener: transport::vfio_user::Listener,
-    /// Set while a host is attached.
-    pub(crate) attached: Arc<AtomicBool>,
+    /// Whether a host is attached.
+    pub(crate) presence: Arc<Presence>,
     /// Counts doorbells that come as messages.
     pub(crate) doorbell_messages: Arc<Counter>,
     /// Of so many of its I/O commands the times of one are taken; 0: of none.

@@ -1,13 +1,6 @@
 //! One controller on its reactor: its listening socket, its host's session, and how one ends and the next begins.
 
-use std::{
-    io,
-    os::fd::AsFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{io, os::fd::AsFd, sync::Arc};
 
 use controller::{Controller, Interrupt, flight::WatchSpec, time::Time};
 use engine::ControllerSlot;
@@ -18,6 +11,7 @@ use super::{
     handle::Answer,
     lines::Vectors,
     poller::{Poller, Source},
+    presence::Presence,
 };
 use crate::{
     events::{self, What},
@@ -44,7 +38,7 @@ pub(super) struct Hosted {
     listener: Listener,
     session_config: SessionConfig,
     host: Host,
-    attached: Arc<AtomicBool>,
+    presence: Arc<Presence>,
     output_watched: bool,
     /// The log has said that a host could not be accepted, and none has been since.
     refusal_logged: bool,
@@ -64,7 +58,7 @@ impl Hosted {
         slot: ControllerSlot,
         listener: Listener,
         session_config: SessionConfig,
-        attached: Arc<AtomicBool>,
+        presence: Arc<Presence>,
         watching: WatchSpec,
     ) -> Self {
         Hosted {
@@ -73,7 +67,7 @@ impl Hosted {
             listener,
             session_config,
             host: Host::None,
-            attached,
+            presence,
             output_watched: false,
             refusal_logged: false,
             memory_told: 0,
@@ -180,7 +174,7 @@ impl Hosted {
             Ok(None) => false,
             Ok(Some(session)) => {
                 tracing::info!(controller = self.name, "host attached");
-                self.attached.store(true, Ordering::Relaxed);
+                self.presence.enter(session.as_fd());
                 events::tell(What::HostAttached, "controller", &self.name);
                 self.output_watched = false;
                 self.refusal_logged = false;
@@ -229,7 +223,7 @@ impl Hosted {
                     tracing::error!(controller = self.name, "cannot forget a session: {error}");
                 }
             }
-            self.attached.store(false, Ordering::Relaxed);
+            self.presence.leave();
             events::tell(What::HostDetached, "controller", &self.name);
             controller.function_reset();
         }

@@ -3,7 +3,7 @@
 //! [`handle`] is the rest of the program's side: it starts a thread and sends it messages. [`run`] is the thread
 //! itself, [`hosted`] what it keeps for each controller, [`subsystems`] for each subsystem, [`poller`] what it waits for
 //! when it sleeps, [`snapshots`] what it takes of the state of drives while it serves them, [`reports`] what drives say of themselves.
-//! [`inspect`] looks at queues, wherever they live.
+//! [`inspect`] looks at queues, wherever they live. [`presence`] says who is attached.
 
 pub(crate) mod handle;
 mod hosted;
@@ -11,6 +11,7 @@ pub(crate) mod inspect;
 mod lines;
 mod looks;
 mod poller;
+pub(crate) mod presence;
 mod relays;
 mod reports;
 mod run;

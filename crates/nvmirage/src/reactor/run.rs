@@ -581,7 +581,7 @@ impl Reactor {
             config,
             subsystem,
             listener,
-            attached,
+            presence,
             doorbell_messages,
             sample,
         } = new;
@@ -603,7 +603,7 @@ impl Reactor {
             trace: None,
         };
         self.engine.watch_commands(slot, Some(watching.clone()));
-        let hosted = Hosted::new(name, slot, listener, session_config, attached, watching);
+        let hosted = Hosted::new(name, slot, listener, session_config, presence, watching);
         if let Err(error) = hosted.watch(&self.poller) {
             self.engine.remove_controller(slot);
             return Err(error).context("cannot wait for hosts");

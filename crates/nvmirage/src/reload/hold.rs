@@ -11,7 +11,8 @@ use crate::{
     saved::merge::{Named, Objects, find},
 };
 
-const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
+/// What to do about a host that is in the way.
+pub(crate) const CONSENT: &str = "end its host first, or let it lose its drive with --detach-hosts";
 
 struct Holding<'a> {
     served: &'a Served,

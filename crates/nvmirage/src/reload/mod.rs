@@ -16,6 +16,8 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use hold::CONSENT;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};

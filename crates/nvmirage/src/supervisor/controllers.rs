@@ -1,10 +1,6 @@
 //! Controllers: how they begin in their subsystem, and how they end.
 
-use std::{
-    collections::BTreeSet,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::Context;
 use controller::config::{ControllerConfig, DoorbellMode};
@@ -61,7 +57,7 @@ impl State {
         let new = self
             .prepare(config, &socket.path(), reactor, subsystem)
             .with_context(place)?;
-        let attached = new.attached.clone();
+        let presence = new.presence.clone();
         let doorbell_messages = new.doorbell_messages.clone();
         for other in &config.reactors {
             self.open_media_on(config.subsystem(), *other)
@@ -82,7 +78,7 @@ impl State {
             name: config.name.clone(),
             reactor,
             slot,
-            attached,
+            presence,
             doorbell_messages,
             visited: BTreeSet::new(),
             mount: None,
@@ -183,7 +179,7 @@ impl State {
             config,
             subsystem,
             listener,
-            attached: Arc::default(),
+            presence: Arc::default(),
             doorbell_messages: Arc::default(),
         })
     }
@@ -242,6 +238,6 @@ impl State {
     pub(super) fn has_host(&self, controller: &str) -> bool {
         let mut served = self.controllers.iter();
         let served = served.find(|c| c.name == controller);
-        served.is_some_and(|c| c.attached.load(Ordering::Relaxed))
+        served.is_some_and(|c| c.presence.is_there())
     }
 }

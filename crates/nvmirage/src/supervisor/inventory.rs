@@ -73,8 +73,14 @@ impl Supervisor {
     pub(crate) fn hosts(&self) -> Result<Vec<HostStatus>, Refusal> {
         let controllers = self.controllers()?.into_iter();
         let attached = controllers.filter(|controller| controller.attached);
+        let state = self.lock();
+        let process = |name: &str| {
+            let mut served = state.controllers.iter();
+            served.find(|c| c.name == name)?.presence.process()
+        };
         Ok(attached
             .map(|controller| HostStatus {
+                process: process(&controller.config.name),
                 controller: controller.config.name,
                 listen: controller.config.listen,
                 placement: controller.placement,

@@ -5,6 +5,7 @@
 //! hosts and operators have changed since, the subsystems know, which live on their reactors.
 
 mod controllers;
+mod hosts;
 mod inventory;
 mod looks;
 mod media;
@@ -24,7 +25,7 @@ mod traces;
 use std::{
     cell::Cell,
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use ::controller::port::ChannelId;
@@ -45,7 +46,7 @@ use crate::{
     keep::{keeper::Keeper, memory::Image, timing::checkpoints::Checkpoints},
     memory_care,
     partition::Store,
-    reactor::{Pulse, handle::ReactorHandle},
+    reactor::{Pulse, handle::ReactorHandle, presence::Presence},
     saved::{Saved, merge::Objects},
     trace::Reason,
     trouble::Reporter,
@@ -76,7 +77,7 @@ struct Served {
     name: String,
     reactor: usize,
     slot: ControllerSlot,
-    attached: Arc<AtomicBool>,
+    presence: Arc<Presence>,
     doorbell_messages: Arc<memory::Counter>,
     /// Reactors that one of its queues was moved to, beside those of the configuration.
     visited: BTreeSet<usize>,
@@ -348,12 +349,15 @@ impl Supervisor {
         })
     }
 
-    /// Serves a controller no longer; its host loses the drive.
-    pub(crate) fn delete_controller(&self, name: &str) -> Result<(), Refusal> {
+    /// Serves a controller no longer; its host loses the drive, if there is `consent` to that.
+    pub(crate) fn delete_controller(&self, name: &str, consent: bool) -> Result<(), Refusal> {
         self.change(What::Deleted, ("controller", name), |state| {
             let at = state.controllers.iter().position(|c| c.name == name);
             let at = at.ok_or_else(|| Refusal::not_found("controller", name))?;
-            state.unmount(at)?;
+            state.spare_host(name, consent)?;
+            if !consent {
+                state.unmount(at)?;
+            }
             let before = state.config.controller.clone();
             state.end(at).map_err(|error| Refusal::failed(&error))?;
             let changed = |one: &&config::Controller| !before.contains(one);
@@ -371,9 +375,16 @@ impl Supervisor {
         })
     }
 
-    /// Takes a namespace from a controller.
-    pub(crate) fn detach(&self, namespace: &str, controller: &str) -> Result<(), Refusal> {
+    /// Takes a namespace from a controller, and from its host, if there is `consent` to that.
+    pub(crate) fn detach(
+        &self,
+        namespace: &str,
+        controller: &str,
+        consent: bool,
+    ) -> Result<(), Refusal> {
         self.change(What::Changed, ("controller", controller), |state| {
+            state.check_detach(namespace, controller)?;
+            state.spare_host(controller, consent)?;
             state.detach(namespace, controller)
         })
     }

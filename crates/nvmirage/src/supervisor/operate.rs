@@ -176,19 +176,29 @@ impl State {
         next
     }
 
-    /// Takes a namespace from a controller.
-    pub(super) fn detach(&mut self, name: &str, controller: &str) -> Result<(), Refusal> {
+    /// Whether a controller has a namespace that could be taken from it.
+    pub(super) fn check_detach(&self, name: &str, controller: &str) -> Result<(), Refusal> {
+        self.attachment(name, controller).map(drop)
+    }
+
+    /// A namespace that a controller has.
+    fn attachment(&self, name: &str, controller: &str) -> Result<Found, Refusal> {
         self.controller(controller)?;
         let found = self.find(name)?;
         if found.is_none() && !self.is_configured(name) {
             return Err(Refusal::not_found("namespace", name));
         }
         let attached = found.filter(|f| f.attached_names().any(|c| c == controller));
-        let found = attached.ok_or_else(|| {
+        attached.ok_or_else(|| {
             Refusal::conflict(format!(
                 "namespace `{name}` is not attached to controller `{controller}`; `nvmirage ls` shows what is"
             ))
-        })?;
+        })
+    }
+
+    /// Takes a namespace from a controller.
+    pub(super) fn detach(&mut self, name: &str, controller: &str) -> Result<(), Refusal> {
+        let found = self.attachment(name, controller)?;
         let request = OperatorRequest::Detach {
             nsid: found.namespace.nsid(),
             controllers: only(id_of(&found.view, controller)),

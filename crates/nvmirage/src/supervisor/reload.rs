@@ -141,11 +141,11 @@ impl Supervisor {
         let end = &plan.end;
         let (kind, name) = (step.id.0, step.id.1.as_str());
         match (&step.deed, kind) {
-            (Deed::Detach(controller), _) => self.detach(name, controller),
+            (Deed::Detach(controller), _) => self.detach(name, controller, true),
             (Deed::Attach(controller), _) => self.attach(name, controller),
             (Deed::Delete, Kind::Media) => self.delete_medium(name),
             (Deed::Delete, Kind::Namespace) => self.delete_namespace(name),
-            (Deed::Delete, Kind::Controller) => self.delete_controller(name),
+            (Deed::Delete, Kind::Controller) => self.delete_controller(name, true),
             (Deed::Delete, _) => self.delete_tenant(name),
             (Deed::Create, Kind::Media) => self.create_medium(of(&end.media, name)?),
             (Deed::Create, Kind::Namespace) => self.create_namespace(of(&end.namespace, name)?),
@@ -329,7 +329,7 @@ impl State {
             Deed::Detach(controller) => plan.steps.iter().find(deletes).map(|_| controller),
             _ => None,
         };
-        match loses.filter(|controller| self.has_host(controller)) {
+        match loses.filter(|controller| self.host_of(controller).is_some()) {
             Some(controller) => Err(Refusal::conflict(format!(
                 "a host has attached to controller {controller} meanwhile: reload again to see what can be done beside it"
             ))),
@@ -402,7 +402,10 @@ impl State {
         let media = self.media.iter();
         Ok(Served {
             config: self.config.clone(),
-            hosts: controllers.filter(|c| self.has_host(c)).cloned().collect(),
+            hosts: controllers
+                .filter(|c| self.host_of(c).is_some())
+                .cloned()
+                .collect(),
             placed,
             sizes: media
                 .clone()

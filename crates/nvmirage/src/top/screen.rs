@@ -4,7 +4,6 @@
 
 use std::{
     io::{self, IsTerminal},
-    path::PathBuf,
     thread,
     time::Duration,
 };
@@ -22,7 +21,7 @@ use super::{
     draw::{Theme, draw},
     source::{self, News, Order},
 };
-use crate::{interrupt::Interrupt, report};
+use crate::{control::Address, interrupt::Interrupt, report};
 
 /// Between looks at what the server said, while no key comes.
 const TICK: Duration = Duration::from_millis(50);
@@ -31,7 +30,7 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Options {
     /// The server's control socket.
-    pub(crate) socket: PathBuf,
+    pub(crate) socket: Address,
     /// The controller to begin with, if not with all of them.
     pub(crate) controller: Option<String>,
     /// Between two looks.
@@ -40,7 +39,7 @@ pub(crate) struct Options {
 
 impl Options {
     fn app(&self) -> App {
-        let mut app = App::new(self.socket.display().to_string(), self.interval);
+        let mut app = App::new(self.socket.path().display().to_string(), self.interval);
         if let Some(name) = &self.controller {
             app.open_controller(name);
         }
@@ -81,7 +80,7 @@ fn order(app: &App) -> Order {
 fn show(
     terminal: &mut DefaultTerminal,
     app: &mut App,
-    socket: PathBuf,
+    socket: Address,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
     let theme = theme();

@@ -1,7 +1,6 @@
 //! The server, asked again and again on a thread of its own: it may take its time, and keys are heard meanwhile.
 
 use std::{
-    path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
@@ -12,7 +11,7 @@ use super::sample::{
 };
 use crate::{
     config::Span,
-    control::client,
+    control::{Address, client},
     observe::{CompletionQueue, ControllerStats, DoorbellWords, QueuesReport, Stats},
 };
 
@@ -39,7 +38,7 @@ pub(super) enum News {
 
 /// Begins to ask. It ends when one of what this returns is dropped.
 pub(super) fn start(
-    socket: PathBuf,
+    socket: Address,
     order: Order,
 ) -> anyhow::Result<(Sender<Order>, Receiver<News>)> {
     let (orders, taken) = mpsc::channel();
@@ -50,7 +49,7 @@ pub(super) fn start(
     Ok((orders, news))
 }
 
-fn ask(socket: &Path, mut order: Order, orders: &Receiver<Order>, news: &Sender<News>) {
+fn ask(socket: &Address, mut order: Order, orders: &Receiver<Order>, news: &Sender<News>) {
     let mut last = None::<Instant>;
     loop {
         let due = last.map_or_else(Instant::now, |last| last + order.interval);
@@ -83,7 +82,7 @@ fn ask(socket: &Path, mut order: Order, orders: &Receiver<Order>, news: &Sender<
 
 /// Asks once. A controller that is gone has no queues to look at.
 pub(super) fn look(
-    socket: &Path,
+    socket: &Address,
     controller: Option<&str>,
 ) -> anyhow::Result<(Sample, Option<Inspected>)> {
     let stats = client::stats(socket)?;

@@ -15,7 +15,16 @@ fn verifies(media: &str) {
     let target = world.vfio_user("nvme.sock");
     for rw in ["randrw", "write", "randread"] {
         let mut args = vec![
-            "bench", "--target", &target, "--rw", rw, "--bs", "4k,128k", "--span", "16MiB",
+            "bench",
+            "--target",
+            &target,
+            "--destroy-data",
+            "--rw",
+            rw,
+            "--bs",
+            "4k,128k",
+            "--span",
+            "16MiB",
         ];
         args.extend(JOB);
         let output = world.json(&args);
@@ -72,7 +81,15 @@ fn null_keeps_nothing_and_verification_is_refused() {
     assert_eq!(plain["jobs"][0]["errors"], 0);
     for rw in ["randread", "randwrite"] {
         let ran = world.run(&[
-            "bench", "--target", &target, "--time", "50ms", "--rw", rw, "--verify",
+            "bench",
+            "--target",
+            &target,
+            "--time",
+            "50ms",
+            "--rw",
+            rw,
+            "--verify",
+            "--destroy-data",
         ]);
         assert_eq!(ran.status.code(), Some(1));
         assert!(
@@ -307,7 +324,15 @@ fn drives_that_do_the_job_at_the_same_time_have_figures_of_their_own() {
     let server = world.serve(&["--config", file.to_str().unwrap()]);
     let others = format!("{},{}", sockets[1], sockets[2]);
     let mut args = vec!["bench", "--target", &sockets[0], "--time", "200ms"];
-    args.extend(["--rw", "randrw", "--reads", "70", "--qd", "2"]);
+    args.extend([
+        "--rw",
+        "randrw",
+        "--reads",
+        "70",
+        "--qd",
+        "2",
+        "--destroy-data",
+    ]);
     args.extend(["--also", &others]);
     let refused = world.run(&[args.clone(), vec!["--verify"]].concat());
     assert_eq!(refused.status.code(), Some(2), "{}", refused.err);

@@ -48,7 +48,16 @@ fn objects_come_and_go_while_it_runs() {
     assert_eq!(identity["controller"]["serial_number"], "VM2");
     assert_eq!(identity["namespaces"][0]["bytes"], 16 << 20);
     let bench = [
-        "bench", "--target", &listen, "--rw", "randrw", "--time", "100ms", "--verify", "--json",
+        "bench",
+        "--target",
+        &listen,
+        "--destroy-data",
+        "--rw",
+        "randrw",
+        "--time",
+        "100ms",
+        "--verify",
+        "--json",
     ];
     assert_eq!(world.json(&bench)["jobs"][0]["errors"], 0);
 

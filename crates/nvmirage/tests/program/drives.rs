@@ -104,6 +104,7 @@ impl Drive {
             "bench",
             "--target",
             &target,
+            "--destroy-data",
             "--rw",
             "randrw",
             "--bs",
@@ -135,7 +136,17 @@ fn each_tenant_has_its_part_of_a_drive_and_nothing_else_changes() {
         let target = drive.world.vfio_user(tenant);
         let before = drive.read(at, PART);
         drive.world.ok(&[
-            "bench", "--target", &target, "--rw", "write", "--bs", "64KiB", "--qd", "4", "--time",
+            "bench",
+            "--target",
+            &target,
+            "--destroy-data",
+            "--rw",
+            "write",
+            "--bs",
+            "64KiB",
+            "--qd",
+            "4",
+            "--time",
             "500ms",
         ]);
         let after = drive.read(at, PART);

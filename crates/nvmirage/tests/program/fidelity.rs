@@ -110,8 +110,19 @@ listen = "vfio-user:nvme.sock"
     let target = world.vfio_user("nvme.sock");
     let load = |rw: &str, block_size: &str| {
         let job = world.json(&[
-            "bench", "--target", &target, "--rw", rw, "--bs", block_size, "--qd", "32", "--time",
-            "300ms", "--json",
+            "bench",
+            "--target",
+            &target,
+            "--destroy-data",
+            "--rw",
+            rw,
+            "--bs",
+            block_size,
+            "--qd",
+            "32",
+            "--time",
+            "300ms",
+            "--json",
         ]);
         job["jobs"][0]["commands"].as_u64().unwrap()
     };

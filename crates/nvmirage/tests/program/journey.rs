@@ -48,8 +48,20 @@ fn from_nothing_to_a_drive_that_is_there_again() {
     // what is read has been written: else there is no cell to read
     let target = world.vfio_user("nvme0.sock");
     let write = [
-        "bench", "--target", &target, "--rw", "write", "--bs", "64KiB", "--qd", "8", "--time",
-        "500ms", "--span", "4MiB",
+        "bench",
+        "--target",
+        &target,
+        "--destroy-data",
+        "--rw",
+        "write",
+        "--bs",
+        "64KiB",
+        "--qd",
+        "8",
+        "--time",
+        "500ms",
+        "--span",
+        "4MiB",
     ];
     world.ok(&[&write[..], &["--verify"]].concat());
     let before = read_ns(&world);

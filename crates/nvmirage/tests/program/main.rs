@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers are part of the tests")]
 
+mod address;
 mod api;
 mod api_abuse;
 mod bench;
@@ -12,6 +13,7 @@ mod check;
 mod clone;
 mod completions;
 mod conformance;
+mod consent;
 mod control;
 mod dashboard;
 mod demo;

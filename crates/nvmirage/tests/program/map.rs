@@ -54,6 +54,7 @@ fn collection_is_what_a_simulation_of_the_same_writes_predicts() {
         "bench",
         "--target",
         &target,
+        "--destroy-data",
         "--rw",
         "randwrite",
         "--bs",

@@ -65,7 +65,14 @@ fn moved_under_load(world: &World, nsid: &str, doorbells: &str) -> Value {
     let bench = world
         .program()
         .args([
-            "bench", "--target", &target, "--rw", "randrw", "--verify", "--json",
+            "bench",
+            "--target",
+            &target,
+            "--rw",
+            "randrw",
+            "--destroy-data",
+            "--verify",
+            "--json",
         ])
         .args(["--queues", "4", "--qd", "8", "--time", "3s", "--nsid", nsid])
         .args(["--doorbells", doorbells])

@@ -90,6 +90,7 @@ fn an_edited_file_is_served_while_hosts_go_on_and_after_a_restart() {
         "bench",
         "--target",
         &world.vfio_user("one.sock"),
+        "--destroy-data",
         "--rw",
         "randrw",
     ]);

@@ -91,6 +91,7 @@ fn it_is_there_again_after_a_stop_and_after_a_kill() {
         "bench",
         "--target",
         &world.vfio_user("vm.sock"),
+        "--destroy-data",
         "--rw",
         "randrw",
         "--time",

@@ -104,7 +104,16 @@ fn what_a_file_holds_is_there_after_a_restart() {
     let target = world.vfio_user("nvme.sock");
     let server = world.serve_media("file:path=disk.img,size=16MiB");
     world.ok(&[
-        "bench", "--target", &target, "--rw", "write", "--bs", "64k", "--time", "100ms",
+        "bench",
+        "--target",
+        &target,
+        "--destroy-data",
+        "--rw",
+        "write",
+        "--bs",
+        "64k",
+        "--time",
+        "100ms",
     ]);
     server.stop();
     let len = std::fs::metadata(world.path("disk.img")).unwrap().len();

@@ -184,3 +184,38 @@ fn the_journal_gets_priorities_and_no_times() {
     wait_for(&server, "<6>stopping: SIGTERM\n");
     assert!(server.end().success());
 }
+
+#[test]
+fn a_typo_in_a_filter_of_the_log_is_refused_wherever_it_stands() {
+    let world = World::new();
+    let server = serve(&world, &[]);
+    let refused = world.fails(&world.steer(&["set", "log", "filter=inof"]));
+    assert!(refused.contains("did you mean `info`?"), "{refused}");
+    let refused = world.fails(&world.steer(&["set", "log", "filter=transprot=debug"]));
+    assert!(refused.contains("did you mean `transport`?"), "{refused}");
+    server.signal(Signal::TERM);
+    wait_for(&server, "stopping");
+    assert!(server.end().success());
+
+    let file = world.write("a.toml", "[log]\nformat = \"text\"\nfilter = \"warnn\"\n");
+    let check = world.run(&["check", file.to_str().unwrap()]);
+    assert_eq!(check.status.code(), Some(1), "{}", check.err);
+    let says = ["line 3", "did you mean `warn`?"];
+    assert!(
+        says.iter().all(|word| check.err.contains(word)),
+        "{}",
+        check.err
+    );
+    let option = world.run(&["ls", "--log", "loud"]);
+    let mut command = world.program();
+    let variable = command.env("NVMIRAGE_LOG", "wrn").args(["ls"]).output();
+    let variable = crate::world::ran(variable.unwrap());
+    for (ran, place) in [(option, "--log: "), (variable, "NVMIRAGE_LOG: ")] {
+        assert_eq!(ran.status.code(), Some(2), "{}", ran.err);
+        assert!(
+            ran.err.contains(place) && ran.err.contains("is no level"),
+            "{}",
+            ran.err
+        );
+    }
+}

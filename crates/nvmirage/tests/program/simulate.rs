@@ -127,6 +127,7 @@ fn what_bench_has_submitted_can_be_replayed() {
         "bench",
         "--target",
         &target,
+        "--destroy-data",
         "--rw",
         "randrw",
         "--qd",

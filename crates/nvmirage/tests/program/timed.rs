@@ -65,7 +65,15 @@ fn serve(world: &World) -> Server {
 
 fn job(world: &World, socket: &str, args: &[&str]) -> Value {
     let target = world.vfio_user(socket);
-    let mut all = vec!["bench", "--target", &target, "--json", "--time", "300ms"];
+    let mut all = vec![
+        "bench",
+        "--target",
+        &target,
+        "--json",
+        "--time",
+        "300ms",
+        "--destroy-data",
+    ];
     all.extend(args);
     let job = world.json(&all)["jobs"][0].clone();
     assert_eq!(job["errors"], 0, "{job:#}");

@@ -334,7 +334,14 @@ fn a_trace_that_is_damaged_is_read_up_to_there_and_not_replayed() {
         "{text}"
     );
     let target = world.vfio_user("none.sock");
-    let replay = ["trace", "replay", "t.trace", "--target", &target, "--write"];
+    let replay = [
+        "trace",
+        "replay",
+        "t.trace",
+        "--target",
+        &target,
+        "--destroy-data",
+    ];
     let refused = world.fails(&replay);
     assert!(refused.contains("is not replayed"), "{refused}");
 }
@@ -569,10 +576,10 @@ fn a_trace_is_replayed_on_another_drive() {
 
     let careful = world.fails(&replay(&[]));
     assert!(careful.contains("204 commands"), "{careful}");
-    assert!(careful.contains("--write"), "{careful}");
+    assert!(careful.contains("--destroy-data"), "{careful}");
     start(&world, "again.trace", &[]);
     let begun = Instant::now();
-    let report = world.json(&replay(&["--write", "--json"]));
+    let report = world.json(&replay(&["--destroy-data", "--json"]));
     let at_most = begun.elapsed().as_nanos() as u64;
     stop(&world, "nvme0");
     assert_eq!(report["commands"], did.len());
@@ -623,9 +630,9 @@ fn a_trace_is_replayed_on_another_drive() {
     server.stop();
 
     let server = world.serve_media("ram:size=4MiB");
-    let small = world.fails(&replay(&["--write"]));
+    let small = world.fails(&replay(&["--destroy-data"]));
     assert!(small.contains("--wrap"), "{small}");
-    let around = world.ok(&replay(&["--write", "--wrap", "--speed", "10"]));
+    let around = world.ok(&replay(&["--destroy-data", "--wrap", "--speed", "10"]));
     assert!(around.contains("406 commands"), "{around}");
     server.stop();
 }

@@ -116,7 +116,7 @@ fn keys_become_what_they_were() {
         "{error}"
     );
     // one after the other, so that none comes before one that it was behind
-    let more = ["--write", "--qd", "1", "--json"];
+    let more = ["--destroy-data", "--qd", "1", "--json"];
     let report = world.json(&[&replay[..], &more].concat());
     assert_eq!(report["commands"], 8, "{report}");
     let left_out = serde_json::json!({ "ended with an error": 1, "list keys": 1 });

@@ -67,7 +67,7 @@ fn zones_become_what_they_were() {
     let target = world.vfio_user("nvme0.sock");
     let replay = ["trace", "replay", "t.trace", "--target", &target];
     // one after the other, so that none comes before one that it was behind
-    let more = ["--write", "--qd", "1", "--json"];
+    let more = ["--destroy-data", "--qd", "1", "--json"];
     let report = world.json(&[&replay[..], &more].concat());
     assert_eq!(report["commands"], 11, "{report}");
     assert_eq!(zones(&world), were);

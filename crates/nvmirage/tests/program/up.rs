@@ -1,6 +1,15 @@
 //! `nvmirage up`: a first drive in one line, with a server and without one.
 
-use crate::world::{Server, World};
+use std::{
+    fs,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::world::{BOUND, Server, World, names, ran};
 
 #[test]
 fn a_server_gets_the_drive_and_the_same_line_changes_nothing() {
@@ -56,20 +65,24 @@ fn without_a_server_it_serves_and_what_cannot_be_is_said() {
     ]);
     let server = Server::start(command, world.path("server.log"));
     assert!(
-        server.first_line.starts_with("for a guest: "),
+        server.first_line.starts_with("ready: vfio-user:"),
         "{}",
         server.first_line
     );
     let target = world.vfio_user("nvme0.sock");
     let bench = [
-        "bench", "--target", &target, "--rw", "randrw", "--time", "100ms", "--verify", "--json",
+        "bench",
+        "--target",
+        &target,
+        "--destroy-data",
+        "--rw",
+        "randrw",
+        "--time",
+        "100ms",
+        "--verify",
+        "--json",
     ];
-    let mut ran = world.run(&bench);
-    // it says how to use it before it serves
-    while !ran.status.success() && ran.err.contains("is the server running") {
-        ran = world.run(&bench);
-    }
-    assert!(ran.status.success(), "{}", ran.err);
+    world.ok(&bench);
     world.ok(&world.steer(&["stop"]));
     assert!(server.end().success());
 
@@ -87,5 +100,119 @@ fn without_a_server_it_serves_and_what_cannot_be_is_said() {
         let ran = world.run(&world.steer(args));
         assert_eq!(ran.status.code(), Some(2), "{}{}", ran.out, ran.err);
         assert!(ran.err.contains(words), "{}", ran.err);
+    }
+}
+
+const TAKEN: &str = r#"
+[[media]]
+name = "m"
+kind = "ram"
+size = "1MiB"
+[[namespace]]
+name = "n"
+media = "m"
+[[controller]]
+name = "fast"
+namespaces = ["n"]
+listen = "vfio-user:other.sock"
+"#;
+
+#[test]
+fn a_drive_that_a_server_refuses_leaves_nothing_there() {
+    let world = World::new();
+    let file = world.write("config.toml", TAKEN);
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    let before = world.inventory();
+    let up = |path: &str| {
+        let args = [
+            "up", "file", "--size", "1MiB", "--name", "fast", "--path", path,
+        ];
+        world.fails(&world.steer(&args))
+    };
+    let error = up("new.img");
+    assert!(error.contains("controller `fast` is there"), "{error}");
+    let removed = "removed what it had made: namespace fast, media fast, file ";
+    assert!(error.contains(removed), "{error}");
+    assert_eq!(world.inventory(), before);
+    assert!(!world.path("new.img").exists());
+    // a file of before stays, and so does a medium
+    let old = world.path("old.img");
+    fs::write(&old, vec![7; 1 << 20]).unwrap();
+    up("old.img");
+    assert!(fs::read(&old).unwrap() == vec![7; 1 << 20]);
+    let path = ["--path", old.to_str().unwrap()];
+    let create = [
+        "create", "media", "fast", "--kind", "file", "--size", "1MiB",
+    ];
+    world.ok(&world.steer(&[&create[..], &path[..]].concat()));
+    let with_medium = world.inventory();
+    let args = [
+        "up", "file", "--size", "1MiB", "--name", "fast", "--path", "old.img",
+    ];
+    let error = world.fails(&world.steer(&args));
+    assert!(
+        error.contains("removed what it had made: namespace fast"),
+        "{error}"
+    );
+    assert!(!error.contains("media fast"), "{error}");
+    assert_eq!(world.inventory(), with_medium);
+    server.stop();
+}
+
+#[test]
+fn a_drive_that_cannot_be_served_here_leaves_no_file_and_no_folder() {
+    let world = World::new();
+    let before = names(&world.path(""));
+    let control = world.unix("typo/below/control");
+    let listen = world.vfio_user("missing/nvme.sock");
+    let args = ["up", "file", "--size", "1MiB", "--path", "disk.img"];
+    let error = world.fails(&[&args[..], &["--listen", &listen, "--control", &control]].concat());
+    assert!(error.contains("removed what it had made: file "), "{error}");
+    let mut after = names(&world.path(""));
+    // what tells drives apart is kept for all that come
+    after.retain(|name| name != "state");
+    assert_eq!(after, before);
+}
+
+#[test]
+fn ctrl_c_in_between_leaves_nothing() {
+    let world = World::new();
+    let file = world.write("config.toml", "");
+    let server = world.serve(&["--config", file.to_str().unwrap()]);
+    let before = world.inventory();
+    server.stand_still();
+    let mut up = world.program();
+    up.args(world.steer(&["up", "ram", "--size", "1MiB", "--name", "fast"]));
+    let up = up.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let up = up.spawn().unwrap();
+    until_it_catches_sigint(&up);
+    kill_process(Pid::from_child(&up), Signal::INT).unwrap();
+    // it has heard that before the server answers
+    thread::sleep(Duration::from_millis(100));
+    server.signal(Signal::CONT);
+    let ran = ran(up.wait_with_output().unwrap());
+    assert_eq!(ran.status.code(), Some(1), "{}{}", ran.out, ran.err);
+    assert!(
+        ran.err.contains("removed what it had made: media fast"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("interrupted"), "{}", ran.err);
+    assert_eq!(world.inventory(), before);
+    server.stop();
+}
+
+/// Waits until a process has taken over SIGINT, the second signal.
+fn until_it_catches_sigint(child: &Child) {
+    let deadline = Instant::now() + BOUND;
+    loop {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let mask = u64::from_str_radix(mask.unwrap().trim(), 16).unwrap();
+        if mask & 0b10 != 0 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "it does not take over SIGINT");
+        thread::sleep(Duration::from_millis(5));
     }
 }

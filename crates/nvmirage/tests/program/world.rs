@@ -75,6 +75,7 @@ impl World {
             .current_dir(self.dir.path())
             .env("XDG_STATE_HOME", self.path("state"))
             .env("XDG_RUNTIME_DIR", self.path("run"))
+            .env_remove("NVMIRAGE_CONTROL")
             .env_remove("NVMIRAGE_LOG")
             .stdin(Stdio::null());
         for of_a_service_manager in SERVICE {

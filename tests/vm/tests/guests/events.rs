@@ -43,7 +43,7 @@ fn a_guest_sees_what_the_operator_changes() {
     wait(&mut guest, "used");
     served.steer(&["resize", "added", "64MiB"]);
     wait(&mut guest, "grown");
-    served.steer(&["detach", "added", "vm"]);
+    served.steer(&["detach", "added", "vm", "--detach-hosts"]);
     wait(&mut guest, "gone");
     served.steer(&["attach", "added", "vm"]);
     tell(&mut guest, "back");

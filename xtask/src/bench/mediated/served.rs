@@ -175,7 +175,13 @@ impl<'a> Served<'a> {
         let (server, host) = self.mediated.args.cpus.pair();
         let mut command = workspace.command(&workspace.program())?;
         command
-            .args(["bench", "--json", "--target", &self.target(0)])
+            .args([
+                "bench",
+                "--json",
+                "--target",
+                &self.target(0),
+                "--destroy-data",
+            ])
             .args(["--cpu", &host.to_string()])
             .args(["--server-cpu", &server.to_string()])
             .args(args.split(' '));

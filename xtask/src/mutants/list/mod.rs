@@ -3,6 +3,7 @@
 mod api;
 mod book;
 mod commands;
+mod consent;
 mod drives;
 mod files;
 mod fuse;
@@ -38,6 +39,7 @@ const ALL: &[&[Mutation]] = &[
     queues::MUTATIONS,
     memory_map::MUTATIONS,
     commands::MUTATIONS,
+    consent::MUTATIONS,
     drives::MUTATIONS,
     files::MUTATIONS,
     fuse::MUTATIONS,

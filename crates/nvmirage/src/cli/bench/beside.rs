@@ -105,6 +105,11 @@ pub(super) type Beside<'a, K> = (
 );
 
 impl BesideArgs {
+    /// Drives that the jobs are done on, too.
+    pub(super) fn also(&self) -> impl Iterator<Item = &Place> {
+        self.also.iter()
+    }
+
     /// Opens all of it, for jobs that need so much and use that namespace.
     pub(super) fn open(
         &self,

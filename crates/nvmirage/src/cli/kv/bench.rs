@@ -3,6 +3,7 @@
 use anyhow::{bail, ensure};
 use driver::key_value::{Compound, Dialect, Rule};
 use memory::Buffer;
+use nvme_spec::{Status, samsung};
 use serde::Serialize;
 
 use super::{Client, VALUE_MAX};
@@ -39,6 +40,10 @@ pub(super) struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     compound: Option<u8>,
 
+    /// Overwrite data: keys of the drive that have the names of the bench's own, which are deleted at the end
+    #[arg(long)]
+    destroy_data: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -72,6 +77,7 @@ struct Figure {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
+    Exist,
     Put,
     Get,
     Del,
@@ -111,6 +117,9 @@ impl Bench {
             buffers.push(buffer);
         }
         let mut run = |op| self.measure(client, op, len, &buffers);
+        if !self.destroy_data {
+            run(Op::Exist)?;
+        }
         let put = run(Op::Put);
         // What was stored is deleted in any case.
         let get = put.is_ok().then(|| run(Op::Get));
@@ -133,6 +142,14 @@ impl Bench {
         report::print(&figures.in_words())
     }
 
+    /// The refusal of a bench that would lose values of others.
+    fn keys_taken(&self) -> String {
+        let (first, last) = (bench_key(0), bench_key((self.count - 1).into()));
+        format!(
+            "the drive has keys from {first} to {last}, which the bench would overwrite and delete: add --destroy-data where they are not needed"
+        )
+    }
+
     /// Does one kind of command with every key; those of a key that is not there are no errors of Delete.
     fn measure(
         &self,
@@ -146,7 +163,7 @@ impl Bench {
         // Keys of a command.
         let each = match op {
             Op::Put => self.compound.unwrap_or(1).into(),
-            Op::Get | Op::Del => 1,
+            Op::Exist | Op::Get | Op::Del => 1,
         };
         let commands = self.count.div_ceil(each) as usize;
         let mut latencies = Vec::with_capacity(commands);
@@ -169,6 +186,7 @@ impl Bench {
                     }
                     Op::Put => (client.keys.store(&key(next), len, Rule::Any)?, len as usize),
                     Op::Get => (client.keys.retrieve(&key(next), len)?, len as usize),
+                    Op::Exist => (client.keys.exist(&key(next))?, 0),
                     Op::Del => (client.keys.delete(&key(next))?, 0),
                 };
                 if moves > 0 {
@@ -187,15 +205,31 @@ impl Bench {
             let ended = now();
             while let Some(cqe) = client.queue.next_completion() {
                 let status = cqe.status.status();
-                if !status.is_success() && op != Op::Del {
-                    bail!("a command ended with {status}");
+                match op {
+                    Op::Del => {}
+                    Op::Exist if status.is_success() => bail!(self.keys_taken()),
+                    Op::Exist if is_missing(status) => {}
+                    _ if status.is_success() => {}
+                    _ => bail!("a command ended with {status}"),
                 }
                 latencies.push(ended - begun[usize::from(cqe.cid)]);
             }
         }
-        let len = if op == Op::Del { 0 } else { len };
+        let len = match op {
+            Op::Put | Op::Get => len,
+            Op::Exist | Op::Del => 0,
+        };
         Ok(Figure::of(&mut latencies, self.count, now() - start, len))
     }
+}
+
+/// Whether a status says that there is no such key.
+fn is_missing(status: Status) -> bool {
+    [
+        Status::KV_KEY_DOES_NOT_EXIST,
+        samsung::status::KEY_DOES_NOT_EXIST,
+    ]
+    .contains(&status)
 }
 
 /// What values are made of.

@@ -78,7 +78,7 @@ impl Start {
             max_size: self.max_size,
             max_time: self.max_time,
         };
-        let made = control::client::create_trace(&self.control.socket(), &trace)?;
+        let made = control::client::create_trace(&self.control.to_change()?, &trace)?;
         report::print(&format!(
             "trace {} records into {}\n",
             made.config.name,
@@ -103,7 +103,7 @@ pub(super) struct Stop {
 
 impl Stop {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        control::client::delete(&self.control.socket(), "traces", &self.name)
+        control::client::delete(&self.control.to_change()?, "traces", &self.name)
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) struct Ls {
 
 impl Ls {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let inventory = control::client::inventory(&self.control.socket())?;
+        let inventory = control::client::inventory(&self.control.to_read()?)?;
         if self.json {
             return report::print_json(&inventory.traces);
         }

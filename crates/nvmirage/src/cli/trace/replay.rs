@@ -19,11 +19,11 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --write
+  nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --destroy-data
       At the times at which they were recorded; what the drive has is overwritten
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --reads-only --speed max
       Only what changes nothing, as fast as the drive goes
-  nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --write --speed 0.5 --from 10s --within 5s
+  nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --destroy-data --speed 0.5 --from 10s --within 5s
       Five seconds of it, half as fast";
 
 /// Memory that is shared with the drive for data, at most; with fewer commands in flight where more were needed.
@@ -57,9 +57,9 @@ pub(super) struct Replay {
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     qd: u16,
 
-    /// Change data: the drive loses what it has
-    #[arg(long, conflicts_with = "reads_only")]
-    write: bool,
+    /// Overwrite data: needed by a trace with commands that change some, unless --reads-only
+    #[arg(long, alias = "write", conflicts_with = "reads_only")]
+    destroy_data: bool,
 
     /// Leave out what changes data
     #[arg(long)]
@@ -91,7 +91,7 @@ impl Replay {
         let target = Drive::describe(&mut host)?;
         let settings = Settings {
             speed: self.speed,
-            write: self.write,
+            write: self.destroy_data,
             reads_only: self.reads_only,
             wrap: self.wrap,
             nsid: self.to_nsid,

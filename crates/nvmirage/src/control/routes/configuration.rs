@@ -3,7 +3,10 @@
 use axum::{Json, body::Bytes, extract::State, http::StatusCode};
 use utoipa_axum::routes;
 
-use super::{Routes, Shared, blocking, body, changing};
+use super::{
+    Routes, Shared, blocking, body, changing,
+    consent::{self, Consent},
+};
 use crate::{
     config::Config,
     control::{Refusal, Reload, ReloadRequest, Stopping},
@@ -33,10 +36,14 @@ async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refus
     changing(desk, move |s| s.reload(request)).await.map(Json)
 }
 
-/// End the server, as SIGTERM does; requests that are under way get their answers
-#[utoipa::path(post, path = "/v1/stop", tag = "server", responses((status = 202, body = Stopping)))]
-async fn stop(State(supervisor): Shared) -> (StatusCode, Json<Stopping>) {
-    supervisor.ask_to_stop();
+/// End the server; hosts lose their drives, where that is meant, and requests that are under way get their answers
+#[utoipa::path(post, path = "/v1/stop", tag = "server", params(Consent), responses((status = 202, body = Stopping)))]
+async fn stop(
+    State(desk): Shared,
+    given: consent::Given,
+) -> Result<(StatusCode, Json<Stopping>), Refusal> {
+    let consent = consent::of(given)?;
+    blocking(desk, move |s| s.stop_unless_used(consent)).await?;
     let pid = std::process::id();
-    (StatusCode::ACCEPTED, Json(Stopping { pid }))
+    Ok((StatusCode::ACCEPTED, Json(Stopping { pid })))
 }

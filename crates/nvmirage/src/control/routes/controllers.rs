@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 
 use super::{
     Routes, Shared, blocking, body,
+    consent::{self, Consent},
     item::{self, Done, Item, Shown},
 };
 use crate::{
@@ -88,14 +89,17 @@ async fn change_controller(
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
-/// Delete a controller that nothing uses
-#[utoipa::path(delete, path = "/v1/controllers/{name}", tag = "controllers", responses((status = 204)))]
+/// Delete a controller; its host loses the drive, where that is meant
+#[utoipa::path(delete, path = "/v1/controllers/{name}", tag = "controllers", params(Consent), responses((status = 204)))]
 async fn delete_controller(
     State(desk): Shared,
     Path(name): Path<String>,
+    given: consent::Given,
     headers: HeaderMap,
 ) -> Result<Done, Refusal> {
-    item::change::<ControllerStatus>(desk, name, headers, |s, name| s.delete_controller(name)).await
+    let consent = consent::of(given)?;
+    let work = move |s: &Supervisor, name: &str| s.delete_controller(name, consent);
+    item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
 /// Give a namespace to a controller
@@ -128,14 +132,16 @@ async fn put_attachment(
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
-/// Take a namespace from a controller
-#[utoipa::path(delete, path = "/v1/controllers/{name}/namespaces/{namespace}", tag = "controllers", responses((status = 204)))]
+/// Take a namespace from a controller, and from its host, where that is meant
+#[utoipa::path(delete, path = "/v1/controllers/{name}/namespaces/{namespace}", tag = "controllers", params(Consent), responses((status = 204)))]
 async fn detach(
     State(desk): Shared,
     Path((name, namespace)): Path<(String, String)>,
+    given: consent::Given,
     headers: HeaderMap,
 ) -> Result<Done, Refusal> {
-    let work = move |s: &Supervisor, name: &str| s.detach(&namespace, name);
+    let consent = consent::of(given)?;
+    let work = move |s: &Supervisor, name: &str| s.detach(&namespace, name, consent);
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 

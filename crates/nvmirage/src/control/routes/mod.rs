@@ -5,6 +5,7 @@
 //! compares the book with them. Path parameters and the problems that any route may answer are added in `openapi.rs`.
 
 mod configuration;
+mod consent;
 mod controllers;
 mod events;
 mod hosts;

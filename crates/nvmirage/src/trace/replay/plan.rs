@@ -176,7 +176,7 @@ fn refuse_changes(records: &[Record], settings: &Settings) -> anyhow::Result<()>
     let count = records.iter().filter(changes).count();
     ensure!(
         count == 0 || settings.write || settings.reads_only,
-        "{count} commands of the trace change data, and the drive would lose what it has: with --write that is meant, and --reads-only leaves them out"
+        "{count} commands of the trace change data, and the drive would lose what it has: with --destroy-data that is meant, and --reads-only leaves them out"
     );
     Ok(())
 }
@@ -293,7 +293,7 @@ mod tests {
         };
         let error = plan(&records, &target, &careful).unwrap_err().to_string();
         assert!(
-            error.starts_with("2 commands") && error.contains("--write"),
+            error.starts_with("2 commands") && error.contains("--destroy-data"),
             "{error}"
         );
         let reads = Settings {

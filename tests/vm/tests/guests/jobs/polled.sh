@@ -34,7 +34,7 @@ all_interrupts() {
 step serves serve true
 before=$(all_interrupts)
 bench() {
-    /run/nvmirage bench --target vfio-user:/run/true.sock --rw randrw --bs 4k,64k --qd 1,8 --time 500ms \
+    /run/nvmirage bench --target vfio-user:/run/true.sock --destroy-data --rw randrw --bs 4k,64k --qd 1,8 --time 500ms \
         --verify --json >/run/bench.json
 }
 step bench bench

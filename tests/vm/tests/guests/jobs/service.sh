@@ -59,7 +59,7 @@ drive() {
     nvmirage create namespace disk --media disk
     nvmirage create controller nvme0 --namespaces disk --listen vfio-user:/run/nvmirage/nvme0.sock --socket-mode 0660
     [ "$(stat --format=%a%U%G /run/nvmirage/nvme0.sock)" = 660nvmirage"nvmirage" ]
-    nvmirage bench --target vfio-user:/run/nvmirage/nvme0.sock --rw randrw --time 500ms --verify
+    nvmirage bench --target vfio-user:/run/nvmirage/nvme0.sock --destroy-data --rw randrw --time 500ms --verify
     nvmirage ls
 }
 

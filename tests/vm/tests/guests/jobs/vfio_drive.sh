@@ -52,7 +52,7 @@ step identify nvmirage identify --target "pci:$drive"
 tell identity nvmirage identify --target "pci:$drive" --json
 
 check() {
-    nvmirage bench --target "pci:$drive" --rw randrw --bs 4k,128k --qd 1,16 --time 500ms --span 16MiB --verify "$@"
+    nvmirage bench --target "pci:$drive" --destroy-data --rw randrw --bs 4k,128k --qd 1,16 --time 500ms --span 16MiB --verify "$@"
 }
 step mapped check
 step trapped check --doorbells trapped
@@ -82,7 +82,7 @@ reset() {
     done
     cat /tmp/bench.log
     if wait $loading_pid; then return 1; fi
-    nvmirage bench --target "pci:$drive" --rw randrw --qd 8 --time 300ms --span 16MiB --verify
+    nvmirage bench --target "pci:$drive" --destroy-data --rw randrw --qd 8 --time 300ms --span 16MiB --verify
 }
 step reset reset
 

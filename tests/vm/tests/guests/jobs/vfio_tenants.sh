@@ -86,7 +86,7 @@ step held refused "nvmirage (process [0-9]*) has /dev/vfio/" nvmirage drive unbi
 
 # each checks all that it writes, both at the same time
 tenant() {
-    nvmirage bench --target "vfio-user:/tmp/$1.sock" --rw randrw --bs "$2" --qd 8 --time 1s --span 8MiB --seed "$3" --verify
+    nvmirage bench --target "vfio-user:/tmp/$1.sock" --destroy-data --rw randrw --bs "$2" --qd 8 --time 1s --span 8MiB --seed "$3" --verify
 }
 together() {
     tenant a 4k 1 >/tmp/a.log 2>&1 &
@@ -101,7 +101,7 @@ step together together
 # the other server stands still: who is on its drive has its answers in time, which say to try again; who is on the VFIO drive has
 # commands done in every two seconds of it; and when the server goes on, so does its drive
 tenant_c() {
-    nvmirage bench --target vfio-user:/tmp/c.sock --rw randrw --qd 4 --time "$1" >/tmp/stopped-c.log 2>&1
+    nvmirage bench --target vfio-user:/tmp/c.sock --destroy-data --rw randrw --qd 4 --time "$1" >/tmp/stopped-c.log 2>&1
 }
 # Commands that the reactor has done for all controllers. (By the program's own clock bench leaves out what a processor that is
 # emulated takes; this counts everything.)
@@ -120,7 +120,7 @@ flowing() {
     done
 }
 stopped() {
-    nvmirage bench --target vfio-user:/tmp/a.sock --rw randrw --qd 4 --time 120s --span 8MiB --seed 3 >/tmp/stopped-a.log 2>&1 &
+    nvmirage bench --target vfio-user:/tmp/a.sock --destroy-data --rw randrw --qd 4 --time 120s --span 8MiB --seed 3 >/tmp/stopped-a.log 2>&1 &
     stopped_a=$!
     flowing 100
     kill -STOP "$(cat /tmp/other.pid)"

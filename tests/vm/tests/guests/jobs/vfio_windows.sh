@@ -50,7 +50,7 @@ step serve serve
 # as interrupted, which hosts repeat. So does this one, three times at most; nothing else may fail.
 tenant() {
     tenant_left=3
-    until nvmirage bench --target "vfio-user:/tmp/$1.sock" --rw randrw --bs "$2" --qd 4 --time 5s --span 8MiB --seed "$3" --verify >"/tmp/tenant-$1.log" 2>&1; do
+    until nvmirage bench --target "vfio-user:/tmp/$1.sock" --destroy-data --rw randrw --bs "$2" --qd 4 --time 5s --span 8MiB --seed "$3" --verify >"/tmp/tenant-$1.log" 2>&1; do
         cat "/tmp/tenant-$1.log"
         grep -q 'a command failed: Command Interrupted' "/tmp/tenant-$1.log" || return 1
         [ $tenant_left -gt 0 ] || return 1

@@ -1,0 +1,107 @@
+//! Hosts that are attached: whom a change would take a drive or a namespace from, and whether that is meant.
+
+use axum::http::StatusCode;
+
+use super::{State, Supervisor};
+use crate::{
+    control::{FieldProblem, Refusal},
+    reload::CONSENT,
+};
+
+/// A host, by the controller that it is attached to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AttachedHost {
+    controller: String,
+    process: Option<u32>,
+    /// Open files of its mount, where the host is one of our own.
+    open_files: Option<usize>,
+}
+
+impl AttachedHost {
+    /// What is known of it beside its controller.
+    fn about(&self) -> Option<String> {
+        if let Some(files) = self.open_files {
+            return Some(format!("{files} open files of its mount"));
+        }
+        let process = self.process?;
+        let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        Some(match name.trim() {
+            "" => format!("pid {process}"),
+            name => format!("pid {process}, {name}"),
+        })
+    }
+}
+
+impl std::fmt::Display for AttachedHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.about() {
+            Some(about) => write!(f, "{} ({about})", self.controller),
+            None => f.write_str(&self.controller),
+        }
+    }
+}
+
+impl Supervisor {
+    /// All hosts that are attached.
+    pub(crate) fn attached_hosts(&self) -> Vec<AttachedHost> {
+        let state = self.lock();
+        let controllers = state.controllers.iter();
+        controllers.filter_map(|c| state.host_of(&c.name)).collect()
+    }
+
+    /// Asks whoever has started it to end. Without `consent` hosts keep their drives, and it goes on.
+    pub(crate) fn stop_unless_used(&self, consent: bool) -> Result<(), Refusal> {
+        if !consent {
+            refuse(&self.attached_hosts())?;
+        }
+        self.ask_to_stop();
+        Ok(())
+    }
+}
+
+impl State {
+    /// The host of a controller. A mount of our own is one while its files are open.
+    pub(super) fn host_of(&self, controller: &str) -> Option<AttachedHost> {
+        let mut served = self.controllers.iter();
+        let served = served.find(|served| served.name == controller)?;
+        let open_files = served.mount.as_ref().map(crate::fuse::Mount::open_files);
+        let is_there = open_files.map_or_else(|| served.presence.is_there(), |files| files > 0);
+        is_there.then(|| AttachedHost {
+            controller: controller.to_owned(),
+            process: served.presence.process(),
+            open_files,
+        })
+    }
+
+    /// Refuses what a controller's host would lose something by, unless that is meant.
+    pub(super) fn spare_host(&self, controller: &str, consent: bool) -> Result<(), Refusal> {
+        match self.host_of(controller) {
+            Some(host) if !consent => refuse(&[host]),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refuse(hosts: &[AttachedHost]) -> Result<(), Refusal> {
+    let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    let detail = match names.as_slice() {
+        [] => return Ok(()),
+        [one] => format!("controller {one}: a host is attached: {CONSENT}"),
+        all => format!(
+            "hosts are attached to controllers {}: end them first, or let them lose their drives with --detach-hosts",
+            all.join(", ")
+        ),
+    };
+    let errors = hosts.iter().map(|host| FieldProblem {
+        pointer: None,
+        object: Some(format!("controller {}", host.controller)),
+        detail: match host.about() {
+            Some(about) => format!("a host is attached: {about}"),
+            None => "a host is attached".to_owned(),
+        },
+    });
+    Err(Refusal {
+        errors: errors.collect(),
+        ..Refusal::new(StatusCode::CONFLICT, "hosts attached", detail)
+    })
+}

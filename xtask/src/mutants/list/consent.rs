@@ -1,0 +1,79 @@
+//! Consent: what takes a drive from a host, data from a drive, or a change to another server, is done where that is meant.
+
+use super::super::{Mutation, integration, of_program};
+
+/// A test of the whole program.
+const fn program(name: &'static str) -> super::super::Test {
+    integration("nvmirage", &["--test", "program"], name)
+}
+
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "consent-hosts",
+        guard: "a host that is attached keeps its drive unless the operator means it",
+        file: "crates/nvmirage/src/supervisor/hosts.rs",
+        from: "Some(host) if !consent => refuse(&[host]),",
+        to: "Some(host) if !consent && host.controller.is_empty() => refuse(&[host]),",
+        test: program("consent::a_host_keeps_its_drive_unless_the_operator_means_it"),
+    },
+    Mutation {
+        name: "consent-stop",
+        guard: "a server with hosts does not stop unless the operator means it",
+        file: "crates/nvmirage/src/supervisor/hosts.rs",
+        from: "            refuse(&self.attached_hosts())?;",
+        to: "            let _ = self.attached_hosts();",
+        test: program("consent::a_host_keeps_its_drive_unless_the_operator_means_it"),
+    },
+    Mutation {
+        name: "consent-ctrl-c",
+        guard: "the first Ctrl-C in a terminal warns where hosts are attached",
+        file: "crates/nvmirage/src/cli/ctrl_c.rs",
+        from: "        self.warned = Some(Instant::now());\n        false",
+        to: "        self.warned = Some(Instant::now());\n        true",
+        test: program("consent::ctrl_c_in_a_terminal_warns_once_where_hosts_are_attached"),
+    },
+    Mutation {
+        name: "consent-bench",
+        guard: "a bench that verifies reads overwrites data only where that is meant",
+        file: "crates/nvmirage/src/cli/bench.rs",
+        from: "if self.destroy_data || !(writes || self.verify) {",
+        to: "if self.destroy_data || !writes {",
+        test: program("consent::a_bench_that_would_overwrite_data_says_so_first"),
+    },
+    Mutation {
+        name: "consent-bench-keys",
+        guard: "a bench of keys spares keys that are not its own",
+        file: "crates/nvmirage/src/cli/kv/bench.rs",
+        from: "Op::Exist if status.is_success() => bail!(self.keys_taken()),",
+        to: "Op::Exist if status.is_success() => drop(self.keys_taken()),",
+        test: program("consent::a_bench_of_keys_spares_those_of_others"),
+    },
+    Mutation {
+        name: "address-fallback",
+        guard: "a command that changes something never falls back to the system's server",
+        file: "crates/nvmirage/src/control/address.rs",
+        from: "let falls_back = intent == Intent::Read\n            && default.origin",
+        to: "let falls_back = default.origin",
+        test: of_program(
+            "control::address::tests::what_changes_something_never_goes_to_the_server_of_the_system",
+        ),
+    },
+    Mutation {
+        name: "up-undo",
+        guard: "what `up` has made goes again where it fails",
+        file: "crates/nvmirage/src/cli/up.rs",
+        from: "                made.object(kind, word, name);",
+        to: "                let _ = (kind, word);",
+        test: program("up::a_drive_that_a_server_refuses_leaves_nothing_there"),
+    },
+    Mutation {
+        name: "log-level",
+        guard: "a word that is no level does not turn the log off",
+        file: "crates/nvmirage/src/config/log.rs",
+        from: "match LEVELS.iter().any(|one| level.eq_ignore_ascii_case(one)) {",
+        to: "match !level.is_empty() {",
+        test: of_program(
+            "config::log::tests::a_filter_that_would_log_nothing_by_a_typo_is_refused",
+        ),
+    },
+];
