@@ -46,6 +46,7 @@ mod stop;
 mod top;
 mod trace;
 mod up;
+mod wait;
 
 #[cfg(test)]
 mod tests;
@@ -54,7 +55,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::logging;
+use crate::{logging, report::progress};
 
 pub(crate) use error::UsageError;
 
@@ -140,7 +141,7 @@ pub(crate) fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", error::shown(&error));
+            progress::note(&error::shown(&error));
             if error.is::<UsageError>() {
                 ExitCode::from(2)
             } else {
