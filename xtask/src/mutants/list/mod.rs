@@ -6,6 +6,7 @@ mod commands;
 mod drives;
 mod files;
 mod fuse;
+mod hosts;
 mod interrupts;
 mod isolation;
 mod key_value;
@@ -40,6 +41,7 @@ const ALL: &[&[Mutation]] = &[
     drives::MUTATIONS,
     files::MUTATIONS,
     fuse::MUTATIONS,
+    hosts::MUTATIONS,
     interrupts::MUTATIONS,
     isolation::MUTATIONS,
     key_value::MUTATIONS,
