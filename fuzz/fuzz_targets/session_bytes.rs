@@ -17,7 +17,7 @@ use arbitrary::Arbitrary;
 use controller::DoorbellMode;
 use libfuzzer_sys::fuzz_target;
 use nvmirage_fuzz::Rig;
-use transport::vfio_user::{Session, SessionConfig, SessionEnd};
+use transport::vfio_user::{Caller, CallerEnd, Session, SessionConfig, SessionEnd};
 use vfio_user::{Connection, ConnectionError, Header, header::Command};
 
 #[derive(Arbitrary, Debug)]
@@ -149,8 +149,33 @@ struct Program {
 /// Most steps of one program.
 const STEPS_MAX: usize = 100;
 
-/// Looks at the session until it has nothing more to do; false when it has ended.
-fn serve(rig: &mut Rig, session: &mut Session, intact: bool) -> bool {
+/// The server's end of the connection.
+enum End {
+    Caller(Caller),
+    Host(Session),
+}
+
+/// Looks at the connection until there is nothing more to do; nothing when it has ended.
+fn serve(rig: &mut Rig, end: End, intact: bool) -> Option<End> {
+    let mut session = match end {
+        End::Host(session) => session,
+        End::Caller(mut caller) => match caller.poll(rig.now(), false) {
+            Ok(()) if caller.is_introduced() => {
+                let config = SessionConfig::of(rig.controller().config());
+                caller.attach(rig.doorbells.clone(), config).ok()?
+            }
+            Ok(()) => return Some(End::Caller(caller)),
+            Err(CallerEnd::Ended(SessionEnd::FramingLost { size })) => {
+                assert!(!intact || size < 16, "framing is intact");
+                return None;
+            }
+            Err(_) => return None,
+        },
+    };
+    is_served(rig, &mut session, intact).then_some(End::Host(session))
+}
+
+fn is_served(rig: &mut Rig, session: &mut Session, intact: bool) -> bool {
     for _ in 0..64 {
         let now = rig.now();
         let polled = session.poll(rig.controller(), now);
@@ -193,13 +218,12 @@ fuzz_target!(|program: Program| {
         DoorbellMode::Unmapped
     };
     let mut rig = Rig::new(mode);
-    let config = SessionConfig::of(rig.controller().config());
     let (ours, theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
     let mut reader = theirs.try_clone().unwrap();
     let mut raw = theirs.try_clone().unwrap();
     let mut client = Connection::new(theirs).unwrap();
-    let mut session = Session::new(ours, rig.doorbells.clone(), config).unwrap();
+    let mut end = Some(End::Caller(Caller::new(ours, rig.now()).unwrap()));
     let mut pending = Vec::new();
     let mut intact = true;
     for (id, step) in (0u16..).zip(program.steps.into_iter().take(STEPS_MAX)) {
@@ -228,11 +252,12 @@ fuzz_target!(|program: Program| {
             Step::Turns(count) => rig.turns(usize::from(count % 8)),
             Step::Seconds(seconds) => rig.advance(u64::from(seconds % 6) * 1_000_000_000),
         }
-        if !serve(&mut rig, &mut session, intact) {
+        end = end.and_then(|end| serve(&mut rig, end, intact));
+        if end.is_none() {
             break;
         }
         drain(&mut reader, &mut pending);
     }
-    drop(session);
+    drop(end);
     rig.finish();
 });

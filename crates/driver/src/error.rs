@@ -71,6 +71,22 @@ pub enum DriverError {
         /// Why not.
         source: ClientError,
     },
+    /// The drive has another host.
+    #[error("the drive has another host{}", of_process(*.host))]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+        /// The other host's process, where the server says so.
+        host: Option<u32>,
+    },
+    /// A server took the connection and did not answer.
+    #[error("the server at {} did not answer within {after:?}: the drive may have another host, or the server is stopped", path.display())]
+    NoAnswer {
+        /// The socket.
+        path: PathBuf,
+        /// The time allowed.
+        after: Duration,
+    },
     /// The memory that the driver shares with the drive is full.
     #[error(
         "no room for {wanted} bytes in the memory shared with the drive; ask for more of it (memory_len)"
@@ -94,7 +110,18 @@ pub enum DriverError {
     },
 }
 
+/// The process of another host, for an error.
+fn of_process(host: Option<u32>) -> String {
+    host.map_or_else(String::new, |host| format!(" (process {host})"))
+}
+
 impl DriverError {
+    /// Whether it may be no error once another host of the drive has gone.
+    #[must_use]
+    pub fn may_have_host(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::NoAnswer { .. })
+    }
+
     /// The meaning of a failed vfio-user request.
     pub(crate) fn from_client(what: &'static str, error: ClientError, after: Duration) -> Self {
         match error {

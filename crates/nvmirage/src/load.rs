@@ -3,6 +3,7 @@
 
 pub(crate) mod idle;
 pub(crate) mod record;
+pub(crate) mod wait;
 
 use std::ops::ControlFlow;
 
@@ -14,9 +15,9 @@ use driver::{
     io::Namespace,
     workload::{self, Job, Lulls, Progress, Setting, beside::Beside},
 };
-use vfio_user::ClientError;
 use zerocopy::{FromBytes, IntoBytes};
 
+use self::wait::Wait;
 use crate::{clock::Clock, report::job::JobReport};
 
 /// Memory shared with the drive beside buffers: admin queue, doorbells, log pages.
@@ -42,6 +43,8 @@ pub(crate) struct Needs {
     pub(crate) buffers: u64,
     /// Queue pairs that do not work, each of [`idle::depth`] commands.
     pub(crate) idle: u32,
+    /// Whether to wait for another host of the drive.
+    pub(crate) wait: Wait,
 }
 
 impl Needs {
@@ -53,7 +56,13 @@ impl Needs {
             queues: 1,
             buffers: 0,
             idle: 0,
+            wait: Wait::Not,
         }
+    }
+
+    /// The same, of a host that may have to wait for another one.
+    pub(crate) const fn waiting(self, wait: Wait) -> Self {
+        Needs { wait, ..self }
     }
 
     /// Bytes of memory: a buffer, two lists of pages (the queue's and the buffer's), and entries of both queues for each
@@ -109,24 +118,9 @@ impl Host {
             ..Options::default()
         };
         let place = || format!("cannot use the drive at {at}");
-        let device = Device::at(at, &options).map_err(|error| {
-            let waits = matches!(
-                &error,
-                DriverError::Timeout { .. }
-                    | DriverError::Connect {
-                        source: ClientError::Timeout,
-                        ..
-                    }
-            );
-            let error = anyhow::Error::new(error);
-            if waits {
-                error.context(
-                    "the server does not answer: is another host attached? A controller has one at a time",
-                )
-            } else {
-                error
-            }
-        });
+        let never = || false;
+        let device = needs.wait.open(at, &never, || Device::at(at, &options));
+        let device = device.map_err(wait::advised);
         let mut device = device.with_context(place)?;
         device.enable().with_context(place)?;
         Ok(Host {

@@ -167,6 +167,8 @@ pub(crate) fn now() -> Log {
 fn lines(format: Format, default: Default) -> Lines {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        // it would complain on standard error, and panic where nobody reads that
+        .log_internal_errors(false)
         .with_ansi(format == Format::Text && std::io::stderr().is_terminal());
     match (format, default) {
         (Format::Json, _) => lines.json().flatten_event(true).boxed(),

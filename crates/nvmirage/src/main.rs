@@ -17,6 +17,7 @@ mod demo;
 mod doctor;
 mod events;
 mod fuse;
+mod hangup;
 mod identity;
 mod interrupt;
 mod keep;

@@ -10,7 +10,7 @@ use controller::subsystem::{Subsystem, SubsystemConfig};
 use controller::time::Time;
 use controller::{Controller, ControllerConfig, DoorbellMode};
 use memory::DoorbellPages;
-use transport::vfio_user::{Session, SessionConfig, SessionEnd};
+use transport::vfio_user::{Caller, Session, SessionConfig, SessionEnd};
 
 /// A session that nobody gives turns to but the test.
 struct Rig {
@@ -47,26 +47,21 @@ impl Rig {
         let subsystem = SubsystemConfig::with_namespaces(1, []);
         let mut subsystem = Subsystem::new(subsystem).unwrap();
         let controller = Controller::new(config, pages.clone(), &mut subsystem).unwrap();
-        let session = Session::new(server, pages, session_config).unwrap();
+        (&host).write_all(&message(VERSION, &[0; 4])).unwrap();
+        let mut caller = Caller::new(server, Time(0)).unwrap();
+        caller.poll(Time(0), false).unwrap();
+        let session = caller.attach(pages, session_config).unwrap();
         let mut rig = Self {
             host,
             session,
             controller,
         };
-        rig.send(VERSION, &[0; 4]);
-        assert_eq!(rig.poll(0), 1);
         rig.receive();
         rig
     }
 
     fn send(&mut self, command: u16, body: &[u8]) {
-        let size = 16 + u32::try_from(body.len()).unwrap();
-        let mut message = vec![7, 0];
-        message.extend(command.to_le_bytes());
-        message.extend(size.to_le_bytes());
-        message.extend([0; 8]);
-        message.extend(body);
-        self.host.write_all(&message).unwrap();
+        self.host.write_all(&message(command, body)).unwrap();
     }
 
     fn poll(&mut self, now: u64) -> u32 {
@@ -90,6 +85,16 @@ impl Rig {
         self.controller.bar_read(0, 0x1c, &mut csts);
         u32::from_le_bytes(csts)
     }
+}
+
+fn message(command: u16, body: &[u8]) -> Vec<u8> {
+    let size = 16 + u32::try_from(body.len()).unwrap();
+    let mut message = vec![7, 0];
+    message.extend(command.to_le_bytes());
+    message.extend(size.to_le_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+    message
 }
 
 fn region_info(argsz: u32) -> Vec<u8> {

@@ -19,7 +19,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use crate::message::{
     Access, Capabilities, DeviceFlags, DeviceInfo, DmaMap, DmaMapFlags, DmaUnmap, DmaUnmapFlags,
-    IrqFlags, IrqInfo, RegionFlags, RegionInfo, SetIrqs, SetIrqsFlags, SparseArea, Version,
+    IrqFlags, IrqInfo, Refusal, RegionFlags, RegionInfo, SetIrqs, SetIrqsFlags, SparseArea,
+    Version,
 };
 use crate::{Command, Connection, ConnectionError, Header, MAX_FDS, Malformed, Message};
 
@@ -38,6 +39,12 @@ pub enum ClientError {
     /// The server refuses, with a UNIX errno (0 where it gives none).
     #[error("the server refused: {}", io::Error::from_raw_os_error(*.0 as i32))]
     Refused(u32),
+    /// The device has another host: it refused the `VERSION` with `EBUSY`.
+    #[error("it has another host{}", of_process(*.host))]
+    InUse {
+        /// The process of that, where the server says so.
+        host: Option<u32>,
+    },
     /// The server's reply is not what the command calls for.
     #[error("the server's reply is malformed: {0}")]
     Malformed(#[from] Malformed),
@@ -58,6 +65,11 @@ pub enum ClientError {
     /// The connection failed.
     #[error(transparent)]
     Connection(ConnectionError),
+}
+
+/// The process of another host, for an error.
+fn of_process(host: Option<u32>) -> String {
+    host.map_or_else(String::new, |host| format!(", process {host}"))
 }
 
 impl From<ConnectionError> for ClientError {
@@ -550,6 +562,11 @@ impl AsFd for Client {
 fn accept(request: &Header, message: Message<'_>) -> Result<Reply, ClientError> {
     if message.header.command != request.command {
         return Err(ClientError::Mismatch(request.command));
+    }
+    let is_busy = message.header.error == Errno::BUSY.raw_os_error().unsigned_abs();
+    if message.header.is_error() && is_busy && request.command == Command::VERSION {
+        let Refusal { host } = Refusal::parse(message.body);
+        return Err(ClientError::InUse { host });
     }
     if message.header.is_error() {
         return Err(ClientError::Refused(message.header.error));

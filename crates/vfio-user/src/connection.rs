@@ -290,6 +290,12 @@ impl Connection {
         self.send(&request.reply(), body, fds)
     }
 
+    /// Its socket, non-blocking; what was not sent or not read whole is dropped.
+    #[must_use]
+    pub fn into_socket(self) -> UnixStream {
+        self.socket
+    }
+
     /// Refuses `request` with a UNIX errno, unless it wants no reply.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use engine::{ControllerSlot, Engine, Mode};
 use media::{Medium, MediumKind, MediumSpec};
 use memory::{DmaView, DoorbellPages, EventFd, Reach, Segment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use transport::vfio_user::{Session, SessionConfig};
+use transport::vfio_user::{Caller, Session, SessionConfig};
 
 /// Bytes of each controller's drive.
 pub const DRIVE_LEN: u64 = 4 << 20;
@@ -259,7 +259,7 @@ struct Served {
     config: SessionConfig,
     session: Option<Session>,
     /// Connected while the last host was still there, or its commands were.
-    next: Option<UnixStream>,
+    next: Option<Caller>,
 }
 
 impl Served {
@@ -351,7 +351,10 @@ impl Reactor {
         loop {
             while let Ok(order) = self.orders.try_recv() {
                 match order {
-                    Order::Attach(index, stream) => self.served[index].next = Some(stream),
+                    Order::Attach(index, stream) => {
+                        let caller = Caller::new(stream, self.now());
+                        self.served[index].next = Some(caller.expect("a socket of ours"));
+                    }
                     Order::Raise(index, vector, done) => {
                         let session = self.served[index].session.as_mut();
                         let session = session.expect("a host is attached");
@@ -394,14 +397,22 @@ impl Reactor {
         let controller = self.engine.controller_mut(served.slot);
         let controller = controller.expect("it is never removed");
         let Some(session) = &mut served.session else {
-            if controller.is_quiet()
-                && let Some(stream) = served.next.take()
-            {
-                let session = Session::new(stream, served.doorbells.clone(), served.config.clone());
-                served.session = Some(session.expect("a socket of ours"));
+            let Some(mut caller) = served.next.take() else {
+                return false;
+            };
+            if let Err(end) = caller.poll(now, false) {
+                let mut ended = self.shared.ended.lock().expect("nobody panics with it");
+                ended.push((index, end.to_string()));
+                self.shared.ending.notify_all();
                 return true;
             }
-            return false;
+            if !caller.is_introduced() || !controller.is_quiet() {
+                served.next = Some(caller);
+                return false;
+            }
+            let session = caller.attach(served.doorbells.clone(), served.config.clone());
+            served.session = session.ok();
+            return true;
         };
         let polled = session.poll(controller, now);
         if let Some(end) = polled.ended {
@@ -427,6 +438,11 @@ impl Reactor {
             fds.push(PollFd::new(session, flags));
             let unmasked = session.unmasked();
             fds.extend(unmasked.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        }
+        for caller in self.served.iter().filter_map(|served| served.next.as_ref()) {
+            if !caller.is_introduced() {
+                fds.push(PollFd::new(caller, PollFlags::IN));
+            }
         }
         let look = Timespec {
             tv_sec: 0,

@@ -21,6 +21,9 @@ use vfio_user::{Client, ClientError, Region};
 use super::{Bus, MappedDoorbells, NAP, spin_then_nap};
 use crate::DriverError;
 
+/// How long a server may take to answer a host that comes: where the last one has just gone, that is drained before.
+const ANSWER: Duration = Duration::from_secs(6);
+
 /// The bus to a server of vfio-user.
 pub struct VfioUser {
     client: Mutex<Client>,
@@ -36,13 +39,19 @@ impl VfioUser {
     /// Connects to a server's socket. Each request is bounded by `timeout`.
     ///
     /// # Errors
-    /// [`DriverError::Connect`]; [`DriverError::Broken`] for a device without a
-    /// BAR0 that holds registers.
+    /// [`DriverError::Connect`]; [`DriverError::InUse`] and [`DriverError::NoAnswer`] where the drive has, or may have,
+    /// another host; [`DriverError::Broken`] for a device without a BAR0 that holds registers.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Self, DriverError> {
-        let client = Client::connect(path, timeout).map_err(|source| DriverError::Connect {
-            path: path.to_owned(),
-            source,
+        let after = timeout.min(ANSWER);
+        let mut client = Client::connect(path, after).map_err(|source| {
+            let path = path.to_owned();
+            match source {
+                ClientError::InUse { host } => DriverError::InUse { path, host },
+                ClientError::Timeout => DriverError::NoAnswer { path, after },
+                source => DriverError::Connect { path, source },
+            }
         })?;
+        client.set_timeout(timeout);
         Self::from_client(client, timeout)
     }
 

@@ -14,7 +14,7 @@ use driver::{
 };
 use serde::Serialize;
 
-use super::{UsageError, consent, floor::Floor};
+use super::{UsageError, consent, floor::Floor, wait::WaitArg};
 use crate::{
     config::{Size, Span},
     cpu,
@@ -133,6 +133,9 @@ pub(super) struct Bench {
     record_trace: Option<PathBuf>,
 
     #[command(flatten)]
+    wait: WaitArg,
+
+    #[command(flatten)]
     beside: BesideArgs,
 }
 
@@ -188,15 +191,17 @@ impl Bench {
         if let Some(cpu) = self.cpu {
             cpu::pin_or_say(cpu)?;
         }
-        let interrupt = Interrupt::install()?;
         let needs = Needs {
             queue_depth: jobs.iter().map(|j| j.queue_depth).max().unwrap_or(1),
             block_size: jobs.iter().map(|j| j.block_size).max().unwrap_or(4096),
             queues: self.queues,
             buffers: self.buffers.map_or(0, |size| size.0),
             idle: self.beside.idle_queues.min(load::idle::MAX_QUEUES),
+            wait: self.wait.get(),
         };
         let mut host = Host::connect(target, self.doorbells, needs)?;
+        // not before: whoever waits for a drive ends with the first signal
+        let interrupt = Interrupt::install()?;
         let mut output = Output {
             target: target.to_string(),
             nsid: self.nsid,

@@ -9,11 +9,11 @@ use driver::{Doorbells, bus::place::Place};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{UsageError, consent};
+use super::{UsageError, consent, wait::WaitArg};
 use crate::{
     config::Span,
     interrupt::Interrupt,
-    load,
+    load::{self, wait},
     report::{
         self, progress,
         table::{Align, Table},
@@ -85,6 +85,9 @@ pub(super) struct Conformance {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    wait: WaitArg,
 }
 
 fn doorbells() -> impl TypedValueParser<Value = Doorbells> {
@@ -142,11 +145,12 @@ impl Conformance {
         }
         let target = self.target.as_ref().context("--target is missing")?;
         let place = target.to_string();
-        let interrupt = Interrupt::install()?;
         let mut bench = self.bench(target)?;
         if let Some(second) = &self.second {
             bench.set_second(self.bench(second)?);
         }
+        // not before: whoever waits for a drive ends with the first signal
+        let interrupt = Interrupt::install()?;
         progress::note(&format!(
             "warning: everything on {place} is being overwritten"
         ));
@@ -168,9 +172,11 @@ impl Conformance {
 
     fn bench(&self, place: &Place) -> anyhow::Result<Bench> {
         let bound = self.bound.0;
-        let bus = place.open(bound).with_context(|| {
-            format!("cannot use the drive at {place}; a controller has one host at a time")
-        })?;
+        let never = || false;
+        let bus = self.wait.get().open(place, &never, || place.open(bound));
+        let bus = bus
+            .map_err(wait::advised)
+            .with_context(|| format!("cannot use the drive at {place}"))?;
         let options = Options {
             doorbells: self.doorbells,
             bound,

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::parse::Control;
-use crate::{control, events::Event, report};
+use crate::{control, events::Event, hangup, report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,6 +40,7 @@ impl Events {
         if left == 0 {
             return Ok(());
         }
+        hangup::end_with_reader()?;
         control::client::events(&self.control.to_read()?, self.since, |event| {
             match self.json {
                 true => report::print(&format!("{}\n", serde_json::to_string(&event)?))?,

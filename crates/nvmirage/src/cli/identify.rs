@@ -2,6 +2,7 @@
 
 use driver::{Doorbells, bus::place::Place};
 
+use super::wait::WaitArg;
 use crate::{
     load::{Host, Needs},
     report::{self, identity::Identity},
@@ -12,7 +13,7 @@ Examples:
   nvmirage identify --target vfio-user:/tmp/nvme.sock
   nvmirage identify --target vfio-user:/tmp/nvme.sock --json | jq '.namespaces[].bytes'
 
-A controller serves one host at a time: this cannot be asked while a guest has the drive.";
+A controller serves one host at a time: while a guest has the drive this fails, or waits with --wait.";
 
 /// Show what a drive, over vfio-user or of this machine, says of itself
 #[derive(Debug, clap::Args)]
@@ -25,11 +26,15 @@ pub(super) struct Identify {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    wait: WaitArg,
 }
 
 impl Identify {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let mut host = Host::connect(&self.target, Doorbells::Auto, Needs::of(1, 4096))?;
+        let needs = Needs::of(1, 4096).waiting(self.wait.get());
+        let mut host = Host::connect(&self.target, Doorbells::Auto, needs)?;
         let identity = Identity::ask(&mut host)?;
         host.leave()?;
         if self.json {

@@ -19,6 +19,7 @@ use nvme_spec::{Status, opcode::Csi, samsung};
 use serde::Serialize;
 
 use self::key::Key;
+use super::wait::WaitArg;
 use crate::{
     load::{Host, Needs, Queue},
     report,
@@ -34,7 +35,7 @@ Examples:
 
 A key has 1 to 16 bytes (4 to 16 for --dialect samsung), as text or as 0x and hexadecimal digits; a
 value up to 2 MiB, as far as one command of the controller moves as much (max_transfer). A
-controller serves one host at a time: this cannot be used while a guest has the drive.";
+controller serves one host at a time: while a guest has the drive this fails, or waits with --wait.";
 
 /// Bytes of the largest value.
 const VALUE_MAX: u32 = 2 << 20;
@@ -56,6 +57,9 @@ pub(super) struct Kv {
     /// What the drive speaks; auto: the Key Value command set, or an error
     #[arg(long, value_enum, default_value_t)]
     dialect: DialectArg,
+
+    #[command(flatten)]
+    wait: WaitArg,
 
     #[command(subcommand)]
     what: What,
@@ -183,7 +187,7 @@ impl Kv {
             What::Bench(bench) => bench.needs(),
             _ => (1, VALUE_MAX),
         };
-        let needs = Needs::of(depth, block_size);
+        let needs = Needs::of(depth, block_size).waiting(self.wait.get());
         let mut host = Host::connect_to_all_sets(&self.target, Doorbells::Auto, needs)?;
         let keys = Keys {
             nsid: self.nsid,

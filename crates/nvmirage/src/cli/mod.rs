@@ -48,6 +48,7 @@ mod stop;
 mod top;
 mod trace;
 mod up;
+mod wait;
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +57,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::logging;
+use crate::{logging, report::progress};
 
 pub(crate) use error::UsageError;
 
@@ -150,7 +151,7 @@ pub(crate) fn main() -> ExitCode {
     match check_control(&cli, &matches).and_then(|()| run(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", error::shown(&error));
+            progress::note(&error::shown(&error));
             if error.is::<UsageError>() {
                 ExitCode::from(2)
             } else {

@@ -4,7 +4,7 @@ use std::{path::PathBuf, thread, time::Duration};
 
 use anyhow::bail;
 
-use super::parse;
+use super::{parse, wait::WaitArg};
 use crate::{
     config::Size,
     fuse::{End, Mount as Mounted, Options},
@@ -51,6 +51,9 @@ pub(super) struct Mount {
     /// Default: one for every two processors, at most 8.
     #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
     queues: usize,
+
+    #[command(flatten)]
+    wait: WaitArg,
 }
 
 impl Mount {
@@ -61,6 +64,8 @@ impl Mount {
             page_cache: self.page_cache,
             queues: self.queues,
             name: self.target.display().to_string(),
+            wait: self.wait.get(),
+            interrupt: Some(interrupt.clone()),
         };
         let mounted = Mounted::start(&self.target, &self.folder, &options)?;
         let files = mounted.files();

@@ -74,7 +74,7 @@ impl QemuArgs {
             .collect();
         report::print(&format!("{}\n", lines.join(" \\\n")))?;
         if let Some(warning) = warning(self.qemu.as_deref()) {
-            eprintln!("warning: {warning}");
+            report::progress::note(&format!("warning: {warning}"));
         }
         Ok(())
     }
@@ -101,8 +101,8 @@ impl QemuArgs {
             controllers.map(|c| (&c.config.name, &c.config.listen)),
         )?;
         if listen.is_relative() {
-            eprintln!(
-                "warning: the server was given a relative path: it is relative to the server's folder"
+            report::progress::note(
+                "warning: the server was given a relative path: it is relative to the server's folder",
             );
         }
         Ok(listen)

@@ -96,7 +96,7 @@ impl Up {
         let options = qemu::options(&self.name, socket, DEFAULT_MEMORY);
         // first of all: who has no QEMU for it wants to know before anything is made
         if let Some(warning) = qemu_args::warning(None) {
-            eprintln!("warning: {warning}");
+            report::progress::note(&format!("warning: {warning}"));
         }
         let serves = match UnixStream::connect(server.path()) {
             Ok(_) => false,

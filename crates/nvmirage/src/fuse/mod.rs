@@ -43,6 +43,11 @@ use anyhow::Context;
 use driver::{Device, DriverError, Options as DriverOptions, Shutdown, bus::vfio_user::VfioUser};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 
+use crate::{
+    interrupt::Interrupt,
+    load::wait::{self, Wait},
+};
+
 use self::{
     carrier::Carrier,
     claims::Claims,
@@ -78,6 +83,10 @@ pub(crate) struct Options {
     pub(crate) queues: usize,
     /// The name in the list of mounts.
     pub(crate) name: String,
+    /// Whether to wait for another host of the drive.
+    pub(crate) wait: Wait,
+    /// What ends that.
+    pub(crate) interrupt: Option<Interrupt>,
 }
 
 /// A mount.
@@ -148,7 +157,14 @@ impl Mount {
             transfer_len_max: REQUEST_LEN,
             ..DriverOptions::default()
         };
-        let mut device = Device::connect(socket, &driver_options)?;
+        let ends = || options.interrupt.as_ref().is_some_and(Interrupt::is_set);
+        let connect = || Device::connect(socket, &driver_options);
+        let place = socket.display();
+        let mut device = options
+            .wait
+            .open(&place, &ends, connect)
+            .map_err(wait::advised)
+            .with_context(|| format!("cannot use the drive at {place}"))?;
         device.enable()?;
         let input = Arc::new(Input::default());
         let loss = Arc::new(Loss::new(dir.clone()));

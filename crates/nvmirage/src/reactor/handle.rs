@@ -488,6 +488,12 @@ impl ReactorHandle {
         self.ask(|answer| Message::AddController(Box::new(new), answer))?
     }
 
+    /// Begins what [`Self::remove_controller`], which is called later, waits for.
+    pub(crate) fn begin_to_remove(&self, slot: ControllerSlot) -> anyhow::Result<()> {
+        let (answer, _) = mpsc::sync_channel(1);
+        self.send(Message::RemoveController(slot, answer))
+    }
+
     /// Detaches a controller's host and serves it no longer.
     pub(crate) fn remove_controller(&self, slot: ControllerSlot) -> anyhow::Result<()> {
         self.ask(|answer| Message::RemoveController(slot, answer))

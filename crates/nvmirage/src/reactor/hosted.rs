@@ -1,13 +1,17 @@
-//! One controller on its reactor: its listening socket, its host's session, and how one ends and the next begins.
+//! One controller on its reactor: its host's session, and how one ends and the next begins.
+//!
+//! A host is attached when it has introduced itself ([`Door`]), and is left in order: nothing of it is in flight any more
+//! before its socket is closed, and the socket is closed so that the host sees an end of file ([`Parting`]).
 
 use std::{io, os::fd::AsFd, sync::Arc};
 
 use controller::{Controller, Interrupt, flight::WatchSpec, time::Time};
 use engine::ControllerSlot;
 use memory::{ClientMappings, DmaView, DoorbellPages, LostFlag, Pieces};
-use transport::vfio_user::{Listener, Session, SessionConfig};
+use transport::vfio_user::{Caller, Listener, Parting, Session, SessionConfig};
 
 use super::{
+    door::{Door, Seat},
     handle::Answer,
     lines::Vectors,
     poller::{Poller, Source},
@@ -22,12 +26,13 @@ use crate::{
 /// Who is there.
 #[derive(Debug)]
 enum Host {
-    /// Nobody; the listening socket is watched.
+    /// Nobody.
     None,
     /// A host is attached.
     Attached(Box<Session>),
-    /// The last host has gone; what it left in flight is drained before the next may come.
-    Leaving,
+    /// The last host has gone, or is to go; what it left in flight is drained before its socket is closed, and that
+    /// before the next may come.
+    Leaving(Parting),
 }
 
 /// A controller that is served.
@@ -35,13 +40,11 @@ enum Host {
 pub(super) struct Hosted {
     name: String,
     slot: ControllerSlot,
-    listener: Listener,
+    door: Door,
     session_config: SessionConfig,
     host: Host,
     presence: Arc<Presence>,
     output_watched: bool,
-    /// The log has said that a host could not be accepted, and none has been since.
-    refusal_logged: bool,
     /// The files of its host's memory that are looked after, as the session counts them.
     memory_told: u64,
     /// The change of its session's lines that other reactors know of; 0 where they know none.
@@ -64,12 +67,11 @@ impl Hosted {
         Hosted {
             name,
             slot,
-            listener,
+            door: Door::new(listener, Source::Door(slot.0)),
             session_config,
             host: Host::None,
             presence,
             output_watched: false,
-            refusal_logged: false,
             memory_told: 0,
             lines_told: 0,
             removal: None,
@@ -82,8 +84,8 @@ impl Hosted {
     }
 
     /// Starts to watch for hosts.
-    pub(super) fn watch(&self, poller: &Poller) -> io::Result<()> {
-        poller.add(self.listener.as_fd(), self.source())
+    pub(super) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
+        self.door.watch(poller)
     }
 
     fn source(&self) -> Source {
@@ -98,18 +100,32 @@ impl Hosted {
     /// Whether it must be looked at again without being woken: replies wait for a drain, or a host is leaving.
     pub(super) fn is_in_transition(&self) -> bool {
         match &self.host {
-            Host::None => self.removal.is_some(),
+            // or the next host has to wait for a controller that is not quiet
+            Host::None => self.removal.is_some() || self.door.has_next(),
             Host::Attached(session) => session.has_pending(),
-            Host::Leaving => true,
+            // from then on it is for its host to close
+            Host::Leaving(parting) => parting.deadline().is_none(),
         }
     }
 
-    /// The earliest time at which its session has something to do.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    fn seat(&self) -> Seat {
         match &self.host {
-            Host::Attached(session) => session.next_deadline(),
-            Host::None | Host::Leaving => None,
+            Host::Attached(session) => Seat::Taken(session.process()),
+            Host::None | Host::Leaving(_) => Seat::Free,
         }
+    }
+
+    /// The earliest time at which one of its sockets has something to do.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let of_host = match &self.host {
+            Host::Attached(session) => session.next_deadline(),
+            Host::Leaving(parting) => parting.deadline(),
+            Host::None => None,
+        };
+        of_host
+            .into_iter()
+            .chain(self.door.next_deadline(self.seat()))
+            .min()
     }
 
     /// Raises an interrupt of its host.
@@ -124,7 +140,7 @@ impl Hosted {
     pub(super) fn lines(&self) -> Vectors {
         match &self.host {
             Host::Attached(session) => session.lines(),
-            Host::None | Host::Leaving => Vec::new(),
+            Host::None | Host::Leaving(_) => Vec::new(),
         }
     }
 
@@ -132,15 +148,15 @@ impl Hosted {
     pub(super) fn have_lines_changed(&mut self) -> bool {
         let now = match &self.host {
             Host::Attached(session) => session.line_changes(),
-            Host::None | Host::Leaving => 0,
+            Host::None | Host::Leaving(_) => 0,
         };
         std::mem::replace(&mut self.lines_told, now) != now
     }
 
-    /// Looks at its sockets; true when something was done.
+    /// Looks at the session; true when something was done.
     pub(super) fn poll(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
         match &mut self.host {
-            Host::None => self.accept(controller, poller),
+            Host::None => self.admit(controller, poller),
             Host::Attached(session) => {
                 let polled = session.poll(controller, now);
                 if let Some(end) = polled.ended {
@@ -162,84 +178,108 @@ impl Hosted {
                 }
                 polled.messages > 0
             }
-            Host::Leaving => self.leave(controller, poller),
+            Host::Leaving(_) => self.leave(controller, now, poller),
         }
     }
 
-    fn accept(&mut self, controller: &mut Controller, poller: &Poller) -> bool {
-        if self.removal.is_some() || !controller.is_quiet() {
+    /// Looks at the connections that are no hosts yet; true when something was done.
+    pub(super) fn poll_door(
+        &mut self,
+        controller: &mut Controller,
+        now: Time,
+        poller: &Poller,
+    ) -> bool {
+        if self.removal.is_some() {
             return false;
         }
-        match self.try_accept(controller, poller) {
-            Ok(None) => false,
-            Ok(Some(session)) => {
+        let seat = self.seat();
+        let worked = self.door.poll(&self.name, seat, now, poller);
+        worked | self.admit(controller, poller)
+    }
+
+    /// Lets the next host in, where nobody is there.
+    fn admit(&mut self, controller: &mut Controller, poller: &Poller) -> bool {
+        if self.removal.is_some() || !matches!(self.host, Host::None) || !controller.is_quiet() {
+            return false;
+        }
+        let Some(caller) = self.door.take_next(&self.name, poller) else {
+            return false;
+        };
+        match self.attach(caller, controller, poller) {
+            Ok(session) => {
                 tracing::info!(controller = self.name, "host attached");
                 self.presence.enter(session.as_fd());
                 events::tell(What::HostAttached, "controller", &self.name);
+                self.door.host_came();
                 self.output_watched = false;
-                self.refusal_logged = false;
                 self.memory_told = 0;
                 self.host = Host::Attached(Box::new(session));
-                true
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.refusal_logged, true) {
-                    tracing::error!(controller = self.name, "cannot accept a host: {error:#}");
-                }
-                false
+                tracing::error!(controller = self.name, "cannot take a host: {error:#}");
             }
         }
+        true
     }
 
-    fn try_accept(
+    fn attach(
         &self,
+        caller: Caller,
         controller: &mut Controller,
         poller: &Poller,
-    ) -> anyhow::Result<Option<Session>> {
-        let Some(stream) = self.listener.accept()? else {
-            return Ok(None);
-        };
+    ) -> anyhow::Result<Session> {
         // pages of its own: the last host may have kept a mapping of the old ones
         let doorbells = Arc::new(DoorbellPages::new(controller.config().doorbell_slots())?);
-        let session = Session::new(stream, doorbells.clone(), self.session_config.clone())?;
+        let session = caller.attach(doorbells.clone(), self.session_config.clone())?;
         controller.set_doorbells(doorbells)?;
-        // one host at a time: others wait in the backlog until this one has gone
-        poller.remove(self.listener.as_fd())?;
         poller.add(session.as_fd(), self.source())?;
         if let Some(unmasked) = session.unmasked() {
             poller.add(unmasked, self.source())?;
         }
-        Ok(Some(session))
+        Ok(session)
     }
 
     /// Ends the session; the controller goes back to power-on.
     fn detach(&mut self, controller: &mut Controller, poller: &Poller) {
-        if let Host::Attached(session) = std::mem::replace(&mut self.host, Host::Leaving) {
-            for fd in [Some(session.as_fd()), session.unmasked()]
-                .into_iter()
-                .flatten()
-            {
-                if let Err(error) = poller.remove(fd) {
-                    tracing::error!(controller = self.name, "cannot forget a session: {error}");
-                }
+        let Host::Attached(session) = std::mem::replace(&mut self.host, Host::None) else {
+            return;
+        };
+        for fd in [Some(session.as_fd()), session.unmasked()]
+            .into_iter()
+            .flatten()
+        {
+            if let Err(error) = poller.remove(fd) {
+                tracing::error!(controller = self.name, "cannot forget a session: {error}");
             }
-            self.presence.leave();
-            events::tell(What::HostDetached, "controller", &self.name);
-            controller.function_reset();
         }
+        self.host = Host::Leaving(session.part());
+        self.presence.leave();
+        events::tell(What::HostDetached, "controller", &self.name);
+        controller.function_reset();
     }
 
-    /// Waits until nothing of the last host is in flight; the controller bounds that.
-    fn leave(&mut self, controller: &mut Controller, poller: &Poller) -> bool {
+    /// Waits until nothing of the last host is in flight, which the controller bounds, and then for the end of its socket.
+    fn leave(&mut self, controller: &mut Controller, now: Time, poller: &Poller) -> bool {
+        let source = self.source();
+        let Host::Leaving(parting) = &mut self.host else {
+            return false;
+        };
         if !controller.is_quiet() {
             return false;
         }
-        controller.set_view(DmaView::empty(), LostFlag::default());
-        self.host = Host::None;
-        if self.removal.is_none()
-            && let Err(error) = self.watch(poller)
-        {
-            tracing::error!(controller = self.name, "cannot wait for hosts: {error}");
+        let begins = parting.deadline().is_none();
+        if begins {
+            controller.set_view(DmaView::empty(), LostFlag::default());
+        }
+        if parting.poll(now) {
+            if !begins && let Err(error) = poller.remove(parting.as_fd()) {
+                tracing::error!(controller = self.name, "cannot forget a socket: {error}");
+            }
+            self.host = Host::None;
+            self.admit(controller, poller);
+        } else if begins && let Err(error) = poller.add(parting.as_fd(), source) {
+            // its bound is waited for
+            tracing::error!(controller = self.name, "cannot watch a socket: {error}");
         }
         true
     }
@@ -252,15 +292,8 @@ impl Hosted {
         answer: Answer<()>,
     ) {
         self.removal = Some(answer);
-        match self.host {
-            Host::None => {
-                if let Err(error) = poller.remove(self.listener.as_fd()) {
-                    tracing::error!(controller = self.name, "cannot forget a socket: {error}");
-                }
-            }
-            Host::Attached(_) => self.detach(controller, poller),
-            Host::Leaving => {}
-        }
+        self.door.close(&self.name, poller);
+        self.detach(controller, poller);
     }
 
     /// Whether it was told to end and has: it may be dropped.
@@ -270,10 +303,8 @@ impl Hosted {
 
     /// Tells whoever asked that it has ended. Its socket is gone by then.
     pub(super) fn finish(self) {
-        let Hosted {
-            listener, removal, ..
-        } = self;
-        drop(listener);
+        let Hosted { door, removal, .. } = self;
+        drop(door);
         if let Some(answer) = removal {
             // who asked may have given up waiting
             let _ = answer.try_send(());

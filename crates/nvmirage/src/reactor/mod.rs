@@ -5,6 +5,7 @@
 //! when it sleeps, [`snapshots`] what it takes of the state of drives while it serves them, [`reports`] what drives say of themselves.
 //! [`inspect`] looks at queues, wherever they live. [`presence`] says who is attached.
 
+mod door;
 pub(crate) mod handle;
 mod hosted;
 pub(crate) mod inspect;

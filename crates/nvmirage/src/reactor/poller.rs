@@ -18,8 +18,10 @@ pub(crate) enum Source {
     Mailbox,
     /// A channel's completions.
     Channel,
-    /// A controller's listening socket or session, by its place in the reactor.
+    /// A controller's session, by its place in the reactor.
     Controller(usize),
+    /// A controller's listening socket, or a connection on it that is no host yet.
+    Door(usize),
 }
 
 impl Source {
@@ -27,7 +29,8 @@ impl Source {
         EventData::new_u64(match self {
             Source::Mailbox => 0,
             Source::Channel => 1,
-            Source::Controller(index) => 2 + index as u64,
+            Source::Controller(index) => 2 + 2 * index as u64,
+            Source::Door(index) => 3 + 2 * index as u64,
         })
     }
 
@@ -35,7 +38,13 @@ impl Source {
         match data.u64() {
             0 => Source::Mailbox,
             1 => Source::Channel,
-            index => Source::Controller(usize::try_from(index - 2).unwrap_or(usize::MAX)),
+            number => {
+                let index = usize::try_from((number - 2) / 2).unwrap_or(usize::MAX);
+                match number % 2 {
+                    0 => Source::Controller(index),
+                    _ => Source::Door(index),
+                }
+            }
         }
     }
 }

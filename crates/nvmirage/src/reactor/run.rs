@@ -69,6 +69,8 @@ pub(super) struct Reactor {
     ready: Vec<Source>,
     /// Controllers that must be looked at without being woken.
     in_transition: Vec<usize>,
+    /// Controllers with a deadline.
+    timed: Vec<usize>,
     id: EngineId,
     /// How the other reactors are reached, and what there was no room for.
     peers: Vec<Address>,
@@ -119,6 +121,7 @@ impl Reactor {
             counters,
             ready: Vec::new(),
             in_transition: Vec::new(),
+            timed: Vec::new(),
             id,
             peers: Vec::new(),
             late: VecDeque::new(),
@@ -298,12 +301,23 @@ impl Reactor {
         self.snapshots.look(self.engine.channels_mut());
         self.looks.look(self.engine.channels_mut());
         for at in 0..self.ready.len() {
-            if let Source::Controller(index) = self.ready[at] {
-                worked |= self.poll_hosted(index, now);
+            match self.ready[at] {
+                Source::Controller(index) => worked |= self.poll_hosted(index, now, Hosted::poll),
+                Source::Door(index) => worked |= self.poll_hosted(index, now, Hosted::poll_door),
+                Source::Mailbox | Source::Channel => {}
             }
         }
         for index in std::mem::take(&mut self.in_transition) {
-            worked |= self.poll_hosted(index, now);
+            worked |= self.poll_hosted(index, now, Hosted::poll);
+        }
+        for index in std::mem::take(&mut self.timed) {
+            let hosted = self.hosted.get(index).and_then(Option::as_ref);
+            let deadline = hosted.and_then(Hosted::next_deadline);
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                worked |= self.poll_hosted(index, now, Hosted::poll);
+                worked |= self.poll_hosted(index, now, Hosted::poll_door);
+            }
+            self.note_transition(index);
         }
         worked
     }
@@ -373,13 +387,24 @@ impl Reactor {
 
     /// Notes a controller that nobody will wake the reactor for.
     fn note_transition(&mut self, index: usize) {
-        let is_in_transition = matches!(&self.hosted[index], Some(h) if h.is_in_transition());
-        if is_in_transition && !self.in_transition.contains(&index) {
+        let Some(hosted) = self.hosted.get(index).and_then(Option::as_ref) else {
+            return;
+        };
+        if hosted.is_in_transition() && !self.in_transition.contains(&index) {
             self.in_transition.push(index);
+        }
+        if hosted.next_deadline().is_some() && !self.timed.contains(&index) {
+            self.timed.push(index);
         }
     }
 
-    fn poll_hosted(&mut self, index: usize, now: Time) -> bool {
+    /// Has a controller look at its session, or at its door.
+    fn poll_hosted(
+        &mut self,
+        index: usize,
+        now: Time,
+        poll: fn(&mut Hosted, &mut Controller, Time, &Poller) -> bool,
+    ) -> bool {
         let Some(hosted) = self.hosted.get_mut(index).and_then(Option::as_mut) else {
             return false;
         };
@@ -387,7 +412,7 @@ impl Reactor {
         let Some(controller) = self.engine.controller_mut(slot) else {
             return false;
         };
-        let worked = hosted.poll(controller, now, &self.poller);
+        let worked = poll(hosted, controller, now, &self.poller);
         if hosted.is_removed() && controller.is_quiet() {
             self.engine.remove_controller(slot);
             if let Some(hosted) = self.hosted[index].take() {
@@ -603,7 +628,7 @@ impl Reactor {
             trace: None,
         };
         self.engine.watch_commands(slot, Some(watching.clone()));
-        let hosted = Hosted::new(name, slot, listener, session_config, presence, watching);
+        let mut hosted = Hosted::new(name, slot, listener, session_config, presence, watching);
         if let Err(error) = hosted.watch(&self.poller) {
             self.engine.remove_controller(slot);
             return Err(error).context("cannot wait for hosts");

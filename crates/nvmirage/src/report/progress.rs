@@ -1,7 +1,7 @@
 //! A line that moves while somebody waits: on a terminal only, and on standard error.
 
 use std::{
-    io::IsTerminal,
+    io::{IsTerminal, Write},
     sync::mpsc::{self, RecvTimeoutError},
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -125,5 +125,6 @@ impl Drop for Waiting {
 
 /// Says on standard error what is being done, where no moving line can: a log of the run has it, too.
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    // nobody may be there to read it
+    let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -217,6 +217,16 @@ impl State {
         Ok(())
     }
 
+    /// Begins to detach the hosts of all controllers, so that the time which they have for it is the same. What is mounted
+    /// goes with its mount.
+    pub(super) fn send_hosts_away(&self) -> anyhow::Result<()> {
+        let mut sent = Ok(());
+        for served in self.controllers.iter().filter(|c| c.mount.is_none()) {
+            sent = sent.and(self.reactors[served.reactor].begin_to_remove(served.slot));
+        }
+        sent
+    }
+
     /// Ends a controller, and its subsystem with the last one.
     pub(super) fn end(&mut self, at: usize) -> anyhow::Result<()> {
         let mount = self.controllers[at].mount.take();

@@ -466,7 +466,7 @@ impl Supervisor {
         state.is_ending = true;
         state.saved = None;
         state.traces_end = Reason::ServerEnds;
-        let mut result = Ok(());
+        let mut result = state.send_hosts_away();
         while !state.controllers.is_empty() {
             let count = state.controllers.len();
             let ended = state.end(0);

@@ -10,6 +10,7 @@ use crate::{
     config::{Controller, Listen},
     control::Refusal,
     fuse::{Mount, Options},
+    load::wait::Wait,
 };
 
 /// Where the host of a controller attaches.
@@ -53,6 +54,8 @@ pub(super) fn mount(config: &Controller, socket: &Path) -> anyhow::Result<Option
         page_cache: fuse.page_cache,
         queues: config.queues.into(),
         name: config.name.clone(),
+        wait: Wait::Not,
+        interrupt: None,
     };
     Mount::start(socket, dir, &options).map(Some)
 }

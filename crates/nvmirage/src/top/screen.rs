@@ -21,7 +21,7 @@ use super::{
     draw::{Theme, draw},
     source::{self, News, Order},
 };
-use crate::{control::Address, interrupt::Interrupt, report};
+use crate::{control::Address, hangup, interrupt::Interrupt, report};
 
 /// Between looks at what the server said, while no key comes.
 const TICK: Duration = Duration::from_millis(50);
@@ -63,6 +63,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     let mut app = options.app();
     // before the terminal is changed: a signal finds somebody who changes it back
     let interrupt = Interrupt::install().context("cannot take over signals")?;
+    hangup::end_with_terminal().context("cannot watch the terminal")?;
     let mut terminal = ratatui::try_init().context("cannot use the terminal")?;
     let ended = show(&mut terminal, &mut app, options.socket, &interrupt);
     let restored = ratatui::try_restore().context("cannot change the terminal back");
@@ -137,6 +138,7 @@ fn next_event() -> io::Result<Option<Event>> {
 
 /// Prints frames as text, each of what happened since the one before. The first one comes after an interval.
 pub(crate) fn print(options: &Options, frames: u64, width: u16) -> anyhow::Result<()> {
+    hangup::end_with_reader()?;
     let mut app = options.app();
     let look = |app: &mut App| -> anyhow::Result<()> {
         let (sample, inspected) = source::look(&options.socket, app.inspects())?;

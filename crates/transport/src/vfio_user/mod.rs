@@ -1,8 +1,8 @@
 //! The vfio-user server: one listening socket and at most one session for each controller.
 //!
-//! [`Listener`] is where hosts connect, [`Session`] one connected host. The reading order is `session` (which message
-//! gets which answer, and when), `memory_map` (DMA_MAP and DMA_UNMAP), `regions` (BARs and configuration space),
-//! `interrupts` (eventfds).
+//! [`Listener`] is where hosts connect, [`Caller`] a connection that has not agreed on a version, [`Session`] one connected
+//! host, and [`Parting`] the end of a connection. The reading order is `session` (which message gets which answer, and
+//! when), `memory_map` (DMA_MAP and DMA_UNMAP), `regions` (BARs and configuration space), `interrupts` (eventfds).
 //!
 //! Invariants:
 //! - A session ends only when its host has gone, when it does not read what it asked for, or when the framing is lost.
@@ -12,9 +12,11 @@
 //!
 //! Section names in comments are those of the "vfio-user Protocol Specification" (QEMU, `docs/interop/vfio-user.rst`).
 
+mod caller;
 mod interrupts;
 mod listener;
 mod memory_map;
+mod parting;
 mod regions;
 mod session;
 mod waiting;
@@ -23,7 +25,9 @@ use controller::{ControllerConfig, DoorbellMode};
 use rustix::io::Errno;
 use vfio_user::ConnectionError;
 
+pub use caller::{Caller, CallerEnd};
 pub use listener::{BindError, Listener};
+pub use parting::Parting;
 pub use session::Session;
 
 /// What of a controller's configuration its sessions need.

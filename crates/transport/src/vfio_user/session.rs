@@ -7,21 +7,20 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use controller::time::Time;
 use controller::{Controller, Failure, Interrupt};
 use memory::{ClientMappings, DoorbellPages, EventFd};
 use rustix::io::Errno;
-use vfio_user::message::{Access, DeviceFlags, DeviceInfo, Version, irq_index, region_index};
+use vfio_user::message::{Access, DeviceFlags, DeviceInfo, irq_index, region_index};
 use vfio_user::{Command, Connection, Header, Message};
 
 use super::interrupts::Interrupts;
 use super::memory_map::MemoryMap;
 use super::regions;
 use super::waiting::{Until, WaitingList};
-use super::{Answer, Polled, SessionConfig, SessionEnd, number};
+use super::{Answer, Parting, Polled, SessionConfig, SessionEnd, number};
 
 /// Messages handled in one poll, so that a host that talks without end does not keep its reactor.
 const MAX_MESSAGES: u32 = 16;
@@ -29,6 +28,7 @@ const MAX_MESSAGES: u32 = 16;
 /// A host and what it has set up.
 pub struct Session {
     connection: Connection,
+    process: Option<u32>,
     device: Device,
     waiting: WaitingList,
 }
@@ -36,8 +36,6 @@ pub struct Session {
 /// Everything but the socket.
 struct Device {
     config: SessionConfig,
-    /// Whether the versions are agreed: VERSION comes before everything else.
-    agreed: bool,
     /// Whether the descriptor of the doorbells was sent: from then on they change without a message.
     doorbells_sent: bool,
     doorbells: Arc<DoorbellPages>,
@@ -48,21 +46,22 @@ struct Device {
 }
 
 impl Session {
-    /// Serves the host at the other end of `stream`.
+    /// Serves the host at the other end of `connection`, with which a version is agreed ([`super::Caller`]).
     ///
     /// # Errors
-    /// When the socket cannot be made non-blocking, or there are no more descriptors.
-    pub fn new(
-        stream: UnixStream,
+    /// When there are no more descriptors.
+    pub(super) fn new(
+        connection: Connection,
+        process: Option<u32>,
         doorbells: Arc<DoorbellPages>,
         config: SessionConfig,
     ) -> io::Result<Self> {
         Ok(Self {
-            connection: Connection::new(stream)?,
+            connection,
+            process,
             device: Device {
                 interrupts: Interrupts::new(&config)?,
                 config,
-                agreed: false,
                 doorbells_sent: false,
                 doorbells,
                 memory: MemoryMap::new(),
@@ -70,6 +69,12 @@ impl Session {
             },
             waiting: WaitingList::default(),
         })
+    }
+
+    /// The host's process, where this one can see it.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        self.process
     }
 
     /// The files of the host's memory that are mapped.
@@ -110,6 +115,12 @@ impl Session {
             self.answer(&header, answer, now)?;
         }
         self.send_due(controller, now)
+    }
+
+    /// Ends it, so that the host sees an end of file. What it has mapped is the session's no longer.
+    #[must_use]
+    pub fn part(self) -> Parting {
+        Parting::new(self.connection)
     }
 
     fn answer(
@@ -243,8 +254,8 @@ impl Device {
         if !header.is_command() {
             return Err(Errno::INVAL);
         }
-        if self.agreed == (header.command == Command::VERSION) {
-            // Something before VERSION, or VERSION again.
+        if header.command == Command::VERSION {
+            // It is agreed.
             return Err(Errno::INVAL);
         }
         self.serve(message, controller)
@@ -263,7 +274,6 @@ impl Device {
         } = message;
         let out = &mut self.body;
         match header.command {
-            Command::VERSION => self.agree(body),
             // Some of their descriptors are lost.
             Command::DMA_MAP | Command::DEVICE_SET_IRQS if fds_truncated => Err(Errno::INVAL),
             Command::DMA_MAP => self.memory.map(body, fds, controller),
@@ -294,20 +304,6 @@ impl Device {
             // Ours to send, migration, messages that were not offered, and those that nobody knows.
             _ => Err(Errno::OPNOTSUPP),
         }
-    }
-
-    fn agree(&mut self, body: &[u8]) -> Result<Answer, Errno> {
-        let proposal = Version::parse(body).map_err(|_| Errno::INVAL)?;
-        let version = proposal.answer().ok_or(Errno::INVAL)?;
-        version.encode(&mut self.body);
-        self.agreed = true;
-        tracing::debug!(
-            controller = self.config.name,
-            "version {}.{} agreed",
-            version.major,
-            version.minor
-        );
-        Ok(Answer::Reply)
     }
 
     fn read(&mut self, body: &[u8], controller: &mut Controller) -> Result<Answer, Errno> {

@@ -548,3 +548,22 @@ fn every_body_shorter_than_its_structure_is_short() {
         expect(Version::parse(body).err(), 4);
     }
 }
+
+#[test]
+fn a_refusal_names_the_other_host_where_it_is_known() {
+    for refusal in [Refusal { host: None }, Refusal { host: Some(4242) }] {
+        let mut body = Vec::new();
+        refusal.encode(&mut body);
+        assert_eq!(Refusal::parse(&body), refusal);
+        assert!(HEADER_LEN + body.len() <= 214, "QEMU's buffer");
+    }
+    for body in [
+        &b""[..],
+        b"\0",
+        b"\0\0\x01\0",
+        b"\0\0\x01\0{\"host\":-1}\0",
+        b"\0\0\x01\0[[]]",
+    ] {
+        assert_eq!(Refusal::parse(body), Refusal::default());
+    }
+}

@@ -168,3 +168,42 @@ impl Version {
         out.push(0);
     }
 }
+
+/// The body of a reply that refuses a `VERSION` with `EBUSY`: the device has another host.
+///
+/// The specification gives such a reply no body, and a client need not look at it. It has the form of a `VERSION` with a
+/// member of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// The process of the other host, where it is known.
+    pub host: Option<u32>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct RefusalData {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<u32>,
+}
+
+impl Refusal {
+    /// Reads a body; one that is not understood says nothing.
+    pub fn parse(body: &[u8]) -> Self {
+        let text = body.get(size_of::<VersionHead>()..).unwrap_or_default();
+        let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+        let data: RefusalData = serde_json::from_slice(text).unwrap_or_default();
+        Self { host: data.host }
+    }
+
+    /// Appends the body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let head = VersionHead {
+            major: Version::MAJOR,
+            minor: Version::MINOR,
+        };
+        out.extend_from_slice(head.as_bytes());
+        let data = RefusalData { host: self.host };
+        serde_json::to_writer(&mut *out, &data).expect("writing to memory cannot fail");
+        out.push(0);
+    }
+}

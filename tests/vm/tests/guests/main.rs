@@ -22,6 +22,7 @@ mod rings;
 mod served;
 mod service;
 mod shared;
+mod stops;
 mod two;
 mod vfio;
 mod zoned;

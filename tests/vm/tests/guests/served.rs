@@ -72,12 +72,7 @@ impl Served {
     /// Boots a guest on several controllers, the first of them in PCI slot 10h, which runs `job`.
     pub(crate) fn boot_on(&self, names: &[&str], job: &str, options: Options) -> Guest {
         let socket = |name: &&str| self.file(&format!("{name}.sock"));
-        let options = Options {
-            job: Some(format!("{FUNCTIONS}\n{job}")),
-            sockets: names.iter().map(socket).collect(),
-            ..options
-        };
-        Guest::boot(&rig(), &options).unwrap_or_else(|error| panic!("{error}"))
+        boot_on_all(names.iter().map(socket).collect(), job, options)
     }
 
     /// Boots a guest as [`Served::boot`] does, and waits until its job has passed.
@@ -161,6 +156,16 @@ impl Stopped {
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
+}
+
+/// Boots a guest on the controllers at these sockets, of any servers.
+pub(crate) fn boot_on_all(sockets: Vec<PathBuf>, job: &str, options: Options) -> Guest {
+    let options = Options {
+        job: Some(format!("{FUNCTIONS}\n{job}")),
+        sockets,
+        ..options
+    };
+    Guest::boot(&rig(), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// What guests are made of.

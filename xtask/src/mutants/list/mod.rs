@@ -7,6 +7,7 @@ mod consent;
 mod drives;
 mod files;
 mod fuse;
+mod hosts;
 mod interrupts;
 mod isolation;
 mod key_value;
@@ -43,6 +44,7 @@ const ALL: &[&[Mutation]] = &[
     drives::MUTATIONS,
     files::MUTATIONS,
     fuse::MUTATIONS,
+    hosts::MUTATIONS,
     interrupts::MUTATIONS,
     isolation::MUTATIONS,
     key_value::MUTATIONS,

@@ -3,6 +3,7 @@
 use driver::{Doorbells, bus::place::Place};
 
 use super::file::Source;
+use crate::cli::wait::WaitArg;
 use crate::{
     interrupt::Interrupt,
     load::{Host, Needs},
@@ -76,6 +77,9 @@ pub(super) struct Replay {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    wait: WaitArg,
 }
 
 impl Replay {
@@ -86,8 +90,8 @@ impl Replay {
             "a trace that is damaged is not replayed, as nobody knows what its hosts went on to ask for: record it again; `nvmirage trace export` has what is whole"
         );
         let transfer_len = replay::transfer_len(&loaded.records, TRANSFER_MAX);
-        let mut host =
-            Host::connect_to_all_sets(&self.target, Doorbells::Auto, needs(self.qd, transfer_len))?;
+        let needs = needs(self.qd, transfer_len).waiting(self.wait.get());
+        let mut host = Host::connect_to_all_sets(&self.target, Doorbells::Auto, needs)?;
         let target = Drive::describe(&mut host)?;
         let settings = Settings {
             speed: self.speed,

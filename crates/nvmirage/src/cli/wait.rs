@@ -1,0 +1,25 @@
+//! The option of all commands that are hosts of a drive.
+
+use crate::{config::Span, load::wait::Wait};
+
+/// See the module.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct WaitArg {
+    /// Wait while the drive has another host, for up to TIME. Default: fail after a second
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+    #[expect(
+        clippy::option_option,
+        reason = "as clap has an option whose value may be left out"
+    )]
+    wait: Option<Option<Span>>,
+}
+
+impl WaitArg {
+    pub(super) fn get(self) -> Wait {
+        match self.wait {
+            None => Wait::Not,
+            Some(None) => Wait::Ever,
+            Some(Some(span)) => Wait::For(span.0),
+        }
+    }
+}

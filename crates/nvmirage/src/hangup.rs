@@ -1,0 +1,71 @@
+//! A terminal or a pipe whose other end goes away ends a command that lives for it alone.
+//!
+//! It is watched from a thread of its own, as the thread that uses it may be where nothing tells: a library that reads keys
+//! goes on for ever where the terminal has gone, as each read returns 0 bytes, and a stream with nothing to write does not
+//! see that its reader has gone.
+
+use std::{
+    io::{self, IsTerminal},
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+
+/// Exit status of a command whose terminal has gone: 128 and SIGHUP's number, as shells have it.
+const HUNG_UP: i32 = 129;
+
+/// Ends the process when the terminal that keys come from goes away.
+pub(crate) fn end_with_terminal() -> io::Result<()> {
+    let stdin = io::stdin();
+    let terminal = match stdin.is_terminal() {
+        true => stdin.as_fd().try_clone_to_owned()?,
+        false => std::fs::File::open("/dev/tty")?.into(),
+    };
+    watch(terminal, HUNG_UP)
+}
+
+/// Ends the process when nobody reads standard output any more. That is no error, as for [`crate::report::print`].
+pub(crate) fn end_with_reader() -> io::Result<()> {
+    watch(io::stdout().as_fd().try_clone_to_owned()?, 0)
+}
+
+fn watch(fd: OwnedFd, status: i32) -> io::Result<()> {
+    let wait = move || {
+        if is_gone(&fd) {
+            std::process::exit(status);
+        }
+    };
+    let thread = std::thread::Builder::new().name("hangup".into());
+    thread.spawn(wait).map(drop)
+}
+
+/// Waits for the end of the other side; false where that cannot be had.
+fn is_gone(fd: &OwnedFd) -> bool {
+    loop {
+        // without events that are asked for only the end is one
+        let mut fds = [PollFd::new(fd, PollFlags::empty())];
+        match poll(&mut fds, None) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => {
+                let gone = PollFlags::HUP | PollFlags::ERR;
+                return fds[0].revents().intersects(gone);
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_reader_is_seen() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        assert!(is_gone(&writer.into()));
+    }
+}

@@ -1,0 +1,116 @@
+//! A drive that has another host: whether to wait for that to go, and what is said meanwhile.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use driver::DriverError;
+
+use crate::report::progress;
+
+/// Between two tries. A server of ours answers after a second only, so that a host that goes is not missed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long to wait for another host of a drive to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// It fails.
+    #[default]
+    Not,
+    /// For so long.
+    For(Duration),
+    /// Until it goes.
+    Ever,
+}
+
+impl Wait {
+    /// Opens the drive that a user calls `place`. `ends`: somebody wants the program to end.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub(crate) fn open<T>(
+        self,
+        place: &impl std::fmt::Display,
+        ends: &dyn Fn() -> bool,
+        mut open: impl FnMut() -> Result<T, DriverError>,
+    ) -> Result<T, DriverError> {
+        let begun = Instant::now();
+        let mut is_said = false;
+        loop {
+            let error = match open() {
+                Err(error) if error.may_have_host() => error,
+                opened => return opened,
+            };
+            let goes_on = match self {
+                Wait::Not => false,
+                Wait::For(bound) => begun.elapsed() < bound,
+                Wait::Ever => true,
+            };
+            if !goes_on || ends() {
+                return Err(error);
+            }
+            if !std::mem::replace(&mut is_said, true) {
+                progress::note(&format!("{place}: {error}; waiting"));
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// An error with what a user can do about a drive that may have another host.
+pub(crate) fn advised(error: DriverError) -> anyhow::Error {
+    match error.may_have_host() {
+        true => anyhow::anyhow!(
+            "{error}; a controller has one host at a time: end the other one, or wait for it with --wait"
+        ),
+        false => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy() -> DriverError {
+        DriverError::InUse {
+            path: "a.sock".into(),
+            host: Some(7),
+        }
+    }
+
+    #[test]
+    fn it_tries_once_unless_it_may_wait() {
+        let mut tries = 0;
+        let opened = Wait::Not.open(&"a", &|| false, || {
+            tries += 1;
+            Err::<(), _>(busy())
+        });
+        assert!(matches!(opened, Err(DriverError::InUse { .. })));
+        assert_eq!(tries, 1);
+    }
+
+    #[test]
+    fn it_waits_for_another_host_and_for_nothing_else() {
+        let mut tries = 0;
+        let opened = Wait::Ever.open(&"a", &|| false, || {
+            tries += 1;
+            match tries {
+                1 | 2 => Err(busy()),
+                _ => Ok(tries),
+            }
+        });
+        assert_eq!(opened.ok(), Some(3));
+        let gone = Wait::Ever.open(&"a", &|| false, || Err::<(), _>(DriverError::Gone));
+        assert!(matches!(gone, Err(DriverError::Gone)));
+    }
+
+    #[test]
+    fn it_ends_at_its_bound_and_when_it_is_told_to() {
+        let bound = Wait::For(Duration::from_millis(1));
+        for (wait, ends) in [(bound, false), (Wait::Ever, true)] {
+            let opened = wait.open(&"a", &|| ends, || Err::<(), _>(busy()));
+            assert!(matches!(opened, Err(DriverError::InUse { .. })));
+        }
+    }
+}

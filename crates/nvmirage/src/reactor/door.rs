@@ -1,0 +1,229 @@
+//! A controller's listening socket and the connections on it that are no hosts yet.
+//!
+//! Connections introduce themselves beside each other, a bounded number at a time, so that one that says nothing keeps
+//! nobody out. The first that has introduced itself is the next host; while another host has the drive the rest are
+//! refused. Connections that find no place stay in the kernel's queue, which is bounded, too.
+//!
+//! It does not decide when the next host may come: its controller must be quiet.
+
+use std::{io, os::fd::AsFd};
+
+use controller::time::Time;
+use transport::vfio_user::{Caller, CallerEnd, Listener};
+
+use super::poller::{Poller, Source};
+
+/// Connections that may introduce themselves at the same time.
+const MAX_CALLERS: usize = 8;
+/// A pause after a connection that could not be accepted, as when there are too many files open.
+const PAUSE_NS: u64 = 100_000_000;
+
+/// Who has the drive, as a connection that comes is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seat {
+    /// Nobody, or a host that is going.
+    Free,
+    /// A host, with its process where that is known.
+    Taken(Option<u32>),
+}
+
+impl Seat {
+    fn is_taken(self) -> bool {
+        matches!(self, Seat::Taken(_))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: Listener,
+    source: Source,
+    /// In the order in which they came.
+    callers: Vec<Caller>,
+    /// The listening socket is watched.
+    is_watched: bool,
+    /// When to accept again after a failure.
+    accepts_at: Option<Time>,
+    /// What the log has said since the last host came.
+    said: Said,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    cannot_accept: bool,
+    silent: bool,
+    refused: bool,
+}
+
+impl Door {
+    pub(super) fn new(listener: Listener, source: Source) -> Self {
+        Door {
+            listener,
+            source,
+            callers: Vec::new(),
+            is_watched: false,
+            accepts_at: None,
+            said: Said::default(),
+        }
+    }
+
+    /// Watches the listening socket where there is room, and no longer where there is none: it would wake its reactor
+    /// without end.
+    pub(super) fn watch(&mut self, poller: &Poller) -> io::Result<()> {
+        let watches = self.callers.len() < MAX_CALLERS && self.accepts_at.is_none();
+        if watches && !self.is_watched {
+            poller.add(self.listener.as_fd(), self.source)?;
+        } else if !watches && self.is_watched {
+            poller.remove(self.listener.as_fd())?;
+        }
+        self.is_watched = watches;
+        Ok(())
+    }
+
+    /// Accepts, hears and dismisses; true when something was done.
+    pub(super) fn poll(&mut self, name: &str, seat: Seat, now: Time, poller: &Poller) -> bool {
+        let accepted = self.accept(name, now, poller);
+        let dismissed = self.hear(name, seat, now, poller);
+        self.rewatch(name, poller);
+        accepted || dismissed
+    }
+
+    fn rewatch(&mut self, name: &str, poller: &Poller) {
+        if let Err(error) = self.watch(poller) {
+            tracing::error!(controller = name, "cannot wait for hosts: {error}");
+        }
+    }
+
+    fn accept(&mut self, name: &str, now: Time, poller: &Poller) -> bool {
+        if self.accepts_at.is_some_and(|at| now < at) {
+            return false;
+        }
+        self.accepts_at = None;
+        let before = self.callers.len();
+        while self.callers.len() < MAX_CALLERS {
+            let accepted = self.listener.accept().and_then(|stream| {
+                let caller = stream.map(|stream| Caller::new(stream, now)).transpose()?;
+                if let Some(caller) = &caller {
+                    poller.add(caller.as_fd(), self.source)?;
+                }
+                Ok(caller)
+            });
+            match accepted {
+                Ok(Some(caller)) => self.callers.push(caller),
+                Ok(None) => break,
+                Err(error) => {
+                    self.accepts_at = Some(now + PAUSE_NS);
+                    if !std::mem::replace(&mut self.said.cannot_accept, true) {
+                        tracing::error!(controller = name, "cannot accept a host: {error}");
+                    }
+                    break;
+                }
+            }
+        }
+        self.callers.len() > before
+    }
+
+    fn hear(&mut self, name: &str, seat: Seat, now: Time, poller: &Poller) -> bool {
+        let mut dismissed = false;
+        let mut at = 0;
+        while at < self.callers.len() {
+            let caller = &mut self.callers[at];
+            let was_silent = !caller.is_introduced();
+            match caller.poll(now, seat.is_taken()) {
+                Ok(()) => {
+                    if was_silent && caller.is_introduced() {
+                        // what it sends from here on is for its session
+                        forget(name, caller, poller);
+                    }
+                    at += 1;
+                }
+                Err(end) => {
+                    let caller = self.callers.remove(at);
+                    if !caller.is_introduced() {
+                        forget(name, &caller, poller);
+                    }
+                    self.dismiss(name, caller, &end, seat);
+                    dismissed = true;
+                }
+            }
+        }
+        dismissed
+    }
+
+    fn dismiss(&mut self, name: &str, caller: Caller, end: &CallerEnd, seat: Seat) {
+        let process = of_process(caller.process());
+        match (end, seat) {
+            (CallerEnd::Waited, Seat::Taken(host)) => {
+                let host_process = of_process(host);
+                if !std::mem::replace(&mut self.said.refused, true) {
+                    tracing::info!(
+                        controller = name,
+                        "a host is refused{process}: the drive has one{host_process}"
+                    );
+                }
+                drop(caller.refuse(host));
+            }
+            (CallerEnd::Silent, _) => {
+                if !std::mem::replace(&mut self.said.silent, true) {
+                    tracing::info!(controller = name, "a connection is closed{process}: {end}");
+                }
+                drop(caller.part());
+            }
+            _ => {
+                tracing::debug!(controller = name, "a connection has ended{process}: {end}");
+                drop(caller.part());
+            }
+        }
+    }
+
+    /// Whether there is a next host.
+    pub(super) fn has_next(&self) -> bool {
+        self.callers.iter().any(Caller::is_introduced)
+    }
+
+    /// The next host, which is nobody's to watch.
+    pub(super) fn take_next(&mut self, name: &str, poller: &Poller) -> Option<Caller> {
+        let at = self.callers.iter().position(Caller::is_introduced)?;
+        let caller = self.callers.remove(at);
+        self.rewatch(name, poller);
+        Some(caller)
+    }
+
+    /// A host has come: what the log says of those that wait is news again.
+    pub(super) fn host_came(&mut self) {
+        self.said = Said::default();
+    }
+
+    /// When a bound of its connections is reached next.
+    pub(super) fn next_deadline(&self, seat: Seat) -> Option<Time> {
+        let callers = self.callers.iter();
+        let bounds = callers.filter_map(|caller| caller.deadline(seat.is_taken()));
+        bounds.chain(self.accepts_at).min()
+    }
+
+    /// Sends all away, and watches nothing any more.
+    pub(super) fn close(&mut self, name: &str, poller: &Poller) {
+        for caller in std::mem::take(&mut self.callers) {
+            if !caller.is_introduced() {
+                forget(name, &caller, poller);
+            }
+            drop(caller.part());
+        }
+        if std::mem::take(&mut self.is_watched)
+            && let Err(error) = poller.remove(self.listener.as_fd())
+        {
+            tracing::error!(controller = name, "cannot forget a socket: {error}");
+        }
+    }
+}
+
+fn forget(name: &str, caller: &Caller, poller: &Poller) {
+    if let Err(error) = poller.remove(caller.as_fd()) {
+        tracing::error!(controller = name, "cannot forget a connection: {error}");
+    }
+}
+
+/// Of which process, for the log.
+fn of_process(process: Option<u32>) -> String {
+    process.map_or_else(String::new, |process| format!(" (process {process})"))
+}

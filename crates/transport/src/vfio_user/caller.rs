@@ -1,0 +1,201 @@
+//! A connection before it is a host: from its accept to the reply to VERSION.
+//!
+//! Anything that can open the socket can connect to it. A caller becomes a host when it has sent a VERSION that is
+//! spoken here; until then it costs a descriptor and a buffer, has no controller, and is closed after a bound. A
+//! caller whose turn does not come is refused with EBUSY, and is told which process has the drive.
+//!
+//! It does not decide whose turn it is, and it keeps no clock: times come in.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use controller::time::Time;
+use memory::DoorbellPages;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::io::Errno;
+use vfio_user::message::{Refusal, Version};
+use vfio_user::{Command, Connection, HEADER_LEN, Header, Message};
+
+use super::{Parting, Session, SessionConfig, SessionEnd, number};
+
+/// How long a caller may take for its VERSION.
+const SILENCE_NS: u64 = 3_000_000_000;
+/// How long a caller waits for its turn: a host that goes and one that comes may overlap. QEMU waits 5 s for the reply.
+const TURN_NS: u64 = 1_000_000_000;
+/// Messages before VERSION that are refused in one poll.
+const MAX_MESSAGES: u32 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Caller {
+    connection: Connection,
+    process: Option<u32>,
+    stage: Stage,
+    since: Time,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// It has not sent a VERSION.
+    Silent,
+    /// It has, and waits for the reply. Nothing more of it is read until then.
+    Introduced { request: Header, reply: Version },
+}
+
+/// Why a caller is to be dropped before it is a host.
+#[derive(Debug, thiserror::Error)]
+pub enum CallerEnd {
+    /// The connection ended.
+    #[error(transparent)]
+    Ended(#[from] SessionEnd),
+    /// It sent no VERSION in time.
+    #[error("it sent no VERSION within {} s", SILENCE_NS / 1_000_000_000)]
+    Silent,
+    /// Its turn did not come in time: [`Caller::refuse`] tells it.
+    #[error("the drive has another host")]
+    Waited,
+}
+
+/// What a server says on a socket where a host has to introduce itself: the reply to its VERSION, or an errno.
+pub(super) fn agree(body: &[u8]) -> Result<Version, Errno> {
+    let proposal = Version::parse(body).map_err(|_| Errno::INVAL)?;
+    proposal.answer().ok_or(Errno::INVAL)
+}
+
+/// The process that connected; none where it is in another namespace of them.
+fn process_of(stream: &UnixStream) -> Option<u32> {
+    let credentials = getsockopt(stream, PeerCredentials).ok()?;
+    u32::try_from(credentials.pid()).ok().filter(|pid| *pid > 0)
+}
+
+impl Caller {
+    /// Takes a connection that was accepted at `now`.
+    ///
+    /// # Errors
+    /// When the socket cannot be made non-blocking.
+    pub fn new(stream: UnixStream, now: Time) -> io::Result<Self> {
+        Ok(Self {
+            process: process_of(&stream),
+            connection: Connection::new(stream)?,
+            stage: Stage::Silent,
+            since: now,
+        })
+    }
+
+    /// Reads until a VERSION has come that is spoken here: what comes before is refused. Due when the socket is readable,
+    /// unless [`Self::is_introduced`], and at [`Self::deadline`]. `is_taken`: another host has the drive, and has not gone.
+    ///
+    /// # Errors
+    /// [`CallerEnd`]: drop it, by [`Self::refuse`] or [`Self::part`].
+    pub fn poll(&mut self, now: Time, is_taken: bool) -> Result<(), CallerEnd> {
+        if !self.is_introduced() {
+            self.listen(now)?;
+        }
+        match self.stage {
+            _ if self.deadline(is_taken).is_none_or(|until| now < until) => Ok(()),
+            Stage::Silent => Err(CallerEnd::Silent),
+            Stage::Introduced { .. } => Err(CallerEnd::Waited),
+        }
+    }
+
+    fn listen(&mut self, now: Time) -> Result<(), SessionEnd> {
+        self.connection.flush()?;
+        for _ in 0..MAX_MESSAGES {
+            let Some(Message { header, body, .. }) = self.connection.receive()? else {
+                break;
+            };
+            if header.is_reply() {
+                continue;
+            }
+            let agreed = match header.command {
+                Command::VERSION if header.is_command() => agree(body),
+                _ => Err(Errno::INVAL),
+            };
+            match agreed {
+                Ok(reply) => {
+                    let request = header;
+                    self.stage = Stage::Introduced { request, reply };
+                    self.since = now;
+                    break;
+                }
+                Err(errno) => self.connection.reply_error(&header, number(errno))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is a host as soon as it is its turn.
+    #[must_use]
+    pub fn is_introduced(&self) -> bool {
+        matches!(self.stage, Stage::Introduced { .. })
+    }
+
+    /// Its process, where this one can see it.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        self.process
+    }
+
+    /// When it has waited for too long. While a host is going, which has a bound of its own, the next one is not refused.
+    #[must_use]
+    pub fn deadline(&self, is_taken: bool) -> Option<Time> {
+        match self.stage {
+            Stage::Silent => Some(self.since + SILENCE_NS),
+            Stage::Introduced { .. } => is_taken.then(|| self.since + TURN_NS),
+        }
+    }
+
+    /// Makes a host of it: answers its VERSION.
+    ///
+    /// # Errors
+    /// It has gone, has not introduced itself, or there are no more descriptors; it is dropped then.
+    pub fn attach(
+        mut self,
+        doorbells: Arc<DoorbellPages>,
+        config: SessionConfig,
+    ) -> Result<Session, SessionEnd> {
+        let Stage::Introduced { request, reply } = &self.stage else {
+            return Err(SessionEnd::Io(io::ErrorKind::NotConnected.into()));
+        };
+        let mut body = Vec::new();
+        reply.encode(&mut body);
+        self.connection.reply(request, &[&body], &[])?;
+        let (major, minor) = (reply.major, reply.minor);
+        tracing::debug!(controller = config.name, "version {major}.{minor} agreed");
+        let session = Session::new(self.connection, self.process, doorbells, config);
+        session.map_err(SessionEnd::Io)
+    }
+
+    /// Refuses it: the drive has another host, with this process identifier where that is known.
+    #[must_use]
+    pub fn refuse(mut self, host: Option<u32>) -> Parting {
+        if let Stage::Introduced { request, .. } = &self.stage
+            && !request.no_reply()
+        {
+            let mut body = Vec::new();
+            Refusal { host }.encode(&mut body);
+            // a client's buffer may be as long as its request only
+            if request.size as usize - HEADER_LEN < body.len() {
+                body.clear();
+            }
+            let header = request.error_reply(number(Errno::BUSY));
+            // it may have gone
+            let _ = self.connection.send(&header, &[&body], &[]);
+        }
+        self.part()
+    }
+
+    /// Closes its connection.
+    #[must_use]
+    pub fn part(self) -> Parting {
+        Parting::new(self.connection)
+    }
+}
+
+impl AsFd for Caller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
