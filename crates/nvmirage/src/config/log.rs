@@ -165,7 +165,7 @@ fn modules() -> impl Iterator<Item = &'static str> {
 
 fn suggestion<'a>(found: &str, words: impl Iterator<Item = &'a str>) -> String {
     super::read::nearest_word(found, words)
-        .map_or_else(String::new, |word| format!(", did you mean `{word}`?"))
+        .map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
 }
 
 /// A filter as text that is one: an error stands where it was read.
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_filter_that_would_log_nothing_by_a_typo_is_refused() {
         for (text, says) in [
-            ("inof", "`inof` is no level, did you mean `info`?"),
+            ("inof", "`inof` is no level (did you mean `info`?)"),
             ("wrn", "did you mean `warn`?"),
             ("warnn", "did you mean `warn`?"),
             ("loud", "`loud` is no level"),

@@ -162,8 +162,11 @@ fn operators_work_beside_hosts() {
     assert_eq!(a.changed(), [next]);
     assert_eq!(a.size(next), (16 * MIB, 4096));
     // and gone again
-    for args in [["detach", "pair:2", "a"], ["delete", "namespace", "pair:2"]] {
-        world.ok(&world.steer(&args));
+    for args in [
+        &["detach", "pair:2", "a", "--detach-hosts"][..],
+        &["delete", "namespace", "pair:2"],
+    ] {
+        world.ok(&world.steer(args));
     }
     assert_eq!(a.active(), [1, next]);
     assert!(listed(&world, "pair:2").is_none());

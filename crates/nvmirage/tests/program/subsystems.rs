@@ -145,7 +145,7 @@ fn namespaces_come_and_go_while_hosts_are_attached() {
     let both = b.device().namespace(1).unwrap();
     let buffer = b.device().alloc(4096).unwrap();
     queue.read(&both, 0, 1, &buffer).unwrap();
-    world.ok(&world.steer(&["detach", "both", "b"]));
+    world.ok(&world.steer(&["detach", "both", "b", "--detach-hosts"]));
     assert_eq!(b.changed(), [1]);
     assert_eq!(b.active(), [2, 4]);
     let error = queue.read(&both, 0, 1, &buffer).unwrap_err();
@@ -305,7 +305,7 @@ fn a_namespace_stays_in_its_subsystem_until_it_is_deleted() {
     let server = serve(&world);
     // in no list of the configuration and attached to nobody, but a subsystem has it
     world.ok(&world.steer(&["attach", "spare", "a"]));
-    world.ok(&world.steer(&["detach", "spare", "a"]));
+    world.ok(&world.steer(&["detach", "spare", "a", "--detach-hosts"]));
     let listen = world.vfio_user("c.sock");
     let other = ["create", "controller", "c", "--listen", &listen];
     let other = [&other[..], &["--namespaces", "spare"]].concat();
