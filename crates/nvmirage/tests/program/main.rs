@@ -20,6 +20,7 @@ mod events;
 mod every_kind;
 mod explain;
 mod fidelity;
+mod full_disk;
 mod fuse;
 mod fuse_user;
 mod host;
