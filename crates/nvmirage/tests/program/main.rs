@@ -22,6 +22,7 @@ mod events;
 mod every_kind;
 mod explain;
 mod fidelity;
+mod full_disk;
 mod fuse;
 mod fuse_bytes;
 mod fuse_user;

@@ -2,7 +2,6 @@
 
 use std::{
     os::unix::fs::PermissionsExt,
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +13,7 @@ use serde_json::Value;
 use tests_vm::Rig;
 
 use crate::{
+    full_disk::Mounted,
     host::Host,
     world::{BOUND, World, ran},
 };
@@ -435,24 +435,6 @@ fn a_full_disk_ends_a_trace_and_hurts_nobody() {
     assert!(ran.status.success(), "{}", ran.err);
     server.stop();
     drop(mounted);
-}
-
-/// A file system that is there until this is dropped.
-struct Mounted(std::path::PathBuf);
-
-impl Mounted {
-    fn tmpfs(folder: &Path, options: &str) -> Self {
-        use rustix::mount::{MountFlags, mount};
-        let options = std::ffi::CString::new(options).unwrap();
-        mount("tmpfs", folder, "tmpfs", MountFlags::empty(), &*options).unwrap();
-        Mounted(folder.to_owned())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
-    }
 }
 
 /// A trace with the commands of `work`, and what they were.

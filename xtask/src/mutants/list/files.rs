@@ -1,6 +1,14 @@
 //! How commands on files reach the kernel: registered memory, two rings, and files in memory.
 
-use super::super::{Mutation, Test, integration, unit};
+use super::super::{Mutation, Test, integration, of_program, unit};
+
+const fn program(name: &'static str) -> Test {
+    Test {
+        package: "nvmirage",
+        program: &["--test", "program"],
+        name,
+    }
+}
 
 /// Memory that is registered, given up, and another one at the same place.
 const REGISTERED: Test = integration(
@@ -14,7 +22,63 @@ const POLLED: Test = unit(
     "file::ring::tests::what_is_not_polled_for_goes_to_the_second_ring_and_nobody_sleeps_on_what_is",
 );
 
+/// Zones on such a disk.
+const ZONES_FULL: &str =
+    "full_disk::zones_on_a_full_disk_are_written_reset_and_flushed_again_when_there_is_room";
+/// A log on a disk that is full for a while.
+const FULL: &str = "journal::tests::what_finds_no_space_is_written_when_there_is_some_again";
+
 pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "full-frame-whole",
+        guard: "a frame that could not be written is written again as a whole",
+        file: "crates/media/src/journal/stall.rs",
+        from: "(self.handed, self.failed) = (0, false);",
+        to: "self.failed = false;",
+        test: unit("media", FULL),
+    },
+    Mutation {
+        name: "full-log-recovers",
+        guard: "a log that could not be written is tried again",
+        file: "crates/media/src/journal/stall.rs",
+        from: "self.stall = Stall::Trying { waits: false };",
+        to: "",
+        test: unit("media", FULL),
+    },
+    Mutation {
+        name: "full-zone-rewinds",
+        guard: "a write that found no space moves no write pointer",
+        file: "crates/media/src/zoned/durable.rs",
+        from: "if outcome.cause == Cause::NoSpace && self.is_kept() {",
+        to: "if outcome.cause == Cause::Aborted && self.is_kept() {",
+        test: program(ZONES_FULL),
+    },
+    Mutation {
+        name: "full-reset-undone",
+        guard: "a reset that found no space leaves its zones as they were",
+        file: "crates/media/src/zoned/mod.rs",
+        from: "Taken::Erase { .. } if outcome.cause == Cause::NoSpace => {",
+        to: "Taken::Erase { .. } if outcome.cause == Cause::Aborted => {",
+        test: program(ZONES_FULL),
+    },
+    Mutation {
+        name: "full-told-once",
+        guard: "a cause is reported once, however often it fails",
+        file: "crates/nvmirage/src/trouble.rs",
+        from: "Some(_) if is_more || look.is_current => {",
+        to: "Some(_) if !is_more && look.is_current => {",
+        test: of_program(
+            "trouble::tests::a_cause_is_reported_once_however_often_it_fails_and_again_when_it_has_passed",
+        ),
+    },
+    Mutation {
+        name: "file-size-signal",
+        guard: "a file that would be too large ends no server",
+        file: "crates/nvmirage/src/cli/mod.rs",
+        from: "let _ = memory::survive_file_size_limit();",
+        to: "",
+        test: program("full_disk::a_limit_of_file_sizes_is_an_error_of_who_asks_and_ends_no_drive"),
+    },
     Mutation {
         name: "registered-number",
         guard: "registered memory is found by the number of its map, not by its address",
