@@ -123,15 +123,10 @@ impl Allocated {
         self.namespace.nsid
     }
 
-    /// Refuses an admin command that would change what its medium holds, where that takes no writes.
-    ///
-    /// # Errors
-    /// What the command ends with (Base 2.1, 8.1.16.2).
+    /// Refuses an admin command that would change what its medium holds, where that takes no writes (Base 2.1, 8.1.16.2).
     pub(super) fn check_writable(&self) -> Result<(), Status> {
-        match self.namespace.traits.read_only {
-            true => Err(Status::NAMESPACE_IS_WRITE_PROTECTED),
-            false => Ok(()),
-        }
+        let takes_writes = (!self.namespace.traits.read_only).then_some(());
+        takes_writes.ok_or(Status::NAMESPACE_IS_WRITE_PROTECTED)
     }
 
     /// The bytes reserved for it in its medium.
