@@ -211,6 +211,7 @@ fn manners(random: &mut Random, busy: u64) -> Manners {
             false => 0,
         },
         large: random.pick(&[2, 8, 64]),
+        buffered_admin: random.once_in(2),
     }
 }
 

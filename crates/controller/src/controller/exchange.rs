@@ -16,7 +16,6 @@ use crate::lane::{
 };
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Channel, ChannelId, Channels};
-use crate::queue::Bells;
 use crate::subsystem::Subsystem;
 use crate::ticket::OwnerKey;
 use crate::time::Time;
@@ -111,11 +110,8 @@ impl Controller {
     /// Whether a turn would find something to do, as far as the controller can tell without its lanes.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: None,
-        };
         let admin = self.admin.as_ref().is_some_and(|admin| {
+            let bells = admin.bells(&self.doorbells);
             let submitted = admin.sq.available() > 0 || admin.sq.has_news(bells);
             let to_tell = self.events.has_next() || !self.aborted_requests.is_empty();
             let places = admin.cq.free() > 0 || admin.cq.has_news(bells);

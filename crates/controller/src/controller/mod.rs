@@ -418,8 +418,7 @@ impl Controller {
     /// The host's memory map changed. Rings are found anew, and lanes are told in the next turn.
     pub fn set_view(&mut self, view: Arc<DmaView>, lost: LostFlag) {
         if let Some(admin) = &mut self.admin {
-            admin.sq.resolve(&view);
-            admin.cq.resolve(&view);
+            admin.resolve(&view);
         }
         self.view = view;
         if self.pci.has_pin() {

@@ -218,7 +218,7 @@ pub struct ShadowSpec {
 
 impl ShadowSpec {
     /// Finds the two pages.
-    pub(super) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
+    pub(crate) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
         Ok(ShadowDoorbells::new(view, self.shadow, self.event_idx)?)
     }
 }
@@ -246,7 +246,7 @@ impl Registration {
         })
     }
 
-    pub(super) fn initial(&self, slot: usize) -> Option<u32> {
+    pub(crate) fn initial(&self, slot: usize) -> Option<u32> {
         *self.initial.get(slot)?
     }
 }
