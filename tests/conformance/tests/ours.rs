@@ -55,6 +55,7 @@ fn config(doorbells: DoorbellMode) -> ControllerConfig {
         queue_depth: 256,
         max_transfer: 4 << 20,
         doorbells,
+        msix: true,
         intx: false,
     }
 }

@@ -232,6 +232,7 @@ fn controller_config(id: usize, doorbells: Doorbells) -> ControllerConfig {
             Doorbells::Shadow => DoorbellMode::Unmapped,
             Doorbells::Trapped => DoorbellMode::Trapped,
         },
+        msix: true,
         intx: false,
     }
 }

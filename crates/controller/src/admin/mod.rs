@@ -201,7 +201,10 @@ impl Controller {
         lanes: &mut impl LaneTable,
         subsystem: &mut Subsystem,
     ) -> bool {
-        let mut worked = false;
+        if !self.serves_admin() {
+            return false;
+        }
+        let mut worked = self.post_withheld();
         for _ in 0..BATCH {
             self.post_aborted_requests();
             let Some(sqe) = self.fetch_admin() else {
@@ -431,7 +434,10 @@ impl Controller {
         self.post_admin_with(cid, [dw0, 0], status);
     }
 
-    fn post_admin_with(&mut self, cid: u16, [dw0, dw1]: [u32; 2], status: Status) {
+    pub(crate) fn post_admin_with(&mut self, cid: u16, [dw0, dw1]: [u32; 2], status: Status) {
+        if self.admin.is_none() || self.withholds_completion((cid, [dw0, dw1], status)) {
+            return;
+        }
         let Some(admin) = &self.admin else {
             return;
         };

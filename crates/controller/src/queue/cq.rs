@@ -198,6 +198,13 @@ impl Cq {
         self.frozen.is_none() && doorbell.look(bells).is_none_or(|value| value != self.tail)
     }
 
+    /// Whether the host tells a head that cannot be: it has yet to be found, and the queue to be frozen.
+    #[must_use]
+    pub(crate) fn has_bad_head(&self, bells: Bells<'_>) -> bool {
+        let mut doorbell = self.doorbell;
+        self.frozen.is_none() && doorbell.look(bells).is_some_and(|head| !self.can_be(head))
+    }
+
     /// The head as the host tells it now, whether or not it can be. Changes nothing.
     #[must_use]
     pub(crate) fn told_head(&self, bells: Bells<'_>) -> u32 {
