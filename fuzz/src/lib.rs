@@ -173,6 +173,7 @@ impl Rig {
             queue_depth: 32,
             max_transfer: 64 << 10,
             doorbells: mode,
+            msix: true,
             intx: true,
         };
         let doorbells = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());

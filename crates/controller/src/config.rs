@@ -59,6 +59,8 @@ pub struct ControllerConfig {
     pub max_transfer: u32,
     /// How doorbell writes are noticed.
     pub doorbells: DoorbellMode,
+    /// Whether the function has MSI-X, with its table in BAR4; MSI it has in any case.
+    pub msix: bool,
     /// Whether the function has an interrupt pin (INTx).
     pub intx: bool,
 }
@@ -158,6 +160,12 @@ impl ControllerConfig {
     #[must_use]
     pub fn vectors(&self) -> u16 {
         self.queues + 1
+    }
+
+    /// Vectors of MSI-X.
+    #[must_use]
+    pub fn msix_vectors(&self) -> u16 {
+        if self.msix { self.vectors() } else { 0 }
     }
 
     /// Messages of MSI offered: a power of two, 32 at most.

@@ -30,6 +30,14 @@ pub enum DriverError {
         /// The Controller Status property as read.
         csts: u32,
     },
+    /// CSTS.SHST says that the controller has shut down, and CSTS.CFS that it failed: before the shutdown, or in it.
+    #[error(
+        "the controller has shut down and reports a fatal error (CSTS {csts:#010x}): what was written last may not be kept; its server's log says why"
+    )]
+    ShutDownFatal {
+        /// The Controller Status property as read.
+        csts: u32,
+    },
     /// The server has closed the connection; or a PCI function has been taken
     /// out, or the kernel asks for it back.
     #[error(

@@ -72,6 +72,7 @@ fn a_vendor_command_of_one_file_is_reached_by_a_host() {
         queue_depth: 16,
         max_transfer: 8192,
         doorbells: DoorbellMode::Mapped,
+        msix: true,
         intx: false,
     };
     let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());

@@ -285,7 +285,7 @@ impl<C: Channel> Engine<C> {
             return;
         };
         let slot = &self.lanes.slots[index];
-        if !slot.hot && matches!(&slot.lane, Some(lane) if lane.has_work()) {
+        if !slot.hot && matches!(&slot.lane, Some(lane) if lane.is_rung()) {
             self.lanes.heat(index);
         }
     }

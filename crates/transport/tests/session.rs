@@ -39,6 +39,7 @@ impl Rig {
             queue_depth: 16,
             max_transfer: 1 << 20,
             doorbells,
+            msix: true,
             intx: false,
         };
         let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());

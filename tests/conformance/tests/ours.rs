@@ -55,6 +55,7 @@ fn config(doorbells: DoorbellMode) -> ControllerConfig {
         queue_depth: 256,
         max_transfer: 4 << 20,
         doorbells,
+        msix: true,
         intx: false,
     }
 }
@@ -151,8 +152,9 @@ const MUST_PASS: [&str; 18] = [
     "errors/each_its_own",
 ];
 /// Those of Doorbell Buffer Config, where doorbells are not mapped.
-const MUST_PASS_UNMAPPED: [&str; 3] = [
+const MUST_PASS_UNMAPPED: [&str; 4] = [
     "doorbells/commands",
+    "doorbells/admin_commands",
     "doorbells/late_wake",
     "doorbells/ends_with_reset",
 ];

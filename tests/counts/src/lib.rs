@@ -444,6 +444,7 @@ fn config(doorbells: Doorbells) -> ControllerConfig {
             Doorbells::Mapped => DoorbellMode::Mapped,
             Doorbells::Shadow => DoorbellMode::Unmapped,
         },
+        msix: true,
         intx: false,
     }
 }

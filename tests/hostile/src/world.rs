@@ -373,6 +373,7 @@ fn config(index: usize) -> ControllerConfig {
         queue_depth: ENTRIES,
         max_transfer: 64 << 10,
         doorbells: DoorbellMode::Mapped,
+        msix: true,
         intx: false,
     }
 }

@@ -462,6 +462,7 @@ fn bus() -> InProcess<media::Channel> {
         queue_depth: QUEUE_DEPTH,
         max_transfer: TRANSFER_MAX,
         doorbells: DoorbellMode::Unmapped,
+        msix: true,
         intx: false,
     };
     let spec = MediumSpec {

@@ -40,6 +40,8 @@ pub struct Options {
     pub queue_depth: u16,
     /// How many there are.
     pub controllers: usize,
+    /// Whether each has MSI-X.
+    pub msix: bool,
     /// Whether each has an interrupt pin.
     pub intx: bool,
 }
@@ -51,6 +53,7 @@ impl Default for Options {
             queues: 3,
             queue_depth: 64,
             controllers: 1,
+            msix: true,
             intx: false,
         }
     }
@@ -331,6 +334,7 @@ fn config(
             true => DoorbellMode::Mapped,
             false => DoorbellMode::Unmapped,
         },
+        msix: options.msix,
         intx: options.intx,
     };
     (config, SubsystemConfig::with_namespaces(4, [namespace]))

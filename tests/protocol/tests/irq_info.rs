@@ -65,6 +65,29 @@ fn msi_has_as_many_rounded_up_and_32_at_most() {
 }
 
 #[test]
+fn a_controller_without_msix_has_messages_only() {
+    let server = Server::start(&Options {
+        msix: false,
+        ..Options::default()
+    });
+    let mut host = Host::new(server.attach(0));
+    let none = Body::new().u32(16).u32(0).u32(2).u32(0);
+    assert_eq!(ask(&mut host, 16, 2).ok(), none.0);
+    let messages = Body::new().u32(16).u32(EVENTFD | MASKABLE);
+    assert_eq!(ask(&mut host, 16, 1).ok(), messages.u32(1).u32(4).0);
+    let config = host.region_read(7, 0, 256);
+    let mut at = usize::from(config[0x34]);
+    while at != 0 {
+        assert_ne!(config[at], 0x11, "no MSI-X capability");
+        at = usize::from(config[at + 1]);
+    }
+    // GET_REGION_INFO of BAR4: nothing is there.
+    let body = Body::new().u32(32).u32(0).u32(4).u32(0).u64(0).u64(0);
+    let reply = host.request(cmd::GET_REGION_INFO, &body, &[]);
+    assert_eq!((reply.u32(4), reply.u64(16)), (0, 0), "flags and size");
+}
+
+#[test]
 fn the_pin_is_one_that_masks_itself() {
     let server = Server::start(&Options {
         intx: true,

@@ -211,6 +211,7 @@ fn manners(random: &mut Random, busy: u64) -> Manners {
             false => 0,
         },
         large: random.pick(&[2, 8, 64]),
+        buffered_admin: random.once_in(2),
     }
 }
 
@@ -231,6 +232,7 @@ fn controller_config(id: usize, doorbells: Doorbells) -> ControllerConfig {
             Doorbells::Shadow => DoorbellMode::Unmapped,
             Doorbells::Trapped => DoorbellMode::Trapped,
         },
+        msix: true,
         intx: false,
     }
 }

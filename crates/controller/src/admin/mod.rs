@@ -26,7 +26,7 @@ pub(crate) mod temperature;
 
 use std::sync::Arc;
 
-use memory::{DmaView, DoorbellPages, Hint, Iova, Need, TranslateError};
+use memory::{DmaView, DoorbellPages, Hint, Iova, Need, ShadowDoorbells, TranslateError};
 use nvme_spec::command::{AbortCdw10, AbortDw0};
 use nvme_spec::event::EventDw0;
 use nvme_spec::log::LogPageId;
@@ -86,6 +86,11 @@ pub(crate) struct AdminQueue {
     pub(crate) cq: Cq,
     /// A completion was posted since the last interrupt.
     pub(crate) posted: bool,
+    /// The host's doorbell buffers, where it registered some. Linux and SPDK go on writing the registers of queue 0;
+    /// libvfn uses the buffers there, too, as Base 2.1, B.5 allows.
+    shadow: Option<ShadowDoorbells>,
+    /// Tail and head that EventIdx asks the host to ring past.
+    armed: Option<(u32, u32)>,
 }
 
 impl AdminQueue {
@@ -96,7 +101,7 @@ impl AdminQueue {
         (asq, sq_entries): (u64, u32),
         (acq, cq_entries): (u64, u32),
     ) -> Result<Self, QueueError> {
-        // Hosts ring the register for queue 0 even after Doorbell Buffer Config.
+        // The registration of doorbell buffers ends with a reset.
         let bells = Bells {
             pages: doorbells,
             shadow: None,
@@ -105,17 +110,77 @@ impl AdminQueue {
             sq: Sq::new(view, 0, Iova(asq), sq_entries, bells)?,
             cq: Cq::new(view, 0, Iova(acq), cq_entries, bells)?,
             posted: false,
+            shadow: None,
+            armed: None,
         })
     }
 
-    /// Looks at both doorbells.
-    fn look(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
-        let bells = Bells {
+    /// Where its doorbells are looked up.
+    pub(crate) fn bells<'a>(&'a self, doorbells: &'a DoorbellPages) -> Bells<'a> {
+        Bells {
             pages: doorbells,
-            shadow: None,
-        };
-        self.cq.look(bells)?;
-        self.sq.look(bells)
+            shadow: self.shadow.as_ref(),
+        }
+    }
+
+    /// The host has registered doorbell buffers: from its next submission on it is asked to ring.
+    fn register(
+        &mut self,
+        shadow: ShadowDoorbells,
+        registration: &Registration,
+        doorbells: &DoorbellPages,
+    ) {
+        self.shadow = Some(shadow);
+        self.sq.register(|slot| registration.initial(slot));
+        self.cq.register(|slot| registration.initial(slot));
+        self.arm(doorbells);
+    }
+
+    /// Asks the host to ring past what was taken. A look at the doorbells follows.
+    fn arm(&mut self, doorbells: &DoorbellPages) {
+        let bells = self.bells(doorbells);
+        self.sq.arm(bells);
+        self.cq.arm(bells);
+        memory::full_fence();
+        self.armed = Some(self.taken());
+    }
+
+    fn taken(&self) -> (u32, u32) {
+        (self.sq.tail(), self.cq.head())
+    }
+
+    /// The host's memory map changed.
+    pub(crate) fn resolve(&mut self, view: &Arc<DmaView>) {
+        self.sq.resolve(view);
+        self.cq.resolve(view);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.resolve(view);
+            // EventIdx was not written while its page was gone.
+            self.armed = None;
+        }
+    }
+
+    /// Looks at both doorbells. Where the host registered buffers, it is then asked to ring for whatever comes next: admin
+    /// commands are rare, and nobody polls a host's buffers for them.
+    ///
+    /// The race: the host stores a doorbell and then loads EventIdx; EventIdx is stored here before the last look, with a
+    /// full fence between on both sides. The loop ends, as a host can move its tail and head only so far while nothing is
+    /// fetched or posted.
+    fn look(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
+        let mut result = Ok(());
+        loop {
+            let AdminQueue { sq, cq, shadow, .. } = self;
+            let bells = Bells {
+                pages: doorbells,
+                shadow: shadow.as_ref(),
+            };
+            let looked = cq.look_at_either(bells);
+            result = result.and(looked.and_then(|_| sq.look_at_either(bells)));
+            if self.shadow.is_none() || self.armed == Some(self.taken()) {
+                return result;
+            }
+            self.arm(doorbells);
+        }
     }
 
     /// Fetches a command if there is one and a place for its completion, which is taken.
@@ -136,7 +201,10 @@ impl Controller {
         lanes: &mut impl LaneTable,
         subsystem: &mut Subsystem,
     ) -> bool {
-        let mut worked = false;
+        if !self.serves_admin() {
+            return false;
+        }
+        let mut worked = self.post_withheld();
         for _ in 0..BATCH {
             self.post_aborted_requests();
             let Some(sqe) = self.fetch_admin() else {
@@ -161,11 +229,11 @@ impl Controller {
 
     fn fetch_admin(&mut self) -> Option<Sqe> {
         let admin = self.admin.as_mut()?;
-        if self.pending.operations() >= OPERATION_LIMIT {
-            return None;
-        }
         let looked = admin.look(&self.doorbells);
-        let fetched = admin.fetch();
+        let fetched = match self.pending.operations() < OPERATION_LIMIT {
+            true => admin.fetch(),
+            false => Ok(None),
+        };
         if looked.is_err() {
             let frozen = [
                 (admin.sq.is_frozen(), QueueName::Submission(0)),
@@ -370,7 +438,10 @@ impl Controller {
         self.post_admin_with(cid, [dw0, 0], status);
     }
 
-    fn post_admin_with(&mut self, cid: u16, [dw0, dw1]: [u32; 2], status: Status) {
+    pub(crate) fn post_admin_with(&mut self, cid: u16, [dw0, dw1]: [u32; 2], status: Status) {
+        if self.admin.is_none() || self.withholds_completion((cid, [dw0, dw1], status)) {
+            return;
+        }
         let Some(admin) = &self.admin else {
             return;
         };
@@ -476,7 +547,13 @@ impl Controller {
         }
         let registration =
             Registration::new(&self.view, spec).map_err(|error| self.lane_status(error))?;
+        let shadow = spec
+            .find(&self.view)
+            .map_err(|error| self.lane_status(error))?;
         self.shadow = Some(spec);
+        if let Some(admin) = &mut self.admin {
+            admin.register(shadow, &registration, &self.doorbells);
+        }
         self.tell_lanes(lanes, || LaneCommand::Shadow(Some(registration.clone())));
         Ok(Reply::Done(0))
     }

@@ -42,7 +42,7 @@ impl Controller {
         }
         let mut data = [0; HOST_SOFTWARE_SPECIFIED_SIZE];
         self.receive(sqe, &mut data)?;
-        let fields = HostSoftwareSpecified::ref_from_bytes(&data);
+        let fields = HostSoftwareSpecified::read_from_bytes(&data);
         let fields = fields.map_err(|_| Status::INTERNAL_ERROR)?;
         let flbas = fields.flbas;
         let lba_shift = lba_shift(flbas.fidxl(), flbas.fidxu(), &self.features)?;
@@ -100,7 +100,7 @@ impl Controller {
 /// The controllers of a list, in whatever order: some, each once, with identifiers that can be.
 fn parse_controllers(data: &[u8]) -> Result<ControllerSet, Status> {
     let invalid = Status::CONTROLLER_LIST_INVALID;
-    let list = ControllerList::ref_from_bytes(data).map_err(|_| Status::INTERNAL_ERROR)?;
+    let list = ControllerList::read_from_bytes(data).map_err(|_| Status::INTERNAL_ERROR)?;
     let count = usize::from(list.numids);
     if count == 0 || count > CONTROLLER_IDS_MAX {
         return Err(invalid);

@@ -42,6 +42,8 @@ pub(crate) struct IoCq {
     pub(crate) drained: u64,
     /// Nothing issued with a table of namespaces older than this generation's is in flight.
     pub(crate) namespaces_drained: u64,
+    /// The last round of [`crate::controller`]'s bus in which its lane came to have nothing in flight.
+    pub(crate) left_bus: u32,
     /// Completions that were there at the last look.
     completions_seen: u64,
     deleting: bool,
@@ -270,6 +272,7 @@ impl Controller {
             counters,
             drained: self.view.epoch(),
             namespaces_drained: self.table_generation,
+            left_bus: 0,
             completions_seen: 0,
             deleting: false,
             watched: None,

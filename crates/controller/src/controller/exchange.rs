@@ -16,7 +16,6 @@ use crate::lane::{
 };
 use crate::namespace::{Namespace, NamespaceTable};
 use crate::port::{Channel, ChannelId, Channels};
-use crate::queue::Bells;
 use crate::subsystem::Subsystem;
 use crate::ticket::OwnerKey;
 use crate::time::Time;
@@ -111,24 +110,23 @@ impl Controller {
     /// Whether a turn would find something to do, as far as the controller can tell without its lanes.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: None,
-        };
         let admin = self.admin.as_ref().is_some_and(|admin| {
+            let bells = admin.bells(&self.doorbells);
             let submitted = admin.sq.available() > 0 || admin.sq.has_news(bells);
             let to_tell = self.events.has_next() || !self.aborted_requests.is_empty();
             let places = admin.cq.free() > 0 || admin.cq.has_news(bells);
             (submitted || to_tell) && places
         });
+        let admin = admin && self.serves_admin();
         let changes = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
-        admin || changes || self.is_moving() || self.interrupts.has_work()
+        admin || changes || self.bus.has_work() || self.is_moving() || self.interrupts.has_work()
     }
 
     /// Whether its lanes know all that it knows.
     #[must_use]
     pub fn has_told_everything(&self) -> bool {
-        !self.view_changed && !self.namespaces_changed && self.abandon_before.is_none()
+        let map = self.view_changed || self.namespaces_changed || self.abandon_before.is_some();
+        !map && !self.bus.has_work()
     }
 
     /// When a turn is due because something took too long.
@@ -140,8 +138,9 @@ impl Controller {
         let absent = self.admin_absent_since.map(|since| since + DEADLINE_NS);
         let stage = self.stage_deadline().into_iter();
         let silent = self.keep_alive_deadline();
+        let bus = self.bus.deadline();
         let others = stage.chain(silent).chain(withheld);
-        pending.chain(absent).chain(others).min()
+        pending.chain(absent).chain(others).chain(bus).min()
     }
 
     /// Time passes: what the health log counts.
@@ -190,7 +189,8 @@ impl Controller {
         if let Some(before_epoch) = abandon {
             self.tell_lanes(lanes, || LaneCommand::Abandon { before_epoch });
         }
-        view || namespaces || abandon.is_some()
+        let bus = self.advance_bus(lanes);
+        view || namespaces || abandon.is_some() || bus
     }
 
     /// Hands the subsystem what lanes have for it.
@@ -242,6 +242,7 @@ impl Controller {
                     cq.namespaces_drained = cq.namespaces_drained.max(generation);
                 }
             }
+            LaneEvent::LeftBus { round } => self.lane_left_bus(cqid, round),
             LaneEvent::CommandFailed(failed) => self.command_failed(&failed),
             LaneEvent::Fault(LaneFault::InvalidDoorbell { queue, .. }) => {
                 self.watch.ignore(queue);

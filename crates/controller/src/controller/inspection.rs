@@ -8,7 +8,6 @@ use crate::config::DoorbellMode;
 use crate::inspect::{
     self, CommandView, CompletionView, ControllerView, DoorbellsView, Look, Place, SubmissionView,
 };
-use crate::queue::Bells;
 
 impl Controller {
     /// What it knows of its queues now; of those for I/O their lanes know the rest ([`crate::lane::Lane::inspect`]).
@@ -36,11 +35,9 @@ impl Controller {
         }
     }
 
-    fn inspect_admin(&self, AdminQueue { sq, cq, .. }: &AdminQueue, look: Look) -> CompletionView {
-        let bells = Bells {
-            pages: &self.doorbells,
-            shadow: None,
-        };
+    fn inspect_admin(&self, admin: &AdminQueue, look: Look) -> CompletionView {
+        let bells = admin.bells(&self.doorbells);
+        let AdminQueue { sq, cq, .. } = admin;
         let mut commands = self.admin_commands(look);
         let in_flight = commands.len() as u32;
         commands.truncate(look.commands);

@@ -23,13 +23,11 @@
 
 use memory::DoorbellPages;
 use nvme_spec::features::InterruptCoalescing;
-use nvme_spec::registers::cq_head_slot;
 
 use super::Controller;
 use crate::admin::AdminQueue;
 use crate::lane::{Lane, LaneTable, Posted};
 use crate::pci::Mechanism;
-use crate::queue::Bells;
 use crate::ticket::OwnerKey;
 use crate::time::Time;
 
@@ -156,13 +154,9 @@ impl Interrupts {
 }
 
 impl AdminQueue {
-    /// Whether the host has yet to acknowledge entries. Queue 0 has no doorbell buffers.
+    /// Whether the host has yet to acknowledge entries.
     fn is_unacknowledged(&self, doorbells: &DoorbellPages) -> bool {
-        let bells = Bells {
-            pages: doorbells,
-            shadow: None,
-        };
-        self.cq.is_unacknowledged(bells)
+        self.cq.is_unacknowledged(self.bells(doorbells))
     }
 }
 
@@ -431,7 +425,8 @@ impl Controller {
 
     /// The sum of all heads of completion queues.
     fn heads(&self, lanes: &mut impl LaneTable) -> u64 {
-        let admin = self.doorbells.load(cq_head_slot(0));
+        let admin = self.admin.as_ref();
+        let admin = admin.map_or(0, |admin| admin.cq.told_head(admin.bells(&self.doorbells)));
         self.queues.lanes().fold(u64::from(admin), |sum, key| {
             sum + lanes.local(key).map_or(0, |lane| u64::from(lane.head()))
         })

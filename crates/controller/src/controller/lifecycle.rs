@@ -198,6 +198,7 @@ impl Controller {
     fn begin_stop(&mut self, then: Then) {
         self.admin = None;
         self.admin_absent_since = None;
+        self.bus.forget();
         self.pending.clear();
         self.life = self.life.wrapping_add(1);
         self.aborted_requests.clear();

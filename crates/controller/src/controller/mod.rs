@@ -9,6 +9,7 @@
 //! clock: `now` comes with each turn.
 
 mod arbitrate;
+mod bus;
 mod exchange;
 mod flights;
 mod flush;
@@ -46,6 +47,7 @@ pub use self::interrupts::Interrupt;
 pub use self::lifecycle::{EnableError, Failure};
 pub use self::saved::{AdminState, ControllerState, WaitingState};
 
+use self::bus::Bus;
 use self::flights::Flights;
 use self::flush::Flush;
 use self::interrupts::Interrupts;
@@ -68,6 +70,7 @@ pub struct Controller {
     pci: ConfigSpace,
     msix: MsixTable,
     interrupts: Interrupts,
+    bus: Bus,
     bar0_size: u64,
     pub(crate) registers: Registers,
     pub(crate) doorbells: Arc<DoorbellPages>,
@@ -190,13 +193,13 @@ impl Controller {
         };
         let kept = subsystem.controller_record(id);
         let kept = kept.expect("it has just joined");
-        let (vendor, device) = (config.vendor_id, config.device_id);
-        let pci = ConfigSpace::new(vendor, device, vectors, bar0_size, config.intx);
+        let pci = ConfigSpace::new(&config, bar0_size);
         let mut controller = Controller {
             key: OwnerKey::controller(0),
             interrupts: Interrupts::new(vectors, pci.mechanism()),
+            bus: Bus::default(),
             pci,
-            msix: MsixTable::new(vectors),
+            msix: MsixTable::new(config.msix_vectors()),
             bar0_size,
             registers: Registers::new(&config),
             watch: Watch::new(&doorbells, 1 + usize::from(config.queues)),
@@ -283,7 +286,8 @@ impl Controller {
     /// Sizes of the six BARs in bytes, 0 where there is none. BAR0 is 64-bit and takes BAR1's place too.
     #[must_use]
     pub fn bar_sizes(&self) -> [u64; 6] {
-        [self.bar0_size, 0, 0, 0, BAR4_SIZE, 0]
+        let bar4 = if self.pci.has_msix() { BAR4_SIZE } else { 0 };
+        [self.bar0_size, 0, 0, 0, bar4, 0]
     }
 
     /// The file with what must outlive the process.
@@ -297,11 +301,13 @@ impl Controller {
         self.pci.read(offset, out);
     }
 
-    /// Writes configuration space. A function level reset begins at once; it is over when [`Controller::is_quiet`].
+    /// Writes configuration space. A function level reset begins at once; it is over when [`Controller::is_quiet`]. Where
+    /// the function may issue no memory requests any more, that is so when [`Controller::has_left_bus`].
     pub fn config_write(&mut self, offset: u64, data: &[u8]) {
         if self.pci.write(offset, data) == ConfigEffect::FunctionReset {
             self.begin_function_reset();
         } else {
+            self.follow_bus();
             self.save();
         }
     }
@@ -412,6 +418,7 @@ impl Controller {
 
     fn begin_function_reset(&mut self) {
         self.pci.reset();
+        self.follow_bus();
         self.msix.reset();
         self.begin_reset(false);
         self.save();
@@ -420,8 +427,7 @@ impl Controller {
     /// The host's memory map changed. Rings are found anew, and lanes are told in the next turn.
     pub fn set_view(&mut self, view: Arc<DmaView>, lost: LostFlag) {
         if let Some(admin) = &mut self.admin {
-            admin.sq.resolve(&view);
-            admin.cq.resolve(&view);
+            admin.resolve(&view);
         }
         self.view = view;
         if self.pci.has_pin() {

@@ -4,6 +4,7 @@
 mod aborts;
 mod allocated;
 mod arbitration;
+mod bus;
 mod coalescing;
 mod copy;
 mod doorbell_buffers;

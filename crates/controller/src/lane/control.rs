@@ -8,7 +8,7 @@ use nvme_spec::Status;
 use super::Lane;
 use super::fetch::BATCH;
 use super::message::{Demand, LaneCommand, LaneEvent, QueueName, Quota, SqSpec};
-use super::queues::{Member, Queues, Stop};
+use super::queues::{Member, Queues, Stop, pause};
 use super::watch::{OTHER_MARKS, Watch};
 use crate::flight::Watching;
 use crate::queue::{Bells, Sq};
@@ -57,9 +57,11 @@ impl Lane {
             LaneCommand::Watch(watching) => self.queues.set_watching(watching),
             LaneCommand::Stop => self.queues.stop(),
             LaneCommand::Abandon { before_epoch } => self.queues.abandon(before_epoch),
-            LaneCommand::AbandonAll => self.queues.abandon(u64::MAX),
-            LaneCommand::Pause => self.queues.paused = true,
-            LaneCommand::Resume => self.queues.paused = false,
+            LaneCommand::AbandonAll => self.queues.abandon_all(),
+            LaneCommand::LeaveBus { round } => self.queues.leave_bus(round),
+            LaneCommand::TakeBus => self.queues.take_bus(),
+            LaneCommand::Pause => self.queues.paused |= pause::MOVE,
+            LaneCommand::Resume => self.queues.paused &= !pause::MOVE,
         }
     }
 
@@ -111,6 +113,9 @@ impl Queues {
     }
 
     fn demand(&mut self, sqid: u16) -> Demand {
+        if self.still {
+            return Demand::default();
+        }
         self.look_at_cq();
         let Some(position) = self.position(sqid) else {
             return Demand::default();
@@ -213,12 +218,18 @@ impl Queues {
     }
 
     fn stop(&mut self) {
-        if self.stop != Stop::No {
+        if matches!(self.stop, Stop::Asked | Stop::Told) {
             return;
         }
         self.stop = Stop::Asked;
         // Nothing is posted from here on: the host may use the rings for something else.
         self.serving = false;
+        self.still = true;
+        self.drop_what_waits();
+    }
+
+    /// Completes everything that waits here for a medium, a step or a turn as aborted.
+    fn drop_what_waits(&mut self) {
         for position in 0..self.sqs.len() {
             let waiting = self.member(position).and_then(|m| m.waiting.take());
             if let Some(index) = waiting {
@@ -227,6 +238,33 @@ impl Queues {
         }
         self.drop_steps(Status::COMMAND_ABORT_REQUESTED, |_| true);
         self.drop_held(Status::COMMAND_ABORT_REQUESTED, |_| true);
+    }
+
+    /// Fetches nothing more, and finishes what was fetched.
+    fn leave_bus(&mut self, round: u32) {
+        if matches!(self.stop, Stop::Asked | Stop::Told) {
+            return;
+        }
+        self.stop = Stop::Leaving;
+        self.bus_round = round;
+        self.paused |= pause::BUS;
+        self.still = !self.serving;
+    }
+
+    fn take_bus(&mut self) {
+        if matches!(self.stop, Stop::Leaving | Stop::Left) {
+            self.stop = Stop::No;
+            self.still = !self.serving;
+        }
+        self.paused &= !pause::BUS;
+    }
+
+    /// Gives up everything that has not ended; where the bus is left, what waits here, too.
+    fn abandon_all(&mut self) {
+        if self.stop == Stop::Leaving {
+            self.drop_what_waits();
+        }
+        self.abandon(u64::MAX);
     }
 
     /// Gives up what was issued before `before_epoch` and has not ended.
@@ -257,7 +295,7 @@ impl Queues {
         !self.events.is_empty()
             || self.is_newly_drained()
             || self.are_namespaces_newly_drained()
-            || self.is_newly_stopped()
+            || self.comes_to_rest()
     }
 
     fn is_newly_drained(&self) -> bool {
@@ -269,8 +307,13 @@ impl Queues {
         self.epochs.drained().generation > self.generation_told
     }
 
-    fn is_newly_stopped(&self) -> bool {
-        self.stop == Stop::Asked && self.in_flight == 0
+    /// Whether what a stop or the bus waits for has just ended.
+    fn comes_to_rest(&self) -> bool {
+        match self.stop {
+            Stop::No | Stop::Left | Stop::Told => false,
+            Stop::Asked => self.in_flight == 0,
+            Stop::Leaving => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),
+        }
     }
 
     fn take_event(&mut self) -> Option<LaneEvent> {
@@ -291,16 +334,21 @@ impl Queues {
             self.generation_told = generation;
             return Some(LaneEvent::NamespacesDrained { generation });
         }
-        if self.is_newly_stopped() {
+        if !self.comes_to_rest() {
+            return None;
+        }
+        if self.stop == Stop::Asked {
             self.stop = Stop::Told;
             return Some(LaneEvent::Stopped);
         }
-        None
+        (self.stop, self.still) = (Stop::Left, true);
+        let round = self.bus_round;
+        Some(LaneEvent::LeftBus { round })
     }
 
     /// True where a turn would find something to do.
     pub(super) fn has_work(&self) -> bool {
-        if !self.serving {
+        if self.still {
             return false;
         }
         let bells = Bells {
@@ -312,7 +360,7 @@ impl Queues {
             let Some(member) = &self.sqs[position] else {
                 return false;
             };
-            if member.removing || member.waiting.is_some() || self.paused {
+            if member.removing || member.waiting.is_some() || self.paused != 0 {
                 return false;
             }
             let known = member.sq.available() > 0 && self.room(position) > 0;

@@ -49,7 +49,7 @@ impl Queues {
     pub(super) fn turn<C: Channel, G: Gate>(&mut self, issuer: &mut Issuer<'_, C, G>) -> LaneTurn {
         let mut turn = LaneTurn::default();
         self.kicked = false;
-        if !self.serving {
+        if self.still {
             return turn;
         }
         self.look_at_cq();
@@ -106,7 +106,7 @@ impl Queues {
                 Went::Held => turn.pending += 1,
             }
         }
-        if available == 0 || !self.serving || self.paused {
+        if available == 0 || !self.serving || self.paused != 0 {
             return;
         }
         // There is nobody behind what is held back that it could hold up: the host's ring is where the others wait.

@@ -57,6 +57,14 @@ pub enum LaneCommand {
     /// The controller is disabled: fetch nothing more, post nothing more. Answered by [`LaneEvent::Stopped`] when
     /// nothing is in flight.
     Stop,
+    /// The function may issue no memory requests: fetch nothing more. Answered by [`LaneEvent::LeftBus`] when everything
+    /// that was fetched has completed; from then on nothing of the host's is read or written.
+    LeaveBus {
+        /// Counts the changes.
+        round: u32,
+    },
+    /// It may again.
+    TakeBus,
     /// Give up what was issued before the view with this epoch and still hangs.
     Abandon {
         /// The first epoch that may stay.
@@ -99,6 +107,11 @@ pub enum LaneEvent {
     NamespacesDrained {
         /// The generation.
         generation: u64,
+    },
+    /// The answer to [`LaneCommand::LeaveBus`].
+    LeftBus {
+        /// As told.
+        round: u32,
     },
     /// A medium failed a command, or its data could not be reached: for the Error Information log.
     CommandFailed(FailedCommand),
@@ -218,7 +231,7 @@ pub struct ShadowSpec {
 
 impl ShadowSpec {
     /// Finds the two pages.
-    pub(super) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
+    pub(crate) fn find(self, view: &Arc<DmaView>) -> Result<ShadowDoorbells, QueueError> {
         Ok(ShadowDoorbells::new(view, self.shadow, self.event_idx)?)
     }
 }
@@ -246,7 +259,7 @@ impl Registration {
         })
     }
 
-    pub(super) fn initial(&self, slot: usize) -> Option<u32> {
+    pub(crate) fn initial(&self, slot: usize) -> Option<u32> {
         *self.initial.get(slot)?
     }
 }

@@ -51,7 +51,7 @@ use memory::{Area, DmaView, DoorbellPages, Hint, Iova, Told};
 use self::epochs::Epochs;
 use self::issue::Issuer;
 use self::place::Place;
-use self::queues::{Queues, Stop};
+use self::queues::{Queues, Stop, pause};
 use self::share::Share;
 use self::slots::Slots;
 use crate::counters::LaneCounters;
@@ -180,7 +180,9 @@ impl Lane {
             doorbells,
             shadow,
             serving: true,
+            still: false,
             stop: Stop::No,
+            bus_round: 0,
             in_flight: 0,
             blocked: false,
             kicked: false,
@@ -196,7 +198,7 @@ impl Lane {
             map_pending: false,
             counters,
             quota,
-            paused: false,
+            paused: 0,
             patience: 0,
             place: Place::at_home(told),
             steps: None,
@@ -412,11 +414,11 @@ impl Lane {
     /// turn finds it empty. Doorbells in pages that a host has mapped are for others to watch
     /// ([`crate::Controller::look_at_doorbells`]).
     pub fn rest(&mut self) -> bool {
-        if self.queues.shadow.is_some() {
+        if self.queues.shadow.is_some() && !self.queues.still {
             self.arm();
             memory::full_fence();
         }
-        !self.has_work() && !self.queues.paused
+        !self.has_work() && self.queues.paused & pause::MOVE == 0
     }
 
     /// Whether it fetches as much as its controller has allotted, which then needs a turn before each of the lane's.
@@ -440,6 +442,14 @@ impl Lane {
     pub fn has_work(&self) -> bool {
         let interrupt = self.queues.posted > 0 && self.queues.vector.is_some();
         interrupt || !self.forwards.is_empty() || self.queues.has_event() || self.queues.has_work()
+    }
+
+    /// Whether a doorbell that has changed is a reason for a turn: there is work, or a head that cannot be, which the host is
+    /// to be told of.
+    #[must_use]
+    pub fn is_rung(&self) -> bool {
+        let queues = &self.queues;
+        self.has_work() || !queues.still && queues.cq.has_bad_head(queues.bells())
     }
 
     /// Commands with a medium, without those that were given up.

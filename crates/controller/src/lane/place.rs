@@ -9,6 +9,7 @@ use std::sync::Arc;
 use memory::Told;
 
 use super::Lane;
+use super::queues::pause;
 use crate::ticket::OwnerKey;
 
 /// Where a lane lives.
@@ -70,7 +71,7 @@ impl Lane {
     pub fn is_empty(&self) -> bool {
         let queues = &self.queues;
         let holds = queues.slots.free() as usize != queues.slots.len();
-        queues.paused && !holds && queues.posted == 0 && !self.has_news()
+        queues.paused & pause::MOVE != 0 && !holds && queues.posted == 0 && !self.has_news()
     }
 
     /// Ends it after it has stopped: what it still had for the subsystem was given up before.

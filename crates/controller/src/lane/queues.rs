@@ -36,12 +36,24 @@ pub(super) struct Member {
     pub(super) quota: u32,
 }
 
-/// How far a [`super::LaneCommand::Stop`] has come.
+/// How far a [`super::LaneCommand::Stop`] has come, or a [`super::LaneCommand::LeaveBus`], of which a stop is the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     No,
+    /// What was fetched before the bus is left is still to complete.
+    Leaving,
+    /// It has, and that was told.
+    Left,
     Asked,
     Told,
+}
+
+/// Why nothing is fetched for now, a bit each.
+pub(super) mod pause {
+    /// The lane is to move.
+    pub(in crate::lane) const MOVE: u8 = 1;
+    /// The function may issue no memory requests.
+    pub(in crate::lane) const BUS: u8 = 1 << 1;
 }
 
 #[derive(Debug)]
@@ -60,7 +72,11 @@ pub(super) struct Queues {
     pub(super) shadow: Option<ShadowDoorbells>,
     /// False once a ring was lost or a stop was asked for.
     pub(super) serving: bool,
+    /// A turn has nothing to do: it does not serve, or has left the bus.
+    pub(super) still: bool,
     pub(super) stop: Stop,
+    /// That of the last [`super::LaneCommand::LeaveBus`].
+    pub(super) bus_round: u32,
     /// Commands with a medium; without those given up.
     pub(super) in_flight: u32,
     /// An entry could not be fetched for want of a place in the completion queue, or of a slot.
@@ -87,8 +103,8 @@ pub(super) struct Queues {
     pub(super) quota: Quota,
     /// Turns for which a host that polls is not interrupted.
     pub(super) patience: u8,
-    /// Nothing is fetched for now: the lane is to move.
-    pub(super) paused: bool,
+    /// Nothing is fetched for now, for the reasons in [`pause`].
+    pub(super) paused: u8,
     pub(super) place: Place,
     /// Made with the first command that takes several steps.
     pub(super) steps: Option<Box<Steps>>,
@@ -148,6 +164,7 @@ impl Queues {
         if self.serving {
             tracing::debug!(?queue, "a ring was used while its page was not mapped");
             self.serving = false;
+            self.still = true;
             let fault = LaneFault::RingLost { queue };
             self.events.push_back(LaneEvent::Fault(fault));
         }
@@ -177,6 +194,10 @@ impl Queues {
     pub(super) fn asserts_pin(&mut self) -> bool {
         if !self.serving || self.vector.is_none() {
             return false;
+        }
+        if self.still {
+            // EventIdx is the host's memory, and so may be the head.
+            return self.cq.posted() > 0 && !self.cq.is_frozen();
         }
         // The host can move its head once for each entry that is posted, and no other is meanwhile.
         loop {

@@ -1,11 +1,13 @@
 //! The PCI function: 4096 bytes of configuration space, as bytes with a mask of what a host may change.
 //!
-//! Layout: the type 0 header, then Power Management, MSI, PCI Express and MSI-X, each at a fixed place. Base address
+//! Layout: the type 0 header, then Power Management, MSI, PCI Express and, if it is there, MSI-X, each at a fixed place. Base address
 //! registers need no code: the bits below a region's size are not writable, so that writing all ones reads back as
 //! the size (PCI 3.0, 6.2.5.1). It says which way interrupts go ([`Mechanism`]). Nothing here decodes addresses or
 //! delivers interrupts; a client does both.
 
 mod msix;
+
+use crate::config::ControllerConfig;
 
 pub(crate) use msix::MsixTable;
 
@@ -46,7 +48,12 @@ const STATUS_INTERRUPT: u8 = 1 << 3;
 /// Status: a list of capabilities is present.
 const STATUS_CAPABILITIES: u16 = 1 << 4;
 /// Command: I/O space is not decoded; memory, bus master, parity, SERR and interrupt disable are the host's.
-const COMMAND_WRITABLE: u16 = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 8 | 1 << 10;
+const COMMAND_WRITABLE: u16 = 1 << 1 | BUS_MASTER | 1 << 6 | 1 << 8 | 1 << 10;
+/// Control and status of Power Management: the power state, of which D3hot is one.
+const POWER_STATE: usize = PM + 4;
+const D3_HOT: u8 = 0b11;
+/// Command: the function may issue memory requests, interrupts by MSI and MSI-X included (PCI 3.0, 6.2.2).
+const BUS_MASTER: u16 = 1 << 2;
 /// Command: no INTx is signalled.
 const INTERRUPT_DISABLE: u16 = 1 << 10;
 /// The pin that INTx goes by: INTA#.
@@ -72,6 +79,8 @@ pub(crate) struct ConfigSpace {
     bytes: Box<[u8; CONFIG_SPACE]>,
     writable: Box<[u8; CONFIG_SPACE]>,
     power_on: Box<[u8; CONFIG_SPACE]>,
+    /// The host has set Bus Master Enable since power-on.
+    mastered: bool,
 }
 
 /// The way that interrupts go, as the configuration space has it (PCIe Transport 1.1, 3.5).
@@ -80,7 +89,8 @@ pub(crate) enum Mechanism {
     /// MSI-X. Also where nothing is enabled and there is no pin: a client that has assigned eventfds to vectors gets its
     /// interrupts, as it does from the kernel's VFIO, which sets the enable bit by itself.
     Vectors,
-    /// MSI, with so many messages allocated.
+    /// MSI, with so many messages allocated. Without MSI-X also where nothing is enabled and there is no pin, for the same
+    /// reason: with all of them.
     Messages { count: u16 },
     /// INTx.
     Pin,
@@ -110,21 +120,24 @@ pub(crate) fn bar0_size(doorbell_bytes: usize) -> u64 {
 }
 
 impl ConfigSpace {
-    /// A function with these ids, `vectors` MSI-X vectors, and a BAR0 of `bar0_size` bytes (a power of two). With `intx`
-    /// it has an interrupt pin.
-    pub(crate) fn new(vendor: u16, device: u16, vectors: u16, bar0_size: u64, intx: bool) -> Self {
+    /// The function of a controller with this configuration, with a BAR0 of `bar0_size` bytes (a power of two).
+    pub(crate) fn new(config: &ControllerConfig, bar0_size: u64) -> Self {
+        let vectors = config.vectors();
         debug_assert!(bar0_size.is_power_of_two() && vectors >= 1);
         let mut space = ConfigSpace {
             bytes: Box::new([0; CONFIG_SPACE]),
             writable: Box::new([0; CONFIG_SPACE]),
             power_on: Box::new([0; CONFIG_SPACE]),
+            mastered: false,
         };
-        space.header(vendor, device, bar0_size);
+        space.header(config.vendor_id, config.device_id, bar0_size);
         space.power_management();
         space.msi(messages(vectors));
         space.pcie();
-        space.msix(vectors);
-        if intx {
+        if config.msix {
+            space.msix(vectors);
+        }
+        if config.intx {
             space.bytes[INTERRUPT_PIN] = PIN_A;
         }
         space.power_on = space.bytes.clone();
@@ -143,7 +156,6 @@ impl ConfigSpace {
         self.put32(BAR0, 0b100);
         self.allow32(BAR0, low(!(bar0_size - 1)) & !0xf);
         self.allow32(BAR0 + 4, high(!(bar0_size - 1)));
-        self.allow32(BAR4, low(!(BAR4_SIZE - 1)) & !0xf);
         self.put16(SUBSYSTEM, vendor);
         self.put16(SUBSYSTEM + 2, device);
         self.put16(CAPABILITIES, PM as u16);
@@ -171,7 +183,7 @@ impl ConfigSpace {
 
     /// PCI Express endpoint, version 2, with function level reset (PCIe 6.0, 7.5.3). The link is for show: 16 GT/s, x4.
     fn pcie(&mut self) {
-        self.capability(PCIE, 0x10, MSIX);
+        self.capability(PCIE, 0x10, 0);
         self.put16(PCIE + 2, 0x0002);
         // Role-based error reporting, FLR; payload of 128 bytes; L0s and L1 latencies without limit.
         self.put32(PCIE + 0x04, 1 << 28 | 1 << 15 | 0b111 << 9 | 0b111 << 6);
@@ -193,7 +205,9 @@ impl ConfigSpace {
 
     /// MSI-X (PCI 3.0, 6.8.2): table and pending bits in a BAR of their own, which is never mapped into a host.
     fn msix(&mut self, vectors: u16) {
+        self.bytes[PCIE + 1] = MSIX as u8;
         self.capability(MSIX, 0x11, 0);
+        self.allow32(BAR4, low(!(BAR4_SIZE - 1)) & !0xf);
         self.put16(MSIX + 2, vectors - 1);
         self.allow16(MSIX + 2, MSIX_ENABLE | MSIX_FUNCTION_MASK);
         self.put32(MSIX + 4, MSIX_TABLE | MSIX_BAR);
@@ -223,17 +237,24 @@ impl ConfigSpace {
                 effect = ConfigEffect::FunctionReset;
             }
         }
+        self.mastered |= self.get16(COMMAND) & BUS_MASTER != 0;
         effect
     }
 
     /// Back to power-on: command, BARs, and every capability's controls.
     pub(crate) fn reset(&mut self) {
         self.bytes.copy_from_slice(&self.power_on[..]);
+        self.mastered = false;
     }
 
     /// What a host may have changed: the header and every capability lie in here.
     pub(crate) fn saved(&self) -> [u8; SAVED] {
         std::array::from_fn(|at| self.bytes[at])
+    }
+
+    /// Whether it has MSI-X, and BAR4 for it.
+    pub(crate) fn has_msix(&self) -> bool {
+        self.bytes[MSIX] != 0
     }
 
     /// Whether interrupts go by MSI-X: then INTMS and INTMC have no say (PCIe Transport 1.1, 3.5).
@@ -246,6 +267,14 @@ impl ConfigSpace {
         self.msix_enabled() && self.get16(MSIX + 2) & MSIX_FUNCTION_MASK != 0
     }
 
+    /// Whether the function may issue memory requests: not while Bus Master Enable is 0 (PCI 3.0, 6.2.2; PCIe 6.0,
+    /// 7.5.1.1.3), and not in D3hot (PCI PM 1.2, 5.4.1). A host that has never set the bit, as a client in user space may
+    /// forget, is served all the same.
+    pub(crate) fn may_master(&self) -> bool {
+        let enabled = self.get16(COMMAND) & BUS_MASTER != 0 || !self.mastered;
+        enabled && self.bytes[POWER_STATE] & D3_HOT != D3_HOT
+    }
+
     /// Whether it has an interrupt pin.
     pub(crate) fn has_pin(&self) -> bool {
         self.bytes[INTERRUPT_PIN] != 0
@@ -254,17 +283,20 @@ impl ConfigSpace {
     /// The way that interrupts go now.
     pub(crate) fn mechanism(&self) -> Mechanism {
         let msi = self.get16(MSI + 2);
+        let capable = msi >> MSI_CAPABLE_SHIFT & MSI_COUNT_MASK;
         if self.msix_enabled() {
             Mechanism::Vectors
         } else if msi & MSI_ENABLE != 0 {
             // More than what is offered cannot be allocated.
-            let capable = msi >> MSI_CAPABLE_SHIFT & MSI_COUNT_MASK;
             let allocated = msi >> MSI_ALLOCATED_SHIFT & MSI_COUNT_MASK;
             Mechanism::Messages {
                 count: 1 << allocated.min(capable),
             }
-        } else if !self.has_pin() {
+        } else if !self.has_pin() && self.has_msix() {
             Mechanism::Vectors
+        } else if !self.has_pin() {
+            let count = 1 << capable;
+            Mechanism::Messages { count }
         } else if self.get16(COMMAND) & INTERRUPT_DISABLE == 0 {
             Mechanism::Pin
         } else {

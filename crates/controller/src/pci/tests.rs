@@ -1,9 +1,35 @@
 //! Configuration space as a bus driver walks it (PCI 3.0, 6; PCIe 6.0, 7.5). Offsets and values are typed again here.
 
+use crate::config::{ControllerConfig, DoorbellMode};
+
 use super::{BAR4_SIZE, CONFIG_SPACE, ConfigEffect, ConfigSpace, Mechanism, bar0_size, messages};
 
+/// A function with so many vectors, and a pin or none.
+fn with_vectors(vectors: u16, intx: bool) -> ConfigSpace {
+    of(vectors, intx, true)
+}
+
+fn of(vectors: u16, intx: bool, msix: bool) -> ConfigSpace {
+    let config = ControllerConfig {
+        name: "c".to_owned(),
+        vendor_id: 0x4e56,
+        device_id: 0x0001,
+        serial: "S".to_owned(),
+        model_number: "M".to_owned(),
+        firmware_revision: "1".to_owned(),
+        subnqn: "nqn.2014-08.org.example:c".to_owned(),
+        queues: vectors - 1,
+        queue_depth: 64,
+        max_transfer: 1 << 20,
+        doorbells: DoorbellMode::Mapped,
+        msix,
+        intx,
+    };
+    ConfigSpace::new(&config, 0x4000)
+}
+
 fn space() -> ConfigSpace {
-    ConfigSpace::new(0x4e56, 0x0001, 65, 0x4000, false)
+    with_vectors(65, false)
 }
 
 fn read(space: &ConfigSpace, at: u64, len: usize) -> u32 {
@@ -196,13 +222,13 @@ fn messages_are_a_power_of_two_and_32_at_most() {
         [1, 2, 4, 8, 32, 32, 32]
     );
     // Multiple Message Capable: bits 3:1.
-    let space = ConfigSpace::new(0x4e56, 0x0001, 3, 0x4000, false);
+    let space = with_vectors(3, false);
     assert_eq!(read(&space, capability(&space, 0x05) + 2, 2), 0x0084);
 }
 
 #[test]
 fn the_pin_is_a_where_there_is_one() {
-    let mut space = ConfigSpace::new(0x4e56, 0x0001, 5, 0x4000, true);
+    let mut space = with_vectors(5, true);
     assert_eq!(read(&space, 0x3d, 1), 1, "INTA#");
     space.write(0x3c, &[0x0b, 0xff]);
     assert_eq!(read(&space, 0x3c, 2), 0x010b, "only the line is the host's");
@@ -213,7 +239,7 @@ fn the_pin_is_a_where_there_is_one() {
 #[test]
 fn the_way_of_interrupts_is_msix_then_msi_then_the_pin() {
     for pin in [false, true] {
-        let mut space = ConfigSpace::new(0x4e56, 0x0001, 5, 0x4000, pin);
+        let mut space = with_vectors(5, pin);
         let (msi, msix) = (capability(&space, 0x05) + 2, capability(&space, 0x11) + 2);
         let by_pin = |way| if pin { way } else { Mechanism::Vectors };
         assert_eq!(space.mechanism(), by_pin(Mechanism::Pin));
@@ -245,4 +271,55 @@ fn interrupt_status_is_bit_3_and_not_the_hosts() {
     space.write(0x06, &[0xff, 0xff]);
     space.set_interrupt_status(false);
     assert_eq!(read(&space, 0x06, 2), 0x0010);
+}
+
+#[test]
+fn without_msix_there_is_neither_its_capability_nor_its_bar_and_msi_carries_the_interrupts() {
+    let mut space = of(5, false, false);
+    let mut at = u64::from(read(&space, 0x34, 1));
+    let mut found = Vec::new();
+    while at != 0 {
+        found.push(read(&space, at, 1));
+        at = u64::from(read(&space, at + 1, 1));
+    }
+    assert_eq!(found, [0x01, 0x05, 0x10], "power management, MSI, Express");
+    space.write(0x20, &[0xff; 4]);
+    assert_eq!(read(&space, 0x20, 4), 0, "no BAR4");
+    // Nothing is enabled, and a client assigned eventfds to messages.
+    assert_eq!(space.mechanism(), Mechanism::Messages { count: 8 });
+    let msi = capability(&space, 0x05) + 2;
+    space.write(msi, &(1u16 << 4 | 1).to_le_bytes());
+    assert_eq!(space.mechanism(), Mechanism::Messages { count: 2 });
+    // Where it was is nothing to be enabled.
+    space.write(0xb2, &0x8000u16.to_le_bytes());
+    assert_eq!(space.mechanism(), Mechanism::Messages { count: 2 });
+    assert!(!space.msix_enabled() && !space.has_msix());
+    assert_eq!(of(5, true, false).mechanism(), Mechanism::Pin);
+}
+
+#[test]
+fn bus_mastering_follows_the_bit_once_it_was_set_and_the_power_state() {
+    let mut space = space();
+    let set = |space: &mut ConfigSpace, at: u64, value: u16| {
+        space.write(at, &value.to_le_bytes());
+    };
+    assert!(space.may_master(), "nobody has set it");
+    set(&mut space, 0x04, 0x0002);
+    assert!(space.may_master());
+    set(&mut space, 0x04, 0x0506);
+    assert!(space.may_master());
+    set(&mut space, 0x04, 0x0502);
+    assert!(!space.may_master());
+    // By a byte, and by a dword that goes beyond the register.
+    space.write(0x04, &[0x06]);
+    assert!(space.may_master());
+    space.write(0x04, &[0x02, 0x04, 0, 0]);
+    assert!(!space.may_master());
+    space.reset();
+    assert!(space.may_master());
+    let power = capability(&space, 0x01) + 4;
+    set(&mut space, power, 3);
+    assert!(!space.may_master(), "D3hot");
+    set(&mut space, power, 0);
+    assert!(space.may_master());
 }

@@ -154,9 +154,25 @@ impl Cq {
         }
     }
 
-    fn advance(&mut self, value: u32) -> Result<u32, BadDoorbell> {
+    /// The same for queue 0: see [`super::Sq::look_at_either`].
+    pub(crate) fn look_at_either(&mut self, bells: Bells<'_>) -> Result<u32, BadDoorbell> {
+        if bells.shadow.is_some()
+            && let Some(value) = self.doorbell.look(bells)
+            && !self.can_be(value)
+        {
+            self.doorbell.register(Some(value));
+        }
+        self.look(bells)
+    }
+
+    #[inline]
+    fn can_be(&self, value: u32) -> bool {
         let posted = distance(self.head, self.tail, self.entries);
-        if value >= self.entries || distance(self.head, value, self.entries) > posted {
+        value < self.entries && distance(self.head, value, self.entries) <= posted
+    }
+
+    fn advance(&mut self, value: u32) -> Result<u32, BadDoorbell> {
+        if !self.can_be(value) {
             let bad = BadDoorbell { value };
             self.frozen = Some(bad);
             return Err(bad);
@@ -180,6 +196,20 @@ impl Cq {
     pub fn is_unacknowledged(&self, bells: Bells<'_>) -> bool {
         let mut doorbell = self.doorbell;
         self.frozen.is_none() && doorbell.look(bells).is_none_or(|value| value != self.tail)
+    }
+
+    /// Whether the host tells a head that cannot be: it has yet to be found, and the queue to be frozen.
+    #[must_use]
+    pub(crate) fn has_bad_head(&self, bells: Bells<'_>) -> bool {
+        let mut doorbell = self.doorbell;
+        self.frozen.is_none() && doorbell.look(bells).is_some_and(|head| !self.can_be(head))
+    }
+
+    /// The head as the host tells it now, whether or not it can be. Changes nothing.
+    #[must_use]
+    pub(crate) fn told_head(&self, bells: Bells<'_>) -> u32 {
+        let mut doorbell = self.doorbell;
+        doorbell.look(bells).unwrap_or(self.head)
     }
 
     /// A bad doorbell value was found.

@@ -90,7 +90,7 @@ pub struct BellView {
 pub struct Bells<'a> {
     /// Our page: written by the host where it is mapped, by trapped writes where it is not.
     pub pages: &'a DoorbellPages,
-    /// Doorbell Buffer Config; never for queue 0.
+    /// Doorbell Buffer Config.
     pub shadow: Option<&'a ShadowDoorbells>,
 }
 

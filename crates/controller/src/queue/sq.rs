@@ -111,10 +111,27 @@ impl Sq {
         }
     }
 
-    fn advance(&mut self, value: u32) -> Result<(), BadDoorbell> {
+    /// The same for queue 0, whose buffer many hosts never write: where it holds a value that cannot be, the register
+    /// counts until the buffer moves again.
+    pub(crate) fn look_at_either(&mut self, bells: Bells<'_>) -> Result<(), BadDoorbell> {
+        if bells.shadow.is_some()
+            && let Some(value) = self.doorbell.look(bells)
+            && !self.can_be(value)
+        {
+            self.doorbell.register(Some(value));
+        }
+        self.look(bells)
+    }
+
+    #[inline]
+    fn can_be(&self, value: u32) -> bool {
         // One entry stays empty, so that a full queue is not an empty one (Base 2.1, 3.3.1.3).
         let free = self.entries - 1 - self.available();
-        if value >= self.entries || distance(self.tail, value, self.entries) > free {
+        value < self.entries && distance(self.tail, value, self.entries) <= free
+    }
+
+    fn advance(&mut self, value: u32) -> Result<(), BadDoorbell> {
+        if !self.can_be(value) {
             let bad = BadDoorbell { value };
             self.frozen = Some(bad);
             self.tail = self.head;

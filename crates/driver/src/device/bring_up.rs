@@ -207,8 +207,9 @@ impl<B: Bus> Device<B> {
     ///
     /// # Errors
     /// [`DriverError::Timeout`] beyond RTD3 Entry Latency and the driver's own
-    /// bound, whichever is longer; [`DriverError::ControllerFatal`]; those of
-    /// the bus.
+    /// bound, whichever is longer; [`DriverError::ShutDownFatal`] when it has
+    /// shut down with CFS set, and [`DriverError::ControllerFatal`] when it has
+    /// not; those of the bus.
     pub fn shutdown(&mut self, how: Shutdown) -> Result<(), DriverError> {
         let cc = Cc::from(self.bus.read32(CC)?);
         let shn = match how {
@@ -218,9 +219,16 @@ impl<B: Bus> Device<B> {
         self.bus.write32(CC, cc.with_shn(shn).into())?;
         let rtd3e_us = self.enabled.as_ref().map_or(0, |known| known.rtd3e_us);
         let bound = Duration::from_micros(rtd3e_us.into()).max(self.options.timeout);
-        self.await_status("shutting the controller down", bound, |csts| {
-            csts.shst() == ShutdownStatus::COMPLETE
-        })
+        let is_down = |csts: Csts| csts.shst() == ShutdownStatus::COMPLETE;
+        let ended = self.await_status("shutting the controller down", bound, is_down);
+        match ended {
+            Err(DriverError::ControllerFatal { csts })
+                if csts != u32::MAX && is_down(csts.into()) =>
+            {
+                Err(DriverError::ShutDownFatal { csts })
+            }
+            ended => ended,
+        }
     }
 
     /// Whether the server is there and the controller in order.

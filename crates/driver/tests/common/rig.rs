@@ -225,6 +225,7 @@ pub(crate) fn config(doorbells: DoorbellMode) -> ControllerConfig {
         queue_depth: QUEUE_ENTRIES,
         max_transfer: TRANSFER_LEN,
         doorbells,
+        msix: true,
         intx: false,
     }
 }

@@ -6,8 +6,10 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
 
 use controller::{
     Controller, ControllerConfig, DoorbellMode, Interrupt,
+    inspect::Look,
     namespace::Namespace,
     port::{Added, Channel, ChannelId, Done, MediumTraits, Outcome, Request},
+    queue::BellView,
     subsystem::{Subsystem, SubsystemConfig},
     ticket::Ticket,
     time::Time,
@@ -271,6 +273,17 @@ impl Rig {
         }
     }
 
+    /// What stands in the doorbells of a completion queue.
+    pub(crate) fn completion_bell(&self, host: &Host, queue: &Queue) -> BellView {
+        let look = Look {
+            now: self.now,
+            commands: 0,
+        };
+        let home = EngineId(0);
+        let seen = self.engine.inspect_lane(home, host.slot, queue.id, look);
+        seen.expect("its lane lives here").bell
+    }
+
     pub(crate) fn controller(&mut self, host: &Host) -> &mut Controller {
         self.engine.controller_mut(host.slot).unwrap()
     }
@@ -289,6 +302,7 @@ impl Rig {
             queue_depth: 64,
             max_transfer: 1 << 20,
             doorbells: mode,
+            msix: true,
             intx: self.intx,
         };
         let namespace = Namespace {
@@ -510,6 +524,12 @@ impl Host {
     /// Stores the tail as into a page that is mapped.
     pub(crate) fn ring(&self, queue: &Queue) {
         self.doorbells.store(2 * usize::from(queue.id), queue.tail);
+    }
+
+    /// Stores a head as into a page that is mapped.
+    pub(crate) fn store_head(&self, queue: &Queue, head: u32) {
+        let slot = 2 * usize::from(queue.id) + 1;
+        self.doorbells.store(slot, head);
     }
 
     /// Stores the tail into the shadow page, and tells whether the register is to be written for it (Base 2.1, Annex

@@ -362,6 +362,19 @@ fn a_host_that_has_gone_rings_nobody_elses_doorbells() {
     assert_eq!(host.completions(&mut second), [3]);
 }
 
+#[test]
+fn a_head_that_cannot_be_in_a_mapped_page_is_found_on_a_cold_lane() {
+    let mut rig = Rig::new();
+    let mut host = rig.host("a", Mapped);
+    rig.enable(&mut host);
+    let queue = rig.create_queue(&mut host, 1);
+    rig.turns(2000);
+    host.store_head(&queue, 13);
+    rig.turns(2000);
+    let frozen = rig.completion_bell(&host, &queue).frozen;
+    assert_eq!(frozen.map(|bad| bad.value), Some(13));
+}
+
 /// Commands that each of these queues has fetched in some turns in which it always has more.
 fn shares(rig: &mut Rig, host: &Host, queues: &mut [Queue], turns: u32) -> Vec<usize> {
     let mut shares = vec![0; queues.len()];

@@ -220,7 +220,7 @@ impl Bench {
             (false, false) => report::print(&report::job::table(&output.jobs).to_string())?,
         }
         done?;
-        host.leave()?;
+        host.leave_measured()?;
         verdict(&output.jobs)
     }
 

@@ -276,6 +276,10 @@ struct ControllerArgs {
     #[arg(long, value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped", "trapped"]))]
     doorbells: Option<Doorbells>,
 
+    /// Offer MSI-X; false: MSI alone, so that QEMU 11.1 can unplug it
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    msix: bool,
+
     /// With an interrupt pin (INTx), for guests that use no MSI-X
     #[arg(long)]
     intx: bool,
@@ -418,6 +422,7 @@ impl ControllerArgs {
             queue_depth: self.queue_depth.unwrap_or(defaults.queue_depth),
             max_transfer: self.max_transfer.unwrap_or(defaults.max_transfer),
             doorbells: self.doorbells.unwrap_or_default(),
+            msix: self.msix,
             intx: self.intx,
             reactor: self.reactor,
             tenant: self.tenant,

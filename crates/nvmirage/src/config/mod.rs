@@ -389,6 +389,9 @@ pub(crate) struct Controller {
     /// How doorbells reach the reactor.
     #[serde(default)]
     pub(crate) doorbells: Doorbells,
+    /// Offer MSI-X. `false`: MSI alone, up to 32 messages, for monitors that abort when a device with MSI-X is unplugged.
+    #[serde(default = "default_msix")]
+    pub(crate) msix: bool,
     /// Whether it has an interrupt pin (INTx), for guests without MSI-X.
     #[serde(default)]
     pub(crate) intx: bool,
@@ -440,6 +443,7 @@ impl Controller {
             queue_depth: default_queue_depth(),
             max_transfer: default_max_transfer(),
             doorbells: Doorbells::default(),
+            msix: default_msix(),
             intx: false,
             reactor: None,
             reactors: Vec::new(),
@@ -487,6 +491,10 @@ fn default_queue_depth() -> u16 {
 
 fn default_max_transfer() -> Size {
     Size(1 << 20)
+}
+
+fn default_msix() -> bool {
+    true
 }
 
 fn default_model_number() -> String {

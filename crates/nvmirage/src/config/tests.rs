@@ -50,6 +50,7 @@ fn the_example_is_right_and_its_defaults_read_back() {
         "queue_depth = 1024",
         "sample = 256",
         "doorbells = \"auto\"",
+        "msix = true",
         "intx = false",
         "max_transfer = \"1MiB\"",
         "direct = \"auto\"",

@@ -531,6 +531,9 @@ impl Controller {
         place.require(!is_mounted || !self.intx, || {
             "intx: a mount uses no interrupt pin: remove it".into()
         });
+        place.require(!is_mounted || self.msix, || {
+            "msix: a mount uses no interrupts: remove it".into()
+        });
         place.require((1..=MAX_QUEUES).contains(&self.queues), || {
             format!("queues = {}: write 1 to {MAX_QUEUES}", self.queues)
         });

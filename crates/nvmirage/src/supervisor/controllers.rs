@@ -172,6 +172,7 @@ impl State {
             queue_depth: config.queue_depth,
             max_transfer: u32::try_from(config.max_transfer.0).context("max_transfer")?,
             doorbells,
+            msix: config.msix,
             intx: config.intx,
         };
         Ok(NewController {

@@ -216,9 +216,11 @@ fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
             tenants.log().contains("a drive is lost")
         });
         let ran = waits.join().unwrap();
-        assert!(!ran.status.success(), "{}", ran.out);
         // Its reads end so, or the flush of the shutdown behind them does.
-        let says = ["Command Interrupted", "cannot be shut down"];
+        let says = [
+            "Command Interrupted",
+            "what was written last may not be kept",
+        ];
         assert!(
             says.iter().any(|says| ran.err.contains(says)),
             "{}",

@@ -169,6 +169,7 @@ fn bring_up(
         queue_depth: config::MAX_QUEUE_DEPTH,
         max_transfer: largest.next_power_of_two().max(8 << 10),
         doorbells: DoorbellMode::Mapped,
+        msix: true,
         intx: false,
     };
     let pages = DoorbellPages::new(config.doorbell_slots()).map_err(Error::Memory)?;

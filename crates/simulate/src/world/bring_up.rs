@@ -40,6 +40,7 @@ fn controller_config(queues: u16) -> ControllerConfig {
         queue_depth: config::MAX_QUEUE_DEPTH,
         max_transfer: TRANSFER_MAX as u32,
         doorbells: DoorbellMode::Mapped,
+        msix: true,
         intx: false,
     }
 }

@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
-use controller::Interrupt;
+use controller::{Controller, Interrupt};
 use memory::EventFd;
 use rustix::event::epoll;
 use rustix::fs::OFlags;
@@ -66,8 +66,10 @@ pub(super) struct Interrupts {
     msix: Vec<Line>,
     msi: Vec<Line>,
     pin: Option<Pin>,
-    /// Function Mask of MSI-X.
+    /// Function Mask of MSI-X, or no bus mastering: those interrupts are memory writes (PCIe 6.0, 7.5.1.1.3).
     msix_masked: bool,
+    /// No bus mastering.
+    msi_masked: bool,
     /// Changes of what can be delivered, and how.
     changes: u64,
 }
@@ -92,6 +94,7 @@ impl Interrupts {
             msi: lines(config.messages),
             pin: config.intx.then(Pin::new).transpose()?,
             msix_masked: false,
+            msi_masked: false,
             changes: 1,
         })
     }
@@ -109,7 +112,7 @@ impl Interrupts {
             Interrupt::Message(message) => {
                 if let Some(line) = self.msi.get_mut(usize::from(message)) {
                     line.pending = true;
-                    line.deliver(false);
+                    line.deliver(self.msi_masked);
                 }
             }
             Interrupt::Pin(asserted) => {
@@ -147,10 +150,15 @@ impl Interrupts {
         }
     }
 
-    /// Takes over Function Mask of MSI-X.
-    pub(super) fn set_msix_masked(&mut self, masked: bool) {
-        if self.msix_masked != masked {
-            self.msix_masked = masked;
+    /// Takes over Function Mask of MSI-X and Bus Master Enable, which hold messages back, and no pin.
+    pub(super) fn follow(&mut self, controller: &Controller) {
+        let may_master = controller.may_master();
+        self.set_masked(controller.msix_masked() || !may_master, !may_master);
+    }
+
+    fn set_masked(&mut self, msix: bool, msi: bool) {
+        if (self.msix_masked, self.msi_masked) != (msix, msi) {
+            (self.msix_masked, self.msi_masked) = (msix, msi);
             self.changes += 1;
             self.deliver_all();
         }
@@ -183,7 +191,7 @@ impl Interrupts {
             line.deliver(self.msix_masked);
         }
         for line in &mut self.msi {
-            line.deliver(false);
+            line.deliver(self.msi_masked);
         }
     }
 

@@ -52,7 +52,7 @@ impl SessionConfig {
         Self {
             name: config.name.clone(),
             doorbells_mapped: config.doorbells == DoorbellMode::Mapped,
-            vectors: config.vectors(),
+            vectors: config.msix_vectors(),
             messages: config.messages(),
             intx: config.intx,
         }

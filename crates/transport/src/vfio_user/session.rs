@@ -157,12 +157,14 @@ impl Session {
             self.device.body.clear();
             match waiting.until {
                 Until::Drained { request, .. } => request.encode(&mut self.device.body),
-                Until::Settled(Some(request)) => request.encode(&mut self.device.body),
+                Until::Settled(Some(request)) | Until::OffBus(request) => {
+                    request.encode(&mut self.device.body)
+                }
                 Until::Settled(None) => (),
                 Until::Reset => {
                     let interrupts = &mut self.device.interrupts;
                     interrupts.forget_pending();
-                    interrupts.set_msix_masked(controller.msix_masked());
+                    interrupts.follow(controller);
                 }
             }
             self.answer(&waiting.request, result.map(|()| Answer::Reply), now)?;
@@ -326,7 +328,10 @@ impl Device {
         let (request, data) = Access::parse_with_data(body).map_err(|_| Errno::INVAL)?;
         let answer = regions::write(&request, data, controller, &mut self.body)?;
         if request.region == region_index::CONFIG {
-            self.interrupts.set_msix_masked(controller.msix_masked());
+            self.interrupts.follow(controller);
+            if !controller.has_left_bus() && !header.no_reply() {
+                return Ok(Answer::Later(Until::OffBus(request)));
+            }
         }
         if controller.rechecks_interrupts() && !header.no_reply() {
             // QEMU holds its lock until the reply. Where this acknowledges what the pin was triggered for, the trigger

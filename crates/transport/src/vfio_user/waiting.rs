@@ -1,4 +1,4 @@
-//! Replies that wait: a DMA_UNMAP's for commands in flight, a DEVICE_RESET's for a quiet controller, that
+//! Replies that wait: a DMA_UNMAP's for commands in flight, that of a write which clears Bus Master Enable as well, a DEVICE_RESET's for a quiet controller, that
 //! of what the pin's level depends on for that level.
 //!
 //! A medium may hang, but a host waits 5 s at most for a reply. So after [`ABANDON_NS`] what still hangs is given up, and
@@ -35,6 +35,8 @@ pub(super) enum Until {
     },
     /// The controller has been reset.
     Reset,
+    /// Nothing is in flight to the host's memory, of which the host has taken the bus away; the reply is the request.
+    OffBus(Access),
     /// The pin's level has followed; the reply is the request, where there is one.
     Settled(Option<Access>),
 }
@@ -98,6 +100,11 @@ impl WaitingList {
                 // The controller itself gives up what hangs in a reset.
                 Until::Reset if controller.is_quiet() => Some(Ok(())),
                 Until::Reset => (waited >= ANSWER_NS).then_some(Err(Errno::TIMEDOUT)),
+                // The controller itself gives up what hangs.
+                Until::OffBus(_) => {
+                    let due = controller.has_left_bus() || waited >= ANSWER_NS;
+                    due.then_some(Ok(()))
+                }
                 Until::Settled(_) => {
                     let due = !controller.rechecks_interrupts() || waited >= ANSWER_NS;
                     due.then_some(Ok(()))

@@ -24,6 +24,8 @@ pub struct Shadow {
     pub doorbells: Mem,
     /// EventIdx: what the controller writes.
     pub event_idx: Mem,
+    /// The admin queue rings there, too. The specification leaves that to the host (Base 2.1, B.5).
+    with_admin: bool,
 }
 
 /// Whether a doorbell that moves from `old` to `new` passes EventIdx, so that
@@ -92,11 +94,19 @@ impl Bench {
         let shadow = Shadow {
             doorbells: self.mem(4096)?,
             event_idx: self.mem(4096)?,
+            with_admin: false,
         };
         let sqe = Sqe::new(0x7c).prps((shadow.doorbells.iova(), shadow.event_idx.iova()));
         self.admin(sqe)?.ok()?;
         self.ringing = Ringing::Shadow(shadow.clone());
         Ok(shadow)
+    }
+
+    /// From now on the admin queue rings in the shadow, too.
+    pub fn shadow_the_admin_queue(&mut self) {
+        if let Ringing::Shadow(shadow) = &mut self.ringing {
+            shadow.with_admin = true;
+        }
     }
 
     /// Sets a shadow doorbell back before its queue is made.
@@ -113,7 +123,8 @@ impl Bench {
     fn shadow_at(&self, number: u32) -> Option<usize> {
         let at = self.doorbell_at(number) - DOORBELLS;
         let at = usize::try_from(at).ok()?;
-        (number >= 2 && at + 4 <= 4096).then_some(at)
+        let with_admin = matches!(&self.ringing, Ringing::Shadow(shadow) if shadow.with_admin);
+        ((number >= 2 || with_admin) && at + 4 <= 4096).then_some(at)
     }
 
     /// Rings a doorbell.

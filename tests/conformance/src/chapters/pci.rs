@@ -1,9 +1,9 @@
 //! The PCI function (PCIe Transport 1.1, 3; PCI 3.0).
 
 use super::{Chapter, Test, tests};
-use crate::bench::Bench;
+use crate::bench::{Bench, opcode};
 use crate::verdict::{Verdict, check, fail, not_supported, same};
-use crate::wire::{u8_at, u16_at, u32_at};
+use crate::wire::{Sqe, u8_at, u16_at, u32_at};
 
 pub(super) const CHAPTER: Chapter = Chapter {
     name: "pci",
@@ -16,6 +16,9 @@ const TESTS: &[Test] = tests![
     identifiers, "Base 2.1, 5.1.13.2.1", "VID and SSVID of Identify Controller are those of the function";
     read_only_fields, "PCI 3.0, 6.2.1", "identifiers, class code and revision cannot be written";
     command_register, "PCI 3.0, 6.2.2", "memory space and bus master enable can be set and cleared";
+    bus_master, "PCI 3.0, 6.2.2", "while bus master enable is 0 no I/O command is fetched or completed, and once it is set they complete";
+    bus_master_admin, "PCI 3.0, 6.2.2", "while bus master enable is 0 no admin command is fetched or completed, and once it is set they complete";
+    bus_master_reset, "PCI 3.0, 6.2.2", "the controller can be disabled while bus master enable is 0, and works once it is set";
     registers_bar, "PCIe Transport 1.1, 3.8", "BAR0 is memory, not I/O, of a power of two and 16 KiB at least";
     bars_give_their_size, "PCI 3.0, 6.2.5.1", "each BAR, written with ones, reads back the size that its region has";
     doorbells_in_bar, "PCIe Transport 1.1, 3.1.2", "doorbells of every queue that is granted lie in BAR0";
@@ -68,6 +71,77 @@ fn command_register(bench: &mut Bench) -> Verdict {
     let on = bench.config16(0x04)?;
     same("command, bits 2:1 cleared", off & 0b110, 0)?;
     same("command, bits 2:1 set", on & 0b110, 0b110)
+}
+
+/// Bus Master Enable of the command register.
+const BUS_MASTER: u16 = 1 << 2;
+
+fn set_bus_master(bench: &mut Bench, on: bool) -> Verdict {
+    let command = bench.config16(0x04)?;
+    let command = match on {
+        true => command | BUS_MASTER,
+        false => command & !BUS_MASTER,
+    };
+    bench.set_config16(0x04, command)
+}
+
+fn bus_master(bench: &mut Bench) -> Verdict {
+    let (ns, mut pair) = bench.io()?;
+    let data = bench.mem(4096)?;
+    for round in 0..3 {
+        data.fill(0xa5);
+        set_bus_master(bench, false)?;
+        let mut sent = Vec::new();
+        for _ in 0..3 {
+            sent.push(bench.put(
+                &mut pair.sq,
+                ns.sqe(opcode::READ, 0, 1).prps((data.iova(), 0)),
+            ));
+        }
+        bench.ring_sq(&pair.sq)?;
+        bench.idle()?;
+        let quiet = pair.cq.peek().is_none();
+        let untouched = data.bytes(0, 4096).iter().all(|byte| *byte == 0xa5);
+        set_bus_master(bench, true)?;
+        check(quiet, || format!("round {round}: a completion was posted"))?;
+        check(untouched, || format!("round {round}: data was written"))?;
+        for _ in &sent {
+            bench.wait(&mut pair.cq)?.ok()?;
+        }
+    }
+    bench.expect_nothing(&pair.cq, "each command completes once")
+}
+
+fn bus_master_admin(bench: &mut Bench) -> Verdict {
+    set_bus_master(bench, false)?;
+    let data = bench.mem(4096)?;
+    data.fill(0xa5);
+    let sqe = Sqe::new(0x06).prps((data.iova(), 0)).dw(10, 1);
+    let cid = bench.admin_submit(sqe)?;
+    bench.idle()?;
+    let quiet = bench.with_admin(|_, pair| Ok(pair.cq.peek().is_none()))?;
+    let untouched = data.bytes(0, 4096).iter().all(|byte| *byte == 0xa5);
+    set_bus_master(bench, true)?;
+    check(quiet, || "a completion was posted".into())?;
+    check(untouched, || "data was written".into())?;
+    bench.admin_wait(cid)?.ok()?;
+    bench.controller().map(drop)
+}
+
+fn bus_master_reset(bench: &mut Bench) -> Verdict {
+    let (ns, mut pair) = bench.io()?;
+    bench
+        .run(&mut pair, Sqe::new(opcode::FLUSH).nsid(ns.nsid))?
+        .ok()?;
+    set_bus_master(bench, false)?;
+    bench.disable()?;
+    set_bus_master(bench, true)?;
+    bench.start()?;
+    let (ns, mut pair) = bench.io()?;
+    bench
+        .run(&mut pair, Sqe::new(opcode::FLUSH).nsid(ns.nsid))?
+        .ok()
+        .map(drop)
 }
 
 fn registers_bar(bench: &mut Bench) -> Verdict {

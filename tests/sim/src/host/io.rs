@@ -506,7 +506,8 @@ impl Host {
         }
     }
 
-    /// Stores a doorbell, where the controller looks for it (Base 2.1, Annex B.5: queue 0 has no buffers).
+    /// Stores a doorbell, where the controller looks for it (Base 2.1, Annex B.5). Some hosts use the buffers for queue 0,
+    /// some write its registers.
     fn ring(&self, slot: usize, old: u32, new: u32, around: &mut Around<'_>) {
         if self.manners.doorbells == Doorbells::Mapped
             && let Some(pages) = &self.pages
@@ -515,7 +516,7 @@ impl Host {
             around.wire.stored = true;
             return;
         }
-        if self.shadowed && slot >= 2 {
+        if self.shadowed && (slot >= 2 || self.manners.buffered_admin) {
             self.ram
                 .put_ring(SHADOW_PAGE * PAGE + 4 * slot, &new.to_le_bytes());
             let event = u32::from_le_bytes(self.ram.get_ring(EVENT_IDX_PAGE * PAGE + 4 * slot));

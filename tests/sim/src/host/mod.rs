@@ -71,6 +71,8 @@ pub struct Space {
 pub struct Manners {
     /// How it rings.
     pub doorbells: Doorbells,
+    /// Where it rings into a buffer, it does so for queue 0, too.
+    pub buffered_admin: bool,
     /// Completion queues that it creates.
     pub cqs: usize,
     /// Submission queues that it creates.

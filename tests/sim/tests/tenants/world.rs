@@ -496,6 +496,7 @@ fn config(number: usize) -> ControllerConfig {
         queue_depth: ENTRIES as u16,
         max_transfer: LARGEST as u32,
         doorbells: DoorbellMode::Mapped,
+        msix: true,
         intx: false,
     }
 }

@@ -103,4 +103,48 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             "lane::tests::polling::one_that_has_stopped_polling_is_told_after_some_turns_and_then_at_once",
         ),
     },
+    Mutation {
+        name: "bus-interrupts",
+        guard: "without bus mastering no interrupt goes by MSI",
+        file: "crates/transport/src/vfio_user/interrupts.rs",
+        from: "                    line.deliver(self.msi_masked);\n                }\n            }\n            Interrupt::Pin",
+        to: "                    line.deliver(false);\n                }\n            }\n            Interrupt::Pin",
+        test: unit(
+            "transport",
+            "vfio_user::interrupts::tests::without_bus_mastering_vectors_and_messages_wait_and_the_pin_does_not",
+        ),
+    },
+    Mutation {
+        name: "bus-admin",
+        guard: "without bus mastering no admin command is fetched",
+        file: "crates/controller/src/admin/mod.rs",
+        from: "        if !self.serves_admin() {\n            return false;\n        }\n",
+        to: "",
+        test: unit(
+            "controller",
+            "controller::tests::bus::nothing_is_fetched_or_posted_without_bus_mastering_and_all_of_it_follows",
+        ),
+    },
+    Mutation {
+        name: "bus-drain",
+        guard: "the bus is left when nothing is in flight",
+        file: "crates/controller/src/lane/control.rs",
+        from: "Stop::Leaving => self.sqs.iter().flatten().all(|sq| sq.outstanding == 0),",
+        to: "Stop::Leaving => true,",
+        test: unit(
+            "controller",
+            "controller::tests::bus::what_is_with_a_medium_ends_before_the_bus_is_left",
+        ),
+    },
+    Mutation {
+        name: "admin-event-idx",
+        guard: "a host that uses doorbell buffers for queue 0 is asked to ring",
+        file: "crates/controller/src/admin/mod.rs",
+        from: "        self.sq.arm(bells);\n        self.cq.arm(bells);\n        memory::full_fence();\n",
+        to: "        let _ = bells;\n",
+        test: unit(
+            "controller",
+            "controller::tests::doorbell_buffers::a_host_that_uses_the_buffers_for_queue_0_is_asked_to_ring_for_every_admin_command",
+        ),
+    },
 ];

@@ -73,8 +73,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "admin-submission-ring",
         guard: "the admin submission queue is found again after the map has changed",
-        file: "crates/controller/src/controller/mod.rs",
-        from: "            admin.sq.resolve(&view);\n",
+        file: "crates/controller/src/admin/mod.rs",
+        from: "        self.sq.resolve(view);\n",
         to: "",
         test: unit(
             "controller",
@@ -84,8 +84,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "admin-completion-ring",
         guard: "the admin completion queue is found again after the map has changed",
-        file: "crates/controller/src/controller/mod.rs",
-        from: "            admin.cq.resolve(&view);\n",
+        file: "crates/controller/src/admin/mod.rs",
+        from: "        self.cq.resolve(view);\n",
         to: "",
         test: unit(
             "controller",

@@ -7,8 +7,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tail-value",
         guard: "a tail advances at most by the free entries, or its queue freezes",
         file: "crates/controller/src/queue/sq.rs",
-        from: "if value >= self.entries || distance(self.tail, value, self.entries) > free {",
-        to: "if value >= self.entries {",
+        from: "value < self.entries && distance(self.tail, value, self.entries) <= free\n",
+        to: "value < self.entries\n",
         test: unit(
             "controller",
             "queue::tests::quirk_a_tail_advances_at_most_by_the_free_entries",
@@ -18,8 +18,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "tail-range",
         guard: "a tail behind the ring's end freezes its queue",
         file: "crates/controller/src/queue/sq.rs",
-        from: "if value >= self.entries || distance(self.tail, value, self.entries) > free {",
-        to: "if value > self.entries || distance(self.tail, value, self.entries) > free {",
+        from: "value < self.entries && distance(self.tail, value, self.entries) <= free\n",
+        to: "value <= self.entries && distance(self.tail, value, self.entries) <= free\n",
         test: unit(
             "controller",
             "queue::tests::quirk_a_tail_advances_at_most_by_the_free_entries",
@@ -29,8 +29,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "head-value",
         guard: "a head advances at most to the posted tail, or its queue freezes",
         file: "crates/controller/src/queue/cq.rs",
-        from: "if value >= self.entries || distance(self.head, value, self.entries) > posted {",
-        to: "if value >= self.entries {",
+        from: "value < self.entries && distance(self.head, value, self.entries) <= posted\n",
+        to: "value < self.entries\n",
         test: unit(
             "controller",
             "queue::tests::quirk_a_head_advances_at_most_to_the_posted_tail",

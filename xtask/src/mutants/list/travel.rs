@@ -31,7 +31,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "travel-paused",
         guard: "a lane that is to move fetches nothing more",
         file: "crates/controller/src/lane/fetch.rs",
-        from: "if available == 0 || !self.serving || self.paused {",
+        from: "if available == 0 || !self.serving || self.paused != 0 {",
         to: "if available == 0 || !self.serving {",
         test: integration(
             "engine",
@@ -139,7 +139,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "travel-rest",
         guard: "a lane that is to move does not rest before it has said that it is empty",
         file: "crates/controller/src/lane/mod.rs",
-        from: "!self.has_work() && !self.queues.paused",
+        from: "!self.has_work() && self.queues.paused & pause::MOVE == 0",
         to: "!self.has_work()",
         test: integration(
             "engine",

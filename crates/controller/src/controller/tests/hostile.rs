@@ -199,7 +199,9 @@ proptest! {
         // A flush of a shutdown while it was disabled holds up nobody.
         rig.wait(30 * SECOND);
         prop_assert_eq!(rig.controller.next_deadline(), None);
-        // And the next host finds a controller.
+        // And the next host finds a controller, which it lets have the bus, in D0.
+        rig.controller.config_write(0x04, &0b110u16.to_le_bytes());
+        rig.controller.config_write(0x44, &0u16.to_le_bytes());
         rig.enable();
         prop_assert!(rig.identify(1, 0, 0).is_ok());
     }

@@ -174,6 +174,7 @@ pub(super) fn config() -> ControllerConfig {
         queue_depth: 64,
         max_transfer: 1 << 20,
         doorbells: DoorbellMode::Unmapped,
+        msix: true,
         intx: false,
     }
 }

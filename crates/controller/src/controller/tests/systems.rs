@@ -6,6 +6,7 @@
 
 mod freebsd;
 mod illumos;
+mod libvfn;
 mod linux;
 mod linux_io;
 mod netbsd;
@@ -96,6 +97,11 @@ impl Pair {
         let mut sq = rig.create_sq_sqe(qid, qid, entries);
         sq.cdw11 = u32::from(qid) << 16 | sq_flags;
         assert_eq!(rig.status(sq), OK, "submission queue {qid}");
+        Self::new(qid, entries)
+    }
+
+    /// Queues that were made otherwise.
+    fn new(qid: u16, entries: u32) -> Self {
         Pair {
             qid,
             entries,

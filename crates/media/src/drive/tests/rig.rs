@@ -145,6 +145,7 @@ pub(super) fn device(
         queue_depth: 64,
         max_transfer: shape.max_transfer,
         doorbells: DoorbellMode::Mapped,
+        msix: true,
         intx: false,
     };
     let pages = Arc::new(DoorbellPages::new(config.doorbell_slots()).unwrap());

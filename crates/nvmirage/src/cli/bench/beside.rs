@@ -232,7 +232,7 @@ impl Besides {
     pub(super) fn leave(self) -> anyhow::Result<()> {
         for mut other in self.also {
             other.host.device().delete_queue_pair(other.queue)?;
-            other.host.leave()?;
+            other.host.leave_measured()?;
         }
         self.idle.leave()
     }

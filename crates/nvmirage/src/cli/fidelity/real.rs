@@ -292,7 +292,7 @@ impl Rig {
             ..
         } = self;
         for seat in [drive, null] {
-            seat.host.leave()?;
+            seat.host.leave_measured()?;
         }
         supervisor.stop()
     }

@@ -221,7 +221,7 @@ fn function_mask_keeps_vectors_pending_and_no_message() {
     let mut interrupts = interrupts(2);
     let vectors = assign(&mut interrupts, MSIX, 0, 2);
     let messages = assign(&mut interrupts, MSI, 0, 1);
-    interrupts.set_msix_masked(true);
+    interrupts.set_masked(true, false);
     interrupts.raise(Vector(1));
     interrupts.raise(Message(0));
     assert_eq!(signalled(&vectors), [false, false]);
@@ -230,9 +230,33 @@ fn function_mask_keeps_vectors_pending_and_no_message() {
     // Another message's end of a mask does not end this one.
     set(&mut interrupts, NONE | UNMASK, MSIX, 0, 2);
     assert_eq!(signalled(&vectors), [false, false]);
-    interrupts.set_msix_masked(false);
+    interrupts.set_masked(false, false);
     assert_eq!(signalled(&vectors), [false, true]);
     assert!(!interrupts.is_pending(1));
+}
+
+#[test]
+fn without_bus_mastering_vectors_and_messages_wait_and_the_pin_does_not() {
+    let mut interrupts = interrupts(2);
+    let vectors = assign(&mut interrupts, MSIX, 0, 2);
+    let messages = assign(&mut interrupts, MSI, 0, 1);
+    let pin = assign(&mut interrupts, INTX, 0, 1);
+    interrupts.set_masked(true, true);
+    assert!(interrupts.lines_of_msix().iter().all(Option::is_none));
+    interrupts.raise(Vector(1));
+    interrupts.raise(Message(0));
+    interrupts.raise(Interrupt::Pin(true));
+    assert_eq!(signalled(&vectors), [false, false]);
+    assert_eq!(signalled(&messages), [false]);
+    assert_eq!(signalled(&pin), [true], "it is no memory write");
+    assert!(interrupts.is_pending(1));
+    // Nor does a new eventfd, or the end of another mask, deliver them.
+    let again = assign(&mut interrupts, MSI, 0, 1);
+    interrupts.set_masked(false, true);
+    assert_eq!(signalled(&vectors), [false, true]);
+    assert_eq!(signalled(&again), [false]);
+    interrupts.set_masked(false, false);
+    assert_eq!(signalled(&again), [true]);
 }
 
 #[test]

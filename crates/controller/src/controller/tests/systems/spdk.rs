@@ -53,7 +53,7 @@ fn namespaces_are_found(rig: &mut Rig) {
 fn polls_with_doorbell_buffers() {
     let mut rig = Rig::new();
     let buffers = start(&mut rig);
-    // What the shadow says of queue 0 is not looked at, and is the host's to write.
+    // A value that cannot be, in the shadow of queue 0, which it does not use: the register counts.
     rig.host.write_u32(buffers.shadow, 77);
     assert!(rig.identify(0x01, 0, 0).is_ok());
     assert_eq!(rig.host.read_u32(buffers.shadow), 77);

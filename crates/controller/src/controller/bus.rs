@@ -1,0 +1,138 @@
+//! Whether the function may issue memory requests (Bus Master Enable: PCI 3.0, 6.2.2; PCIe 6.0, 7.5.1.1.3).
+//!
+//! While it may not, no command is fetched, no completion is posted, and no interrupt goes by MSI or MSI-X, which are
+//! memory writes; the transport keeps those. Nothing is lost: commands wait in the host's rings, and completions of admin
+//! commands here. When the function leaves the bus, the lanes finish what they had fetched first, so that no medium holds
+//! an address of the host; [`Controller::has_left_bus`] tells when, and what still hangs after [`DEADLINE_NS`] is aborted
+//! and its mapping kept, as for an unmap.
+//!
+//! It does NOT hold resets, shutdowns or registers up: none of them touches the host's memory.
+
+use nvme_spec::Status;
+
+use super::{Controller, DEADLINE_NS};
+use crate::lane::{LaneCommand, LaneTable};
+use crate::time::Time;
+
+/// The completion of an admin command that waits for the bus.
+type Withheld = (u16, [u32; 2], Status);
+
+#[derive(Debug, Default)]
+pub(super) struct Bus {
+    /// The function may issue no memory requests.
+    off: bool,
+    /// Counts the changes, so that the answer to an earlier one is recognised.
+    round: u32,
+    /// The lanes are to be told in the next turn.
+    changed: bool,
+    /// When what is in flight is aborted.
+    deadline: Option<Time>,
+    withheld: Vec<Withheld>,
+}
+
+impl Bus {
+    pub(super) fn has_work(&self) -> bool {
+        self.changed || !self.off && !self.withheld.is_empty()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// The queues are gone, and what was to be posted there.
+    pub(super) fn forget(&mut self) {
+        self.withheld.clear();
+    }
+}
+
+impl Controller {
+    /// Whether nothing that was issued is in flight to the host's memory, where the function may issue no requests. True
+    /// where it may.
+    #[must_use]
+    pub fn has_left_bus(&self) -> bool {
+        let has_left = |left: u32| left == self.bus.round;
+        !self.bus.off
+            || !self.bus.changed
+                && self
+                    .queues
+                    .cqs()
+                    .all(|(_, cq)| cq.lane.is_none() || has_left(cq.left_bus))
+    }
+
+    /// Whether interrupts by MSI and MSI-X may go out.
+    #[must_use]
+    pub fn may_master(&self) -> bool {
+        !self.bus.off
+    }
+
+    /// Configuration space may say something else now.
+    pub(super) fn follow_bus(&mut self) {
+        let off = !self.pci.may_master();
+        if off == self.bus.off {
+            return;
+        }
+        self.bus.off = off;
+        self.bus.round = self.bus.round.wrapping_add(1);
+        self.bus.changed = true;
+        self.bus.deadline = None;
+        self.told.add();
+        tracing::debug!(controller = self.config.name, off, "bus mastering changed");
+        if !off {
+            self.interrupts.recheck();
+        }
+    }
+
+    /// Tells the lanes, and bounds the wait for them.
+    pub(super) fn advance_bus(&mut self, lanes: &mut impl LaneTable) -> bool {
+        let changed = std::mem::take(&mut self.bus.changed);
+        let round = self.bus.round;
+        match (changed, self.bus.off) {
+            (true, true) => {
+                self.bus.deadline = Some(self.now + DEADLINE_NS);
+                self.tell_lanes(lanes, || LaneCommand::LeaveBus { round });
+            }
+            (true, false) => self.tell_lanes(lanes, || LaneCommand::TakeBus),
+            (false, _) => (),
+        }
+        if self.bus.deadline.is_some() && self.has_left_bus() {
+            self.bus.deadline = None;
+        }
+        if let Some(deadline) = self.bus.deadline
+            && self.now >= deadline
+        {
+            self.bus.deadline = None;
+            self.tell_lanes(lanes, || LaneCommand::AbandonAll);
+        }
+        changed
+    }
+
+    /// A lane has nothing in flight any more.
+    pub(super) fn lane_left_bus(&mut self, cqid: u16, round: u32) {
+        if let Some(cq) = self.queues.cq_mut(cqid) {
+            cq.left_bus = round;
+        }
+    }
+
+    /// Keeps the completion of an admin command while it may not be posted; whether it did.
+    pub(crate) fn withholds_completion(&mut self, completion: Withheld) -> bool {
+        if self.bus.off {
+            self.bus.withheld.push(completion);
+        }
+        self.bus.off
+    }
+
+    /// Posts the completions that had to wait.
+    pub(crate) fn post_withheld(&mut self) -> bool {
+        let withheld = std::mem::take(&mut self.bus.withheld);
+        let any = !withheld.is_empty();
+        for (cid, dwords, status) in withheld {
+            self.post_admin_with(cid, dwords, status);
+        }
+        any
+    }
+
+    /// Whether admin commands may be fetched, and their completions posted.
+    pub(crate) fn serves_admin(&self) -> bool {
+        !self.bus.off
+    }
+}
