@@ -14,8 +14,8 @@ use driver::bus::vfio_user::VfioUser;
 use driver::io::{Blocks, Namespace};
 use driver::{Device, DriverError, Options, QueuePair};
 use memory::{Buffer, HostMemory, Iova};
-use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::Sqe;
+use nvme_spec::opcode::NvmOpcode;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Commands in flight.

@@ -33,7 +33,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock, RwLock,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant, SystemTime},

@@ -118,7 +118,7 @@ fn a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other() {
         succeeds(&format!(
             "{write} of={dir}/two/ns1 && cat {dir}/two/ns1 >{dir}/copy"
         ));
-        supervisor.delete_controller("one").unwrap();
+        supervisor.delete_controller("one", false).unwrap();
         let _ = supervisor.stop();
         assert!(!mounted(&format!("{dir}/two")));
     }
