@@ -366,7 +366,6 @@ fn a_host_that_has_gone_rings_nobody_elses_doorbells() {
 fn a_head_that_cannot_be_in_a_mapped_page_is_found_on_a_cold_lane() {
     let mut rig = Rig::new();
     let mut host = rig.host("a", Mapped);
-    rig.enable(&mut host);
     let queue = rig.create_queue(&mut host, 1);
     rig.turns(2000);
     host.store_head(&queue, 13);

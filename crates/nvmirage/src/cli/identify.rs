@@ -13,7 +13,7 @@ Examples:
   nvmirage identify --target vfio-user:/tmp/nvme.sock
   nvmirage identify --target vfio-user:/tmp/nvme.sock --json | jq '.namespaces[].bytes'
 
-A controller serves one host at a time: while a guest has the drive this fails, or waits with --wait.";
+A controller serves one host at a time: while a guest has the drive this fails; --wait waits.";
 
 /// Show what a drive, over vfio-user or of this machine, says of itself
 #[derive(Debug, clap::Args)]

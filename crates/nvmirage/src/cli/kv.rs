@@ -35,7 +35,7 @@ Examples:
 
 A key has 1 to 16 bytes (4 to 16 for --dialect samsung), as text or as 0x and hexadecimal digits; a
 value up to 2 MiB, as far as one command of the controller moves as much (max_transfer). A
-controller serves one host at a time: while a guest has the drive this fails, or waits with --wait.";
+controller serves one host at a time: while a guest has the drive this fails; --wait waits.";
 
 /// Bytes of the largest value.
 const VALUE_MAX: u32 = 2 << 20;

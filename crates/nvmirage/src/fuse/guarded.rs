@@ -47,6 +47,7 @@ impl Filesystem for Guarded {
             crtime: Option<SystemTime>, chgtime: Option<SystemTime>, bkuptime: Option<SystemTime>,
             flags: Option<BsdFileFlags>, reply: ReplyAttr);
         open(ino: INodeNo, flags: OpenFlags, reply: ReplyOpen);
+        release(ino: INodeNo, fh: FileHandle, flags: OpenFlags, owner: Option<LockOwner>, flush: bool, reply: ReplyEmpty);
         read(ino: INodeNo, fh: FileHandle, offset: u64, size: u32, flags: OpenFlags, owner: Option<LockOwner>,
             reply: ReplyData);
         write(ino: INodeNo, fh: FileHandle, offset: u64, data: &[u8], write_flags: WriteFlags, flags: OpenFlags,

@@ -225,7 +225,11 @@ impl Mount {
 
     /// How often its files are open.
     pub(crate) fn open_files(&self) -> usize {
-        self.shared.open.load(Ordering::Relaxed)
+        // A mount that is lost serves nobody, whoever still has its files open.
+        match self.shared.loss.is_declared() {
+            true => 0,
+            false => self.shared.open.load(Ordering::Relaxed),
+        }
     }
 
     /// Unmounts it, unless somebody uses it.

@@ -284,7 +284,7 @@ fn a_host_reads_the_end_of_the_file_when_its_controller_is_deleted_or_its_server
 }
 
 fn delete(world: &World) {
-    world.ok(&world.steer(&["delete", "controller", "nvme0"]));
+    world.ok(&world.steer(&["delete", "controller", "nvme0", "--detach-hosts"]));
 }
 
 #[test]

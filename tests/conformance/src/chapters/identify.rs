@@ -26,7 +26,7 @@ const TESTS: &[Test] = tests![
     descriptors, "Base 2.1, 5.1.13.2.3", "identification descriptors have the lengths of their types, the command set among them, and end with zeros";
     descriptors_agree, "Base 2.1, 5.1.13.2.3", "NGUID and EUI-64 are the same in descriptors and in Identify Namespace";
     descriptors_bad_nsid, "Base 2.1, 5.1.13.2.3", "descriptors of NSID 0, FFFFFFFFh, or one beyond NN are refused (00Bh)";
-    uuid_form, "RFC 9562, 4", "a UUID of a namespace has a version and the variant of RFC 9562";
+    uuid_form, "Base 2.1, 4.7.1.4", "a UUID of a namespace has a version and the variant of RFC 9562";
     unique_identifiers, "Base 2.1, 4.5.1", "no two namespaces share an NGUID, EUI-64 or UUID";
     command_set_namespace, "NVM 1.1, 4.1.5.3", "Identify CNS 05h answers for the NVM command set";
     command_set_controller, "NVM 1.1, 4.1.5.4", "Identify CNS 06h answers for the NVM command set";

@@ -76,8 +76,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "zone-reset-waits",
         guard: "a reset waits for writes whose bytes are still moving",
         file: LAYER,
-        from: "            Taken::Write { zone, .. } => (first..=last).contains(&zone),",
-        to: "            Taken::Write { .. } => false,",
+        from: "            Taken::Write { zone, .. } | Taken::Undo { zone, .. } => (first..=last).contains(&zone),",
+        to: "            Taken::Write { .. } | Taken::Undo { .. } => false,",
         test: unit("media", "zoned::tests::under_way::a_reset_waits_for_writes"),
     },
     Mutation {
@@ -100,7 +100,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "set-reservations",
         guard: "commands of a set are refused where somebody else has a reservation",
         file: "crates/controller/src/lane/forward.rs",
-        from: "        Access::Changes => restrictions.writes,",
+        from: "        Access::Changes => restrictions.write_refusal(),",
         to: "        Access::Changes => restrictions.reads,",
         test: unit(
             "controller",
@@ -209,8 +209,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "zone-pointer-ahead",
         guard: "no write pointer is recorded ahead of bytes under way",
         file: KEEPER,
-        from: "let zone = match out.iter().any(is_write) {",
-        to: "let zone = match out.iter().any(is_write) && out.is_empty() {",
+        from: "let zone = match out.iter().any(|out| out.what.is_write_to(number)) {",
+        to: "let zone = match out.iter().any(|out| out.what.is_write_to(number) && false) {",
         test: unit(
             "media",
             "zoned::tests::under_way::a_write_pointer_does_not_come_back_ahead_of_bytes_under_way",
