@@ -90,7 +90,7 @@ fn a_panic_of_any_thread_ends_its_mount_with_errors_and_no_other() {
         let dir = folder.path().display().to_string();
         let supervisor = serve(folder.path());
         // Each writes parts of blocks until that fails; the last keeps its file open, as a loop device does.
-        let write = "dd if=/dev/zero bs=512 count=4 conv=notrunc status=none";
+        let write = "dd if=/dev/zero bs=512 count=4 conv=notrunc,nocreat status=none";
         let mut writers: Vec<Child> = (0..4)
             .map(|at| {
                 shell(&format!(

@@ -101,7 +101,7 @@ fn uses_doorbell_buffers_for_the_admin_queue_too() {
     for cid in 0..100 {
         let identify = Sqe {
             opcode: IDENTIFY,
-            cid: 0x8000 ^ cid * 7,
+            cid: 0x8000 ^ (cid * 7),
             prp1: driver.rig.data_page().0,
             cdw10: 1,
             ..Sqe::default()
