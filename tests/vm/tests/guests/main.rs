@@ -24,6 +24,7 @@ mod service;
 mod shared;
 mod stops;
 mod two;
+mod unplug;
 mod vfio;
 mod zoned;
 
