@@ -160,13 +160,28 @@ impl AdminQueue {
         }
     }
 
+    /// Looks at both doorbells.
+    #[inline]
+    fn look(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
+        if self.shadow.is_some() {
+            return self.look_and_arm(doorbells);
+        }
+        let bells = Bells {
+            pages: doorbells,
+            shadow: None,
+        };
+        self.cq.look(bells)?;
+        self.sq.look(bells)
+    }
+
     /// Looks at both doorbells. Where the host registered buffers, it is then asked to ring for whatever comes next: admin
     /// commands are rare, and nobody polls a host's buffers for them.
     ///
     /// The race: the host stores a doorbell and then loads EventIdx; EventIdx is stored here before the last look, with a
     /// full fence between on both sides. The loop ends, as a host can move its tail and head only so far while nothing is
     /// fetched or posted.
-    fn look(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
+    #[cold]
+    fn look_and_arm(&mut self, doorbells: &DoorbellPages) -> Result<(), BadDoorbell> {
         let mut result = Ok(());
         loop {
             let AdminQueue { sq, cq, shadow, .. } = self;

@@ -295,7 +295,7 @@ impl Queues {
         !self.events.is_empty()
             || self.is_newly_drained()
             || self.are_namespaces_newly_drained()
-            || self.comes_to_rest()
+            || self.stop != Stop::No && self.comes_to_rest()
     }
 
     fn is_newly_drained(&self) -> bool {
@@ -308,6 +308,7 @@ impl Queues {
     }
 
     /// Whether what a stop or the bus waits for has just ended.
+    #[cold]
     fn comes_to_rest(&self) -> bool {
         match self.stop {
             Stop::No | Stop::Left | Stop::Told => false,
@@ -334,7 +335,7 @@ impl Queues {
             self.generation_told = generation;
             return Some(LaneEvent::NamespacesDrained { generation });
         }
-        if !self.comes_to_rest() {
+        if self.stop == Stop::No || !self.comes_to_rest() {
             return None;
         }
         if self.stop == Stop::Asked {
