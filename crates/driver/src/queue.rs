@@ -452,7 +452,6 @@ impl<B: Bus> QueuePair<B> {
         if self.handed < self.taken_len {
             return Ok(self.taken_len - self.handed);
         }
-        (self.taken_len, self.handed) = (0, 0);
         self.ring_head(B::try_ring)?;
         self.bus.turn();
         let most = most.min(BATCH);
@@ -462,15 +461,18 @@ impl<B: Bus> QueuePair<B> {
             if (words[1] >> 48 & 1 == 1) != self.phase {
                 break;
             }
-            self.check(words[1])?;
+            if let Err(error) = self.check(words[1]) {
+                (self.taken_len, self.handed) = (taken, 0);
+                return Err(error);
+            }
             self.taken[taken] = words;
             taken += 1;
-            self.taken_len = taken;
             self.head = self.after(self.head);
             if self.head == 0 {
                 self.phase = !self.phase;
             }
         }
+        (self.taken_len, self.handed) = (taken, 0);
         if taken == 0 {
             self.empty = self.empty.wrapping_add(1);
             if self.empty.is_multiple_of(LOOKS_PER_ALIVE_CHECK) {

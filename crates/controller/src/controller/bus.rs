@@ -39,6 +39,12 @@ impl Bus {
         self.deadline
     }
 
+    /// A change is to be told to the lanes, or waits for them.
+    #[inline]
+    pub(super) fn is_changing(&self) -> bool {
+        self.changed || self.deadline.is_some()
+    }
+
     /// The queues are gone, and what was to be posted there.
     pub(super) fn forget(&mut self) {
         self.withheld.clear();
@@ -83,6 +89,7 @@ impl Controller {
     }
 
     /// Tells the lanes, and bounds the wait for them.
+    #[cold]
     pub(super) fn advance_bus(&mut self, lanes: &mut impl LaneTable) -> bool {
         let changed = std::mem::take(&mut self.bus.changed);
         let round = self.bus.round;

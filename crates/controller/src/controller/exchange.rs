@@ -189,7 +189,7 @@ impl Controller {
         if let Some(before_epoch) = abandon {
             self.tell_lanes(lanes, || LaneCommand::Abandon { before_epoch });
         }
-        let bus = self.advance_bus(lanes);
+        let bus = self.bus.is_changing() && self.advance_bus(lanes);
         view || namespaces || abandon.is_some() || bus
     }
 
