@@ -154,6 +154,7 @@ impl Rig {
                 deallocate: true,
                 deallocated_reads_zero: true,
                 volatile_cache: true,
+                read_only: false,
                 optimal_bytes: 4096,
             },
             restrictions: None,
