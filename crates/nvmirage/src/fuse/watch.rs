@@ -49,7 +49,8 @@ impl Watch {
     ) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let its_stop = stop.clone();
-        let thread = thread::Builder::new().name("namespaces".into());
+        let name = format!("namespaces of {}", shared.loss.dir().display());
+        let thread = thread::Builder::new().name(name);
         let thread = thread.spawn(move || {
             match caught(|| watch(&mut device, &shared, &notifier, &its_stop)) {
                 Ok(Ok(())) => {}
