@@ -89,6 +89,7 @@ export interface Queue {
   errors: number;
   interrupts: number;
   interrupts_spared: number;
+  rests: number;
   in_flight?: number;
 }
 

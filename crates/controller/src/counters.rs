@@ -54,6 +54,8 @@ pub struct LaneCounters {
     pub interrupts: Counter,
     /// Those that were not, as the host had consumed everything by then.
     pub interrupts_spared: Counter,
+    /// Times that the host was asked to ring for the next command, as there had been none for a while.
+    pub rests: Counter,
 }
 
 /// Namespaces that are counted apart: those with identifiers up to this.
@@ -157,6 +159,8 @@ pub struct QueueCounted {
     pub interrupts: u64,
     /// Interrupts that were not, as the host had consumed everything by then.
     pub interrupts_spared: u64,
+    /// Times that the host was asked to ring for the next command, as there had been none for a while.
+    pub rests: u64,
     /// All of its counters, which go on.
     pub counters: Arc<LaneCounters>,
     /// Its commands that were watched, if some were.

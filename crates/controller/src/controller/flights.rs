@@ -88,6 +88,7 @@ impl Controller {
                 errors: counters.errors.get(),
                 interrupts: counters.interrupts.get(),
                 interrupts_spared: counters.interrupts_spared.get(),
+                rests: counters.rests.get(),
                 counters: cq.counters.clone(),
                 watched: cq.watched.clone(),
             }

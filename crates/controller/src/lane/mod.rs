@@ -415,6 +415,7 @@ impl Lane {
     /// ([`crate::Controller::look_at_doorbells`]).
     pub fn rest(&mut self) -> bool {
         if self.queues.shadow.is_some() && !self.queues.still {
+            self.queues.counters.rests.add(1);
             self.arm();
             memory::full_fence();
         }

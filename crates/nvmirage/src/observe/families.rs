@@ -267,6 +267,13 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         values: |c| queues(c, |q| q.interrupts_spared),
     },
     Metric {
+        name: "nvmirage_queue_rests",
+        kind: Counter,
+        unit: Count,
+        help: "Times that a host with doorbell buffers was asked to ring for its next command, as none had come for 1 ms.",
+        values: |c| queues(c, |q| q.rests),
+    },
+    Metric {
         name: "nvmirage_queue_reactor",
         kind: Gauge,
         unit: Count,

@@ -79,6 +79,9 @@ pub(crate) struct QueueStats {
     pub(crate) interrupts: u64,
     /// Interrupts that were not, as the host had consumed everything by then.
     pub(crate) interrupts_spared: u64,
+    /// Times that the queue was polled no more, as no command had come for 1 ms, and its host was asked to ring for the next
+    /// one. Hosts with doorbell buffers are.
+    pub(crate) rests: u64,
 }
 
 impl From<ControllerCounts> for ControllerStats {
@@ -98,6 +101,7 @@ impl From<ControllerCounts> for ControllerStats {
             errors: queue.errors,
             interrupts: queue.interrupts,
             interrupts_spared: queue.interrupts_spared,
+            rests: queue.rests,
         });
         ControllerStats {
             commands: ByDirection {

@@ -1,5 +1,7 @@
 //! A server in a folder of its own, the guests on it, and what is there when it has stopped.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -91,6 +93,21 @@ impl Served {
             .expect("nvmirage starts");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "nvmirage {command:?}: {said}");
+    }
+
+    /// What the server answers to a question of its control API.
+    pub(crate) fn ask(&self, path: &str) -> Value {
+        let stream = UnixStream::connect(self.file("control.sock"));
+        let mut stream = stream.expect("the server listens for control");
+        let bounded = stream.set_read_timeout(Some(BOUND));
+        bounded.expect("a socket's reads can be bounded");
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: guests\r\n\r\n").expect("the server reads");
+        let mut answer = String::new();
+        let read = stream.read_to_string(&mut answer);
+        read.expect("the server answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("HTTP");
+        assert!(head.contains(" 200 "), "{path}: {head}");
+        serde_json::from_str(body).expect("the answer is JSON")
     }
 
     /// Waits for a line of the server.
