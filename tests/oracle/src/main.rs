@@ -16,6 +16,9 @@ struct Arguments {
     /// The first of the seeds
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// One more seed
+    #[arg(long, value_name = "SEED")]
+    also: Option<u64>,
     /// Commands of each
     #[arg(long, default_value_t = 10_000)]
     commands: u64,
@@ -69,6 +72,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     }
     let seeds: Vec<u64> = (arguments.seed..)
         .take(usize::try_from(arguments.seeds)?)
+        .chain(arguments.also)
         .collect();
     well &= compare::run(&cases, &seeds, arguments.commands)?;
     Ok(well)

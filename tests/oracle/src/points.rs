@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
-use model::{Parameters, preset};
+use model::{
+    Parameters,
+    preset::{self, Preset},
+};
 use serde_json::{Value, json};
 use simulate::points::{self, Command, Latencies, Measured, Phase, Points, REST_NS};
 
@@ -25,33 +31,47 @@ pub fn file() -> PathBuf {
 /// # Errors
 /// There is no Python, or a preset makes no drive.
 pub fn ask(only: &str, part: &str) -> Result<Answers> {
-    let mut answers = Answers::new();
-    for preset in preset::presets() {
-        let name = preset.full_name();
-        if !name.starts_with(only) {
-            continue;
+    let chosen = |preset: &&Preset| preset.full_name().starts_with(only);
+    let presets: Vec<&Preset> = preset::presets().filter(chosen).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut answers = Answers::new();
+        while let Some(preset) = presets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            answers.insert(preset.full_name(), ask_of(preset, part)?);
         }
-        let shape = preset.parameters(preset.size_bytes, None)?;
-        let points = points::of(&shape);
-        let drive = Drive(preset.parameters(points.size_bytes, None)?);
-        let chosen = points.measured.iter();
-        let chosen: Vec<&Measured> = chosen.filter(|m| m.point.name().contains(part)).collect();
-        let mut documents = String::new();
-        for measured in &chosen {
-            writeln!(documents, "{}", document(&drive, &points, measured)?)?;
+        anyhow::Ok(answers)
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let mut answers = Answers::new();
+        for worker in workers {
+            answers.extend(worker.join().expect("a worker does not panic")?);
         }
-        let answer = python::ask(&["loops"], &documents).context(name.clone())?;
-        let answer: Vec<BTreeMap<String, u64>> = serde_json::from_slice(&answer)?;
-        ensure!(answer.len() == chosen.len(), "an answer to each point");
-        let of_point = |(measured, answer): (&&Measured, BTreeMap<String, u64>)| {
-            let number = |name: &str| answer.get(name).copied().context("a number is missing");
-            let recorded = [number("sum_ns")?, number("count")?, number("elapsed_ns")?];
-            Ok((measured.point.name(), Latencies::from(recorded)))
-        };
-        let of_points = chosen.iter().zip(answer).map(of_point);
-        answers.insert(name, of_points.collect::<Result<_>>()?);
+        Ok(answers)
+    })
+}
+
+/// The same for one preset.
+fn ask_of(preset: &Preset, part: &str) -> Result<BTreeMap<String, Latencies>> {
+    let shape = preset.parameters(preset.size_bytes, None)?;
+    let points = points::of(&shape);
+    let drive = Drive(preset.parameters(points.size_bytes, None)?);
+    let chosen = points.measured.iter();
+    let chosen: Vec<&Measured> = chosen.filter(|m| m.point.name().contains(part)).collect();
+    let mut documents = String::new();
+    for measured in &chosen {
+        writeln!(documents, "{}", document(&drive, &points, measured)?)?;
     }
-    Ok(answers)
+    let answer = python::ask(&["loops"], &documents).with_context(|| preset.full_name())?;
+    let answer: Vec<BTreeMap<String, u64>> = serde_json::from_slice(&answer)?;
+    ensure!(answer.len() == chosen.len(), "an answer to each point");
+    let of_point = |(measured, answer): (&&Measured, BTreeMap<String, u64>)| {
+        let number = |name: &str| answer.get(name).copied().context("a number is missing");
+        let recorded = [number("sum_ns")?, number("count")?, number("elapsed_ns")?];
+        Ok((measured.point.name(), Latencies::from(recorded)))
+    };
+    chosen.iter().zip(answer).map(of_point).collect()
 }
 
 fn document(drive: &Drive, points: &Points, measured: &Measured) -> Result<Value> {
