@@ -38,7 +38,7 @@ use crate::admin::logs::{LoggedCommand, LoggedError};
 use crate::config::DoorbellMode;
 use crate::controller::{Controller, DEADLINE_NS, Failure};
 use crate::lane::{LaneCommand, LaneTable, QueueName, Registration, ShadowSpec};
-use crate::queue::{BadDoorbell, Bells, Cq, QueueError, RingAbsent, Sq};
+use crate::queue::{BadDoorbell, Bells, Cq, Pool, QueueError, RingAbsent, Sq};
 use crate::status;
 use crate::subsystem::{Answer, Operation, Plan, Requester, Step, Subsystem};
 
@@ -84,6 +84,8 @@ pub(crate) enum Reply {
 pub(crate) struct AdminQueue {
     pub(crate) sq: Sq,
     pub(crate) cq: Cq,
+    /// Entries reserved for the commands that were fetched and have not completed.
+    reserved: Pool,
     /// A completion was posted since the last interrupt.
     pub(crate) posted: bool,
     /// The host's doorbell buffers, where it registered some. Linux and SPDK go on writing the registers of queue 0;
@@ -109,6 +111,7 @@ impl AdminQueue {
         Ok(AdminQueue {
             sq: Sq::new(view, 0, Iova(asq), sq_entries, bells)?,
             cq: Cq::new(view, 0, Iova(acq), cq_entries, bells)?,
+            reserved: Pool::default(),
             posted: false,
             shadow: None,
             armed: None,
@@ -198,14 +201,35 @@ impl AdminQueue {
         }
     }
 
-    /// Fetches a command if there is one and a place for its completion, which is taken.
+    /// Fetches a command if there is one, and an entry for its completion, which is reserved.
     fn fetch(&mut self) -> Result<Option<Sqe>, RingAbsent> {
-        if self.sq.available() == 0 || self.cq.free() == 0 {
+        if self.sq.available() == 0 || !self.reserve() {
             return Ok(None);
         }
-        let (words, _) = self.sq.fetch()?;
-        self.cq.reserve();
-        Ok(Some(Sqe::from_words(words)))
+        match self.sq.fetch() {
+            Ok((words, _)) => Ok(Some(Sqe::from_words(words))),
+            Err(absent) => {
+                self.release();
+                Err(absent)
+            }
+        }
+    }
+
+    /// Reserves an entry for a completion. False where there is none.
+    fn reserve(&mut self) -> bool {
+        let entry = self.cq.reserve();
+        let reserved = entry.is_some();
+        entry
+            .into_iter()
+            .for_each(|entry| self.reserved.park(entry));
+        reserved
+    }
+
+    /// Returns the entry of a command that completes without one, or later with another.
+    fn release(&mut self) {
+        if let Some(entry) = self.reserved.claim() {
+            self.cq.release(entry);
+        }
     }
 }
 
@@ -234,7 +258,7 @@ impl Controller {
                 Ok(Reply::Waits) => self.pending.note(&sqe),
                 Ok(Reply::Held) => {
                     if let Some(admin) = &mut self.admin {
-                        admin.cq.release();
+                        admin.release();
                     }
                 }
             }
@@ -475,7 +499,11 @@ impl Controller {
         let Some(admin) = &mut self.admin else {
             return;
         };
-        let posted = admin.cq.post(cqe);
+        let Some(entry) = admin.reserved.claim() else {
+            debug_assert!(false, "an admin command completed twice");
+            return;
+        };
+        let posted = admin.cq.post(entry, cqe);
         admin.posted = true;
         self.save_posted();
         if posted.is_err() {
@@ -490,7 +518,7 @@ impl Controller {
             && admin.cq.free() > 0
             && let Some((cid, dw0)) = self.events.next()
         {
-            admin.cq.reserve();
+            admin.reserve();
             self.complete_event(cid, dw0);
             worked = true;
         }
@@ -541,7 +569,7 @@ impl Controller {
             && let Some(admin) = &mut self.admin
             && admin.cq.free() > 0
         {
-            admin.cq.reserve();
+            admin.reserve();
             self.aborted_requests.remove(0);
             self.complete_admin(cid, Err(Status::COMMAND_ABORT_REQUESTED));
         }

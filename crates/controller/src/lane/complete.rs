@@ -6,11 +6,12 @@ use nvme_spec::{Cqe, Sqe, Status};
 
 use super::message::{FailedCommand, LaneEvent, QueueName};
 use super::queues::{MAX_UNLOGGED_FAILURES, Queues};
+use super::slots::store_completion;
 use super::watch::OTHER_MARKS;
 use crate::command;
 use crate::port::Outcome;
 use crate::queue::RingAbsent;
-use crate::state::{SlotState, SqState, ordered, slot_state, sq_state};
+use crate::state::{SlotState, SqState, slot_state, sq_state};
 use crate::status;
 use crate::ticket::Ticket;
 
@@ -76,30 +77,28 @@ impl Queues {
         if self.slots.slot(index).marks != 0 && self.ends_marked(index, status, next) {
             return;
         }
-        let tail = self.cq.tail();
-        let slot = self.slots.slot(index);
-        let (sqid, cid, result) = (slot.sqid, slot.cid, slot.result);
-        let position = usize::from(sqid) - 1;
+        let Some(entry) = self.slots.claim(index) else {
+            debug_assert!(false, "a command completed twice");
+            return;
+        };
+        let (queue, slot) = self.slots.parts(index);
+        let position = usize::from(slot.sqid) - 1;
         if self.serving {
-            slot.posting = tail;
-            ordered();
-            slot.state = slot_state::POSTING;
-            ordered();
+            let tail = self.cq.tail();
             let head = match &self.sqs[position] {
                 Some(member) => member.sq.head() as u16,
                 None => 0,
             };
-            let posted = self.cq.post(Cqe {
-                dw0: result as u32,
-                dw1: (result >> 32) as u32,
+            let cqe = Cqe {
+                dw0: slot.result as u32,
+                dw1: (slot.result >> 32) as u32,
                 sq_head: head,
-                sq_id: sqid,
-                cid,
+                sq_id: slot.sqid,
+                cid: slot.cid,
                 status: status::field(status),
-            });
-            ordered();
-            self.slots.queue().cq_tail_phase = self.cq.tail_and_phase();
-            ordered();
+            };
+            let tail_phase = &mut queue.cq_tail_phase;
+            let posted = store_completion(slot, tail_phase, &mut self.cq, |cq| cq.post(entry, cqe));
             self.share.posted(position, tail);
             self.posted += 1;
             self.count(index, status);
@@ -107,7 +106,7 @@ impl Queues {
                 self.ring_lost(QueueName::Completion(self.cq.id()));
             }
         } else {
-            self.cq.release();
+            self.cq.release(entry);
             self.share.give(position);
         }
         if next == slot_state::FREE {

@@ -7,11 +7,12 @@ use super::held;
 use super::issue::{Asked, Issued, Issuer};
 use super::message::{QueueName, Quota};
 use super::queues::Queues;
+use super::slots::{Fetched, store_fetched};
 use super::straight::Met;
 use crate::gate::{FlowId, Gate};
 use crate::port::Channel;
 use crate::queue::{Bells, RingAbsent};
-use crate::state::{ordered, slot_state};
+use crate::state::slot_state;
 
 /// Commands fetched from one submission queue in one turn. Large enough to share the cost of a turn, small enough that
 /// a flooded queue holds up the others for microseconds only.
@@ -244,24 +245,31 @@ impl Queues {
     /// Copies the next entry into a slot: the slot and the command. The order of the stores is that of [`crate::state`].
     pub(super) fn fetch_one(&mut self, position: usize) -> Option<(u16, Sqe)> {
         let member = self.sqs[position].as_mut()?;
-        let index = self.slots.take()?;
+        if self.slots.free() == 0 {
+            return None;
+        }
+        let entry = self.cq.reserve()?;
         let (words, number) = match member.sq.fetch() {
-            Ok(entry) => entry,
+            Ok(fetched) => fetched,
             Err(RingAbsent) => {
                 let queue = QueueName::Submission(member.sq.id());
-                self.slots.put_back(index);
+                self.cq.release(entry);
                 self.ring_lost(queue);
                 return None;
             }
         };
+        let index = self.slots.take().expect("there is a free slot");
         member.outstanding += 1;
+        let fetched = Fetched {
+            words,
+            number,
+            sqid: member.sq.id(),
+            ticks: self.ticks,
+            progress: member.sq.progress(),
+        };
         let (queue, slot) = self.slots.parts(index);
-        slot.hold(words, number, member.sq.id(), self.ticks);
-        ordered();
-        slot.state = slot_state::FETCHED;
-        ordered();
-        queue.sqs[position].fetched = member.sq.progress();
-        self.cq.reserve();
+        store_fetched(slot, &mut queue.sqs[position], &fetched);
+        self.slots.park(index, entry);
         self.share.take(position);
         Some((index, Sqe::from_words(words)))
     }

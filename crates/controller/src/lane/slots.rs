@@ -3,14 +3,27 @@
 use memory::Area;
 
 use super::fetch::NOT_COUNTED;
-use crate::queue::QueueError;
-use crate::state::{QueueState, SlotState, slot_state, slots_for};
+use crate::queue::{Cq, Parked, QueueError, Reservation};
+use crate::state::{QueueState, SlotState, SqState, ordered, slot_state, slots_for};
 
 #[derive(Debug)]
 pub(super) struct Slots {
     area: Area<QueueState, SlotState>,
     /// Free slots; the one that was used last is used next, as it is still in the cache.
     free: Vec<u16>,
+    /// The completion queue entries that are reserved for the commands.
+    reserved: Parked,
+}
+
+/// All parts of the slots at once.
+#[derive(Debug)]
+pub(super) struct Split<'a> {
+    /// The queues' saved positions.
+    pub(super) queue: &'a mut QueueState,
+    pub(super) slots: &'a mut [SlotState],
+    /// Free slots, of which the last is used next.
+    pub(super) free: &'a mut Vec<u16>,
+    pub(super) reserved: &'a mut Parked,
 }
 
 impl Slots {
@@ -24,6 +37,7 @@ impl Slots {
         Ok(Slots {
             area,
             free: (0..need as u16).rev().collect(),
+            reserved: Parked::new(need),
         })
     }
 
@@ -52,11 +66,33 @@ impl Slots {
         (queue, &mut slots[usize::from(index)])
     }
 
-    /// The queues' saved positions, every slot, and the free ones, of which the last is used next.
     #[inline]
-    pub(super) fn split(&mut self) -> (&mut QueueState, &mut [SlotState], &mut Vec<u16>) {
+    pub(super) fn split(&mut self) -> Split<'_> {
         let (queue, slots) = self.area.parts();
-        (queue, slots, &mut self.free)
+        Split {
+            queue,
+            slots,
+            free: &mut self.free,
+            reserved: &mut self.reserved,
+        }
+    }
+
+    /// Keeps the reservation of the command in a slot.
+    #[inline]
+    pub(super) fn park(&mut self, index: u16, reservation: Reservation) {
+        self.reserved.park(index, reservation);
+    }
+
+    /// The reservation of the command in a slot; none where it has completed.
+    #[inline]
+    pub(super) fn claim(&mut self, index: u16) -> Option<Reservation> {
+        self.reserved.claim(index)
+    }
+
+    /// How many commands have one.
+    #[cfg(test)]
+    pub(super) fn reserved(&self) -> u32 {
+        self.reserved.count()
     }
 
     /// The slot.
@@ -113,15 +149,59 @@ impl Slots {
     }
 }
 
+/// A submission queue entry that was fetched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fetched {
+    pub(super) words: [u64; 8],
+    /// Commands fetched from its queue before it, modulo 2^32.
+    pub(super) number: u32,
+    pub(super) sqid: u16,
+    /// When, in ticks of the lane.
+    pub(super) ticks: u32,
+    /// What the queue's progress is after it ([`crate::queue::Sq::progress`]).
+    pub(super) progress: u64,
+}
+
+/// Stores a fetched command: steps 1 to 3 of a fetch in [`crate::state`], in their order.
+#[inline(always)]
+pub(super) fn store_fetched(slot: &mut SlotState, saved: &mut SqState, fetched: &Fetched) {
+    slot.hold(fetched);
+    ordered();
+    slot.state = slot_state::FETCHED;
+    ordered();
+    saved.fetched = fetched.progress;
+}
+
+/// Stores a completion: steps 1 to 3 of a completion in [`crate::state`], in their order. `post` stores the entry. Step 4 is
+/// the caller's: the slot becomes free, or a zombie.
+#[inline(always)]
+pub(super) fn store_completion<T>(
+    slot: &mut SlotState,
+    cq_tail_phase: &mut u32,
+    cq: &mut Cq,
+    post: impl FnOnce(&mut Cq) -> T,
+) -> T {
+    let after = cq.tail_and_phase_after();
+    slot.posting = cq.tail();
+    ordered();
+    slot.state = slot_state::POSTING;
+    ordered();
+    let posted = post(cq);
+    ordered();
+    *cq_tail_phase = after;
+    ordered();
+    posted
+}
+
 impl SlotState {
-    /// Takes what was fetched as command `number` of its queue at that time. It becomes valid with the state that is stored behind it.
+    /// Takes what was fetched. It becomes valid with the state that is stored behind it.
     #[inline(always)]
-    pub(super) fn hold(&mut self, words: [u64; 8], number: u32, sqid: u16, ticks: u32) {
-        self.sqe = words;
-        self.number = number;
-        self.posting = ticks;
-        self.sqid = sqid;
-        self.cid = (words[0] >> 16) as u16;
+    fn hold(&mut self, fetched: &Fetched) {
+        self.sqe = fetched.words;
+        self.number = fetched.number;
+        self.posting = fetched.ticks;
+        self.sqid = fetched.sqid;
+        self.cid = (fetched.words[0] >> 16) as u16;
         self.epoch_index = NOT_COUNTED;
         self.outstanding = 0;
         self.error = 0;

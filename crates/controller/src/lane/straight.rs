@@ -14,12 +14,12 @@ use super::fetch::PREFETCH;
 use super::issue::{Asked, COPIED_PER_TURN, Issuer, Next};
 use super::message::QueueName;
 use super::queues::Queues;
+use super::slots::{Fetched, Split, store_completion, store_fetched};
 use crate::command;
 use crate::counters::LaneCounters;
 use crate::gate::Gate;
 use crate::port::Channel;
 use crate::queue::RingAbsent;
-use crate::state::{ordered, slot_state};
 
 /// Why the straight way ended.
 pub(super) enum Met {
@@ -70,7 +70,12 @@ impl Queues {
         let Some(member) = &mut self.sqs[position] else {
             return Met::End;
         };
-        let (queue, slots, free) = self.slots.split();
+        let Split {
+            queue,
+            slots,
+            free,
+            reserved,
+        } = self.slots.split();
         let saved = &mut queue.sqs[position];
         let (sqid, ticks) = (member.sq.id(), self.ticks);
         let mut first = true;
@@ -78,23 +83,30 @@ impl Queues {
             let Some(&index) = free.last() else {
                 return Met::End;
             };
+            let Some(entry) = self.cq.reserve() else {
+                return Met::End;
+            };
             let slot = &mut slots[usize::from(index)];
             let Ok((words, number)) = member.sq.fetch() else {
+                self.cq.release(entry);
                 return Met::RingLost(QueueName::Submission(sqid));
             };
             if *left > PREFETCH {
                 member.sq.prefetch(PREFETCH - 1);
             }
             *left -= 1;
-            slot.hold(words, number, sqid, ticks);
-            ordered();
-            slot.state = slot_state::FETCHED;
-            ordered();
-            saved.fetched = member.sq.progress();
-            self.cq.reserve();
+            let fetched = Fetched {
+                words,
+                number,
+                sqid,
+                ticks,
+                progress: member.sq.progress(),
+            };
+            store_fetched(slot, saved, &fetched);
             self.share.take(position);
             let Some(plain) = command::plain(&words) else {
                 free.pop();
+                reserved.park(index, entry);
                 member.outstanding += 1;
                 return Met::Other(index);
             };
@@ -108,6 +120,7 @@ impl Queues {
                 Some(Asked::Done(Status::SUCCESSFUL_COMPLETION)) => {}
                 asked => {
                     free.pop();
+                    reserved.park(index, entry);
                     member.outstanding += 1;
                     return match asked {
                         Some(asked) => Met::Asked(index, asked),
@@ -127,20 +140,14 @@ impl Queues {
                 tally.read_bytes += u64::from(slot.bytes);
             }
             let tail = self.cq.tail();
-            slot.posting = tail;
-            ordered();
-            slot.state = slot_state::POSTING;
-            ordered();
-            let after = self.cq.tail_and_phase_after();
-            let posted = self.cq.post(Cqe {
+            let cqe = Cqe {
                 sq_head: member.sq.head() as u16,
                 sq_id: sqid,
                 cid: (words[0] >> 16) as u16,
                 ..Cqe::default()
-            });
-            ordered();
-            queue.cq_tail_phase = after;
-            ordered();
+            };
+            let tail_phase = &mut queue.cq_tail_phase;
+            let posted = store_completion(slot, tail_phase, &mut self.cq, |cq| cq.post(entry, cqe));
             self.share.posted(position, tail);
             slot.release();
             if posted == Err(RingAbsent) {

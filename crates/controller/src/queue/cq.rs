@@ -6,7 +6,9 @@ use memory::{CqRing, DmaView, Iova};
 use nvme_spec::Cqe;
 use nvme_spec::registers::cq_head_slot;
 
-use super::{BadDoorbell, BellView, Bells, Doorbell, QueueError, RingAbsent, distance, next};
+use super::{
+    BadDoorbell, BellView, Bells, Doorbell, QueueError, Reservation, RingAbsent, distance, next,
+};
 
 /// A completion queue: every place is reserved before it is used, so that what was fetched can always be completed.
 #[derive(Debug)]
@@ -110,26 +112,28 @@ impl Cq {
         self.entries - 1 - self.free - self.posted()
     }
 
-    /// Takes a place. The caller knows that one is [`Cq::free`].
+    /// Reserves an entry; none where every one is reserved or posted.
     #[inline]
-    pub fn reserve(&mut self) {
-        debug_assert!(self.free > 0);
-        self.free -= 1;
+    pub fn reserve(&mut self) -> Option<Reservation> {
+        self.free = self.free.checked_sub(1)?;
+        Some(Reservation::new())
     }
 
-    /// Gives a reserved place back: its command completes without an entry.
+    /// Returns a reserved entry: its command completes without one.
     #[inline]
-    pub fn release(&mut self) {
+    pub fn release(&mut self, reservation: Reservation) {
         debug_assert!(self.free < self.entries - 1);
+        reservation.consume();
         self.free += 1;
     }
 
-    /// Posts into a reserved place, with the phase it must have.
+    /// Posts into a reserved entry, with the phase it must have.
     ///
     /// # Errors
-    /// The entry's page is not mapped: the completion is lost, and the place remains taken.
+    /// The entry's page is not mapped: the completion is lost, and the entry remains used.
     #[inline]
-    pub fn post(&mut self, mut cqe: Cqe) -> Result<(), RingAbsent> {
+    pub fn post(&mut self, reservation: Reservation, mut cqe: Cqe) -> Result<(), RingAbsent> {
+        reservation.consume();
         let (tail, phase) = (self.tail, self.phase);
         cqe.status.set_phase(phase);
         self.tail = next(tail, self.entries);

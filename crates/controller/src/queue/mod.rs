@@ -9,9 +9,12 @@
 //! whether the memory behind a ring may come back (a ring that is used while absent is the caller's fault to raise).
 
 mod cq;
+mod reservation;
 mod sq;
 
 pub use cq::Cq;
+pub use reservation::Reservation;
+pub(crate) use reservation::{Parked, Pool};
 pub use sq::Sq;
 
 use memory::{DoorbellPages, RingError, ShadowDoorbells};

@@ -84,11 +84,33 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "full-admin-queue",
         guard: "a full admin completion queue stalls the admin submission queue",
         file: "crates/controller/src/admin/mod.rs",
-        from: "if self.sq.available() == 0 || self.cq.free() == 0 {",
-        to: "if self.sq.available() == 0 {",
+        from: "if self.sq.available() == 0 || !self.reserve() {",
+        to: "if self.sq.available() == 0 || !(self.reserve() || true) {",
         test: unit(
             "controller",
             "controller::tests::queues::a_full_admin_completion_queue_stalls_and_loses_nothing",
+        ),
+    },
+    Mutation {
+        name: "reserve-full",
+        guard: "an entry of a completion queue is reserved for one command",
+        file: "crates/controller/src/queue/cq.rs",
+        from: "self.free = self.free.checked_sub(1)?;",
+        to: "self.free = self.free.saturating_sub(1);",
+        test: unit(
+            "controller",
+            "queue::tests::quirk_a_head_advances_at_most_to_the_posted_tail",
+        ),
+    },
+    Mutation {
+        name: "completed-twice",
+        guard: "the reservation of a command is handed out once",
+        file: "crates/controller/src/queue/reservation.rs",
+        from: "std::mem::take(place).then(Reservation::new)",
+        to: "(*place).then(Reservation::new)",
+        test: unit(
+            "controller",
+            "queue::reservation::tests::a_command_completes_once",
         ),
     },
     Mutation {

@@ -237,6 +237,7 @@ impl World {
         assert_eq!(self.rig.lane.in_flight(), 0);
         assert!(self.rig.is_idle());
         assert_eq!(self.rig.lane.queues.cq.free(), self.rig.cq_entries - 1);
+        assert_eq!(self.rig.lane.queues.slots.reserved(), 0);
     }
 }
 
