@@ -77,11 +77,11 @@ impl Queues {
         if self.slots.slot(index).marks != 0 && self.ends_marked(index, status, next) {
             return;
         }
-        let Some(entry) = self.slots.claim(index) else {
+        let (queue, slot) = self.slots.parts(index);
+        let Some(entry) = slot.claim() else {
             debug_assert!(false, "a command completed twice");
             return;
         };
-        let (queue, slot) = self.slots.parts(index);
         let position = usize::from(slot.sqid) - 1;
         if self.serving {
             let tail = self.cq.tail();
@@ -98,7 +98,7 @@ impl Queues {
                 status: status::field(status),
             };
             let tail_phase = &mut queue.cq_tail_phase;
-            let posted = store_completion(slot, tail_phase, &mut self.cq, |cq| cq.post(entry, cqe));
+            let posted = store_completion(slot, tail_phase, &mut self.cq, entry, cqe);
             self.share.posted(position, tail);
             self.posted += 1;
             self.count(index, status);

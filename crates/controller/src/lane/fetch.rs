@@ -7,7 +7,7 @@ use super::held;
 use super::issue::{Asked, Issued, Issuer};
 use super::message::{QueueName, Quota};
 use super::queues::Queues;
-use super::slots::{Fetched, store_fetched};
+use super::slots::store_fetched;
 use super::straight::Met;
 use crate::gate::{FlowId, Gate};
 use crate::port::Channel;
@@ -260,16 +260,11 @@ impl Queues {
         };
         let index = self.slots.take().expect("there is a free slot");
         member.outstanding += 1;
-        let fetched = Fetched {
-            words,
-            number,
-            sqid: member.sq.id(),
-            ticks: self.ticks,
-            progress: member.sq.progress(),
-        };
+        let (sqid, progress) = (member.sq.id(), member.sq.progress());
         let (queue, slot) = self.slots.parts(index);
-        store_fetched(slot, &mut queue.sqs[position], &fetched);
-        self.slots.park(index, entry);
+        let saved = &mut queue.sqs[position];
+        store_fetched(slot, saved, words, (number, progress), sqid, self.ticks);
+        slot.park(entry);
         self.share.take(position);
         Some((index, Sqe::from_words(words)))
     }

@@ -1,9 +1,10 @@
 //! The commands that a lane holds: one slot each, in memory that outlives the process (see [`crate::state`]).
 
 use memory::Area;
+use nvme_spec::Cqe;
 
 use super::fetch::NOT_COUNTED;
-use crate::queue::{Cq, Parked, QueueError, Reservation};
+use crate::queue::{Cq, QueueError, Reservation, RingAbsent};
 use crate::state::{QueueState, SlotState, SqState, ordered, slot_state, slots_for};
 
 #[derive(Debug)]
@@ -11,19 +12,6 @@ pub(super) struct Slots {
     area: Area<QueueState, SlotState>,
     /// Free slots; the one that was used last is used next, as it is still in the cache.
     free: Vec<u16>,
-    /// The completion queue entries that are reserved for the commands.
-    reserved: Parked,
-}
-
-/// All parts of the slots at once.
-#[derive(Debug)]
-pub(super) struct Split<'a> {
-    /// The queues' saved positions.
-    pub(super) queue: &'a mut QueueState,
-    pub(super) slots: &'a mut [SlotState],
-    /// Free slots, of which the last is used next.
-    pub(super) free: &'a mut Vec<u16>,
-    pub(super) reserved: &'a mut Parked,
 }
 
 impl Slots {
@@ -37,7 +25,6 @@ impl Slots {
         Ok(Slots {
             area,
             free: (0..need as u16).rev().collect(),
-            reserved: Parked::new(need),
         })
     }
 
@@ -66,33 +53,18 @@ impl Slots {
         (queue, &mut slots[usize::from(index)])
     }
 
+    /// The queues' saved positions, every slot, and the free ones, of which the last is used next.
     #[inline]
-    pub(super) fn split(&mut self) -> Split<'_> {
+    pub(super) fn split(&mut self) -> (&mut QueueState, &mut [SlotState], &mut Vec<u16>) {
         let (queue, slots) = self.area.parts();
-        Split {
-            queue,
-            slots,
-            free: &mut self.free,
-            reserved: &mut self.reserved,
-        }
+        (queue, slots, &mut self.free)
     }
 
-    /// Keeps the reservation of the command in a slot.
-    #[inline]
-    pub(super) fn park(&mut self, index: u16, reservation: Reservation) {
-        self.reserved.park(index, reservation);
-    }
-
-    /// The reservation of the command in a slot; none where it has completed.
-    #[inline]
-    pub(super) fn claim(&mut self, index: u16) -> Option<Reservation> {
-        self.reserved.claim(index)
-    }
-
-    /// How many commands have one.
+    /// How many commands have a reserved completion queue entry.
     #[cfg(test)]
     pub(super) fn reserved(&self) -> u32 {
-        self.reserved.count()
+        let slots = self.area.slots().iter();
+        slots.map(|slot| u32::from(slot.has_reservation())).sum()
     }
 
     /// The slot.
@@ -132,61 +104,50 @@ impl Slots {
 
     /// The submission queue of every command that has a place in the completion queue and no entry there yet.
     pub(super) fn placed(&self) -> impl Iterator<Item = u16> {
-        let has_place = |slot: &&SlotState| {
-            matches!(
-                slot.state,
-                slot_state::FETCHED
-                    | slot_state::IN_FLIGHT
-                    | slot_state::STEPPING
-                    | slot_state::FUSED
-            )
-        };
-        self.area
-            .slots()
-            .iter()
-            .filter(has_place)
+        let slots = self.area.slots().iter();
+        slots
+            .filter(|slot| slot.has_reservation())
             .map(|slot| slot.sqid)
     }
 }
 
-/// A submission queue entry that was fetched.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fetched {
-    pub(super) words: [u64; 8],
-    /// Commands fetched from its queue before it, modulo 2^32.
-    pub(super) number: u32,
-    pub(super) sqid: u16,
-    /// When, in ticks of the lane.
-    pub(super) ticks: u32,
-    /// What the queue's progress is after it ([`crate::queue::Sq::progress`]).
-    pub(super) progress: u64,
-}
-
-/// Stores a fetched command: steps 1 to 3 of a fetch in [`crate::state`], in their order.
+/// Stores a command fetched from queue `sqid` as its command `number`, at so many ticks of the lane: steps 1 to 3 of a fetch
+/// in [`crate::state`], in their order. `progress` is that of the queue from now on.
 #[inline(always)]
-pub(super) fn store_fetched(slot: &mut SlotState, saved: &mut SqState, fetched: &Fetched) {
-    slot.hold(fetched);
+pub(super) fn store_fetched(
+    slot: &mut SlotState,
+    saved: &mut SqState,
+    words: [u64; 8],
+    (number, progress): (u32, u64),
+    sqid: u16,
+    ticks: u32,
+) {
+    slot.hold(words, number, sqid, ticks);
     ordered();
     slot.state = slot_state::FETCHED;
     ordered();
-    saved.fetched = fetched.progress;
+    saved.fetched = progress;
 }
 
-/// Stores a completion: steps 1 to 3 of a completion in [`crate::state`], in their order. `post` stores the entry. Step 4 is
-/// the caller's: the slot becomes free, or a zombie.
+/// Stores the completion of a command: steps 1 to 3 of a completion in [`crate::state`], in their order. Step 4 is the
+/// caller's: the slot becomes free, or a zombie.
+///
+/// # Errors
+/// As of [`Cq::post`].
 #[inline(always)]
-pub(super) fn store_completion<T>(
+pub(super) fn store_completion(
     slot: &mut SlotState,
     cq_tail_phase: &mut u32,
     cq: &mut Cq,
-    post: impl FnOnce(&mut Cq) -> T,
-) -> T {
+    reservation: Reservation,
+    cqe: Cqe,
+) -> Result<(), RingAbsent> {
     let after = cq.tail_and_phase_after();
     slot.posting = cq.tail();
     ordered();
     slot.state = slot_state::POSTING;
     ordered();
-    let posted = post(cq);
+    let posted = cq.post(reservation, cqe);
     ordered();
     *cq_tail_phase = after;
     ordered();
@@ -196,12 +157,12 @@ pub(super) fn store_completion<T>(
 impl SlotState {
     /// Takes what was fetched. It becomes valid with the state that is stored behind it.
     #[inline(always)]
-    fn hold(&mut self, fetched: &Fetched) {
-        self.sqe = fetched.words;
-        self.number = fetched.number;
-        self.posting = fetched.ticks;
-        self.sqid = fetched.sqid;
-        self.cid = (fetched.words[0] >> 16) as u16;
+    fn hold(&mut self, words: [u64; 8], number: u32, sqid: u16, ticks: u32) {
+        self.sqe = words;
+        self.number = number;
+        self.posting = ticks;
+        self.sqid = sqid;
+        self.cid = (words[0] >> 16) as u16;
         self.epoch_index = NOT_COUNTED;
         self.outstanding = 0;
         self.error = 0;

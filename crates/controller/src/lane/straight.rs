@@ -14,12 +14,12 @@ use super::fetch::PREFETCH;
 use super::issue::{Asked, COPIED_PER_TURN, Issuer, Next};
 use super::message::QueueName;
 use super::queues::Queues;
-use super::slots::{Fetched, Split, store_completion, store_fetched};
+use super::slots::{store_completion, store_fetched};
 use crate::command;
 use crate::counters::LaneCounters;
 use crate::gate::Gate;
 use crate::port::Channel;
-use crate::queue::RingAbsent;
+use crate::queue::{Batch, RingAbsent};
 
 /// Why the straight way ended.
 pub(super) enum Met {
@@ -53,7 +53,9 @@ impl Queues {
         issuer: &mut Issuer<'_, C, G>,
     ) -> Met {
         let mut tally = Tally::of(1);
-        let met = self.go(position, left, issuer, &mut tally);
+        let batch = self.cq.reserve_batch(*left);
+        let (met, rest) = self.go(position, batch, issuer, &mut tally);
+        *left = self.cq.release_batch(rest);
         self.posted += tally.done() as u32;
         tally.add_to(&self.counters);
         met
@@ -63,56 +65,45 @@ impl Queues {
     fn go<C: Channel, G: Gate>(
         &mut self,
         position: usize,
-        left: &mut u32,
+        mut batch: Batch,
         issuer: &mut Issuer<'_, C, G>,
         tally: &mut Tally,
-    ) -> Met {
+    ) -> (Met, Batch) {
         let Some(member) = &mut self.sqs[position] else {
-            return Met::End;
+            return (Met::End, batch);
         };
-        let Split {
-            queue,
-            slots,
-            free,
-            reserved,
-        } = self.slots.split();
+        let (queue, slots, free) = self.slots.split();
         let saved = &mut queue.sqs[position];
         let (sqid, ticks) = (member.sq.id(), self.ticks);
         let mut first = true;
-        while *left > 0 && issuer.copied < COPIED_PER_TURN {
+        while issuer.copied < COPIED_PER_TURN {
             let Some(&index) = free.last() else {
-                return Met::End;
+                break;
             };
-            let Some(entry) = self.cq.reserve() else {
-                return Met::End;
+            let Some(entry) = batch.take() else {
+                break;
             };
             let slot = &mut slots[usize::from(index)];
             let Ok((words, number)) = member.sq.fetch() else {
-                self.cq.release(entry);
-                return Met::RingLost(QueueName::Submission(sqid));
+                batch.put_back(entry);
+                return (Met::RingLost(QueueName::Submission(sqid)), batch);
             };
-            if *left > PREFETCH {
+            let left = batch.left();
+            if left >= PREFETCH {
                 member.sq.prefetch(PREFETCH - 1);
             }
-            *left -= 1;
-            let fetched = Fetched {
-                words,
-                number,
-                sqid,
-                ticks,
-                progress: member.sq.progress(),
-            };
-            store_fetched(slot, saved, &fetched);
+            let progress = member.sq.progress();
+            store_fetched(slot, saved, words, (number, progress), sqid, ticks);
             self.share.take(position);
             let Some(plain) = command::plain(&words) else {
                 free.pop();
-                reserved.park(index, entry);
                 member.outstanding += 1;
-                return Met::Other(index);
+                slot.park(entry);
+                return (Met::Other(index), batch);
             };
             let next = Next {
                 sq: &member.sq,
-                left: *left,
+                left,
                 first,
             };
             first = false;
@@ -120,12 +111,13 @@ impl Queues {
                 Some(Asked::Done(Status::SUCCESSFUL_COMPLETION)) => {}
                 asked => {
                     free.pop();
-                    reserved.park(index, entry);
                     member.outstanding += 1;
-                    return match asked {
+                    slot.park(entry);
+                    let met = match asked {
                         Some(asked) => Met::Asked(index, asked),
                         None => Met::Other(index),
                     };
+                    return (met, batch);
                 }
             }
             if plain.nsid != tally.nsid {
@@ -147,14 +139,14 @@ impl Queues {
                 ..Cqe::default()
             };
             let tail_phase = &mut queue.cq_tail_phase;
-            let posted = store_completion(slot, tail_phase, &mut self.cq, |cq| cq.post(entry, cqe));
+            let posted = store_completion(slot, tail_phase, &mut self.cq, entry, cqe);
             self.share.posted(position, tail);
             slot.release();
             if posted == Err(RingAbsent) {
-                return Met::RingLost(QueueName::Completion(self.cq.id()));
+                return (Met::RingLost(QueueName::Completion(self.cq.id())), batch);
             }
         }
-        Met::End
+        (Met::End, batch)
     }
 }
 

@@ -7,7 +7,8 @@ use nvme_spec::Cqe;
 use nvme_spec::registers::cq_head_slot;
 
 use super::{
-    BadDoorbell, BellView, Bells, Doorbell, QueueError, Reservation, RingAbsent, distance, next,
+    BadDoorbell, Batch, BellView, Bells, Doorbell, QueueError, Reservation, RingAbsent, distance,
+    next,
 };
 
 /// A completion queue: every place is reserved before it is used, so that what was fetched can always be completed.
@@ -117,6 +118,22 @@ impl Cq {
     pub fn reserve(&mut self) -> Option<Reservation> {
         self.free = self.free.checked_sub(1)?;
         Some(Reservation::new())
+    }
+
+    /// Reserves up to so many entries at once.
+    #[inline]
+    pub(crate) fn reserve_batch(&mut self, wanted: u32) -> Batch {
+        let entries = wanted.min(self.free);
+        self.free -= entries;
+        Batch::new(entries)
+    }
+
+    /// Returns the rest of a batch. How many entries that were.
+    #[inline]
+    pub(crate) fn release_batch(&mut self, batch: Batch) -> u32 {
+        let rest = batch.left();
+        self.free += rest;
+        rest
     }
 
     /// Returns a reserved entry: its command completes without one.

@@ -14,7 +14,7 @@ mod sq;
 
 pub use cq::Cq;
 pub use reservation::Reservation;
-pub(crate) use reservation::{Parked, Pool};
+pub(crate) use reservation::{Batch, Pool};
 pub use sq::Sq;
 
 use memory::{DoorbellPages, RingError, ShadowDoorbells};

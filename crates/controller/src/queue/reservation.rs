@@ -4,12 +4,14 @@
 //! has one value for each entry that [`Cq::reserve`] counted, cannot be copied, and is made nowhere else, so that no build
 //! can post twice for one command or post without room.
 //!
-//! While a command is with a medium its reservation is parked under the command's slot. It does NOT survive a restart: which
-//! slots have one follows from their states ([`crate::state`]).
+//! While a command is with a medium its reservation is parked in the state of the command's slot ([`crate::state`]): every state
+//! of a command that has not completed has one.
 //!
 //! [`Cq::post`]: super::Cq::post
 //! [`Cq::release`]: super::Cq::release
 //! [`Cq::reserve`]: super::Cq::reserve
+
+use crate::state::{SlotState, slot_state};
 
 /// One reserved entry of a completion queue. 0 bytes.
 #[must_use = "a reservation that is dropped is an entry that nobody can use again"]
@@ -30,45 +32,69 @@ impl Reservation {
     }
 }
 
+#[cfg(debug_assertions)]
 impl Drop for Reservation {
-    #[cold]
     fn drop(&mut self) {
-        const LOST: &str = "a reservation of a completion queue entry was dropped";
-        tracing::error!("{LOST}: the queue has one entry less from now on");
-        debug_assert!(std::thread::panicking(), "{LOST}");
+        assert!(
+            std::thread::panicking(),
+            "a reservation of a completion queue entry was dropped"
+        );
     }
 }
 
-/// The reservations of commands that are under execution, by a number of each command below the size it was made with.
+/// Several reserved entries of a completion queue, for commands that are fetched together. 4 bytes.
+#[must_use = "the rest of a batch is released"]
 #[derive(Debug)]
-pub(crate) struct Parked(Box<[bool]>);
+pub(crate) struct Batch(u32);
 
-impl Parked {
-    /// None yet, for numbers below `len`.
-    pub(crate) fn new(len: usize) -> Self {
-        Parked(vec![false; len].into())
+impl Batch {
+    /// Only for the queue that has counted them.
+    #[inline(always)]
+    pub(super) fn new(entries: u32) -> Self {
+        Batch(entries)
     }
 
-    /// Keeps the reservation of a command that has none here.
+    /// One of them.
     #[inline(always)]
-    pub(crate) fn park(&mut self, number: u16, reservation: Reservation) {
-        let place = &mut self.0[usize::from(number)];
-        debug_assert!(!*place, "a command has one reservation");
-        *place = true;
+    pub(crate) fn take(&mut self) -> Option<Reservation> {
+        self.0 = self.0.checked_sub(1)?;
+        Some(Reservation::new())
+    }
+
+    /// Returns one that was not needed.
+    #[inline(always)]
+    pub(crate) fn put_back(&mut self, reservation: Reservation) {
+        reservation.consume();
+        self.0 += 1;
+    }
+
+    /// How many are left.
+    #[inline(always)]
+    pub(crate) fn left(&self) -> u32 {
+        self.0
+    }
+}
+
+impl SlotState {
+    /// Keeps the reservation of the command in this slot, which was fetched.
+    #[inline(always)]
+    pub(crate) fn park(&self, reservation: Reservation) {
+        debug_assert!(self.has_reservation());
         reservation.consume();
     }
 
-    /// Hands out the reservation of a command; none where the command has completed.
+    /// Hands out the reservation of the command in this slot; none where it has completed. The caller completes it now, and the
+    /// slot's state says so.
     #[inline(always)]
-    pub(crate) fn claim(&mut self, number: u16) -> Option<Reservation> {
-        let place = &mut self.0[usize::from(number)];
-        std::mem::take(place).then(Reservation::new)
+    pub(crate) fn claim(&self) -> Option<Reservation> {
+        self.has_reservation().then(Reservation::new)
     }
 
-    /// How many there are.
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> u32 {
-        self.0.iter().map(|place| u32::from(*place)).sum()
+    /// Whether an entry is reserved for the command in this slot.
+    #[inline(always)]
+    pub(crate) fn has_reservation(&self) -> bool {
+        use slot_state::{FETCHED, FUSED, IN_FLIGHT, STEPPING};
+        matches!(self.state, FETCHED | IN_FLIGHT | STEPPING | FUSED)
     }
 }
 
@@ -94,15 +120,27 @@ const _: () = assert!(size_of::<Reservation>() == 0);
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros;
+
     use super::*;
 
     #[test]
     fn a_command_completes_once() {
-        let mut parked = Parked::new(2);
-        parked.park(1, Reservation::new());
-        assert!(parked.claim(0).is_none());
-        parked.claim(1).expect("it was parked").consume();
-        assert!(parked.claim(1).is_none(), "it has completed");
+        let mut slot = SlotState::new_zeroed();
+        assert!(slot.claim().is_none(), "it is free");
+        slot.state = slot_state::FETCHED;
+        slot.park(Reservation::new());
+        slot.claim().expect("it was parked").consume();
+        for state in [slot_state::POSTING, slot_state::ZOMBIE, slot_state::FREE] {
+            slot.state = state;
+            assert!(slot.claim().is_none(), "it has completed");
+        }
+
+        let mut batch = Batch::new(1);
+        let reservation = batch.take().expect("there is one");
+        assert!(batch.take().is_none());
+        batch.put_back(reservation);
+        assert_eq!(batch.left(), 1);
 
         let mut pool = Pool::default();
         pool.park(Reservation::new());
