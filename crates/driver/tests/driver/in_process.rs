@@ -1,11 +1,6 @@
 //! The driver against our own controller, in process: every doorbell mode, the
 //! helpers, and what happens when things go wrong.
 
-#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
-
-#[path = "common/rig.rs"]
-mod rig;
-
 use std::time::Duration;
 
 use controller::config::DoorbellMode;
@@ -19,7 +14,8 @@ use nvme_spec::log::LogPageId;
 use nvme_spec::opcode::NvmOpcode;
 use nvme_spec::registers::CSTS;
 use nvme_spec::{Sqe, Status};
-use rig::{Manner, QUEUE_ENTRIES, RamDevice, open, options, with_ram};
+
+use crate::rig::{Manner, QUEUE_ENTRIES, RamDevice, open, options, with_ram};
 
 fn enabled(mode: DoorbellMode, doorbells: Doorbells) -> RamDevice {
     let options = Options {

@@ -1,8 +1,5 @@
 //! The example of the book's chapter *Extending the interface*, driven as a host does.
 
-#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
-
-#[path = "common/fetch_add.rs"]
 mod fetch_add;
 
 use std::sync::Arc;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use driver::workload::beside::{Cold, Stores, Storm};
 use driver::workload::{Job, JobResult, Neighbour, Rw, Setting, run_in};
 
-use super::rig::with_ram;
 use super::{device, job};
+use crate::rig::with_ram;
 
 /// Random reads with a cold queue beside them, used again after `every_ns`, by a clock that gains `step_ns` with every
 /// look: the job's result; and of the cold reads the longest, how many were measured, and how many failed.

@@ -1,11 +1,6 @@
 //! The vfio-user bus against a scripted server: what it puts on the wire, and
 //! what it makes of servers that refuse, hang or go away.
 
-#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
-
-#[path = "common/server.rs"]
-mod server;
-
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -14,8 +9,9 @@ use driver::bus::Bus;
 use driver::bus::vfio_user::VfioUser;
 use driver::{Device, Doorbells, DriverError, Options};
 use memory::{EventFd, HostMemory, Iova};
-use server::{Answer, Event, LONG, VECTORS, doorbell_file, serve, word};
 use vfio_user::message::{DmaMapFlags, IrqAction, IrqData, irq_index, region_index};
+
+use crate::server::{Answer, Event, LONG, VECTORS, doorbell_file, serve, word};
 
 const SHORT: Duration = Duration::from_millis(100);
 

@@ -149,13 +149,16 @@ fn options(mapped: bool) -> Options {
 
 #[test]
 fn qemu_with_mapped_doorbells() {
-    replay(include_str!("../fixtures/qemu-mapped.txt"), &options(true));
+    replay(
+        include_str!("../../fixtures/qemu-mapped.txt"),
+        &options(true),
+    );
 }
 
 #[test]
 fn qemu_with_doorbells_by_message() {
     replay(
-        include_str!("../fixtures/qemu-unmapped.txt"),
+        include_str!("../../fixtures/qemu-unmapped.txt"),
         &options(false),
     );
 }
@@ -164,8 +167,8 @@ fn qemu_with_doorbells_by_message() {
 fn the_sessions_are_those_of_a_guest_that_lives_on_the_drive() {
     // Nothing else would be worth replaying: memory comes and goes, the controller is enabled and shut down.
     for text in [
-        include_str!("../fixtures/qemu-mapped.txt"),
-        include_str!("../fixtures/qemu-unmapped.txt"),
+        include_str!("../../fixtures/qemu-mapped.txt"),
+        include_str!("../../fixtures/qemu-unmapped.txt"),
     ] {
         let session = recording::parse(text).unwrap();
         let count = |wanted| {

@@ -1,12 +1,7 @@
 //! The load generator and fixed programs against our own controller: they count what they do, and
 //! the generator finds what a drive does wrong.
 
-#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
-
-#[path = "common/beside.rs"]
 mod beside;
-#[path = "common/rig.rs"]
-mod rig;
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -18,7 +13,8 @@ use driver::bus::Bus;
 use driver::program::{self, Command, Pace, Ran, Rules, Target, Worker};
 use driver::workload::{Job, JobResult, Phase, Rw, Setting, run, run_in};
 use driver::{DriverError, Options};
-use rig::{Manner, RamDevice, open, options, with_ram};
+
+use crate::rig::{Manner, RamDevice, open, options, with_ram};
 
 fn device() -> RamDevice {
     let mut device = open(DoorbellMode::Mapped, &options()).unwrap();
