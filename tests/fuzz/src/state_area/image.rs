@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt};
 use arbitrary::Arbitrary;
 
 /// Frames and superblocks begin at multiples of this.
-pub const BLOCK: u64 = 4096;
+pub(crate) const BLOCK: u64 = 4096;
 /// Bytes in front of the records of a frame.
-pub const FRAME_HEAD: usize = 32;
+pub(crate) const FRAME_HEAD: usize = 32;
 
 /// A superblock: that of a new file, and what is other in it.
 #[derive(Arbitrary, Debug)]
-pub struct Super {
+pub(crate) struct Super {
     /// Otherwise nothing is there.
     is_there: bool,
     bad_crc: bool,
@@ -26,7 +26,7 @@ pub struct Super {
 
 /// A frame.
 #[derive(Arbitrary, Debug)]
-pub struct Frame {
+pub(crate) struct Frame {
     /// The block of the ring that it stands at; else it is behind the one before.
     at: Option<u8>,
     bad_crc: bool,
@@ -61,7 +61,7 @@ impl Record {
             }
             Record::Extension(zone, byte) => {
                 let mut bytes = vec![zone % 5, 0, 0, 0];
-                bytes.extend([*byte; crate::EXTENSION]);
+                bytes.extend([*byte; super::EXTENSION]);
                 (2, None, bytes)
             }
             Record::Pair(kind, key, value) => {
@@ -80,14 +80,14 @@ impl Record {
 
 /// A file: its length, and its blocks that are not zeros.
 #[derive(Clone, Debug)]
-pub struct Image {
-    pub len: u64,
+pub(crate) struct Image {
+    pub(crate) len: u64,
     blocks: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Image {
     /// Of a file that was just made: its superblocks are all there is.
-    pub fn read(file: &File) -> Image {
+    pub(crate) fn read(file: &File) -> Image {
         let len = file.metadata().unwrap().len();
         let mut image = Image {
             len,
@@ -110,7 +110,7 @@ impl Image {
     }
 
     /// So many bytes from here on, zeros where none were written.
-    pub fn get(&self, at: u64, len: usize) -> Vec<u8> {
+    pub(crate) fn get(&self, at: u64, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len);
         let mut number = at / BLOCK;
         while bytes.len() < len {
@@ -125,14 +125,14 @@ impl Image {
     }
 
     /// A number of eight bytes, or of four.
-    pub fn word(bytes: &[u8], at: usize, len: usize) -> u64 {
+    pub(crate) fn word(bytes: &[u8], at: usize, len: usize) -> u64 {
         let mut word = [0; 8];
         word[..len].copy_from_slice(&bytes[at..at + len]);
         u64::from_le_bytes(word)
     }
 
     /// What the input makes of a new file.
-    pub fn of(
+    pub(crate) fn of(
         new: &Image,
         keys: bool,
         superblocks: &[Super; 2],
@@ -186,12 +186,12 @@ impl Image {
     }
 
     /// Whether nothing was ever written.
-    pub fn is_blank(&self) -> bool {
+    pub(crate) fn is_blank(&self) -> bool {
         self.blocks.is_empty()
     }
 
     /// Makes a file this one.
-    pub fn write(&self, file: &File) {
+    pub(crate) fn write(&self, file: &File) {
         file.set_len(0).unwrap();
         file.set_len(self.len).unwrap();
         for (number, block) in &self.blocks {
@@ -200,7 +200,7 @@ impl Image {
     }
 
     /// Whether a file is this one, and has no more than its blocks.
-    pub fn is_in(&self, file: &File) -> bool {
+    pub(crate) fn is_in(&self, file: &File) -> bool {
         let status = file.metadata().unwrap();
         let used = std::os::unix::fs::MetadataExt::blocks(&status) * 512;
         let same = |(number, block): (&u64, &Vec<u8>)| {
@@ -267,7 +267,7 @@ impl Frame {
 }
 
 /// CRC-32C of all parts, one after another, bit by bit.
-pub fn crc(parts: &[&[u8]]) -> u32 {
+pub(crate) fn crc(parts: &[&[u8]]) -> u32 {
     let mut crc = !0_u32;
     for byte in parts.iter().flat_map(|part| part.iter()) {
         crc ^= u32::from(*byte);

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: a controller in an engine, media that may hold on to commands, and a host's memory of
+//! What the targets share: a controller in an engine, media that may hold on to commands, and a host's memory of
 //! which a part must never change.
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc, sync::Arc};
@@ -19,22 +19,22 @@ use memory::{
 };
 
 /// Bytes of a page.
-pub const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Pages of the host's memory.
-pub const PAGES: usize = 64;
+pub(crate) const PAGES: usize = 64;
 /// Pages from here on are mapped for reading only, or not at all: no command may change them.
-pub const READ_ONLY_FROM: usize = 40;
+pub(crate) const READ_ONLY_FROM: usize = 40;
 /// Pages from here on are never mapped.
-pub const UNMAPPED_FROM: usize = 48;
+pub(crate) const UNMAPPED_FROM: usize = 48;
 /// Where the host's memory begins for the device.
-pub const BASE: u64 = 0x10_0000;
+pub(crate) const BASE: u64 = 0x10_0000;
 /// What the pages that must not change are filled with.
 const CANARY: u8 = 0xa5;
 /// Bytes of each namespace's medium.
 const MEDIUM_LEN: u64 = 1 << 20;
 
 /// A medium of either manner.
-pub enum FuzzChannel {
+pub(crate) enum FuzzChannel {
     /// Real media.
     Real(media::Channel),
     /// Keeps commands until it may let them go.
@@ -43,7 +43,7 @@ pub enum FuzzChannel {
 
 /// A medium that keeps what it is given until it may let go.
 #[derive(Clone, Default)]
-pub struct Held(Rc<RefCell<Holding>>);
+pub(crate) struct Held(Rc<RefCell<Holding>>);
 
 #[derive(Default)]
 struct Holding {
@@ -110,15 +110,15 @@ impl Channel for FuzzChannel {
 }
 
 /// The whole: engine, controller, host memory.
-pub struct Rig {
+pub(crate) struct Rig {
     /// The engine under test.
-    pub engine: Engine<FuzzChannel>,
+    pub(crate) engine: Engine<FuzzChannel>,
     /// The one controller in it.
-    pub slot: ControllerSlot,
+    pub(crate) slot: ControllerSlot,
     /// Its doorbells.
-    pub doorbells: Arc<DoorbellPages>,
+    pub(crate) doorbells: Arc<DoorbellPages>,
     /// The host's memory, all of it.
-    pub ram: Buffer,
+    pub(crate) ram: Buffer,
     held: Held,
     memory: HostMemory,
     mapping: Arc<Mapping>,
@@ -129,7 +129,7 @@ pub struct Rig {
 
 impl Rig {
     /// A controller with a RAM namespace and one whose medium holds on, and mapped memory.
-    pub fn new(mode: DoorbellMode) -> Rig {
+    pub(crate) fn new(mode: DoorbellMode) -> Rig {
         let mut engine = Engine::new(Mode::Poll, Time(0));
         let kind = MediumKind::Ram { size: MEDIUM_LEN };
         let medium = Medium::open(&MediumSpec { kind }).unwrap();
@@ -208,17 +208,17 @@ impl Rig {
     }
 
     /// The memfd of the host's memory.
-    pub fn memory(&self) -> &HostMemory {
+    pub(crate) fn memory(&self) -> &HostMemory {
         &self.memory
     }
 
     /// The controller.
-    pub fn controller(&mut self) -> &mut Controller {
+    pub(crate) fn controller(&mut self) -> &mut Controller {
         self.engine.controller_mut(self.slot).unwrap()
     }
 
     /// Maps pages for the device: the canary's first part for reading only, its rest never.
-    pub fn map_pages(&mut self, first: usize, count: usize) {
+    pub(crate) fn map_pages(&mut self, first: usize, count: usize) {
         let access = if first < READ_ONLY_FROM {
             Access::READ_WRITE
         } else {
@@ -243,7 +243,7 @@ impl Rig {
     }
 
     /// Unmaps pages.
-    pub fn unmap_pages(&mut self, first: usize, count: usize) {
+    pub(crate) fn unmap_pages(&mut self, first: usize, count: usize) {
         let iova = Iova(BASE + (first * PAGE) as u64);
         if self.map.unmap(iova, (count * PAGE) as u64).is_ok() {
             self.show_view();
@@ -256,12 +256,12 @@ impl Rig {
     }
 
     /// Whether the medium that holds on lets go.
-    pub fn let_go(&self, let_go: bool) {
+    pub(crate) fn let_go(&self, let_go: bool) {
         self.held.0.borrow_mut().let_go = let_go;
     }
 
     /// Turns, a microsecond apart.
-    pub fn turns(&mut self, count: usize) {
+    pub(crate) fn turns(&mut self, count: usize) {
         for _ in 0..count {
             self.advance(1_000);
             let turn = self.engine.turn(self.now, |_, interrupt| match interrupt {
@@ -275,17 +275,17 @@ impl Rig {
     }
 
     /// Time passes.
-    pub fn advance(&mut self, ns: u64) {
+    pub(crate) fn advance(&mut self, ns: u64) {
         self.now = Time(self.now.0.saturating_add(ns));
     }
 
     /// The time.
-    pub fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         self.now
     }
 
     /// Whatever went before: a function reset ends within its bounds, and nobody wrote where the host did not allow it.
-    pub fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.controller().function_reset();
         for _ in 0..4 {
             self.turns(8);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::image::{BLOCK, FRAME_HEAD, Image, crc};
-use crate::{CAPACITY, EXTENSION, Records, ZONES};
+use super::image::{BLOCK, FRAME_HEAD, Image, crc};
+use super::{CAPACITY, EXTENSION, Records, ZONES};
 
 struct Superblock {
     ring: u64,
@@ -18,14 +18,14 @@ struct Superblock {
 
 /// A log that can be taken up.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
-    pub records: Records,
+pub(crate) struct Found {
+    pub(crate) records: Records,
     /// It is the last time, as incarnations have 32 bits.
-    pub is_last: bool,
+    pub(crate) is_last: bool,
 }
 
 /// What a medium finds that takes this up; `None` where it is refused.
-pub fn read(image: &Image, new: &Image, keys: bool) -> Option<Found> {
+pub(crate) fn read(image: &Image, new: &Image, keys: bool) -> Option<Found> {
     if image.is_blank() {
         // A file that was created, and no more: a log is begun.
         return Some(Found {
