@@ -30,6 +30,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::book::BookArgs;
+use crate::fuzz::FuzzArgs;
 use crate::instructions::InstructionsArgs;
 use crate::mutants::MutantsArgs;
 use crate::oracle::OracleArgs;
@@ -53,8 +54,11 @@ struct Cli {
 enum Task {
     /// Fetch what the tests and the demo use and this machine lacks, into the user's cache folder
     Setup,
-    /// Run all tests: every stage, in order
+    /// Run the tests, stage by stage
     Test {
+        /// Also run the slow stages, which `--list` marks
+        #[arg(long, conflicts_with = "only")]
+        all: bool,
         /// Run only set-up and these stages
         #[arg(long, value_delimiter = ',', value_name = "STAGE")]
         only: Vec<String>,
@@ -86,14 +90,8 @@ enum Task {
     Soak(SoakArgs),
     /// Test the dashboard in a browser, against the release build
     Web(WebArgs),
-    /// Fuzz one target on the terminal
-    Fuzz {
-        /// The target; without a known one, the error names them
-        target: String,
-        /// For how long
-        #[arg(long, default_value_t = 600)]
-        seconds: u64,
-    },
+    /// Search for inputs that break a fuzz target, or any of them
+    Fuzz(FuzzArgs),
 }
 
 fn main() -> ExitCode {
@@ -126,7 +124,11 @@ fn run(cli: &Cli) -> Result<bool> {
             print!("{}", stages::list());
             Ok(true)
         }
-        Task::Test { only, .. } => stages::test(&workspace, &Interrupt::install()?, only),
+        Task::Test { only, all, .. } => stages::test(
+            &workspace,
+            &Interrupt::install()?,
+            &stages::choose(only, *all)?,
+        ),
         Task::Tidy => {
             let findings = tidy::run(&workspace.root)?;
             findings.iter().for_each(|finding| println!("{finding}"));
@@ -155,9 +157,6 @@ fn run(cli: &Cli) -> Result<bool> {
         Task::Simulate(args) => simulate::run(&workspace, args),
         Task::Oracle(args) => oracle::run(&workspace, args),
         Task::Soak(args) => soak::run(&workspace, &Interrupt::install()?, args),
-        Task::Fuzz { target, seconds } => {
-            fuzz::one(&workspace, target, *seconds)?;
-            Ok(true)
-        }
+        Task::Fuzz(args) => fuzz::search(&workspace, args),
     }
 }
