@@ -9,7 +9,6 @@ mod instructions;
 mod mutants;
 mod oracle;
 mod package;
-mod process;
 mod record;
 mod setup;
 mod show;
@@ -17,16 +16,15 @@ mod simulate;
 mod soak;
 mod stages;
 mod tidy;
-mod tools;
 mod vm;
 mod web;
-mod workspace;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask_shared::{process, tools, workspace};
 
 use crate::bench::BenchArgs;
 use crate::book::BookArgs;
@@ -75,6 +73,7 @@ enum Task {
     /// Boot a guest: a shell on its console, or a job
     Vm(VmArgs),
     /// Measure the program on this machine
+    #[command(disable_help_flag = true)]
     Bench(BenchArgs),
     /// Count the instructions of the command path, and compare with the baseline
     Instructions(InstructionsArgs),
@@ -143,10 +142,7 @@ fn run(cli: &Cli) -> Result<bool> {
             vm::run(args)?;
             Ok(true)
         }
-        Task::Bench(args) => {
-            bench::run(&workspace, &Interrupt::install()?, args)?;
-            Ok(true)
-        }
+        Task::Bench(args) => match bench::run(&workspace, args)? {},
         Task::Web(args) => web::run(&workspace, args),
         Task::Instructions(args) => instructions::run(&workspace, args),
         Task::Record(args) => {
@@ -158,5 +154,35 @@ fn run(cli: &Cli) -> Result<bool> {
         Task::Oracle(args) => oracle::run(&workspace, args),
         Task::Soak(args) => soak::run(&workspace, &Interrupt::install()?, args),
         Task::Fuzz(args) => fuzz::search(&workspace, args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_of_the_benchmarks_are_theirs() {
+        for line in [
+            &["--help"][..],
+            &["reach", "--help"],
+            &["--only", "null,ram", "--json"],
+            &["mediated", "--only=split"],
+        ] {
+            let words = ["xtask", "bench"].iter().chain(line);
+            let Task::Bench(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("{line:?} is another task");
+            };
+            let expected: Vec<OsString> = line.iter().map(OsString::from).collect();
+            assert_eq!(args.args, expected);
+        }
     }
 }

@@ -123,7 +123,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["controller", "memory", "nvme-spec", "vfio-user"],
     ),
     ("vfio-user", &[]),
-    ("xtask", &["plot", "tests-vm", "vfio-user"]),
+    ("xtask", &["tests-vm", "vfio-user", "xtask-shared"]),
+    ("xtask-bench", &["plot", "tests-vm", "xtask-shared"]),
+    ("xtask-shared", &["tests-vm"]),
 ];
 
 /// What the tests of a crate may use beside that.

@@ -11,7 +11,7 @@ use tests_vm::Server;
 
 use super::process::cpu_time;
 use super::sample::Sample;
-use crate::workspace::Workspace;
+use xtask_shared::workspace::Workspace;
 
 /// How long the server may take to end.
 const STOP: Duration = Duration::from_secs(20);

@@ -15,8 +15,8 @@ use super::database::drive::Loop;
 use super::fio;
 use super::sample::{Results, Subject, Summary};
 use super::{Cpus, memory_dir, write_file};
-use crate::process::Interrupt;
-use crate::workspace::Workspace;
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 /// What is measured.
 #[derive(Debug, Args)]

@@ -104,7 +104,7 @@ pub(super) fn in_json(results: &Results, floors: &[Value], placement: &str) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::sample::{Sample, Subject};
+    use crate::sample::{Sample, Subject};
 
     #[test]
     fn rows_have_medians_and_failures_have_lines() {

@@ -4,9 +4,9 @@
 use anyhow::Result;
 
 use super::{Reach, Row};
-use crate::bench::ours::{Ours, Setup};
-use crate::bench::plot::{Named, Point, Words, write_lines};
-use crate::bench::sample::{Results, Subject, Summary, of_placement};
+use crate::ours::{Ours, Setup};
+use crate::plot::{Named, Point, Words, write_lines};
+use crate::sample::{Results, Subject, Summary, of_placement};
 
 /// What the buffers of the host take together, and the part of the medium that is read.
 const SPAN: &str = "512MiB";

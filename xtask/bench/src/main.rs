@@ -22,9 +22,10 @@ mod vhost;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
 use tests_vm::Rig;
 
@@ -35,8 +36,8 @@ use self::mount::MountArgs;
 use self::ours::{Ours, Setup, output};
 use self::reach::ReachArgs;
 use self::sample::{Results, Sample, Subject};
-use crate::process::Interrupt;
-use crate::workspace::Workspace;
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 /// Of each medium: much more than the caches hold, little enough to be written whole before it is measured.
 const SIZE: &str = "1GiB";
@@ -57,10 +58,10 @@ const PARTS: [&str; 7] = [
     "guest",
 ];
 
-/// What is measured.
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct BenchArgs {
+/// Measure the program on this machine
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
+struct BenchArgs {
     #[command(subcommand)]
     other: Option<Other>,
     /// Only these: our drives of nothing, of memory and of a file on disk; fio on that file; our drive
@@ -120,11 +121,23 @@ impl Cpus {
     }
 }
 
+fn main() -> ExitCode {
+    let args = BenchArgs::parse();
+    let run = || run(&Workspace::locate()?, &Interrupt::install()?, &args);
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Builds the program, and measures.
 ///
 /// # Errors
 /// It cannot be built, results cannot be written, or somebody interrupts us.
-pub(crate) fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs) -> Result<()> {
+fn run(workspace: &Workspace, interrupt: &Interrupt, args: &BenchArgs) -> Result<()> {
     if let Some(Other::Control(args)) = &args.other
         && args.is_child()?
     {

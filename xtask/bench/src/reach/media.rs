@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 
 use super::footprint::{huge_kib, smaps};
 use super::{Reach, Row, shown};
-use crate::bench::ours::{Ours, Setup};
-use crate::bench::{SIZE, SIZE_MIB};
+use crate::ours::{Ours, Setup};
+use crate::{SIZE, SIZE_MIB};
 
 pub(super) fn null(reach: &Reach<'_>) -> Result<Vec<Row>> {
     let setup = Setup::new("null", "1TiB");
@@ -33,7 +33,7 @@ pub(super) fn null(reach: &Reach<'_>) -> Result<Vec<Row>> {
         .filter(|(of, _)| of == placement)
         .map(|(_, ns)| *ns)
         .collect();
-    let over_floor = crate::bench::sample::median(over_floor);
+    let over_floor = crate::sample::median(over_floor);
     let bar = if placement == "near" { 90.0 } else { 110.0 };
     let wall = 1e9 / deep.iops;
     Ok(vec![

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::sleep::attach;
 use super::{Reach, Row};
-use crate::bench::ours::{Ours, Setup};
+use crate::ours::{Ours, Setup};
 
 /// Controllers: what one takes is too little to see beside what the server takes itself.
 const CONTROLLERS: usize = 100;

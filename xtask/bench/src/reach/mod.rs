@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 use super::Cpus;
 use super::ours::output;
 use super::sample::{Results, Sample, Subject, Summary, of_placement};
-use crate::process::Interrupt;
-use crate::workspace::Workspace;
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 /// What is measured.
 #[derive(Debug, Args)]
@@ -83,7 +83,7 @@ const fn names() -> [&'static str; 14] {
 
 /// One bar, and what was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::bench) struct Row {
+pub(crate) struct Row {
     what: String,
     bar: String,
     measured: String,
@@ -92,12 +92,7 @@ pub(in crate::bench) struct Row {
 }
 
 impl Row {
-    pub(in crate::bench) fn new(
-        what: &str,
-        bar: &str,
-        measured: String,
-        ratio: Option<f64>,
-    ) -> Self {
+    pub(crate) fn new(what: &str, bar: &str, measured: String, ratio: Option<f64>) -> Self {
         Self {
             what: what.to_owned(),
             bar: bar.to_owned(),
@@ -106,7 +101,7 @@ impl Row {
         }
     }
 
-    pub(in crate::bench) fn in_json(&self) -> Value {
+    pub(crate) fn in_json(&self) -> Value {
         json!({
             "what": self.what, "bar": self.bar, "measured": self.measured, "ratio": self.ratio,
         })
@@ -181,15 +176,15 @@ pub(super) fn table(rows: &[Row]) -> String {
 }
 
 /// What cases came to, in their order, and with which placement.
-pub(in crate::bench) struct Compared {
-    pub(in crate::bench) placement: &'static str,
+pub(crate) struct Compared {
+    pub(crate) placement: &'static str,
     /// Medians.
-    pub(in crate::bench) cases: Vec<Sample>,
+    pub(crate) cases: Vec<Sample>,
 }
 
 impl Compared {
     /// The ratio of a figure of the first case to that of the second.
-    pub(in crate::bench) fn ratio(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+    pub(crate) fn ratio(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
         Some(of(&self.cases[0])? / of(&self.cases[1])?)
     }
 }

@@ -22,8 +22,8 @@ use super::ours::{Ours, Setup};
 use super::process::Running;
 use super::reach::{Row, shown, table};
 use super::sample::{Sample, median};
-use crate::process::Interrupt;
-use crate::workspace::Workspace;
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 /// How long the storm has blown before it is measured.
 const BLOWN: Duration = Duration::from_millis(300);
@@ -150,7 +150,7 @@ fn round(ours: &Ours<'_>, args: &ControlArgs) -> Result<Round> {
 fn child(args: &[&str]) -> Result<Running> {
     let program = std::env::current_exe()?;
     let mut command = Command::new(program);
-    command.args(["bench", "control"]).args(args);
+    command.arg("control").args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let child = command.spawn().context("cannot run ourselves")?;
     Ok(Running(child))

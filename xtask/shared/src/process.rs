@@ -24,14 +24,14 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Set when a person or a supervisor asks us to stop.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Turns SIGINT and SIGTERM into this flag.
     ///
     /// # Errors
     /// The handlers cannot be set.
-    pub(crate) fn install() -> Result<Self> {
+    pub fn install() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
@@ -40,28 +40,28 @@ impl Interrupt {
     }
 
     /// Whether we were asked.
-    pub(crate) fn is_set(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// What a command is run with.
-pub(crate) struct Run<'a> {
+pub struct Run<'a> {
     /// How long it may take.
-    pub(crate) bound: Duration,
+    pub bound: Duration,
     /// Where its output goes, after what is already there.
-    pub(crate) log: &'a Path,
+    pub log: &'a Path,
     /// Ends it early.
-    pub(crate) interrupt: &'a Interrupt,
+    pub interrupt: &'a Interrupt,
     /// Is called every now and then with the last line of output.
-    pub(crate) live: &'a mut dyn FnMut(&str),
+    pub live: &'a mut dyn FnMut(&str),
 }
 
 /// Runs `command`, and returns its output (both streams, in order).
 ///
 /// # Errors
 /// It cannot be started, fails, overruns its bound or is interrupted.
-pub(crate) fn run(command: &mut Command, with: &mut Run<'_>) -> Result<String> {
+pub fn run(command: &mut Command, with: &mut Run<'_>) -> Result<String> {
     let (output, ended) = run_to_end(command, with)?;
     match ended {
         Ended::Well => Ok(output),
@@ -70,7 +70,7 @@ pub(crate) fn run(command: &mut Command, with: &mut Run<'_>) -> Result<String> {
 }
 
 /// How a command ended.
-pub(crate) enum Ended {
+pub enum Ended {
     /// With status 0.
     Well,
     /// Otherwise: how, in words.
@@ -78,7 +78,7 @@ pub(crate) enum Ended {
 }
 
 /// As [`run`], for those who need the output of a command that fails.
-pub(crate) fn run_to_end(command: &mut Command, with: &mut Run<'_>) -> Result<(String, Ended)> {
+pub fn run_to_end(command: &mut Command, with: &mut Run<'_>) -> Result<(String, Ended)> {
     let what = format!("{} {}", program(command), arguments(command));
     let mut log = File::options().create(true).append(true).open(with.log)?;
     writeln!(log, "$ {what}")?;

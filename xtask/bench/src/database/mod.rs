@@ -25,8 +25,8 @@ use self::engine::{Engine, Load, Running};
 use self::forgetful::Forgetful;
 use self::results::{Point, Run};
 use self::watch::Watch;
-use crate::process::Interrupt;
-use crate::workspace::Workspace;
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 const NAMES: [&str; 2] = ["postgresql", "mariadb"];
 

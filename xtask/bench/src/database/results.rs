@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::engine::Done;
 use super::watch::{self, Moment};
-use crate::bench::sample::median;
+use crate::sample::median;
 
 /// One run of one point.
 #[derive(Clone, Debug)]

@@ -10,10 +10,10 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use tests_vm::Server;
 
-use crate::workspace::Workspace;
+use xtask_shared::workspace::Workspace;
 
 /// How long the server may take to end.
-pub(in crate::bench) const STOP: Duration = Duration::from_secs(60);
+pub(crate) const STOP: Duration = Duration::from_secs(60);
 
 /// An NVM model, whose latency and bandwidth are live. Its rates are limits of their own and not asked for here.
 const CONFIGURATION: &str = r#"
@@ -147,14 +147,14 @@ impl Drop for Drive {
 }
 
 /// A loop device.
-pub(in crate::bench) struct Loop(PathBuf);
+pub(crate) struct Loop(PathBuf);
 
 impl Loop {
     /// Makes one on the file, which asks it for blocks of 4 KiB past the page cache.
     ///
     /// # Errors
     /// We are not root, or there is none left.
-    pub(in crate::bench) fn attach(file: &Path) -> Result<Self> {
+    pub(crate) fn attach(file: &Path) -> Result<Self> {
         let mut command = Command::new("losetup");
         let options = [
             "--find",
@@ -167,7 +167,7 @@ impl Loop {
         Ok(Self(said.trim().into()))
     }
 
-    pub(in crate::bench) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 

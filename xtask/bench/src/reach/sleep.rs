@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::{Reach, Row, shown};
-use crate::bench::ours::{Ours, Setup, output};
-use crate::bench::process::{Running, cpu_time, spawn_on};
+use crate::ours::{Ours, Setup, output};
+use crate::process::{Running, cpu_time, spawn_on};
 
 /// How long an idle server is watched.
 const WATCHED: Duration = Duration::from_secs(5);

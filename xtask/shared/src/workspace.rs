@@ -12,11 +12,11 @@ use crate::tools;
 
 /// The project's folders.
 #[derive(Debug, Clone)]
-pub(crate) struct Workspace {
+pub struct Workspace {
     /// The root of the project.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// Where cargo builds.
-    pub(crate) target: PathBuf,
+    pub target: PathBuf,
 }
 
 impl Workspace {
@@ -24,11 +24,12 @@ impl Workspace {
     ///
     /// # Errors
     /// cargo cannot be run.
-    pub(crate) fn locate() -> Result<Self> {
+    pub fn locate() -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = here
-            .parent()
-            .context("xtask stands in no workspace")?
+            .ancestors()
+            .nth(2)
+            .context("xtask/shared stands in no workspace")?
             .to_owned();
         let output = Command::new(env!("CARGO"))
             .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
@@ -50,12 +51,12 @@ impl Workspace {
     }
 
     /// Where the logs of our own work go.
-    pub(crate) fn logs(&self) -> PathBuf {
+    pub fn logs(&self) -> PathBuf {
         self.target.join("xtask")
     }
 
     /// The release build of the program.
-    pub(crate) fn program(&self) -> PathBuf {
+    pub fn program(&self) -> PathBuf {
         self.target.join("release/nvmirage")
     }
 
@@ -63,7 +64,7 @@ impl Workspace {
     ///
     /// # Errors
     /// There is no cache folder to find subcommands in.
-    pub(crate) fn cargo(&self, args: &[&str]) -> Result<Command> {
+    pub fn cargo(&self, args: &[&str]) -> Result<Command> {
         let mut command = self.command("cargo".as_ref())?;
         command.args(args).env("CARGO_TERM_COLOR", "never");
         // What cargo told this program about itself would tell build scripts lies.
@@ -83,7 +84,7 @@ impl Workspace {
     ///
     /// # Errors
     /// There is no cache folder to find subcommands in.
-    pub(crate) fn command(&self, program: &Path) -> Result<Command> {
+    pub fn command(&self, program: &Path) -> Result<Command> {
         let mut command = Command::new(program);
         command
             .current_dir(&self.root)

@@ -24,8 +24,8 @@ use self::workloads::Workloads;
 use super::Cpus;
 use super::reach::Row;
 use super::sample::Sample;
-use crate::process::Interrupt;
-use crate::workspace::Workspace;
+use xtask_shared::process::Interrupt;
+use xtask_shared::workspace::Workspace;
 
 /// What is measured.
 #[derive(Debug, Args)]

@@ -105,7 +105,7 @@ pub(super) fn write_lines(file: &Path, lines: &[Named], words: &Words<'_>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::sample::Sample;
+    use crate::sample::Sample;
 
     #[test]
     fn the_plot_shows_every_subject_of_its_kind() {

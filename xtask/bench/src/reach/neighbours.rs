@@ -4,8 +4,8 @@
 use anyhow::{Context as _, Result};
 
 use super::{Reach, Row, shown};
-use crate::bench::ours::{Ours, Setup};
-use crate::bench::sample::median;
+use crate::ours::{Ours, Setup};
+use crate::sample::median;
 
 /// Controllers of nothing, on a reactor that polls.
 fn server<'a>(reach: &Reach<'a>, controllers: usize, queues: u16) -> Result<Ours<'a>> {

@@ -16,8 +16,6 @@ use anyhow::{Context, Result, bail, ensure};
 use tests_vm::cache::{Cache, Note, key_hash};
 use tests_vm::debian::{self, Apt};
 
-use crate::golden;
-
 /// A program that cargo installs.
 struct Tool {
     name: &'static str,
@@ -86,7 +84,7 @@ const TOOLS: &[Tool] = &[
 ///
 /// # Errors
 /// There is no cache folder.
-pub(crate) fn search_path() -> Result<OsString> {
+pub fn search_path() -> Result<OsString> {
     let cache = Cache::open()?;
     let fetched = TOOLS.iter().filter_map(|tool| cache.get(&key(tool)));
     let system = env::var_os("PATH").unwrap_or_default();
@@ -102,7 +100,7 @@ pub(crate) fn search_path() -> Result<OsString> {
 ///
 /// # Errors
 /// Something is missing and cannot be fetched.
-pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
+pub fn prepare(note: Note<'_>) -> Result<()> {
     let cache = Cache::open()?;
     for tool in TOOLS {
         if let Some(version) = system_version(tool.name).filter(|have| will_do(tool, have)) {
@@ -138,7 +136,7 @@ pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
         let why = "no mkfs.xfs, which makes the file system that clones share blocks on";
         install("xfsprogs", why, note)?;
     }
-    golden::prepare(install, note)
+    Ok(())
 }
 
 fn key(tool: &Tool) -> String {
@@ -260,7 +258,7 @@ fn fetch_package(tool: &Tool, dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// We may not, or it fails: says why it is needed.
-pub(crate) fn install(package: &str, why: &str, note: Note<'_>) -> Result<()> {
+pub fn install(package: &str, why: &str, note: Note<'_>) -> Result<()> {
     if !debian::is_debian() || !rustix::process::geteuid().is_root() {
         bail!("{why}: install the package {package}");
     }
@@ -284,7 +282,7 @@ pub(crate) fn install(package: &str, why: &str, note: Note<'_>) -> Result<()> {
 ///
 /// # Errors
 /// It cannot be run, or fails: with what it said.
-pub(crate) fn checked(command: &mut Command) -> Result<()> {
+pub fn checked(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .output()

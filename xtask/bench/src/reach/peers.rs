@@ -4,10 +4,10 @@ use anyhow::Result;
 use tests_vm::Rig;
 
 use super::{Reach, Row, shown};
-use crate::bench::interrupts::Arrivals;
-use crate::bench::ours::{Ours, Setup};
-use crate::bench::sample::Sample;
-use crate::bench::{SIZE, SIZE_MIB, fio, memory_dir, vhost, write_file};
+use crate::interrupts::Arrivals;
+use crate::ours::{Ours, Setup};
+use crate::sample::Sample;
+use crate::{SIZE, SIZE_MIB, fio, memory_dir, vhost, write_file};
 
 /// Rounds at least: a disk of a virtual machine is of one speed for a second, and of another the next.
 const ROUNDS: usize = 9;

@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result};
 
 use super::{Reach, Row, shown};
-use crate::bench::ours::{Ours, Setup, sample};
-use crate::bench::sample::median;
+use crate::ours::{Ours, Setup, sample};
+use crate::sample::median;
 
 pub(super) fn doorbells(reach: &Reach<'_>) -> Result<Vec<Row>> {
     let setup = Setup {
