@@ -9,7 +9,6 @@ mod instructions;
 mod mutants;
 mod oracle;
 mod package;
-mod process;
 mod record;
 mod setup;
 mod show;
@@ -17,19 +16,19 @@ mod simulate;
 mod soak;
 mod stages;
 mod tidy;
-mod tools;
 mod vm;
 mod web;
-mod workspace;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask_shared::{process, tools, workspace};
 
 use crate::bench::BenchArgs;
 use crate::book::BookArgs;
+use crate::fuzz::FuzzArgs;
 use crate::instructions::InstructionsArgs;
 use crate::mutants::MutantsArgs;
 use crate::oracle::OracleArgs;
@@ -53,8 +52,11 @@ struct Cli {
 enum Task {
     /// Fetch what the tests and the demo use and this machine lacks, into the user's cache folder
     Setup,
-    /// Run all tests: every stage, in order
+    /// Run the tests, stage by stage
     Test {
+        /// Also run the slow stages, which `--list` marks
+        #[arg(long, conflicts_with = "only")]
+        all: bool,
         /// Run only set-up and these stages
         #[arg(long, value_delimiter = ',', value_name = "STAGE")]
         only: Vec<String>,
@@ -71,6 +73,7 @@ enum Task {
     /// Boot a guest: a shell on its console, or a job
     Vm(VmArgs),
     /// Measure the program on this machine
+    #[command(disable_help_flag = true)]
     Bench(BenchArgs),
     /// Count the instructions of the command path, and compare with the baseline
     Instructions(InstructionsArgs),
@@ -86,14 +89,8 @@ enum Task {
     Soak(SoakArgs),
     /// Test the dashboard in a browser, against the release build
     Web(WebArgs),
-    /// Fuzz one target on the terminal
-    Fuzz {
-        /// The target; without a known one, the error names them
-        target: String,
-        /// For how long
-        #[arg(long, default_value_t = 600)]
-        seconds: u64,
-    },
+    /// Search for inputs that break a fuzz target, or any of them
+    Fuzz(FuzzArgs),
 }
 
 fn main() -> ExitCode {
@@ -126,7 +123,11 @@ fn run(cli: &Cli) -> Result<bool> {
             print!("{}", stages::list());
             Ok(true)
         }
-        Task::Test { only, .. } => stages::test(&workspace, &Interrupt::install()?, only),
+        Task::Test { only, all, .. } => stages::test(
+            &workspace,
+            &Interrupt::install()?,
+            &stages::choose(only, *all)?,
+        ),
         Task::Tidy => {
             let findings = tidy::run(&workspace.root)?;
             findings.iter().for_each(|finding| println!("{finding}"));
@@ -141,10 +142,7 @@ fn run(cli: &Cli) -> Result<bool> {
             vm::run(args)?;
             Ok(true)
         }
-        Task::Bench(args) => {
-            bench::run(&workspace, &Interrupt::install()?, args)?;
-            Ok(true)
-        }
+        Task::Bench(args) => match bench::run(&workspace, args)? {},
         Task::Web(args) => web::run(&workspace, args),
         Task::Instructions(args) => instructions::run(&workspace, args),
         Task::Record(args) => {
@@ -155,9 +153,36 @@ fn run(cli: &Cli) -> Result<bool> {
         Task::Simulate(args) => simulate::run(&workspace, args),
         Task::Oracle(args) => oracle::run(&workspace, args),
         Task::Soak(args) => soak::run(&workspace, &Interrupt::install()?, args),
-        Task::Fuzz { target, seconds } => {
-            fuzz::one(&workspace, target, *seconds)?;
-            Ok(true)
+        Task::Fuzz(args) => fuzz::search(&workspace, args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_of_the_benchmarks_are_theirs() {
+        for line in [
+            &["--help"][..],
+            &["reach", "--help"],
+            &["--only", "null,ram", "--json"],
+            &["mediated", "--only=split"],
+        ] {
+            let words = ["xtask", "bench"].iter().chain(line);
+            let Task::Bench(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("{line:?} is another task");
+            };
+            let expected: Vec<OsString> = line.iter().map(OsString::from).collect();
+            assert_eq!(args.args, expected);
         }
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use tests_vm::Rig;
 use tests_vm::cache::Note;
 
-use crate::{tools, web};
+use crate::{golden, tools, web};
 
 /// Fetches whatever is missing, and says what it is doing; quick and silent where nothing is.
 ///
@@ -12,6 +12,7 @@ use crate::{tools, web};
 /// Something is missing and cannot be fetched; elsewhere than on Debian the error names the packages.
 pub(crate) fn prepare(note: Note<'_>) -> Result<()> {
     tools::prepare(note)?;
+    golden::prepare(tools::install, note)?;
     web::prepare(note)?;
     Rig::prepare_all(note)?;
     Ok(())

@@ -9,6 +9,8 @@ use crate::counts::Counts;
 
 /// The longest that a moving line may be; longer ones would wrap and stay.
 const WIDTH: usize = 100;
+/// The longest name of a stage.
+pub(crate) const NAME_WIDTH: usize = 11;
 /// How often the line moves.
 const PACE: Duration = Duration::from_millis(200);
 
@@ -32,7 +34,7 @@ impl Line {
             moved: start,
         };
         if !moves {
-            line.print(&format!("{name:<10} …\n"));
+            line.print(&format!("{name:<NAME_WIDTH$} …\n"));
         }
         line
     }
@@ -44,7 +46,7 @@ impl Line {
         }
         self.moved = Instant::now();
         let seconds = self.start.elapsed().as_secs();
-        let text: String = format!("{:<10} {seconds:>4} s  {what}", self.name)
+        let text: String = format!("{:<NAME_WIDTH$} {seconds:>4} s  {what}", self.name)
             .chars()
             .take(WIDTH)
             .collect();
@@ -55,7 +57,7 @@ impl Line {
     pub(crate) fn note(&self, text: &str) {
         let clear = if self.moves { "\r\x1b[K" } else { "" };
         self.print(&format!(
-            "{clear}{:<10} {:>6.1} s  {text}\n",
+            "{clear}{:<NAME_WIDTH$} {:>6.1} s  {text}\n",
             self.name,
             self.start.elapsed().as_secs_f64()
         ));
@@ -78,14 +80,14 @@ impl Line {
 /// The table of stages: name, seconds, counts.
 pub(crate) fn table(rows: &[(String, Duration, Counts)]) -> String {
     let mut text = format!(
-        "\n{:<10} {:>8} {:>7} {:>7}\n",
+        "\n{:<NAME_WIDTH$} {:>8} {:>7} {:>7}\n",
         "stage", "seconds", "passed", "failed"
     );
     let mut row = |name: &str, time: Duration, counts: Counts| {
         let seconds = time.as_secs_f64();
         let _ = writeln!(
             text,
-            "{name:<10} {seconds:>8.1} {:>7} {:>7}",
+            "{name:<NAME_WIDTH$} {seconds:>8.1} {:>7} {:>7}",
             counts.passed, counts.failed
         );
     };

@@ -11,16 +11,17 @@ use serde_json::Value;
 
 use crate::counts::{self, Counts};
 use crate::process::{Ended, Interrupt, Run, run, run_to_end};
-use crate::show::{self, Line};
+use crate::show::{self, Line, NAME_WIDTH};
 use crate::workspace::Workspace;
 use crate::{book, fuzz, golden, instructions, oracle, package, setup, simulate, soak, tidy, web};
 
-/// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores), and
-/// how it is run.
-struct Stage {
+/// A stage: its name, what it is, how long it may take (with nothing built yet, on two cores),
+/// whether it runs with `--all` (or by its name) only, and how it is run.
+pub(crate) struct Stage {
     name: &'static str,
     about: &'static str,
     minutes: u64,
+    slow: bool,
     run: fn(&mut Context<'_>) -> Result<Counts>,
 }
 
@@ -29,114 +30,140 @@ const STAGES: &[Stage] = &[
         name: "setup",
         about: "fetch what is missing",
         minutes: 25,
+        slow: false,
         run: set_up,
     },
     Stage {
         name: "fmt",
         about: "cargo fmt",
         minutes: 1,
+        slow: false,
         run: fmt,
     },
     Stage {
         name: "clippy",
         about: "lints, warnings are errors",
         minutes: 12,
+        slow: false,
         run: clippy,
     },
     Stage {
         name: "tidy",
         about: "rules that no compiler checks",
         minutes: 1,
+        slow: false,
         run: check_tidy,
     },
     Stage {
         name: "deny",
         about: "licences and sources of dependencies",
         minutes: 2,
+        slow: false,
         run: deny,
     },
     Stage {
         name: "build",
         about: "the program, and its Debian package",
         minutes: 15,
+        slow: false,
         run: build,
     },
     Stage {
         name: "unit",
         about: "unit, property and documentation tests",
         minutes: 30,
+        slow: false,
         run: unit,
     },
     Stage {
         name: "counts",
         about: "instructions of the command path",
         minutes: 10,
+        slow: false,
         run: instructions::stage,
     },
     Stage {
         name: "loom",
         about: "orderings of shared memory, all interleavings",
         minutes: 5,
+        slow: false,
         run: loom,
     },
     Stage {
         name: "oracle",
         about: "timing models against a second reading of their definition",
         minutes: 6,
+        slow: false,
         run: oracle::stage,
     },
     Stage {
         name: "sim",
         about: "hosts and reactors in virtual time, by seed",
         minutes: 8,
+        slow: false,
         run: simulate::stage,
     },
     Stage {
         name: "golden",
         about: "the simulations' hashes on a second machine: aarch64, under qemu-user",
         minutes: 8,
+        slow: false,
         run: golden::stage,
     },
     Stage {
         name: "protocol",
         about: "vfio-user, message by message",
         minutes: 8,
+        slow: false,
         run: protocol,
     },
     Stage {
         name: "web",
         about: "the dashboard: types, what it computes, and all of it in Chromium",
         minutes: 12,
+        slow: false,
         run: web::stage,
     },
     Stage {
         name: "soak",
         about: "a daemon and hosts that reset, unmap, move and die",
         minutes: 8,
+        slow: false,
         run: soak::stage,
     },
     Stage {
         name: "fuzz",
-        about: "each target for a minute",
+        about: "the committed inputs of each fuzz target",
+        minutes: 8,
+        slow: false,
+        run: fuzz_corpus,
+    },
+    Stage {
+        name: "fuzz-search",
+        about: "new inputs for each fuzz target, with the address sanitizer",
         minutes: 12,
-        run: fuzz_smoke,
+        slow: true,
+        run: fuzz::stage,
     },
     Stage {
         name: "guests",
         about: "real guests under QEMU",
         minutes: 30,
+        slow: false,
         run: guests,
     },
     Stage {
         name: "book",
         about: "what the book says, as a reader does it",
         minutes: 15,
+        slow: false,
         run: book::stage,
     },
     Stage {
         name: "demo",
         about: "the first command of the README, and with a guest",
         minutes: 6,
+        slow: false,
         run: demo,
     },
 ];
@@ -207,33 +234,44 @@ impl Context<'_> {
 
 /// The stages, one a line.
 pub(crate) fn list() -> String {
-    STAGES
-        .iter()
-        .map(|stage| format!("{:<10} {}\n", stage.name, stage.about))
-        .collect()
+    let line = |stage: &Stage| {
+        let slow = if stage.slow { " (only with --all)" } else { "" };
+        format!("{:<NAME_WIDTH$} {}{slow}\n", stage.name, stage.about)
+    };
+    STAGES.iter().map(line).collect()
 }
 
-/// Runs all stages, or set-up and those that `only` names, and prints the table. Whether all of
-/// them passed.
+/// The stages that a run has: those that `only` names, all of them, or all that are not slow.
+/// Set-up always comes first: it is quick where nothing is missing, and the others rely on it.
 ///
 /// # Errors
-/// `only` names a stage that does not exist, or we are asked to stop.
-pub(crate) fn test(workspace: &Workspace, interrupt: &Interrupt, only: &[String]) -> Result<bool> {
+/// `only` names a stage that does not exist.
+pub(crate) fn choose(only: &[String], all: bool) -> Result<Vec<&'static Stage>> {
     if let Some(unknown) = only
         .iter()
         .find(|name| STAGES.iter().all(|stage| stage.name != **name))
     {
         bail!("there is no stage {unknown}: `cargo xtask test --list` names them");
     }
+    let is_chosen = |stage: &&Stage| match only {
+        [] => all || !stage.slow,
+        _ => stage.name == "setup" || only.iter().any(|name| name == stage.name),
+    };
+    Ok(STAGES.iter().filter(is_chosen).collect())
+}
+
+/// Runs stages, and prints the table. Whether all of them passed.
+///
+/// # Errors
+/// We are asked to stop, or logs cannot be written.
+pub(crate) fn test(
+    workspace: &Workspace,
+    interrupt: &Interrupt,
+    stages: &[&Stage],
+) -> Result<bool> {
     fs::create_dir_all(workspace.logs())?;
     let mut rows = Vec::new();
-    for stage in STAGES {
-        // Set-up always comes first: it is quick where nothing is missing, and the others rely on
-        // it.
-        let asked = only.is_empty() || only.iter().any(|name| name == stage.name);
-        if !asked && stage.name != "setup" {
-            continue;
-        }
+    for stage in stages {
         let mut line = Line::begin(stage.name);
         let log = workspace.logs().join(format!("{}.log", stage.name));
         fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
@@ -431,8 +469,8 @@ fn guests(context: &mut Context<'_>) -> Result<Counts> {
     nextest(context, "guests")
 }
 
-fn fuzz_smoke(context: &mut Context<'_>) -> Result<Counts> {
-    fuzz::smoke(context)
+fn fuzz_corpus(context: &mut Context<'_>) -> Result<Counts> {
+    nextest(context, "fuzz")
 }
 
 /// The README's first command, as a person types it, and its output for machines.
@@ -460,4 +498,41 @@ fn demo(context: &mut Context<'_>) -> Result<Counts> {
         passed: 3,
         ..Counts::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(only: &[&str], all: bool) -> Vec<&'static str> {
+        let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
+        let stages = choose(&only, all).unwrap();
+        stages.iter().map(|stage| stage.name).collect()
+    }
+
+    #[test]
+    fn slow_stages_run_with_all_or_by_name() {
+        assert!(!chosen(&[], false).contains(&"fuzz-search"));
+        assert!(chosen(&[], false).contains(&"fuzz"));
+        assert_eq!(chosen(&[], true).len(), STAGES.len());
+        assert_eq!(chosen(&["fuzz-search"], false), ["setup", "fuzz-search"]);
+    }
+
+    #[test]
+    fn a_stage_that_does_not_exist_is_an_error() {
+        let error = choose(&["nothing".to_owned()], false).err().unwrap();
+        assert!(error.to_string().contains("no stage nothing"), "{error}");
+    }
+
+    #[test]
+    fn the_list_marks_slow_stages_only() {
+        let list = list();
+        let marked: Vec<_> = list
+            .lines()
+            .filter(|line| line.ends_with(" (only with --all)"))
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
+        assert_eq!(marked, ["fuzz-search"]);
+        assert_eq!(list.lines().count(), STAGES.len());
+    }
 }

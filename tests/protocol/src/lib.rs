@@ -2,7 +2,7 @@
 //!
 //! [`Server`] runs controllers of ours on a thread, as a reactor of the program does; [`Host`] is the other end of the
 //! socket and knows only bytes; [`Drive`] is the least of an NVMe driver, for what needs commands in flight. Each file
-//! under `tests/` is about one message; `replay.rs` is about a whole session of QEMU, and `cloud_hypervisor_client.rs`
+//! under `tests/protocol/` is about one message; `replay.rs` is about a whole session of QEMU, and `cloud_hypervisor_client.rs`
 //! about a client that is not ours.
 //!
 //! Expectations are numbers of the specification, not of the code under test: a body is built and taken apart by

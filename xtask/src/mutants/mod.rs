@@ -176,15 +176,18 @@ mod tests {
         }
     }
 
+    fn folder(package: &str) -> PathBuf {
+        root().join(match package.strip_prefix("tests-") {
+            Some(name) => format!("tests/{name}"),
+            None if package == "xtask" => package.to_owned(),
+            None => format!("crates/{package}"),
+        })
+    }
+
     /// The source files of a package, tests included.
     fn package(name: &str) -> Vec<(PathBuf, String)> {
-        let folder = match name.strip_prefix("tests-") {
-            Some(name) => format!("tests/{name}"),
-            None if name == "xtask" => name.to_owned(),
-            None => format!("crates/{name}"),
-        };
         let mut files = Vec::new();
-        sources(&root().join(folder), &mut files);
+        sources(&folder(name), &mut files);
         files
     }
 
@@ -233,6 +236,25 @@ mod tests {
                     .any(|(path, text)| is_place(path, modules) && text.contains(&function))
             })
             .map(|(name, test)| format!("{name}: {} has no test {}", test.package, test.name))
+            .collect();
+        assert!(missing.is_empty(), "{}", missing.join("\n"));
+    }
+
+    #[test]
+    fn every_mutation_names_a_test_program_that_there_is() {
+        let missing: Vec<_> = list::all()
+            .filter_map(|mutation| {
+                let Test {
+                    package, program, ..
+                } = mutation.test;
+                let at = program.iter().position(|argument| *argument == "--test")?;
+                let name = program[at + 1];
+                let tests = folder(package).join("tests");
+                let is_there = [format!("{name}.rs"), format!("{name}/main.rs")]
+                    .iter()
+                    .any(|file| tests.join(file).is_file());
+                (!is_there).then(|| format!("{}: {package} has no --test {name}", mutation.name))
+            })
             .collect();
         assert!(missing.is_empty(), "{}", missing.join("\n"));
     }

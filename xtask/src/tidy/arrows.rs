@@ -66,6 +66,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "nvme-spec",
         ],
     ),
+    (
+        "tests-fuzz",
+        &[
+            "controller",
+            "engine",
+            "media",
+            "memory",
+            "nvme-spec",
+            "tests-hostile",
+            "trace-file",
+            "transport",
+            "vfio-user",
+        ],
+    ),
     // Neither has nvme-spec: their numbers are typed from the specification once more.
     (
         "tests-hostile",
@@ -109,7 +123,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["controller", "memory", "nvme-spec", "vfio-user"],
     ),
     ("vfio-user", &[]),
-    ("xtask", &["plot", "tests-vm", "vfio-user"]),
+    ("xtask", &["tests-vm", "vfio-user", "xtask-shared"]),
+    ("xtask-bench", &["plot", "tests-vm", "xtask-shared"]),
+    ("xtask-shared", &["tests-vm"]),
 ];
 
 /// What the tests of a crate may use beside that.

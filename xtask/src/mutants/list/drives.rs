@@ -176,8 +176,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "        if !self.connection.flush()? {\n            return Ok(true);",
         test: integration(
             "driver",
-            &["--test", "vfio_user_bus"],
-            "doorbells_for_a_server_that_does_not_read_fill_its_socket_and_are_not_waited_for",
+            &["--test", "driver"],
+            "vfio_user_bus::doorbells_for_a_server_that_does_not_read_fill_its_socket_and_are_not_waited_for",
         ),
     },
 ];

@@ -19,8 +19,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "            Stage::Silent => None,",
         test: integration(
             "transport",
-            &["--test", "caller"],
-            "half_a_message_and_messages_before_version_win_no_time",
+            &["--test", "transport"],
+            "caller::half_a_message_and_messages_before_version_win_no_time",
         ),
     },
     Mutation {

@@ -11,8 +11,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "if self.last.id != 0 && id != 0 {",
         test: integration(
             "tests-hostile",
-            &["--test", "list"],
-            "both_hosts_use_their_parts",
+            &["--test", "hostile"],
+            "list::both_hosts_use_their_parts",
         ),
     },
     Mutation {
@@ -23,8 +23,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "if blocks == 0 {",
         test: integration(
             "tests-hostile",
-            &["--test", "lies"],
-            "what_a_drive_says_of_itself_is_looked_at",
+            &["--test", "hostile"],
+            "lies::what_a_drive_says_of_itself_is_looked_at",
         ),
     },
     Mutation {
@@ -35,8 +35,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "Some(in_flight) if *in_flight => {",
         test: integration(
             "tests-hostile",
-            &["--test", "lies"],
-            "a_drive_that_lies_is_used_again_when_it_does_not",
+            &["--test", "hostile"],
+            "lies::a_drive_that_lies_is_used_again_when_it_does_not",
         ),
     },
     Mutation {
@@ -69,8 +69,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "reached.len() < 1000;",
         test: integration(
             "tests-protocol",
-            &["--test", "dma_unmap"],
-            "the_reply_to_what_hangs_waits_until_no_device_reaches_the_memory",
+            &["--test", "protocol"],
+            "dma_unmap::the_reply_to_what_hangs_waits_until_no_device_reaches_the_memory",
         ),
     },
     Mutation {

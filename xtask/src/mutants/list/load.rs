@@ -113,8 +113,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "        if false {\n",
         test: integration(
             "driver",
-            &["--test", "workload"],
-            "nothing_is_submitted_once_it_is_over",
+            &["--test", "driver"],
+            "workload::nothing_is_submitted_once_it_is_over",
         ),
     },
     Mutation {

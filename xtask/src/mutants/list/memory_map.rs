@@ -33,8 +33,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "let due = controller.drained(epoch) && is_kept || waited < ANSWER_NS;",
         test: integration(
             "tests-protocol",
-            &["--test", "dma_unmap"],
-            "the_reply_waits_for_commands_in_flight_and_nothing_else_does",
+            &["--test", "protocol"],
+            "dma_unmap::the_reply_waits_for_commands_in_flight_and_nothing_else_does",
         ),
     },
     Mutation {

@@ -49,8 +49,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "            Err(_) => {\n",
         test: integration(
             "driver",
-            &["--test", "vfio_user_bus"],
-            "a_controller_that_cannot_be_disabled_is_recovered_by_a_function_reset",
+            &["--test", "driver"],
+            "vfio_user_bus::a_controller_that_cannot_be_disabled_is_recovered_by_a_function_reset",
         ),
     },
 ];

@@ -33,8 +33,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "                Ok(Answer::Later(Until::Reset))\n",
         test: integration(
             "tests-protocol",
-            &["--test", "reset"],
-            "registers_and_configuration_space_are_as_after_power_on",
+            &["--test", "protocol"],
+            "reset::registers_and_configuration_space_are_as_after_power_on",
         ),
     },
     Mutation {
@@ -45,8 +45,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         to: "Until::Reset if !controller.is_quiet() => Some(Ok(())),",
         test: integration(
             "tests-protocol",
-            &["--test", "reset"],
-            "the_reply_waits_for_commands_in_flight",
+            &["--test", "protocol"],
+            "reset::the_reply_waits_for_commands_in_flight",
         ),
     },
     Mutation {

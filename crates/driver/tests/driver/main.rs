@@ -1,0 +1,10 @@
+//! The driver against our own controller in process, and against a scripted vfio-user server.
+
+#![allow(clippy::unwrap_used, reason = "the helpers are part of the tests")]
+
+mod extension;
+mod in_process;
+mod rig;
+mod server;
+mod vfio_user_bus;
+mod workload;

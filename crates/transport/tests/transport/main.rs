@@ -1,0 +1,4 @@
+//! Connections and sessions as a reactor uses them.
+
+mod caller;
+mod session;

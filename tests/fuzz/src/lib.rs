@@ -1,0 +1,56 @@
+//! The fuzz targets: hosts, clients of the socket and files that may say anything.
+//!
+//! Each target is a function that takes any bytes. It panics where they break a rule, and returns whether they
+//! decode to an input of the target. `tests/corpus.rs` replays the committed inputs (`fuzz/corpus`) in an ordinary
+//! build. The search for more of them is not here: `fuzz/`, a workspace of its own, builds these functions for
+//! libFuzzer (`cargo xtask fuzz`).
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a target that panics has found something"
+)]
+
+mod mediated;
+mod prp_walk;
+mod rig;
+mod session_bytes;
+mod sgl_walk;
+mod sqe_program;
+mod state_area;
+mod trace_file;
+
+use arbitrary::{Arbitrary, Unstructured};
+
+/// Defines a target by its module: it decodes the bytes as libFuzzer's own macro does, and runs them.
+macro_rules! targets {
+    ($($(#[$doc:meta])* $target:ident)*) => {$(
+        $(#[$doc])*
+        pub fn $target(bytes: &[u8]) -> bool {
+            decoded(bytes).map($target::run).is_some()
+        }
+    )*};
+}
+
+targets! {
+    /// A host that shares a drive with another one does anything.
+    mediated
+    /// PRP walks, against a walk that goes byte by byte.
+    prp_walk
+    /// A client of the socket sends anything.
+    session_bytes
+    /// SGL walks, against a walk that goes descriptor by descriptor and byte by byte.
+    sgl_walk
+    /// A host writes any registers, doorbells, queue entries and memory.
+    sqe_program
+    /// Files with the log of a medium's state have any content.
+    state_area
+    /// Files with traces have any content.
+    trace_file
+}
+
+fn decoded<'a, T: Arbitrary<'a>>(bytes: &'a [u8]) -> Option<T> {
+    if bytes.len() < T::size_hint(0).0 {
+        return None;
+    }
+    T::arbitrary_take_rest(Unstructured::new(bytes)).ok()
+}

@@ -1,0 +1,266 @@
+//! Our own server and our own host, each on a processor of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tempfile::TempDir;
+use tests_vm::Server;
+
+use super::process::cpu_time;
+use super::sample::Sample;
+use xtask_shared::workspace::Workspace;
+
+/// How long the server may take to end.
+const STOP: Duration = Duration::from_secs(20);
+/// How long a medium is written at most: what was never written is no data to read.
+const FILL_SECONDS: u32 = 8;
+
+/// A medium and its reactor.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) kind: &'static str,
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) size: &'static str,
+    pub(crate) lba_size: u32,
+    pub(crate) mode: &'static str,
+    pub(crate) doorbells: &'static str,
+    /// Controllers, each with a namespace of its own.
+    pub(crate) controllers: usize,
+    /// Queue pairs of each.
+    pub(crate) queues: u16,
+}
+
+impl Setup {
+    /// A reactor that polls, doorbells mapped, blocks of 4 KiB.
+    pub(crate) fn new(kind: &'static str, size: &'static str) -> Self {
+        Self {
+            kind,
+            path: None,
+            size,
+            lba_size: 4096,
+            mode: "poll",
+            doorbells: "auto",
+            controllers: 1,
+            queues: 64,
+        }
+    }
+
+    fn configuration(&self, sockets: &Path, cpu: u32) -> String {
+        let Self {
+            kind,
+            size,
+            lba_size,
+            mode,
+            doorbells,
+            queues,
+            ..
+        } = self;
+        let mut text = format!("[[reactor]]\ncpu = {cpu}\nmode = {mode:?}\n");
+        for number in 0..self.controllers {
+            let path = self.path.as_ref().map_or(String::new(), |path| {
+                format!("path = {:?}\n", path.display().to_string())
+            });
+            let listen = address(sockets, number);
+            text += &format!(
+                "[[media]]\nname = \"m{number}\"\nkind = {kind:?}\nsize = {size:?}\n{path}\
+                 [[namespace]]\nname = \"n{number}\"\nmedia = \"m{number}\"\nlba_size = {lba_size}\n\
+                 [[controller]]\nname = \"c{number}\"\nnamespaces = [\"n{number}\"]\nlisten = {listen:?}\n\
+                 doorbells = {doorbells:?}\nqueues = {queues}\nmax_transfer = \"4MiB\"\n"
+            );
+        }
+        text
+    }
+}
+
+fn address(sockets: &Path, number: usize) -> String {
+    format!(
+        "vfio-user:{}",
+        sockets.join(format!("{number}.sock")).display()
+    )
+}
+
+fn control(dir: &Path) -> String {
+    format!("unix:{}", dir.join("control").display())
+}
+
+/// A server that runs, and the program to load it with.
+pub(crate) struct Ours<'a> {
+    workspace: &'a Workspace,
+    server: Server,
+    dir: TempDir,
+    host_cpu: u32,
+    server_cpu: u32,
+}
+
+impl<'a> Ours<'a> {
+    pub(crate) fn start(
+        workspace: &'a Workspace,
+        setup: &Setup,
+        (server_cpu, host_cpu): (u32, u32),
+    ) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("nvmirage-").tempdir()?;
+        let file = dir.path().join("config.toml");
+        let state = dir.path().join("state").display().to_string();
+        let control = control(dir.path());
+        let head = format!("state_dir = {state:?}\ncontrol = {control:?}\n");
+        fs::write(&file, head + &setup.configuration(dir.path(), server_cpu))?;
+        let mut server = Server::start(&["--config".as_ref(), file.as_os_str()])?;
+        for _ in 1..setup.controllers {
+            server.wait_for_line("ready: ", STOP)?;
+        }
+        Ok(Self {
+            workspace,
+            server,
+            dir,
+            host_cpu,
+            server_cpu,
+        })
+    }
+
+    /// The server's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    /// Where controller `number` listens.
+    pub(crate) fn target(&self, number: usize) -> String {
+        address(self.dir.path(), number)
+    }
+
+    /// Where it is steered.
+    pub(crate) fn control(&self) -> String {
+        control(self.dir.path())
+    }
+
+    /// Writes all of the first controller's namespace, which has `mib` MiB.
+    pub(crate) fn fill(&self, mib: u64) -> Result<()> {
+        let args = format!("--rw write --bs 128k --qd 8 --time {FILL_SECONDS}s --span {mib}MiB");
+        // in order, again and again: a second is enough for memory
+        let quick = args.replace(&format!("{FILL_SECONDS}s"), "1s");
+        let done = self.bench(&quick)?;
+        let written = done["jobs"][0]["commands"].as_u64().unwrap_or(0) * 128 / 1024;
+        if written < mib {
+            self.bench(&args)?;
+        }
+        Ok(())
+    }
+
+    /// Loads the first controller: `args` are those of `nvmirage bench`.
+    pub(crate) fn bench(&self, args: &str) -> Result<Value> {
+        let mut command = self.workspace.command(&self.workspace.program())?;
+        command
+            .args([
+                "bench",
+                "--json",
+                "--target",
+                &self.target(0),
+                "--destroy-data",
+            ])
+            .args(["--cpu", &self.host_cpu.to_string()])
+            .args(["--server-cpu", &self.server_cpu.to_string()])
+            .args(args.split(' '));
+        output(&mut command)
+    }
+
+    /// As [`Ours::bench`], for one job.
+    pub(crate) fn job(&self, args: &str) -> Result<Value> {
+        let mut output = self.bench(args)?;
+        Ok(output["jobs"][0].take())
+    }
+
+    /// One job's sample, with the time that the server spent for each command.
+    pub(crate) fn sample(&self, args: &str) -> Result<Sample> {
+        let before = cpu_time(self.pid())?;
+        let job = self.job(args)?;
+        let spent = cpu_time(self.pid())? - before;
+        let mut sample = sample(&job)?;
+        let commands = job["commands"].as_f64().context("a job has no commands")?;
+        // what it spent while the host set up and looked at the placement belongs to no command
+        let elapsed = ["elapsed_ns", "stalled_ns", "server_stalled_ns"]
+            .map(|part| job[part].as_f64().unwrap_or(0.0))
+            .iter()
+            .sum::<f64>();
+        let spent = (spent.as_nanos() as f64).min(elapsed);
+        sample.server_ns = (commands > 0.0).then(|| spent / commands);
+        Ok(sample)
+    }
+
+    /// Ends the server.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.server.stop(STOP)?;
+        Ok(())
+    }
+}
+
+/// Runs the program, which prints JSON.
+pub(crate) fn output(command: &mut std::process::Command) -> Result<Value> {
+    let output = command.output().context("cannot run nvmirage")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "nvmirage failed: {}", said.trim());
+    serde_json::from_slice(&output.stdout).context("nvmirage printed something else than JSON")
+}
+
+/// A job of `nvmirage bench --json`.
+pub(crate) fn sample(job: &Value) -> Result<Sample> {
+    let micros = |name: &str| Some(job["latency_ns"][name].as_f64()? / 1000.0);
+    Ok(Sample {
+        iops: job["iops"].as_f64().context("a job has no rate")?,
+        mean_us: micros("mean").context("a job has no latency")?,
+        p50_us: micros("p50"),
+        p99_us: micros("p99"),
+        p999_us: micros("p999"),
+        server_ns: None,
+        reactor_ns: job["reactor_busy_ns_per_command"].as_f64(),
+        batch: job["batch"].as_f64(),
+        messages: job["doorbell_messages_per_command"].as_f64(),
+        placement: job["placement"].as_str().unwrap_or("unknown").to_owned(),
+        stalls: job["stalls"]
+            .as_u64()
+            .map(|stalls| stalls + job["server_stalls"].as_u64().unwrap_or(0)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_job_becomes_a_sample() {
+        let job = json!({
+            "name": "a", "rw": "randread", "block_size": 4096, "queue_depth": 32, "iops": 2e6,
+            "latency_ns": {"mean": 1500.0, "p50": 1000, "p99": 2000, "p999": 3000, "max": 4000},
+            "reactor_busy_ns_per_command": 250.4, "placement": "far", "batch": 12.5, "stalls": 2,
+        });
+        let sample = sample(&job).unwrap();
+        assert_eq!((sample.iops, sample.mean_us), (2e6, 1.5));
+        assert_eq!((sample.p50_us, sample.p999_us), (Some(1.0), Some(3.0)));
+        assert_eq!((sample.reactor_ns, sample.batch), (Some(250.4), Some(12.5)));
+        assert_eq!((sample.placement.as_str(), sample.stalls), ("far", Some(2)));
+        assert!(super::sample(&json!({})).is_err());
+    }
+
+    #[test]
+    fn a_configuration_has_every_controller() {
+        let setup = Setup {
+            controllers: 3,
+            mode: "adaptive",
+            ..Setup::new("ram", "64MiB")
+        };
+        let text = setup.configuration(Path::new("/run/s"), 3);
+        assert!(text.starts_with("[[reactor]]\ncpu = 3\nmode = \"adaptive\"\n[["));
+        assert_eq!(text.matches("[[controller]]").count(), 3);
+        assert!(text.contains("listen = \"vfio-user:/run/s/2.sock\"") && !text.contains("path"));
+        let file = Setup {
+            path: Some("/d/disk".into()),
+            ..Setup::new("file", "1GiB")
+        };
+        assert!(
+            file.configuration(Path::new("/s"), 0)
+                .contains("path = \"/d/disk\"\n")
+        );
+    }
+}
