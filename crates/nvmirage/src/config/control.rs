@@ -7,22 +7,24 @@ use utoipa::ToSchema;
 
 use super::{Listen, validate::Problem};
 
-/// Where the server is steered: `control = "unix:PATH"`, or a table.
+/// Addresses of the control API: `control = "unix:PATH"`, or a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ToSchema)]
 pub(crate) struct Control {
-    /// The control socket, as `unix:PATH`. Default: that in the folder for run-time files.
+    /// UNIX socket of the control API, as `unix:PATH`. Default: a socket in the runtime folder.
     pub(crate) socket: Option<Listen>,
-    /// An address of TCP, as `127.0.0.1:9600`. Default: none.
+    /// TCP address of the control API, as `127.0.0.1:9600`; needs `token_file`. Default: none.
     #[schema(value_type = Option<String>)]
     pub(crate) tcp: Option<SocketAddr>,
-    /// The file with the token that requests over TCP need; it is made where there is none, with mode 0600.
+    /// File with the token that requests over TCP must carry: 32 to 512 characters. A missing file is created with
+    /// mode 0600. Only with `tcp`.
     #[schema(value_type = Option<String>)]
     pub(crate) token_file: Option<PathBuf>,
-    /// The address may be one that other machines reach: the token goes over the network as it is.
+    /// Allow an address in `tcp` that other machines can reach. Nothing is encrypted, including the token. Default:
+    /// false.
     pub(crate) tcp_allow_remote: bool,
 }
 
-/// The same, as a table.
+/// Table form of [`Control`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {

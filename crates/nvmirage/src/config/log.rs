@@ -8,31 +8,33 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use tracing_subscriber::EnvFilter;
 use utoipa::ToSchema;
 
-/// Which log lines are written, and how. All of it may change while the program runs.
+/// Log filter and format. Both can change while the server runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Log {
-    /// A level (error, warn, info, debug, trace), and others for modules: `info,transport=debug`. Default: `info`.
+    /// Log level (error, warn, info, debug, trace, off), and levels of single modules: `info,transport=debug`.
+    /// Default: `info`.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "checked"
     )]
     pub(crate) filter: Option<String>,
-    /// How a line is written. Default: `journal` where standard error is the journal's, else `text`.
+    /// Format of a log line: `text`, `json` or `journal`. Default: `journal` where standard error is the journal's,
+    /// else `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) format: Option<Format>,
 }
 
-/// How a log line is written.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
-    /// Time, level and text, with colours on a terminal.
+    /// Time, level and text, in color on a terminal.
     Text,
-    /// An object of JSON a line.
+    /// One JSON object per line.
     Json,
-    /// Text with a priority in front, as the journal reads it (sd-daemon(3)), and without the time, which it adds.
+    /// Text with a priority prefix, as sd-daemon(3) defines it, and without a time, which the journal adds.
     Journal,
 }
 

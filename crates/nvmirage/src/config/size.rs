@@ -5,7 +5,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// A number of bytes.
+/// Number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Size(pub(crate) u64);
 
@@ -77,7 +77,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A part of a medium, in bytes: `start..end`, the end excluded.
+/// Byte range `start..end`, the end excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     /// First byte.
@@ -124,7 +124,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// A span of time.
+/// Time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Duration);
 

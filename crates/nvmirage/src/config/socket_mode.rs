@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Permissions of a socket, as in chmod(1). To connect takes write permission (unix(7)).
+/// Permissions of a socket, as in chmod(1). Connecting needs write permission (unix(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String)]

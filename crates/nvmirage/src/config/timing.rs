@@ -29,27 +29,30 @@ use super::{
 /// How often the state of a drive is written while it works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The timing of a medium.
+/// Timing model of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Timing {
-    /// The drive that it is taken from, as in `samsung-970-pro` or `samsung-970-pro@paper`, or the file that describes it.
+    /// Preset of a drive, as `samsung-970-pro` or `samsung-970-pro@paper`, or a file that describes a drive (its name
+    /// contains `/` or ends in `.toml`).
     pub(crate) preset: String,
-    /// That drive, once it was looked at: what becomes of its file later changes no medium that was made from it.
+    /// Drive of the preset, read once: later changes of its file do not affect this medium.
     #[serde(skip)]
     drive: Found,
-    /// Where the latencies were measured. Default: what the preset's source says of its own; `device` for those written here.
+    /// Point at which latencies were measured: `device` or `linux`. Only for presets of kind `nvm` and `kv`. Default:
+    /// the preset's own for its latencies; `device` for those written here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_measured_by: Option<Measured>,
-    /// The file that keeps what the drive has become: how its pages lie, and how worn it is. Default: beside the file of a
-    /// medium that is one, with `.timing` behind its name; else none.
+    /// File that keeps the model's state: page mapping and wear. Only for presets of kind `flash`. Default: for a
+    /// regular file, its path with `.timing` appended; else none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) state: Option<PathBuf>,
-    /// How often that is written while the drive works; `0s`: at a clean stop only.
+    /// Interval at which the state is saved while the drive works; `0s` saves only at a clean stop. Only for presets
+    /// of kind `flash`. Default: `60s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state_interval: Option<Span>,
-    /// The file that what the drive is told is written to when its medium is closed, for `nvmirage fidelity --replay`. Default:
-    /// nothing is recorded.
+    /// File that records the model's operations, written when the medium is closed, for `nvmirage fidelity --replay`;
+    /// at most 4 million operations. Needs a new drive. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) record: Option<PathBuf>,
@@ -58,7 +61,7 @@ pub(crate) struct Timing {
     pub(crate) changes: BTreeMap<String, Text>,
 }
 
-/// A drive that was found. What it was found to be is no part of what is written.
+/// A preset that was found. Not serialized.
 #[derive(Clone, Debug, Default)]
 struct Found(OnceLock<Drive>);
 
@@ -86,13 +89,13 @@ impl FromStr for Timing {
     }
 }
 
-/// Where a latency was measured.
+/// Point at which a latency was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Measured {
     /// At the device.
     Device,
-    /// By Linux above it.
+    /// By Linux, above the device.
     Linux,
 }
 
@@ -105,7 +108,7 @@ impl From<Measured> for MeasuredBy {
     }
 }
 
-/// A value as it was written: text, a whole number or a boolean.
+/// Value as written: text, a whole number or a boolean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
 
