@@ -40,23 +40,24 @@ Examples:
   nvmirage explain mine.toml
       What was written, with intervals";
 
-/// Find the parameters of a model from measurements of a drive
+/// Fit the parameters of a model to measurements of a drive
 ///
-/// Says which sweeps it needs and which are there, finds what they identify, with intervals, says what they do not,
-/// and how well points that took no part are foretold. Takes the JSON of nvmirage bench, nvmirage kv bench, nvmirage simulate and fio.
+/// Reports which sweeps the fit needs and which are present; estimates the parameters that they identify, with
+/// confidence intervals; lists those that they do not identify; and predicts points that were left out of the fit.
+/// Reads JSON from nvmirage bench, nvmirage kv bench, nvmirage simulate and fio.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Calibrate {
-    /// Measurements
+    /// Files with measurements
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     from: Vec<PathBuf>,
 
-    /// A preset, or a file that describes one: the kind of the drive, its shape, and all that was not measured; without one
-    /// it is of kind nvm, or kv if keys were measured
+    /// Preset, or file that describes a drive: gives the kind, the geometry, and every parameter that was not
+    /// measured; without it the kind is nvm, or kv if keys were measured
     #[arg(long, value_name = "PRESET")]
     like: Option<String>,
 
-    /// A parameter that is known to differ from --like, such as the size of zones; may be given several times
+    /// Parameter known to differ from --like, such as the zone size; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "like")]
     set: Vec<String>,
 
@@ -64,15 +65,15 @@ pub(super) struct Calibrate {
     #[arg(long)]
     size: Option<Size>,
 
-    /// What a host's software added to each command that was measured
+    /// Host software overhead in each measured command
     #[arg(long, value_name = "TIME", default_value = "0ns")]
     host_cost: Span,
 
-    /// What the drive is called
+    /// Name of the calibrated drive
     #[arg(long, default_value = "calibrated")]
     name: String,
 
-    /// Write the drive into this file, which must not exist
+    /// Output file for the drive; must not exist
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 

@@ -25,13 +25,13 @@ A configuration:
   namespaces = [\"root\"]
   listen = \"vfio-user:/run/nvmirage/vm1.sock\"";
 
-/// Validate a configuration and print it with every default
+/// Validate a configuration and print it with all defaults
 ///
-/// Nothing is opened or created: a file that the configuration names may still be missing.
+/// Nothing is opened or created: files that the configuration names may be missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Check {
-    /// The configuration
+    /// Configuration file in TOML
     file: PathBuf,
 }
 

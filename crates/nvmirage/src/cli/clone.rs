@@ -33,16 +33,16 @@ const PART: usize = 16 << 20;
 /// What is put behind a medium's name for the state of its timing.
 const TIMING: &str = ".timing";
 
-/// Make another drive like one that is not in use
+/// Clone the file of a drive that is not in use
 ///
-/// A medium's file is cloned with what is kept beside it. What a configuration says, and identities, are not part of it.
+/// The clone includes the state files beside the medium's file. Configuration and identities are not cloned.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Clone {
-    /// The file of a medium that no server uses
+    /// File of a medium that no server uses
     source: PathBuf,
 
-    /// The new file, which is not there yet
+    /// New file; must not exist
     destination: PathBuf,
 
     /// Print JSON

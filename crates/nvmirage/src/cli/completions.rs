@@ -15,11 +15,11 @@ Examples:
 The shell asks this program, and that asks the server, for a third of a second at most. Write it
 anew after an upgrade.";
 
-/// Print completions for a shell
+/// Print shell completions
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Completions {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 

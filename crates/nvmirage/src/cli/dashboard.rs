@@ -20,18 +20,19 @@ Examples:
   nvmirage dashboard --address 127.0.0.1:9601
       The same at a port of one's own, as for `ssh -L 9601:127.0.0.1:9601 HOST`";
 
-/// Show a running server's dashboard in a browser
+/// Serve a running server's dashboard to a browser
 ///
-/// It listens on an address of this machine alone and passes requests on to the control socket until it is interrupted. The address
-/// that it prints has a token behind `#` that is made for this run; whoever has that may steer.
+/// The dashboard listens only on an address of this machine, and passes requests on to the control socket until it is
+/// interrupted. The address that it prints carries a token behind `#`, valid for this run; anyone who has the token
+/// can control the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Dashboard {
-    /// The address of this machine to listen on; port 0: any that is free
+    /// Address of this machine to listen on; port 0 takes any free port
     #[arg(long, default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
     address: SocketAddr,
 
-    /// Open it in the browser, too
+    /// Open the dashboard in the browser
     #[arg(long)]
     open: bool,
 

@@ -20,18 +20,18 @@ Examples:
   nvmirage latency vm1 --json | jq '.latency[0].buckets'
       The whole distribution";
 
-/// Show how long a controller's commands take, and where their time goes
+/// Show the command latencies of a controller, by stage
 ///
-/// Of one command of 256 the times are taken, chosen at random; the others run as if nobody watched. `nvmirage set controller
-/// NAME sample=N` takes them of one of N. Of errors every one is counted.
+/// On average one in 256 commands is timed, selected at random; the others run without overhead. `nvmirage set
+/// controller NAME sample=N` changes the sampling rate. Every error is counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct LatencyCommand {
-    /// The controller's name
+    /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
 
-    /// Also show so many of the last commands that were watched, 256 at most
+    /// Number of the last timed commands to show, up to 256
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     last: usize,
 

@@ -20,7 +20,7 @@ Examples:
   nvmirage ls --json | jq '.controllers[] | select(.attached).name'
       The controllers in use";
 
-/// Show what a running server serves
+/// List the objects of a running server
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Ls {

@@ -77,20 +77,20 @@ Each command has its own examples: nvmirage COMMAND --help. A command that asks 
 
 /// NVMe drives made in software.
 ///
-/// A virtual machine, or another process, sees a real NVMe PCIe controller and drives it with the NVMe driver it
-/// already has; behind the controller stands memory, a file, or a block device. Hosts attach over vfio-user; nothing
-/// here needs a kernel module or a privilege.
+/// A virtual machine, or another process, sees an NVMe PCIe controller and uses it with its existing NVMe driver; the
+/// controller is backed by memory, a file, or a block device. Hosts attach over vfio-user. The server needs no kernel
+/// module and no privileges.
 #[derive(Debug, Parser)]
 #[command(name = "nvmirage", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// What is logged to standard error, as in RUST_LOG: error, warn, info, debug, or nvmirage=debug,warn.
+    /// Log filter for standard error, as in RUST_LOG: error, warn, info, debug, or nvmirage=debug,warn.
     ///
-    /// Without it the environment variable NVMIRAGE_LOG is used; without that, `serve` logs from info on and the other
-    /// commands from warn on.
+    /// Default: the environment variable NVMIRAGE_LOG; without it `serve` logs from level info, other commands from
+    /// level warn.
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
     log: Option<String>,
 
-    /// The server's control socket: anywhere in the line of a command that has this option itself
+    /// The server's control socket, anywhere on the line of a command with this option
     #[arg(long, global = true, hide = true, value_name = "unix:PATH", value_parser = parse::unix)]
     control: Option<PathBuf>,
 

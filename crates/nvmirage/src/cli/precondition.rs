@@ -39,22 +39,22 @@ const BINS: usize = 10;
 
 /// Bring a modelled flash drive into steady state
 ///
-/// Its bytes are not touched: only how its pages lie and how worn it is, which is what decides how long commands take.
+/// The drive's data is unchanged: only the page mapping and the wear, which determine latencies, are written.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
     group = clap::ArgGroup::new("which").required(true).args(["config", "preset"])
 )]
 pub(super) struct Precondition {
-    /// A medium of the configuration
+    /// Medium of the configuration
     #[arg(requires = "config")]
     medium: Option<String>,
 
-    /// A configuration in TOML; no server may be using the medium
+    /// Configuration file in TOML; no server may be using the medium
     #[arg(long, value_name = "FILE", requires = "medium")]
     config: Option<PathBuf>,
 
-    /// A drive without a medium: PRESET[,NAME=VALUE...]
+    /// Drive without a medium: PRESET[,NAME=VALUE...]
     #[arg(
         long,
         value_name = "PRESET",
@@ -64,19 +64,19 @@ pub(super) struct Precondition {
     )]
     preset: Option<Timing>,
 
-    /// Its size
+    /// Size of the drive
     #[arg(long, requires = "preset")]
     size: Option<Size>,
 
-    /// Where its state goes
+    /// File for its state
     #[arg(long, value_name = "FILE", requires = "preset")]
     state: Option<PathBuf>,
 
-    /// Write the state down from that of a small drive, whatever the size
+    /// Extrapolate the state from that of a small drive, for any size
     #[arg(long)]
     seeded: bool,
 
-    /// Which random pages are written
+    /// Seed of the random writes
     #[arg(long, default_value_t = 1)]
     seed: u64,
 

@@ -29,26 +29,26 @@ pub(super) const DEFAULT_MEMORY: Size = Size(4 << 30);
 
 /// Print the QEMU options for a controller
 ///
-/// A QEMU that is too old is told on standard error, with what to do about it.
+/// A QEMU that is too old causes a warning on standard error, with a remedy.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct QemuArgs {
-    /// The controller's name
+    /// Name of the controller
     #[arg(add = live::controllers())]
     name: String,
 
-    /// The configuration that has it; default: ask the running server
+    /// Configuration with the controller; default: ask the running server
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     config: Option<PathBuf>,
 
     #[command(flatten)]
     control: Control,
 
-    /// The guest's memory
+    /// Memory size of the guest
     #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_MEMORY)]
     memory: Size,
 
-    /// The QEMU that is going to be used; default: the one on the PATH
+    /// QEMU executable; default: the one on the PATH
     #[arg(long, value_name = "PATH")]
     qemu: Option<PathBuf>,
 }

@@ -18,17 +18,17 @@ Examples:
 What was made at run time and is not in the file stays. Exit status 1: something of the file is not
 served yet, and the lines with ! say why.";
 
-/// Have a running server read its configuration again, and serve what it says
+/// Reload the configuration of a running server and apply it
 ///
-/// A file that cannot be used changes nothing. As SIGHUP does, whose plan is in the server's log.
+/// An invalid file changes nothing. SIGHUP does the same, and writes its plan to the server's log.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ReloadCommand {
-    /// Only show what would be done
+    /// Print the plan without applying it
     #[arg(long)]
     dry_run: bool,
 
-    /// Hosts may lose controllers and namespaces that the file deletes, or has made anew
+    /// Allow hosts to lose controllers and namespaces that the file deletes or recreates
     #[arg(long)]
     detach_hosts: bool,
 

@@ -37,45 +37,46 @@ Examples:
 It prints a line `ready: …` for each controller once hosts can attach. SIGTERM and SIGINT stop
 it, and SIGHUP has it read FILE again, as `nvmirage reload`.";
 
-/// Serve controllers until told to stop
+/// Serve controllers until stopped
 ///
-/// With --media and --listen it serves one controller, `nvme0`, with a namespace for each --media. Anything else is
-/// said in a configuration.
+/// With --media and --listen the server has one controller, `nvme0`, with a namespace for each --media. Everything
+/// else needs a configuration.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
     group = clap::ArgGroup::new("served").required(true).args(["config", "media"])
 )]
 pub(super) struct Serve {
-    /// A configuration in TOML
+    /// Configuration file in TOML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
     config: Option<PathBuf>,
 
-    /// What a drive is made of: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=,
-    /// poll_submissions=, poll_completions=, register_memory=, read_only=, preset= and timing.NAME=
+    /// Medium: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=, poll_submissions=,
+    /// poll_completions=, register_memory=, read_only=, preset= and timing.NAME=
     #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
     media: Vec<MediaArg>,
 
-    /// Where hosts reach the controller: a socket, or a folder in which this machine has each namespace as a file
+    /// Address that hosts attach to: a socket, or a folder in which this machine has each namespace as a file
     #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER", value_parser = parse::listen, requires = "media")]
     listen: Option<Listen>,
 
-    /// How doorbells reach the reactor: auto is mapped for one that polls, else unmapped
+    /// Doorbell delivery: auto is mapped for a polling reactor, else unmapped
     #[arg(long, value_name = "HOW", value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped", "trapped"]))]
     doorbells: Option<Doorbells>,
 
-    /// Where it is steered: `nvmirage ls`, `create`, `delete`
+    /// Control socket, for `nvmirage ls`, `create`, `delete`
     ///
     /// Default: that of the configuration, else NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or
-    /// /run/nvmirage/control.sock without XDG_RUNTIME_DIR. Without a socket by default it serves all the same.
+    /// /run/nvmirage/control.sock without XDG_RUNTIME_DIR. If the default socket cannot be created, the server runs
+    /// without one.
     #[arg(long, value_name = "unix:PATH", value_parser = parse::unix)]
     control: Option<PathBuf>,
 
-    /// Begin with the configuration alone: what was made over the control socket before is put aside
+    /// Start with only the configuration: the file of changes made over the control socket is renamed to *.old.json
     #[arg(long, requires = "config")]
     forget: bool,
 
-    /// Stop when standard input ends, too: for a program that starts this one and may be killed
+    /// Stop also at the end of standard input, for a parent process that may be killed
     #[arg(long)]
     stop_at_eof: bool,
 }

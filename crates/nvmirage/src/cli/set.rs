@@ -35,20 +35,21 @@ read_latency: what a read takes follows from its parts, as timing.read_4k_cell0"
 
 /// Change a medium, a tenant, a controller or the log of a running server
 ///
-/// A change that cannot be is refused, and says whether it could be made at a reset or only where the medium is created.
+/// A change that is impossible while the object is in use is rejected, with the moment at which it is possible: a
+/// controller reset, or creation of the medium.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Set {
-    /// What kind of object is changed
+    /// Kind of the object
     #[arg(value_parser = ["media", "tenant", "controller", "log"])]
     kind: String,
 
-    /// Its name; the log, of which there is one, has none
+    /// Name of the object; the log has none
     #[arg(value_name = "NAME|KEY=VALUE", add = live::of_kind())]
     name: String,
 
-    /// Parameters of a medium's timing, as they stand in a configuration, and zones that it gives up; or keys of a tenant,
-    /// of a controller or of the log
+    /// Timing parameters of a medium, as in a configuration, and states of its zones; or keys of a tenant, of a
+    /// controller or of the log
     #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE", add = live::changes())]
     changes: Vec<String>,
 

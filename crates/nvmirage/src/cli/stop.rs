@@ -24,14 +24,14 @@ const BOUND: Duration = Duration::from_secs(120);
 /// How long nothing is said.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// End a running server, and wait until it has ended
+/// Stop a running server, and wait until it has exited
 ///
-/// As SIGTERM does, which asks no host: commands in flight end, and media are made durable. A virtual machine whose drive is
-/// gone may be ended by QEMU.
+/// SIGTERM does the same without checking for hosts: commands in flight complete, and media are made durable. QEMU
+/// may exit when its drive disappears.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Stop {
-    /// Stop although hosts are attached, which lose their drives
+    /// Stop even while hosts are attached, which lose their drives
     #[arg(long)]
     detach_hosts: bool,
 

@@ -52,7 +52,7 @@ pub(crate) struct Timing {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state_interval: Option<Span>,
     /// File that records the model's operations, written when the medium is closed, for `nvmirage fidelity --replay`;
-    /// at most 4 million operations. Needs a new drive. Default: none.
+    /// at most 4194304 operations. Needs a new drive. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) record: Option<PathBuf>,

@@ -18,10 +18,10 @@ Examples:
   nvmirage trace replay boot.trace --target vfio-user:/tmp/test.sock --write
       Ask the same of another drive, at the same times";
 
-/// Record what hosts ask of a controller, and look at it, export it, or replay it
+/// Record the commands of a controller; inspect, export and replay the trace
 ///
-/// A trace has every I/O command of all queues, or one of so many, with its times by stages; admin commands are not in it. It is a
-/// binary, compressed file with a version, readable up to its last whole block if the server is killed.
+/// A trace has every I/O command of all queues, or a sample of them, with times by stage; it has no admin commands.
+/// It is a compressed binary file with a version, readable up to its last complete block if the server is killed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TraceCommand {

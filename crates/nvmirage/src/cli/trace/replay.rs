@@ -34,43 +34,43 @@ const MOST_QUEUES: u16 = 16;
 /// Bytes that one command moves at most: each queue pair has room for one.
 const TRANSFER_MAX: u32 = (MEMORY / MOST_QUEUES as u64) as u32;
 
-/// Ask a drive for what a trace has, ours or anyone's
+/// Replay a trace on a drive of any vendor
 ///
-/// Reads, writes with data of our own, flushes, zeros, deallocations, where the drive has zones appends and changes of those, and where it
-/// has keys stores, retrievals, deletions and looks for them, each at the time at which it was recorded, or a scaled one, by as many queue
-/// pairs as there were as far as the drive has them. What ended with an error or names data that a trace does not have is left out and
-/// counted.
+/// Replays reads, writes (with generated data), flushes, Write Zeroes and deallocations; appends and zone changes
+/// where the drive has zones; stores, retrievals, deletions and existence checks where it has keys. Each command is
+/// submitted at its recorded time, or a scaled one, on as many queue pairs as were recorded, up to those the drive
+/// has. Commands that ended with an error, or that need data a trace does not have, are left out and counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Replay {
     #[command(flatten)]
     source: Source,
 
-    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     target: Place,
 
-    /// How many times as fast as it was recorded; max is as fast as the drive goes
+    /// Speed relative to the recording; max submits as fast as the drive completes
     #[arg(long, value_name = "TIMES|max", default_value = "1")]
     speed: Speed,
 
-    /// Commands in flight of each queue pair, at most
+    /// Maximum queue depth per queue pair
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     qd: u16,
 
-    /// Overwrite data: needed by a trace with commands that change some, unless --reads-only
+    /// Allow data to be overwritten; required by a trace with writes, unless --reads-only
     #[arg(long, alias = "write", conflicts_with = "reads_only")]
     destroy_data: bool,
 
-    /// Leave out what changes data
+    /// Skip commands that change data
     #[arg(long)]
     reads_only: bool,
 
-    /// Commands beyond the end of a namespace go around
+    /// Wrap offsets beyond the end of a namespace
     #[arg(long)]
     wrap: bool,
 
-    /// The namespace of the drive that takes all commands. Default: the one of the same identifier
+    /// Namespace of the drive that takes all commands. Default: the one with the recorded identifier
     #[arg(long, value_name = "N")]
     to_nsid: Option<u32>,
 
