@@ -18,22 +18,22 @@ const MAX_PARTITIONS: usize = 1024;
 /// Longest name.
 const MAX_NAME_LEN: usize = 64;
 
-/// What has partitions.
+/// Owner of a partition table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Owner {
-    /// A namespace of an NVMe drive, wherever that is.
+    /// Namespace of an NVMe drive, at any address.
     Drive {
-        /// The drive's serial number.
+        /// Serial number of the drive.
         serial: String,
-        /// Its model number.
+        /// Model number of the drive.
         model: String,
-        /// The namespace.
+        /// Namespace identifier.
         nsid: u32,
     },
-    /// A file or block device.
+    /// File or block device.
     File {
-        /// Its path from the root, without links.
+        /// Absolute path, with links resolved.
         path: std::path::PathBuf,
     },
 }
@@ -75,15 +75,15 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A part of a drive.
+/// Partition of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Partition {
-    /// Its name.
+    /// Name of the partition.
     pub(crate) name: String,
-    /// Where it is.
+    /// Byte range.
     pub(crate) range: Range,
-    /// It is being deleted: its bytes may be half erased.
+    /// Whether the partition is being deleted; its bytes may be partly erased.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleting: bool,
 }
