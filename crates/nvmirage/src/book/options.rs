@@ -84,8 +84,8 @@ fn about(arg: &Arg) -> String {
 #[test]
 fn the_book_lists_every_option() {
     let mut text = String::from(
-        "# Every option\n\nThe commands of `nvmirage` and what they take, made of the program: `nvmirage COMMAND --help` has the same, with examples. \
-         [Command line](command-line.md) says more.\nEvery command takes `--log FILTER`, too.\n",
+        "# Every option\n\nCommands and options of `nvmirage`, generated from the program; `nvmirage COMMAND --help` prints the same, with examples. \
+         [Command line](command-line.md) has more detail.\nEvery command also takes `--log FILTER`.\n",
     );
     each(&command_line(), "", &mut |path, command| {
         let about = command.get_about().map(ToString::to_string);

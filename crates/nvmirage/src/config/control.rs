@@ -62,10 +62,10 @@ impl Control {
         }
         match (&self.tcp, &self.token_file) {
             (Some(tcp), None) => problem(format!(
-                "tcp = \"{tcp}\" without a token is open to everybody: write token_file = \"/run/nvmirage/token\"; it is made where there is none"
+                "tcp = \"{tcp}\" without a token is open to everybody: write token_file = \"/run/nvmirage/token\"; a missing file is created"
             )),
             (None, Some(_)) => problem(
-                "token_file is for tcp: write tcp = \"127.0.0.1:9600\", too, or remove it".into(),
+                "token_file is only for tcp: add tcp = \"127.0.0.1:9600\", or remove token_file".into(),
             ),
             _ => {}
         }
@@ -74,7 +74,7 @@ impl Control {
             && !self.tcp_allow_remote
         {
             problem(format!(
-                "tcp = \"{tcp}\" is reached by other machines, and nothing there is encrypted: write 127.0.0.1:{}, or tcp_allow_remote = true where the network is trusted",
+                "tcp = \"{tcp}\" is reachable from other machines, and nothing is encrypted: write 127.0.0.1:{}, or tcp_allow_remote = true on a trusted network",
                 tcp.port()
             ));
         }
@@ -149,7 +149,7 @@ mod tests {
         assert!(address("tcp = \"[::1]:9600\"\ntoken_file = \"t\"").is_ok());
         for (table, says) in [
             (tcp.to_owned(), "open to everybody"),
-            (token.to_owned(), "is for tcp"),
+            (token.to_owned(), "is only for tcp"),
             (
                 format!("tcp = \"0.0.0.0:9600\"\n{token}"),
                 "write 127.0.0.1:9600",

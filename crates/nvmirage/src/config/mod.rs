@@ -568,7 +568,7 @@ impl std::str::FromStr for Listen {
         }
         if path.is_empty() || path.len() > MAX_SOCKET_PATH_LEN {
             return Err(format!(
-                "`{text}`: the path of a socket has 1 to {MAX_SOCKET_PATH_LEN} bytes"
+                "`{text}`: a socket path has 1 to {MAX_SOCKET_PATH_LEN} bytes; shorten it"
             ));
         }
         match scheme {

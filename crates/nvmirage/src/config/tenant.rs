@@ -108,7 +108,7 @@ impl Tenant {
         let mut table = table.map_err(|error| error.to_string())?;
         for (key, text) in changes {
             if key == "name" {
-                return Err("a tenant keeps its name".to_owned());
+                return Err("the name of a tenant cannot change: create another tenant".to_owned());
             }
             if text == "none" {
                 table.remove(key);
@@ -130,15 +130,15 @@ impl Tenant {
         };
         place.weight(self.weight);
         place.require(self.goal.is_none() || self.class == Class::Latency, || {
-            "only class = \"latency\" has a goal: remove it, or write that".into()
+            "goal is only for class = \"latency\": remove it, or write that class".into()
         });
         let goal_is_zero = self.goal.is_some_and(|goal| goal.0.is_zero());
         place.require(!goal_is_zero, || "goal: write more than 0".into());
         place.require(self.iops != Some(0), || {
-            "iops = 0: write 1 or more, or remove it for no cap".into()
+            "iops = 0: write 1 or more, or remove it for no limit".into()
         });
         place.require(self.bandwidth != Some(Size(0)), || {
-            "bandwidth: write more than 0, or remove it for no cap".into()
+            "bandwidth: write more than 0, or remove it for no limit".into()
         });
         place.require(self.in_flight != Some(0), || {
             "in_flight = 0: write 1 or more, or remove it for no limit".into()
@@ -165,7 +165,7 @@ impl Config {
         if tenants.len() > MAX_TENANTS {
             problems.push(Problem {
                 place: "tenant".into(),
-                what: format!("there are {}: write at most {MAX_TENANTS}", tenants.len()),
+                what: format!("{} tenants, more than the maximum of {MAX_TENANTS}: remove some", tenants.len()),
             });
         }
         tenants.iter().for_each(|tenant| tenant.validate(problems));

@@ -288,7 +288,7 @@ impl Timing {
         let kind = drive.kind();
         if self.as_measured_by.is_some() && matches!(kind, Kind::Flash | Kind::Zns) {
             return Err(vec![format!(
-                "as_measured_by: {} is a model of kind {}, whose times are those of its parts, and no host measured them: remove it; it is there for the kinds nvm and kv",
+                "as_measured_by: only for presets of kind nvm and kv, and {} is of kind {}, whose latencies are those of its parts: remove it",
                 self.preset,
                 kind.name()
             )]);
@@ -326,7 +326,7 @@ impl Timing {
         ] {
             place.require(!is_there || self.has_state(), || {
                 format!(
-                    "timing: only a model of kind flash has a state beside the medium's: remove `{key}`"
+                    "timing: `{key}` is only for presets of kind flash: remove it"
                 )
             });
         }
@@ -342,7 +342,7 @@ impl Timing {
             Ok(_) => !on_file,
         };
         place.require(self.record.is_none() || fresh, || {
-            "timing: only a fresh drive is recorded: remove `record`, or write kind = \"ram\" or \"null\", and no `state`".into()
+            "timing: `record` needs a new drive: remove it, or write kind = \"ram\" or \"null\", without `state`".into()
         });
     }
 
@@ -407,9 +407,9 @@ pub(super) fn told(error: &InvalidParameter) -> String {
         text += &format!("; {meant}");
     }
     for (change, when) in [
-        (Change::Live, "change while it works"),
-        (Change::Reset, "change when its controller is reset"),
-        (Change::Fixed, "are chosen when it is made"),
+        (Change::Live, "live parameters, changeable at any time"),
+        (Change::Reset, "parameters changed at a controller reset"),
+        (Change::Fixed, "parameters fixed at creation"),
     ] {
         let those = kind.parameters().filter(|p| p.change == change);
         let those = those.map(|p| format!("{} ({})", p.name, p.unit.name()));
@@ -425,10 +425,10 @@ pub(super) fn told(error: &InvalidParameter) -> String {
 fn part_of(name: &str, kind: Kind) -> Option<&'static str> {
     match (kind, name) {
         (Kind::Flash | Kind::Zns, "read_latency") => Some(
-            "what a read of flash takes follows from its parts: set read_4k_cell0 to read_4k_cell3 (up to 4 KiB) and read_cell0 to read_cell3 (more)",
+            "the read latency of flash is the sum of its parts: set read_4k_cell0 to read_4k_cell3 (up to 4 KiB) and read_cell0 to read_cell3 (more)",
         ),
         (Kind::Flash | Kind::Zns, "write_latency") => Some(
-            "what a write to flash takes follows from its parts: set buffer_base and buffer_per_page, and program for what the buffer waits for",
+            "the write latency of flash is the sum of its parts: set buffer_base and buffer_per_page, and program for the time that the buffer waits for",
         ),
         _ => None,
     }
@@ -512,7 +512,7 @@ mod tests {
             (
                 "8GiB",
                 format!("{pro}read_latency = \"8us\""),
-                "no parameter `read_latency` for a model of kind flash; what a read of flash takes follows from its parts: set read_4k_cell0",
+                "no parameter `read_latency` for a model of kind flash; the read latency of flash is the sum of its parts: set read_4k_cell0",
             ),
             (
                 "8GiB",
@@ -543,7 +543,7 @@ mod tests {
             (
                 "8GiB",
                 format!("{pro}as_measured_by = \"linux\""),
-                "for the kinds nvm and kv",
+                "only for presets of kind nvm and kv",
             ),
             (
                 "8GiB",

@@ -88,14 +88,14 @@ impl Zoned {
             "zoned: a key-value medium has no zones: write kind = \"file\" or \"ram\"".into()
         });
         place.require(medium.kind != MediumKind::Drive, || {
-            "zoned: over a drive zones would not be kept: write kind = \"file\" or \"ram\"".into()
+            "zoned: zones on a drive would not be persistent: write kind = \"file\" or \"ram\"".into()
         });
         for (key, is_there) in [
             ("random_granularity", self.random_granularity.is_some()),
             ("random_zones", self.random_zones.is_some()),
         ] {
             place.require(!is_there || self.random_area.is_some(), || {
-                format!("zoned.{key}: without `random_area` there is none: write one")
+                format!("zoned.{key}: only with `random_area`: write it too")
             });
         }
         for (key, count) in [
@@ -104,7 +104,7 @@ impl Zoned {
             ("random_zones", self.random_zones),
         ] {
             place.require(count != Some(0), || {
-                format!("zoned.{key} = 0: write at least 1, or leave it out for any number")
+                format!("zoned.{key} = 0: write at least 1, or remove it for no limit")
             });
         }
         if let Some(size) = medium.size

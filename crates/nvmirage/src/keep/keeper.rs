@@ -260,7 +260,7 @@ impl Subsystem {
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::error!(
                         subsystem = name,
-                        "cannot write {}: {error}; make room there or make it writable, hosts' changes wait for it and fail after {} s",
+                        "cannot write {}: {error}; free space or make it writable: changes by hosts wait for it and fail after {} s",
                         place.path().display(),
                         PATIENCE.as_secs()
                     );

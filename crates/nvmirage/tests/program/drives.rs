@@ -481,7 +481,7 @@ fn what_cannot_be_a_drive_says_why() {
             "target = \"vfio-user:/x\"\ndirect = \"on\"",
             "only kind = \"file\" has `direct`",
         ),
-        ("target = \"vfio-user:/x\"\nnsid = 0", "numbered from 1 on"),
+        ("target = \"vfio-user:/x\"\nnsid = 0", "identifiers of a drive start at 1"),
         (
             "target = \"vfio-user:/x\"\nadmin_allow = [\"get-log-page:0x02\"]",
             "pages below 0xc0",
@@ -492,7 +492,7 @@ fn what_cannot_be_a_drive_says_why() {
         ),
         (
             "target = \"vfio-user:/x\"\n[media.zoned]\nzone_size = \"1MiB\"",
-            "zoned: over a drive",
+            "zoned: zones on a drive",
         ),
     ] {
         let text = format!("[[media]]\nname = \"d\"\nkind = \"drive\"\n{keys}\n");

@@ -385,7 +385,7 @@ fn what_cannot_be_mounted_says_why() {
     assert!(fails("drive").contains("is not empty"));
     let ran = world.run(&["check", world.write("bad.toml", BAD).to_str().unwrap()]);
     assert!(
-        ran.err.contains("fuse: only a controller with listen"),
+        ran.err.contains("fuse: only for a controller with listen"),
         "{}",
         ran.err
     );

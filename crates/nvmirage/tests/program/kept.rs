@@ -296,8 +296,8 @@ fn a_file_that_cannot_be_used_is_an_error_and_is_left_alone() {
     for (text, words) in [
         (String::new(), "damaged"),
         (half, "damaged"),
-        (later, "its format is 2, and this version reads 1"),
-        (twice, "is another's"),
+        (later, "unsupported format 2; this version reads 1"),
+        (twice, "is invalid or already used"),
     ] {
         fs::write(&path, &text).unwrap();
         let error = refuses(&world, CONFIG);

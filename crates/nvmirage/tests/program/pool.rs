@@ -289,7 +289,7 @@ fn a_configuration_that_needs_what_a_host_has_is_refused() {
     ];
     let error = world.fails(&serve_it);
     assert!(
-        error.contains("namespace 2, which a host has made, and namespace new"),
+        error.contains("namespace 2, created by a host, and namespace new"),
         "{error}"
     );
     assert!(error.contains("pair.json"), "{error}");

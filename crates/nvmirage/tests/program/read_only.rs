@@ -225,10 +225,10 @@ fn what_is_written_to_cannot_be_read_only() {
         "kind = \"file\"\npath = \"{}\"\nread_only = true",
         path.display()
     );
-    check(&file, "is read_only, and hosts write");
+    check(&file, "is read_only, and hosts need to write");
     check(
         &format!("{file}\n[media.zoned]\nzone_size = \"2MiB\""),
-        "zones keep a log",
+        "zones write a log",
     );
     check(
         "kind = \"ram\"\nsize = \"8MiB\"\nread_only = true",

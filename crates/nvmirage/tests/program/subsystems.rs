@@ -219,7 +219,7 @@ fn what_cannot_be_changed_says_why() {
             "is attached to controller `a` already",
         ),
         (&["attach", "both", "c"], "`both` is of subsystem `pair`"),
-        (&["attach", "a/b", "a"], "is no name"),
+        (&["attach", "a/b", "a"], "invalid name"),
         (&["attach", "pair:9", "a"], "there is no namespace `pair:9`"),
         (&["detach", "own", "b"], "is not attached to controller `b`"),
         (

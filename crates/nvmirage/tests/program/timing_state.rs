@@ -178,7 +178,7 @@ fn a_state_that_cannot_be_taken_is_refused_and_left_alone() {
             "",
             "this is no state of a timing model",
         ),
-        (&vec![0; 200 << 20], "", "and no state of this drive has"),
+        (&vec![0; 200 << 20], "", "not a state file of this drive"),
     ] {
         fs::write(&file, bytes).unwrap();
         let error = refuses(&world, &config(timing));
@@ -201,7 +201,7 @@ fn what_has_no_state_takes_no_file_and_one_file_is_of_one_drive() {
     let optane = ram.replace("samsung-970-pro", "optane-p4800x");
     let error = refuses(&world, &optane);
     assert!(
-        error.contains("only a model of kind flash has a state"),
+        error.contains("is only for presets of kind flash"),
         "{error}"
     );
     let folder = config("state = \"kept\"");
@@ -387,5 +387,5 @@ fn a_medium_in_memory_is_kept_over_a_clean_stop_only() {
     assert!(error.contains("correct the size"), "{error}");
     assert!(fs::read(world.path("bytes")).unwrap() == whole);
     let error = refuses(&world, &ram.replace("\"ram\"", "\"null\""));
-    assert!(error.contains("only media in memory"), "{error}");
+    assert!(error.contains("is only for media in memory"), "{error}");
 }

@@ -207,7 +207,7 @@ async fn queues(
     let commands = commands.unwrap_or(COMMANDS);
     if commands > COMMANDS_MAX {
         return Err(Refusal::invalid(format!(
-            "commands={commands} is more than is shown of a queue: {COMMANDS_MAX} at most"
+            "commands={commands} exceeds the maximum of {COMMANDS_MAX} per queue"
         )));
     }
     let stuck_after = stuck_after.unwrap_or(STUCK_AFTER).0;

@@ -52,7 +52,7 @@ async fn read_events(
     let header = header.and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let place = desk.readers.clone().try_acquire_owned();
     let place = place.map_err(|_| {
-        let detail = "as many read events as can at once: close one of them, or ask again later";
+        let detail = "the maximum number of event streams is open: close one, or retry later";
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many readers", detail)
     })?;
     let bell = events::all().bell();

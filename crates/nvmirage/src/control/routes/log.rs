@@ -22,7 +22,7 @@ async fn change_log(bytes: Bytes) -> Result<Json<Log>, Refusal> {
     let change: Log = body(&bytes)?;
     logging::change(&change).map_err(Refusal::invalid)?;
     let now = logging::now();
-    tracing::info!("the log is changed: {}", shown(&now));
+    tracing::info!("log settings changed: {}", shown(&now));
     Ok(Json(now))
 }
 

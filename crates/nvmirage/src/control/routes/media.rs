@@ -100,7 +100,7 @@ async fn map_medium(
     let MapQuery { cells, from, count } = query;
     if !(1..=MOST_CELLS).contains(&cells) || count > MOST_CELLS {
         return Err(Refusal::invalid(format!(
-            "cells = {cells}, count = {count}: a map has 1 to {MOST_CELLS} cells, and tells {MOST_CELLS} zones at most; ask for others with `from`"
+            "cells = {cells}, count = {count}: a map has 1 to {MOST_CELLS} cells, and lists up to {MOST_CELLS} zones; request others with `from`"
         )));
     }
     let wanted = Wanted {

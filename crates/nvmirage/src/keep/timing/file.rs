@@ -46,7 +46,7 @@ impl StateFile {
             .len();
         if len > longest {
             bail!(
-                "{shown} has {len} bytes, and no state of this drive has: name another file as {KEY}"
+                "{shown}: unexpected size {len} bytes; not a state file of this drive. Name another file as {KEY}"
             );
         }
         let mut bytes = Vec::new();
