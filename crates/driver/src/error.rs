@@ -24,7 +24,7 @@ pub enum DriverError {
     },
     /// CSTS.CFS is set: the controller has given up (Base 2.1, 3.1.4.6).
     #[error(
-        "the controller reports a fatal error (CSTS {csts:#010x}); its server's log says why, a reset may bring it back"
+        "the controller reports a fatal error (CSTS {csts:#010x}); see its server's log, and reset it"
     )]
     ControllerFatal {
         /// The Controller Status property as read.
@@ -32,7 +32,7 @@ pub enum DriverError {
     },
     /// CSTS.SHST says that the controller has shut down, and CSTS.CFS that it failed: before the shutdown, or in it.
     #[error(
-        "the controller has shut down and reports a fatal error (CSTS {csts:#010x}): what was written last may not be kept; its server's log says why"
+        "the controller has shut down and reports a fatal error (CSTS {csts:#010x}): the last writes may not be durable; see its server's log"
     )]
     ShutDownFatal {
         /// The Controller Status property as read.
@@ -88,7 +88,7 @@ pub enum DriverError {
         host: Option<u32>,
     },
     /// A server took the connection and did not answer.
-    #[error("the server at {} did not answer within {after:?}: the drive may have another host, or the server is stopped", path.display())]
+    #[error("the server at {} did not respond within {after:?}: the drive may have another host, or the server is stopped", path.display())]
     NoAnswer {
         /// The socket.
         path: PathBuf,

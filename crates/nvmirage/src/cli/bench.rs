@@ -370,12 +370,12 @@ fn verdict(jobs: &[JobReport]) -> anyhow::Result<()> {
         .flat_map(all)
         .filter(|job| job.errors > 0)
         .map(|job| {
-            let first = job.first_error.as_deref().unwrap_or("no status is known");
+            let first = job.first_error.as_deref().unwrap_or("unknown status");
             format!("{}: {} errors; {first}", job.title(), job.errors)
         })
         .collect();
     if failed.is_empty() {
         return Ok(());
     }
-    bail!("the drive made errors\n{}", failed.join("\n"))
+    bail!("commands ended with errors\n{}", failed.join("\n"))
 }

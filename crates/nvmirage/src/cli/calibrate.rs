@@ -94,7 +94,7 @@ impl Calibrate {
         );
         let size = self.size.or(like.map(|drive| Size(drive.size_bytes())));
         if self.output.is_some() && size.is_none() {
-            return Err(UsageError("--size is missing: write that of the drive".into()).into());
+            return Err(UsageError("--size is missing: write the size of the drive".into()).into());
         }
         let (samples, passed_over) = self.samples()?;
         let given = Given {
@@ -109,7 +109,7 @@ impl Calibrate {
         let _line = progress::waiting("looking for the drive");
         let found = calibrate::calibrate(&given).map_err(|error| anyhow::anyhow!(error));
         let found =
-            found.with_context(|| format!("{} points do not make a drive", samples.len()))?;
+            found.with_context(|| format!("{} points are not enough for a drive", samples.len()))?;
         let mut document = Document::new(&found, &samples, passed_over);
         if let (Some(path), Some(size)) = (&self.output, size) {
             let like = like.map(|drive| Like {
@@ -155,10 +155,10 @@ impl Calibrate {
             let shown = path.display();
             let len = fs::metadata(path).map(|data| data.len());
             let len = len.with_context(|| format!("cannot read {shown}"))?;
-            anyhow::ensure!(len <= FILE_MAX, "{shown} has more than {FILE_MAX} bytes");
+            anyhow::ensure!(len <= FILE_MAX, "{shown} is larger than {FILE_MAX} bytes");
             let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
             let read = calibrate::read(&text);
-            let read = read.map_err(|why| anyhow::anyhow!("{shown} is no measurement: {why}"))?;
+            let read = read.map_err(|why| anyhow::anyhow!("{shown} is not a measurement: {why}"))?;
             samples.extend(read.samples);
             let of_file = read.passed_over.iter();
             passed_over.extend(of_file.map(|why| format!("{shown}: {why}")));
@@ -179,7 +179,7 @@ fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
     let name = path.to_string_lossy();
     if !drive::is_file(&name) {
         return Err(UsageError(format!(
-            "--output {shown}: a preset's file has a name with a / or one that ends with .toml: write {shown}.toml"
+            "--output {shown}: the name of a preset's file contains a / or ends with .toml: write {shown}.toml"
         ))
         .into());
     }
@@ -187,7 +187,7 @@ fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
         .write(true)
         .create_new(true)
         .open(path);
-    let mut file = file.with_context(|| format!("cannot make {shown}"))?;
+    let mut file = file.with_context(|| format!("cannot create {shown}"))?;
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all());

@@ -78,7 +78,7 @@ impl Clone {
         for (_, destination) in &all {
             if fs::symlink_metadata(destination).is_ok() {
                 bail!(
-                    "{} is there already: name another file, or remove it",
+                    "{} already exists: name another file, or remove it",
                     destination.display()
                 );
             }
@@ -133,7 +133,7 @@ fn open(path: &Path) -> anyhow::Result<File> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
     if !file.metadata()?.is_file() {
-        bail!("{shown} is no regular file: only those are cloned");
+        bail!("{shown} is not a regular file: only regular files can be cloned");
     }
     // A server has the one lock on a medium's file, and the other one on the state of its timing.
     for locked in [
@@ -144,7 +144,7 @@ fn open(path: &Path) -> anyhow::Result<File> {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => {
                 bail!(
-                    "{shown} is in use: stop the server that has it first (`fuser -v` on the path names it)"
+                    "{shown} is in use: stop the server that uses it first (`fuser -v` on the path names it)"
                 )
             }
             Err(errno) => Err(errno).with_context(|| format!("cannot lock {shown}"))?,

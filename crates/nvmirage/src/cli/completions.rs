@@ -28,7 +28,7 @@ impl Completions {
         let name = self.shell.to_string();
         let shells = live::shells();
         let shell = shells.completer(&name);
-        let shell = shell.ok_or_else(|| UsageError(format!("nothing is known of {name}")))?;
+        let shell = shell.ok_or_else(|| UsageError(format!("unknown command {name}")))?;
         let mut script = Vec::new();
         shell.write_registration(
             live::VARIABLE,

@@ -131,7 +131,7 @@ impl Conformance {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let selection = Selection::of(&self.only).map_err(|UnknownName(name)| {
             UsageError(format!(
-                "--only {name}: there is no such chapter or test; `nvmirage conformance --list` names them"
+                "--only {name}: no such chapter or test; `nvmirage conformance --list` lists them"
             ))
         })?;
         if self.list {

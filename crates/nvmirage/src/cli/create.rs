@@ -332,7 +332,7 @@ fn pci_id(text: &str) -> Result<u16, String> {
         Some(digits) => u16::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     };
-    id.ok_or_else(|| format!("`{text}` is no id: write 0x1 to 0xfffe"))
+    id.ok_or_else(|| format!("`{text}` is not an ID: write 0x1 to 0xfffe"))
 }
 
 impl Create {

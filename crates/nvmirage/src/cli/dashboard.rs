@@ -46,14 +46,14 @@ impl Dashboard {
         UnixStream::connect(socket.path()).with_context(|| socket.nobody())?;
         if !control::has_dashboard() {
             tracing::warn!(
-                "this program was built without the dashboard; a server of another build may have it"
+                "this program was built without the dashboard: use a build with it"
             );
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         runtime.block_on(async {
-            let mut signals = Signals::new().context("cannot take over signals")?;
+            let mut signals = Signals::new().context("cannot handle signals")?;
             let proxy = control::Proxy::bind(self.address, socket.path().to_owned())?;
             let url = proxy.url();
             report::print(&format!("{url}\n"))?;

@@ -217,7 +217,7 @@ fn dialect(host: &mut Host, nsid: u32, asked: DialectArg) -> anyhow::Result<Dial
     match asked {
         DialectArg::Auto if csi == Csi::KEY_VALUE => Ok(Dialect::Nvme),
         DialectArg::Auto => bail!(
-            "namespace {nsid} does not report the Key Value command set: where it speaks Samsung's commands, write --dialect samsung"
+            "namespace {nsid} does not report the Key Value command set: for Samsung's commands, write --dialect samsung"
         ),
         DialectArg::Nvme => Ok(Dialect::Nvme),
         DialectArg::Samsung => Ok(Dialect::Samsung),
@@ -246,7 +246,7 @@ impl Client {
         let max = u64::from(self.queue.transfer_len().min(VALUE_MAX));
         ensure!(
             len <= max,
-            "the value has {len} bytes, and one command moves {max} at most here: serve the drive with a larger max_transfer (2MiB for every value)"
+            "the value has {len} bytes, more than the {max} of one command: serve the drive with a larger max_transfer (2MiB for every value)"
         );
         Ok(u32::try_from(len)?)
     }
@@ -256,7 +256,7 @@ impl Client {
         let max = self.queue.transfer_len();
         ensure!(
             len <= max,
-            "a command has {len} bytes of data, and moves {max} at most here: store fewer or smaller values by each, or serve the drive with a larger max_transfer"
+            "a command with {len} bytes of data exceeds the maximum of {max}: store fewer or smaller values per command, or serve the drive with a larger max_transfer"
         );
         Ok(())
     }
@@ -403,7 +403,7 @@ impl Put {
         }
         ensure!(
             value.len() as u64 <= u64::from(VALUE_MAX),
-            "a value has {VALUE_MAX} bytes at most"
+            "the value is larger than {VALUE_MAX} bytes"
         );
         Ok(value)
     }

@@ -58,8 +58,8 @@ fn shown(report: &LatencyReport, last: usize) -> String {
     let mut parts = Vec::new();
     if watched == 0 {
         parts.push(match report.sample {
-            0 => "no command is watched: `nvmirage set controller NAME sample=256` watches one of 256\n".to_owned(),
-            sample => format!("no command was watched yet: one of {sample} is\n"),
+            0 => "latency sampling is disabled: `nvmirage set controller NAME sample=256` times one in 256 commands\n".to_owned(),
+            sample => format!("no command was timed yet: one in {sample} is\n"),
         });
     } else {
         parts.push(operations(&report.latency).to_string());

@@ -55,7 +55,7 @@ impl FromStr for MediaArg {
             "keyvalue" => MediumKind::KeyValue,
             _ => {
                 return Err(format!(
-                    "`{kind}` is no kind of media: write null, ram, file, drive or keyvalue, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
+                    "unknown media kind `{kind}`: write null, ram, file, drive or keyvalue, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
                 ));
             }
         };
@@ -79,10 +79,10 @@ impl FromStr for MediaArg {
         let mut seen = Vec::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or_else(|| {
-                format!("`{part}` is no key=value; a path with a comma needs a configuration file")
+                format!("`{part}` is not key=value; a path with a comma needs a configuration file")
             })?;
             if seen.contains(&key) {
-                return Err(format!("{key} is given twice"));
+                return Err(format!("{key} is given twice: remove one"));
             }
             seen.push(key);
             arg.set(key, value)?;
@@ -155,7 +155,7 @@ impl MediaArg {
                 (Some(name), Some(timing)) => timing.write(name, value)?,
                 (Some(_), None) => {
                     return Err(format!(
-                        "{key} comes after preset=NAME, which it differs from"
+                        "{key}: write it after preset=NAME"
                     ));
                 }
                 (None, _) => return Err(unknown(key)),
@@ -243,6 +243,6 @@ mod tests {
         assert!(error("file:direct=maybe").contains("auto, on or off"));
         assert!(error("file:poll_completions=1").contains("true or false"));
         assert!(error("ram:lba_size=x").contains("512 or 4096"));
-        assert!(error("ram:timing.program=1us").contains("comes after preset=NAME"));
+        assert!(error("ram:timing.program=1us").contains("write it after preset=NAME"));
     }
 }

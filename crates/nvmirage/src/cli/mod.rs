@@ -178,7 +178,7 @@ fn check_control(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     let asks = command.get_arguments().any(|arg| arg.get_id() == "control");
     if !asks {
         let names = names.join(" ");
-        let text = format!("--control: `nvmirage {names}` asks no server: leave it out");
+        let text = format!("--control: `nvmirage {names}` does not use a server: remove the option");
         return Err(UsageError(text).into());
     }
     Ok(())

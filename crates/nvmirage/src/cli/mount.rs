@@ -87,7 +87,7 @@ impl Mount {
         let stopped = mounted.stop();
         match end {
             Some(End::Lost) => bail!(
-                "the drive at {} is lost; its log says why",
+                "the drive at {} is lost; see its server's log",
                 self.target.display()
             ),
             Some(End::Unmounted) | None => stopped,

@@ -58,7 +58,7 @@ pub(super) fn unix(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::Unix(path) => Ok(path),
         Listen::VfioUser(_) | Listen::Fuse(_) => Err(format!(
-            "`{text}` is where a controller is reached: write unix:PATH"
+            "`{text}` is the address of a controller: write unix:PATH"
         )),
     }
 }

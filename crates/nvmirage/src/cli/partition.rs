@@ -183,10 +183,10 @@ impl Drive {
             return Ok(None);
         };
         let medium = Medium::open(&MediumSpec { kind }).with_context(
-            || "where a server has it, give the name of its media in place of where it is",
+            || "if a server uses it, give the name of its medium instead of an address",
         )?;
         let owner = Owner::of(&medium, path.as_deref())?;
-        let owner = owner.context("a drive without a serial number has no partitions")?;
+        let owner = owner.context("a drive without a serial number cannot have partitions")?;
         let store = Store::open(&state_dir(self.state_dir.clone())?, owner, medium.size())?;
         Ok(Some(Opened { medium, store }))
     }
@@ -268,7 +268,7 @@ impl Delete {
                 .map_err(refused)?;
             let _line = progress::waiting("erasing");
             medium.erase(range.start.0, range.len()).with_context(|| {
-                format!("partition {name} is not erased, and cannot be used: delete it again")
+                format!("partition {name} is not fully erased, and cannot be used: delete it again")
             })?;
         }
         store.change(|table| table.delete(&name)).map_err(refused)

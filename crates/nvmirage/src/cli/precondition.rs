@@ -118,7 +118,7 @@ impl Precondition {
             )
         {
             bail!(
-                "{} is something else than the state of a drive's timing: name another file, or remove it",
+                "{} is not the state of a timing model: name another file, or remove it",
                 state.display()
             );
         }
@@ -163,7 +163,7 @@ impl Precondition {
                 state,
             }),
             _ => bail!(
-                "{} is no conventional flash: only that has a state to be brought into",
+                "{} is not conventional flash: only that has a steady state",
                 timing.preset
             ),
         }
@@ -175,7 +175,7 @@ impl Precondition {
         let medium = config.media.into_iter().find(|medium| medium.name == name);
         let medium = medium.with_context(|| format!("{} has no media `{name}`", file.display()))?;
         let timing = medium.timing.clone().with_context(|| {
-            format!("media {name} has no timing: nothing of it would be any faster or slower")
+            format!("media {name} has no timing model, so preconditioning has no effect: add [media.timing]")
         })?;
         let path = medium.path.as_deref();
         // What a server would not serve is not prepared: a file of another size, or with something else in it.
@@ -190,7 +190,7 @@ impl Precondition {
         let size =
             size.with_context(|| format!("media {name} has no size: write size = \"64GiB\""))?;
         let state = timing.state_file(medium.kind, path).with_context(|| {
-            format!("media {name} keeps no state of its timing: write state = \"{name}.timing\" under [media.timing]")
+            format!("media {name} does not save the state of its timing model: write state = \"{name}.timing\" under [media.timing]")
         })?;
         Ok((timing, size, state))
     }

@@ -95,7 +95,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 fn shown(report: &QueuesReport) -> String {
     let mut parts = Vec::new();
     let made = match report.queues.len() {
-        0 => "its host has made no I/O queues".to_owned(),
+        0 => "its host has created no I/O queues".to_owned(),
         1 => "1 I/O completion queue".to_owned(),
         count => format!("{count} I/O completion queues"),
     };
@@ -140,7 +140,7 @@ fn completion(cq: &CompletionQueue, notes: &mut String) -> Vec<String> {
     }
     let given_up = ring.map_or(0, |ring| ring.given_up);
     if given_up > 0 {
-        *notes += &format!("{name}: {given_up} commands were aborted that a medium has still\n");
+        *notes += &format!("{name}: a medium still holds {given_up} aborted commands\n");
     }
     let state = match ring {
         None => "moving",

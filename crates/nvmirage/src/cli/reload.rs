@@ -57,7 +57,7 @@ impl ReloadCommand {
         }
         anyhow::ensure!(
             self.dry_run || reload.is_whole(),
-            "not all of {} is served: the lines with ! say what, why, and what to do",
+            "{} is only partly applied: the lines with ! give the object, the reason, and the next step",
             reload.file
         );
         Ok(())
@@ -74,9 +74,9 @@ fn shown(reload: &Reload) -> String {
     }
     let count = reload.steps.len();
     let last = match (count, reload.dry_run) {
-        (0, _) if reload.is_whole() => "nothing to do: it is served as the file says".to_owned(),
+        (0, _) if reload.is_whole() => "nothing to do: the file is already applied".to_owned(),
         (0, _) => "nothing else to do".to_owned(),
-        (count, true) => format!("{count} to do; without --dry-run it is done"),
+        (count, true) => format!("{count} to do; run without --dry-run to apply"),
         (count, false) => format!("{count} done"),
     };
     format!("{text}{last}\n")

@@ -139,7 +139,7 @@ impl Serve {
         let folder = match place {
             Ok(folder) => folder,
             Err(error) if config.state_dir.is_none() => {
-                tracing::warn!("what is made at run time is gone at the next start: {error:#}");
+                tracing::warn!("run-time changes are lost at the next start: {error:#}");
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -207,7 +207,7 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
     if let Some((listener, path)) = service::inherited_socket()? {
         ensure!(
             asked_for.is_none_or(|asked_for| asked_for.path() == path),
-            "the service manager made the control socket {}, and the configuration or --control names another: take that away, or change `ListenStream=` of the socket unit",
+            "the service manager created the control socket {}, and the configuration or --control names another: remove that, or change `ListenStream=` in the socket unit",
             path.display()
         );
         return Ok(Some(Socket::inherited(listener, path)?));
@@ -216,7 +216,7 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
         return match Socket::bind(listen.path()) {
             Ok(socket) => Ok(Some(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error).with_context(|| {
-                format!("the control socket {listen} is in use by another server: stop that, or name another with --control")
+                format!("the control socket {listen} is in use by another server: stop it, or name another socket with --control")
             }),
             Err(error) => Err(error).with_context(|| format!("cannot listen on the control socket {listen}")),
         };
@@ -226,7 +226,7 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
         Ok(socket) => Ok(Some(socket)),
         Err(error) => {
             let why = match error.kind() {
-                io::ErrorKind::AddrInUse => "another server has it".to_owned(),
+                io::ErrorKind::AddrInUse => "another server uses it".to_owned(),
                 _ => error.to_string(),
             };
             tracing::warn!(
@@ -246,7 +246,7 @@ async fn serve(
     ready: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // first of all: a signal that comes while media are opened stops cleanly, too
-    let mut signals = Signals::new().context("cannot take over signals")?;
+    let mut signals = Signals::new().context("cannot handle signals")?;
     let control = config.control.clone().unwrap_or_default();
     let socket = control_socket(control.socket.as_ref())?;
     let tcp = Tcp::of(&control)?;
@@ -316,22 +316,22 @@ async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
                 // it is heard once this is over: a change is not left half-way
                 asked @ (Asked::End(_) | Asked::Interrupt) => {
                     let signal = if let Asked::End(signal) = asked { signal } else { "SIGINT" };
-                    tracing::warn!("{signal}: the server stops once the configuration is read");
+                    tracing::warn!("{signal}: the server stops when the reload is finished");
                     supervisor.ask_to_stop();
                 }
-                Asked::Reload => tracing::warn!("SIGHUP: the configuration is being read already"),
+                Asked::Reload => tracing::warn!("SIGHUP: a reload is already in progress"),
             },
         }
     };
     let said = match reloaded {
-        Ok(Ok(reload)) if reload.is_whole() => "the configuration is served as it is now",
-        Ok(Ok(_)) => "some of the configuration is not served yet: the log says what",
+        Ok(Ok(reload)) if reload.is_whole() => "the configuration is applied",
+        Ok(Ok(_)) => "the configuration is only partly applied: see the log",
         Ok(Err(refusal)) => {
-            tracing::error!("the configuration was read again, and is not served: {refusal}");
-            "the configuration of before is served: the log says why"
+            tracing::error!("the reloaded configuration is not applied: {refusal}");
+            "the previous configuration stays in use: see the log"
         }
         Err(error) => {
-            tracing::error!("the configuration could not be read again: {error}");
+            tracing::error!("cannot reload the configuration: {error}");
             "the configuration could not be read again"
         }
     };
@@ -343,7 +343,7 @@ fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result
     if controllers.is_empty() {
         anyhow::ensure!(
             steerable,
-            "there is nothing to serve: the configuration has no controller, and there is no control socket to create one"
+            "nothing to serve: the configuration has no controller, and there is no control socket to create one"
         );
         return report::print("ready: no controllers yet; create them with `nvmirage create`\n");
     }

@@ -66,7 +66,7 @@ impl Set {
         }
         if self.changes.is_empty() {
             let (kind, name) = (&self.kind, &self.name);
-            return Err(UsageError(format!("{kind} {name}: write what is to change")).into());
+            return Err(UsageError(format!("{kind} {name}: write at least one KEY=VALUE")).into());
         }
         if self.kind == "tenant" {
             let changes = self.changes.iter().map(|change| {
@@ -118,7 +118,7 @@ fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError>
             ("sample", value) => {
                 let sample = value.parse().map_err(|_| {
                     UsageError(format!(
-                        "`{change}`: write sample=1 for every command, sample=16 for one of 16, or sample=0 for none"
+                        "`{change}`: write sample=1 for every command, sample=16 for one in 16, or sample=0 for none"
                     ))
                 });
                 all.sample = Some(sample?);
@@ -148,7 +148,7 @@ fn log_change<'a>(changes: impl Iterator<Item = &'a String>) -> Result<Log, Usag
             }
             (key, _) => {
                 return Err(UsageError(format!(
-                    "the log has no `{key}`: write filter=FILTER or format=text, json or journal"
+                    "the log has no key `{key}`: write filter=FILTER or format=text, json or journal"
                 )));
             }
         }

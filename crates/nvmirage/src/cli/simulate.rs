@@ -128,7 +128,7 @@ fn host_cost(text: &str) -> Result<HostCost, String> {
             submission_ns,
             completion_ns,
         }),
-        Some(_) => Err("write one time, or two: of a submission and of a completion".into()),
+        Some(_) => Err("write one time, or two: for a submission and for a completion".into()),
     }
 }
 
@@ -149,7 +149,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     }
     String::from_utf8(bytes).with_context(|| {
         format!(
-            "{} is no text: write a job file of fio's or a trace",
+            "{} is not a text file: name a fio job file or a trace",
             path.display()
         )
     })
@@ -160,7 +160,7 @@ impl Simulate {
         let drive = Drive::find(&self.preset).map_err(UsageError)?;
         if self.prepared && drive.kind() != Kind::Flash {
             return Err(UsageError(format!(
-                "--prepared is for drives of flash that collect, and {} is of kind {}: leave it out",
+                "--prepared is only for presets of kind flash, and {} is of kind {}: remove it",
                 drive.name(),
                 drive.kind().name()
             ))

@@ -43,11 +43,11 @@ impl Stop {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let stopping = control::client::stop(&self.control.to_change()?, self.detach_hosts)?;
         let pid = i32::try_from(stopping.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.context("the server told no process id of its own")?;
+        let pid = pid.context("the server did not report its process id")?;
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => process,
             Err(Errno::SRCH) => return Ok(()),
-            Err(error) => return Err(error).context("cannot watch the server's process"),
+            Err(error) => return Err(error).context("cannot monitor the server's process"),
         };
         let deadline = Instant::now() + BOUND;
         let mut is_told = false;
@@ -56,7 +56,7 @@ impl Stop {
             let mut ended = [PollFd::new(&process, PollFlags::IN)];
             match poll(&mut ended, Some(&wait)) {
                 Ok(0) if !is_told => {
-                    progress::note("commands end, and media are made durable");
+                    progress::note("commands complete, and media are made durable");
                     is_told = true;
                 }
                 Ok(0) | Err(Errno::INTR) => {}
@@ -65,7 +65,7 @@ impl Stop {
             }
         }
         bail!(
-            "the server, process {pid:?}, has not ended within {} s: its log says what it waits for",
+            "the server, process {pid:?}, has not exited within {} s: see its log",
             BOUND.as_secs()
         )
     }

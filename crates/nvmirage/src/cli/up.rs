@@ -92,7 +92,7 @@ impl Up {
         let listen = config.controller[0].listen.clone();
         let socket = listen.path().to_str();
         let socket =
-            socket.context("the socket's path is not UTF-8: QEMU's JSON cannot have it")?;
+            socket.context("the socket path is not UTF-8, which QEMU's JSON requires: use another path")?;
         let options = qemu::options(&self.name, socket, DEFAULT_MEMORY);
         // first of all: who has no QEMU for it wants to know before anything is made
         if let Some(warning) = qemu_args::warning(None) {

@@ -119,7 +119,7 @@ impl Drop for Keeper {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the keeper panicked; what hosts changed last may not be kept");
+            tracing::error!("the thread that saves changes by hosts panicked; their last changes may be lost");
         }
     }
 }

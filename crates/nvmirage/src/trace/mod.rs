@@ -84,7 +84,7 @@ pub(crate) fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
         .open(&path);
     let file = made.with_context(|| {
         format!(
-            "cannot make {}: a trace never goes into a file that is there, and the server must be allowed to write to the folder",
+            "cannot create {}: the file must not exist, and the server needs write permission for the folder",
             path.display()
         )
     })?;

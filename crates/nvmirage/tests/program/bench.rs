@@ -93,7 +93,7 @@ fn null_keeps_nothing_and_verification_is_refused() {
         ]);
         assert_eq!(ran.status.code(), Some(1));
         assert!(
-            ran.err.contains("does not keep what is written"),
+            ran.err.contains("does not store data"),
             "{}",
             ran.err
         );

@@ -219,7 +219,7 @@ fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
         // Its reads end so, or the flush of the shutdown behind them does.
         let says = [
             "Command Interrupted",
-            "what was written last may not be kept",
+            "the last writes may not be durable",
         ];
         assert!(
             says.iter().any(|says| ran.err.contains(says)),
@@ -590,7 +590,7 @@ fn blocks_are_as_large_as_the_drive_s_or_larger() {
     let smaller = format!("drive:target={listen},lba_size=512");
     let nvme = world.vfio_user("nvme.sock");
     let error = world.fails(&["serve", "--media", &smaller, "--listen", &nvme]);
-    assert!(error.contains("takes no blocks below 4096"), "{error}");
+    assert!(error.contains("supports no blocks below 4096"), "{error}");
     let server = world.serve_media(&format!("drive:target={listen}"));
     let mut host = Host::attach(&world, "nvme.sock");
     assert_eq!(host.size(1), (16 << 20, 4096));

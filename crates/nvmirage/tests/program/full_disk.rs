@@ -146,7 +146,7 @@ listen = "vfio-user:kv.sock"
 "#;
 
 /// What a host says whose drive could not write everything when it was shut down.
-const UNKEPT: &str = "what was written last may not be kept";
+const UNKEPT: &str = "the last writes may not be durable";
 
 #[test]
 fn keys_on_a_full_disk_are_deleted_and_stored_again_when_there_is_room() {

@@ -359,7 +359,7 @@ fn a_change_that_cannot_be_written_fails_and_is_written_later() {
     let folder = world.path("kept/subsystems");
     fs::rename(&folder, world.path("kept/away")).unwrap();
     let error = world.fails(&world.steer(&["attach", "home", "b"]));
-    assert!(error.contains("could not be kept"), "{error}");
+    assert!(error.contains("could not be saved"), "{error}");
     let log = server.log();
     assert_eq!(log.matches("cannot write").count(), 1, "{log}");
     // a host is told, too, and not that it succeeded

@@ -309,7 +309,7 @@ fn a_look_that_cannot_be_is_refused_with_what_there_is() {
     let text = world.ok(&world.steer(&["queues", "nvme0"]));
     assert_eq!(
         text,
-        "doorbells are trapped; its host has made no I/O queues\n"
+        "doorbells are trapped; its host has created no I/O queues\n"
     );
     server.stop();
 }

@@ -175,7 +175,7 @@ fn a_device_that_becomes_read_only_while_it_is_served_is_write_protected_until_i
         assert_eq!(is_protected(&mut host), protected);
     }
     assert_eq!(write(&mut host), Status::SUCCESSFUL_COMPLETION);
-    while !server.log().contains("takes writes again") {
+    while !server.log().contains("accepts writes again") {
         assert!(Instant::now() < deadline, "{}", server.log());
         thread::sleep(Duration::from_millis(10));
     }

@@ -209,7 +209,7 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     // as a signal, too: it goes on
     server.signal(Signal::HUP);
     until("it says so", || {
-        server.log().contains("was read again, and is not served")
+        server.log().contains("reloaded configuration is not applied")
     });
     assert_eq!(served(&world), before);
     server.stop();
@@ -234,7 +234,7 @@ fn a_host_keeps_its_drive_until_it_is_gone_or_may_lose_it() {
     let first = reload(&world, &[]);
     assert_eq!(first.status.code(), Some(1), "{}", first.out);
     for line in [
-        "- controller two: to be made anew: queues cannot change",
+        "- controller two: to be recreated: queues cannot change",
         "+ controller two",
         "! controller one stays as it is: queues cannot change, and a host is attached",
         "! reactor: counts at the next start",
@@ -553,8 +553,8 @@ fn a_manager_hears_that_it_is_read_and_is_ready_again() {
     let server = Server::start(command, world.path("server.log"));
     assert!(hear().contains("READY=1"));
     for (text, status) in [
-        ("[[tenant]]\nname = \"web\"\n", "is served as it is now"),
-        ("nonsense = 1\n", "of before is served"),
+        ("[[tenant]]\nname = \"web\"\n", "the configuration is applied"),
+        ("nonsense = 1\n", "the previous configuration stays in use"),
     ] {
         world.write("config.toml", text);
         let before = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

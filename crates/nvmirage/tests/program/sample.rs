@@ -45,7 +45,7 @@ fn the_times_are_taken_of_as_many_commands_as_one_wants() {
     };
 
     set("sample=0");
-    assert!(latency().contains("no command is watched"));
+    assert!(latency().contains("latency sampling is disabled"));
     assert_eq!(watched_of(2000), 0);
     // what is recorded is not watched
     start(&world, "all.trace", &[]);
@@ -64,7 +64,7 @@ fn the_times_are_taken_of_as_many_commands_as_one_wants() {
 
     for (change, status, why) in [
         ("sample=65537", 1, "up to 65536"),
-        ("sample=often", 2, "sample=16 for one of 16"),
+        ("sample=often", 2, "sample=16 for one in 16"),
         ("queues=3", 2, "cannot change while it is served"),
     ] {
         let ran = world.run(&world.steer(&["set", "controller", "nvme0", change]));

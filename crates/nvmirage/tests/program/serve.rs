@@ -227,7 +227,7 @@ fn control_sockets_in_use() {
     assert!(world.path("run/nvmirage/control.sock").exists());
     let second = serve(&world.vfio_user("c.sock"), "second.log");
     assert!(
-        second.log().contains("another server has it"),
+        second.log().contains("another server uses it"),
         "{}",
         second.log()
     );

@@ -274,7 +274,7 @@ fn what_cannot_be_changed_says_why() {
         ),
         (
             &["--subsystem", "pair", "--serial", "X"],
-            "write the same, or leave them out",
+            "write the same, or remove them",
         ),
         (
             &["--subsystem", "pair", "--model-number", "X"],

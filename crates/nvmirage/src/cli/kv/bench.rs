@@ -103,10 +103,10 @@ impl Bench {
     pub(super) fn run(&self, client: &mut Client) -> anyhow::Result<()> {
         ensure!(
             self.compound.is_none() || client.keys.dialect == Dialect::Samsung,
-            "--compound: the Key Value command set has no such command: add --dialect samsung"
+            "--compound: not a command of the Key Value command set: add --dialect samsung"
         );
         let len = client.check_len(self.value_size.0)?;
-        ensure!(len > 0, "--value-size: a value to measure with has bytes");
+        ensure!(len > 0, "--value-size: write at least 1B");
         let data_len = self.data_len(len);
         client.check_transfer(data_len)?;
         let _line = progress::waiting("measuring");
@@ -146,7 +146,7 @@ impl Bench {
     fn keys_taken(&self) -> String {
         let (first, last) = (bench_key(0), bench_key((self.count - 1).into()));
         format!(
-            "the drive has keys from {first} to {last}, which the bench would overwrite and delete: add --destroy-data where they are not needed"
+            "the drive has keys from {first} to {last}, which the benchmark would overwrite and delete: add --destroy-data if they are not needed"
         )
     }
 

@@ -252,7 +252,7 @@ impl Stat {
         let ended = match (ended, &loaded.damaged) {
             (Some(reason), _) => format!("ended: {reason}"),
             (None, Some(_)) => "it is damaged".to_owned(),
-            (None, None) => "it was cut off".to_owned(),
+            (None, None) => "it is truncated".to_owned(),
         };
         let mut text = format!(
             "trace of controller {}: {} commands in {}, {} lost; {ended}\n\n",
@@ -381,7 +381,7 @@ pub(super) struct Plot {
 impl Plot {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let loaded = self.source.load()?;
-        anyhow::ensure!(!loaded.records.is_empty(), "there is no command to draw");
+        anyhow::ensure!(!loaded.records.is_empty(), "no command to plot");
         let svg = plot::svg(&loaded);
         std::fs::write(&self.output, svg)
             .with_context(|| format!("cannot write {}", self.output.display()))

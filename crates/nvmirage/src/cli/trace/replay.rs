@@ -87,7 +87,7 @@ impl Replay {
         let loaded = self.source.load()?;
         anyhow::ensure!(
             loaded.damaged.is_none(),
-            "a trace that is damaged is not replayed, as nobody knows what its hosts went on to ask for: record it again; `nvmirage trace export` has what is whole"
+            "cannot replay a damaged trace: record it again; `nvmirage trace export` extracts the intact part"
         );
         let transfer_len = replay::transfer_len(&loaded.records, TRANSFER_MAX);
         let needs = needs(self.qd, transfer_len).waiting(self.wait.get());
@@ -121,7 +121,7 @@ impl Replay {
         }
         let failed: u64 = replayed.errors.iter().map(|(_, count)| count).sum();
         anyhow::ensure!(failed == 0, "{failed} commands ended with an error");
-        anyhow::ensure!(!replayed.interrupted, "it was ended early");
+        anyhow::ensure!(!replayed.interrupted, "it was interrupted");
         Ok(())
     }
 }
