@@ -70,8 +70,8 @@ impl System {
         let address = drive.address;
         let Some(group) = drive.iommu_group else {
             bail!(
-                "{address} stands behind no IOMMU, and could reach all memory of this machine: switch the IOMMU on in \
-                 the firmware, and for Intel start the kernel with intel_iommu=on"
+                "{address} is not behind an IOMMU, and could access all memory of this machine: enable the IOMMU in \
+                 the firmware, and for Intel boot the kernel with intel_iommu=on"
             );
         };
         let devices = self.path("sys/bus/pci/devices");

@@ -210,7 +210,7 @@ fn a_group_is_handed_over_whole_and_only_behind_an_iommu() {
     );
     let link = format!("sys/bus/pci/devices/{ADDRESS}/iommu_group");
     fs::remove_file(machine.root.path().join(link)).unwrap();
-    assert!(machine.refusal().contains("stands behind no IOMMU"));
+    assert!(machine.refusal().contains("is not behind an IOMMU"));
 }
 
 #[test]

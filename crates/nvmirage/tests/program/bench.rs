@@ -391,7 +391,7 @@ fn nobody_at_the_socket() {
     let target = world.vfio_user("nobody.sock");
     for command in ["bench", "identify"] {
         let error = world.fails(&[command, "--target", &target]);
-        assert!(error.contains("is the server running"), "{error}");
+        assert!(error.contains("check that the server is running"), "{error}");
     }
 }
 

@@ -469,7 +469,7 @@ fn what_cannot_be_a_drive_says_why() {
         "--listen",
         &world.vfio_user("s"),
     ]);
-    assert!(error.contains("is the server running"), "{error}");
+    assert!(error.contains("check that the server is running"), "{error}");
     assert!(!Path::new(&world.path("s")).exists());
     for (keys, says) in [
         ("target = \"nvme0\"", "vfio-user:PATH"),

@@ -115,7 +115,7 @@ fn a_read_only_device_is_refused_unless_it_is_to_be_served_write_protected() {
     let serve = ["serve", "--media", &device.media(""), "--listen", &listen];
     let error = world.fails(&serve);
     for word in [
-        "takes no writes",
+        "is not writable",
         "read_only = true",
         device.0.to_str().unwrap(),
     ] {

@@ -168,15 +168,15 @@ fn a_state_that_cannot_be_taken_is_refused_and_left_alone() {
         (
             &newer,
             "",
-            "this state has version 99 and this program reads",
+            "unsupported state version 99; this program reads",
         ),
         (&damaged, "", "its checksum does not match"),
         (&whole[..whole.len() - 9].to_vec(), "", "damaged"),
-        (&Vec::new(), "", "this is no state of a timing model"),
+        (&Vec::new(), "", "not a state of a timing model"),
         (
             &b"# my notes\n".to_vec(),
             "",
-            "this is no state of a timing model",
+            "not a state of a timing model",
         ),
         (&vec![0; 200 << 20], "", "not a state file of this drive"),
     ] {

@@ -144,10 +144,10 @@ fn a_table_that_cannot_be_is_refused() {
         });
         Table::new(GIB, partitions.collect()).unwrap_err()
     };
-    assert!(with(&[("a", "0B..2GiB")]).contains("there are 1GiB"));
+    assert!(with(&[("a", "0B..2GiB")]).contains("beyond the size of 1GiB"));
     assert!(with(&[("a", "4KiB..1MiB")]).contains("not aligned"));
     assert!(with(&[("a", "0B..1025B")]).contains("not aligned"));
-    assert!(with(&[("a/b", "0B..1MiB")]).contains("no name"));
+    assert!(with(&[("a/b", "0B..1MiB")]).contains("not a partition name"));
     assert!(with(&[("a", "0B..2MiB"), ("b", "1MiB..3MiB")]).contains("overlaps another one"));
     assert!(with(&[("a", "0B..1MiB"), ("a", "1MiB..2MiB")]).contains("listed twice"));
 }
