@@ -96,17 +96,13 @@ pub enum DriverError {
         after: Duration,
     },
     /// The memory that the driver shares with the drive is full.
-    #[error(
-        "no room for {wanted} bytes in the memory shared with the drive; increase memory_len"
-    )]
+    #[error("no room for {wanted} bytes in the memory shared with the drive; increase memory_len")]
     NoMemory {
         /// Bytes asked for.
         wanted: usize,
     },
     /// The drive or its server did what the specification forbids.
-    #[error(
-        "the drive violates the specification: {0}; reset it before further use"
-    )]
+    #[error("the drive violates the specification: {0}; reset it before further use")]
     Broken(String),
     /// The system refused something the driver needs.
     #[error("cannot {what}: {source}")]

@@ -75,10 +75,13 @@ fn about(arg: &Arg) -> String {
     if !words.is_empty() && arg.get_action().takes_values() {
         write!(text, " ({})", words.join(", ")).unwrap();
     }
-    text.split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace('|', "\\|")
+    // The first paragraph has no full stop, as `--help` shows it.
+    let paragraphs = text.split("\n\n").map(|paragraph| {
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        words.join(" ").trim_end_matches('.').to_owned()
+    });
+    let paragraphs: Vec<String> = paragraphs.collect();
+    paragraphs.join(". ").replace('|', "\\|")
 }
 
 #[test]

@@ -6,14 +6,14 @@ use crate::control;
 const ATTACH_EXAMPLES: &str = "\
 Examples:
   nvmirage attach data vm1
-      The guest of vm1 gets a namespace while it runs
+      Hot-add a namespace to the guest of vm1
   nvmirage attach vm1:3 vm2
-      One that a host has made, for a second controller of its subsystem";
+      Attach a namespace that a host created to a second controller of its subsystem";
 
 const DETACH_EXAMPLES: &str = "\
 Examples:
   nvmirage detach data vm1
-      Refused while a host is attached to vm1
+      Rejected while a host is attached to vm1
   nvmirage detach data vm1 --detach-hosts
       Unmount it in the guest first";
 

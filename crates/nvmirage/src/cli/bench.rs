@@ -38,11 +38,11 @@ Examples:
   nvmirage bench --target vfio-user:/tmp/nvme.sock --destroy-data --rw randrw --qd 32 --verify --json
       Check every byte, and print JSON
   nvmirage bench --target vfio-user:/tmp/nvme.sock --idle-queues 60 --cold-every 10ms --qd 32
-      With queue pairs that nobody uses, and one that is used now and then
+      With idle queue pairs, and one that is used rarely
   nvmirage bench --target pci:0000:01:00.0 --qd 1,32
       A drive of this machine, after nvmirage drive bind
   nvmirage bench floor
-      What the machine itself allows, to compare with
+      The machine's own lower bound, for comparison
 
 Writing jobs, and --verify, overwrite what is on the drive: they need --destroy-data.";
 

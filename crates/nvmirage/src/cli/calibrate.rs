@@ -30,15 +30,15 @@ Examples:
       A drive of latency, bandwidth and rate, from what nvmirage bench --json or fio
       --output-format=json has printed
   nvmirage calibrate --from reads.json --like optane-p4800x
-      What was not measured is that of a preset; nothing is written
+      Values that were not measured are a preset's; nothing is written
   nvmirage calibrate --from fio.json --like samsung-970-pro --output mine.toml
-      A drive of flash: channels, dies and cells are the preset's, times are looked for
+      A flash drive: channels, dies and cells are the preset's, times are fitted
   nvmirage calibrate --from zones.json --like wd-zn540 --set zone_size=2GiB --set zone_capacity=1077MiB
-      A drive with zones, of which identify says how large they are
+      A zoned drive; identify shows its zone size
   nvmirage calibrate --from value-*.json --size 3840GB --output keys.toml
       A drive with keys, from what nvmirage kv bench --json has printed
   nvmirage explain mine.toml
-      What was written, with intervals";
+      The calibrated drive, with confidence intervals";
 
 /// Fit the parameters of a model to measurements of a drive
 ///
@@ -108,8 +108,8 @@ impl Calibrate {
         };
         let _line = progress::waiting("looking for the drive");
         let found = calibrate::calibrate(&given).map_err(|error| anyhow::anyhow!(error));
-        let found =
-            found.with_context(|| format!("{} points are not enough for a drive", samples.len()))?;
+        let found = found
+            .with_context(|| format!("{} points are not enough for a drive", samples.len()))?;
         let mut document = Document::new(&found, &samples, passed_over);
         if let (Some(path), Some(size)) = (&self.output, size) {
             let like = like.map(|drive| Like {
@@ -158,7 +158,8 @@ impl Calibrate {
             anyhow::ensure!(len <= FILE_MAX, "{shown} is larger than {FILE_MAX} bytes");
             let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
             let read = calibrate::read(&text);
-            let read = read.map_err(|why| anyhow::anyhow!("{shown} is not a measurement: {why}"))?;
+            let read =
+                read.map_err(|why| anyhow::anyhow!("{shown} is not a measurement: {why}"))?;
             samples.extend(read.samples);
             let of_file = read.passed_over.iter();
             passed_over.extend(of_file.map(|why| format!("{shown}: {why}")));

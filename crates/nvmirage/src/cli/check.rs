@@ -7,9 +7,9 @@ use crate::{config, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage check nvmirage.toml
-      Print the configuration with every default, or what is wrong with it
+      Print the configuration with all defaults, or its errors
   nvmirage check nvmirage.toml > full.toml
-      Start from one where everything is written out
+      Start from a file with all keys written out
 
 A configuration:
   [[media]]

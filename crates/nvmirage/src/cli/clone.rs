@@ -21,9 +21,9 @@ use crate::report;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage clone prepared.img vm1.img
-      The medium, and the state of its timing in prepared.img.timing, if it has one
+      The medium, and the state of its timing model in prepared.img.timing, if any
   nvmirage clone pro.timing pro2.timing
-      The state of a drive's timing alone
+      Only the state of a timing model
 
 Where the file system can share blocks between files (XFS, Btrfs, bcachefs) that takes a moment,
 whatever the size; elsewhere what is written of the file is copied.";

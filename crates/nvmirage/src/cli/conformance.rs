@@ -23,7 +23,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage conformance --list
-      What is tested, and which section of which specification demands it
+      List the tests, with the specification and section of each
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data
       Run everything
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data --only queues,io --doorbells trapped

@@ -24,7 +24,7 @@ Examples:
   nvmirage create controller vm1 --namespaces root --listen vfio-user:/tmp/vm1.sock
       A drive for one more guest, without a restart
   nvmirage create namespace data --media disk --range 16GiB..32GiB && nvmirage attach data vm1
-      One more namespace for a guest that runs";
+      One more namespace for a running guest";
 
 /// Create a medium, a namespace, a tenant or a controller in a running server
 ///

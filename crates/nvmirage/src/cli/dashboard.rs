@@ -16,9 +16,9 @@ use crate::{control, interrupt::Signals, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage dashboard --open
-      The dashboard of the server that runs here, in the browser
+      Open the dashboard of this machine's server in the browser
   nvmirage dashboard --address 127.0.0.1:9601
-      The same at a port of one's own, as for `ssh -L 9601:127.0.0.1:9601 HOST`";
+      Serve it at a fixed port, as for `ssh -L 9601:127.0.0.1:9601 HOST`";
 
 /// Serve a running server's dashboard to a browser
 ///
@@ -45,9 +45,7 @@ impl Dashboard {
         let socket = self.control.to_read()?;
         UnixStream::connect(socket.path()).with_context(|| socket.nobody())?;
         if !control::has_dashboard() {
-            tracing::warn!(
-                "this program was built without the dashboard: use a build with it"
-            );
+            tracing::warn!("this program was built without the dashboard: use a build with it");
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

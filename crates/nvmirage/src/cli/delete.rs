@@ -6,11 +6,11 @@ use crate::control;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage delete controller vm1
-      Serve it no longer; refused while a host is attached
+      Delete a controller; rejected while a host is attached
   nvmirage delete namespace root && nvmirage delete media disk
-      What nothing uses any more; files and their bytes stay
+      Delete unused objects; files and their data are kept
   nvmirage delete namespace vm1:3
-      A namespace that a host has made";
+      A namespace that a host created";
 
 /// Delete a medium, a namespace, a tenant or a controller of a running server
 ///
@@ -35,7 +35,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   nvmirage delete namespace root
-      Controllers that have it let go of it first: nvmirage detach root vm1")]
+      Detach it from its controllers first: nvmirage detach root vm1")]
     Namespace(Named),
     /// Delete a tenant that no controller and no namespace names
     #[command(after_help = "\
@@ -47,9 +47,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   nvmirage delete controller vm1
-      Refused while a host is attached
+      Rejected while a host is attached
   nvmirage delete controller vm1 --detach-hosts
-      Its host loses the drive; a virtual machine that uses it may be ended by QEMU")]
+      Its host loses the drive; QEMU may end a virtual machine that uses it")]
     Controller(Controller),
 }
 

@@ -5,11 +5,11 @@ use crate::{config::Span, demo};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage demo
-      About 20 seconds: two drives, every byte checked, one table
+      About 20 seconds: two drives, every byte verified, one table
   nvmirage demo --json --time 300ms
-      The same for machines, and shorter
+      A shorter run, with JSON output
   nvmirage demo --vm
-      A Debian guest formats, fills and verifies both drives; the first time, it is fetched";
+      A Debian guest formats, fills and verifies both drives; downloaded at the first run";
 
 /// Run a demonstration: two drives, verified and measured
 ///

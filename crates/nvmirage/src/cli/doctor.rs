@@ -15,11 +15,11 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage doctor
-      What could be better here, and where to pin a guest of two processors
+      Possible improvements, and CPU placement for a guest with two virtual CPUs
   nvmirage doctor --config nvmirage.toml
-      What this configuration asks of the machine, too: CPUs, drives, memory, descriptors, folders
+      Also check the needs of a configuration: CPUs, drives, memory, descriptors, folders
   nvmirage doctor --vcpus 8 --reactors 2 --json | jq -r .libvirt
-      The parts of a libvirt domain for a larger one
+      Parts of a libvirt domain for a larger guest
 
 Nothing is changed. The plan is for one guest: give others the CPUs that are left. Exit status 1:
 there is a problem, which does not work as it is; advice would be better or faster.";
@@ -74,7 +74,7 @@ impl Doctor {
         let problems = report.problems();
         anyhow::ensure!(
             problems == 0,
-            "problems: {problems}; each says above what to change"
+            "{problems} problems; the lines above give the remedy of each"
         );
         Ok(())
     }

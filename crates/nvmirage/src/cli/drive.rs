@@ -13,13 +13,13 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage drive list
-      Which drives there are, and what uses them
+      List drives and their users
   nvmirage drive bind 0000:01:00.0
-      Take one from the kernel; refused while anything uses it
+      Bind a drive to vfio-pci; rejected while it is in use
   nvmirage identify --target pci:0000:01:00.0
       Use it
   nvmirage drive unbind 0000:01:00.0
-      Give it back";
+      Return it to the kernel";
 
 /// List the NVMe drives of this machine, bind them to vfio-pci, return them to the kernel
 ///
@@ -45,7 +45,7 @@ enum What {
 Examples:
   nvmirage drive list
   nvmirage drive list --json | jq -r '.[] | select(.in_use_by == []).address'
-      Those that nothing uses
+      List unused drives
 
 Without root, processes of other users are not seen.")]
 struct List {

@@ -8,9 +8,9 @@ use crate::{control, events::Event, hangup, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage events
-      Objects that are made, changed and deleted, hosts that come and go, until it is interrupted
+      Follow created, changed and deleted objects and hosts, until interrupted
   nvmirage events --since 0 --json
-      Those that the server remembers, too, each an object of JSON on a line";
+      Also print the events that the server still has, one JSON object per line";
 
 /// Follow the events of a running server
 ///

@@ -23,9 +23,9 @@ Examples:
   nvmirage explain
       The presets
   nvmirage explain samsung-970-pro --size 64GiB
-      Geometry, latencies, ceilings and every value with its source, for a drive of that size
+      Geometry, latencies, limits and every value with its source, for that size
   nvmirage explain optane-p4800x --set read_latency=8us --json | jq '.ceilings'
-      With another latency, for a program";
+      With another latency, as JSON";
 
 /// Show the parameters of a drive's model, and the performance that follows from them
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use crate::{control, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage export > nvmirage.toml
-      What `nvmirage serve --config nvmirage.toml` serves somewhere else, or here with --forget";
+      A file for `nvmirage serve --config` on another machine, or here with --forget";
 
 /// Print the configuration of a running server
 ///

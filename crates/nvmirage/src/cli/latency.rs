@@ -14,9 +14,9 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage latency vm1
-      Percentiles of reads and writes, the stages that their time went to, and errors by status
+      Percentiles of reads and writes, time by stage, and errors by status
   nvmirage latency vm1 --last 20
-      Also the last 20 commands that were watched, with what each of their stages took
+      Also the last 20 timed commands, with the time in each stage
   nvmirage latency vm1 --json | jq '.latency[0].buckets'
       The whole distribution";
 

@@ -16,7 +16,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage ls
-      Media, namespaces and controllers, who has what, and whether a host is attached
+      Media, namespaces and controllers, their relations, and attached hosts
   nvmirage ls --json | jq '.controllers[] | select(.attached).name'
       The controllers in use";
 

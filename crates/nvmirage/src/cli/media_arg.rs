@@ -154,9 +154,7 @@ impl MediaArg {
             _ => match (key.strip_prefix("timing."), &mut self.timing) {
                 (Some(name), Some(timing)) => timing.write(name, value)?,
                 (Some(_), None) => {
-                    return Err(format!(
-                        "{key}: write it after preset=NAME"
-                    ));
+                    return Err(format!("{key}: write it after preset=NAME"));
                 }
                 (None, _) => return Err(unknown(key)),
             },

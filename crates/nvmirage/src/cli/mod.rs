@@ -64,11 +64,11 @@ pub(crate) use error::UsageError;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage demo
-      See it work: two drives, checked and measured, in 20 seconds
+      Run a demonstration: two drives, verified and measured, in 20 seconds
   nvmirage serve --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
       Serve a drive in memory
   nvmirage qemu-args nvme0
-      What to add to QEMU's command line, while that runs
+      Print the options for QEMU's command line, while the server runs
   nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randread --qd 1,32
       Measure it without a guest
 
@@ -178,7 +178,8 @@ fn check_control(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     let asks = command.get_arguments().any(|arg| arg.get_id() == "control");
     if !asks {
         let names = names.join(" ");
-        let text = format!("--control: `nvmirage {names}` does not use a server: remove the option");
+        let text =
+            format!("--control: `nvmirage {names}` does not use a server: remove the option");
         return Err(UsageError(text).into());
     }
     Ok(())

@@ -15,11 +15,11 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage mount --target vfio-user:/tmp/nvme.sock /mnt/drive
-      Until it is told to stop (Ctrl-C), /mnt/drive/ns1 is namespace 1
+      Until stopped (Ctrl-C), /mnt/drive/ns1 is namespace 1
   losetup --find --show --direct-io=on --sector-size 4096 /mnt/drive/ns1
       A block device of it, for a file system
   nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
-      A drive of our own needs no second process";
+      A drive of this machine's server needs no second process";
 
 /// How often it looks whether it is to end.
 const PAUSE: Duration = Duration::from_millis(50);

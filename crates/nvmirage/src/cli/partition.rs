@@ -22,13 +22,13 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage partition create pci:0000:01:00.0 vm1 100GiB
-      A part of a drive that no server has
+      A partition of a drive that no server uses
   nvmirage partition list
-      What partitions there are, of which drives, and what is free
+      List partitions of all drives, and the free space
   nvmirage partition create nvme vm2 100GiB
-      The same of a running server's drive, by the name of its media
+      Create one on a running server's drive, by the name of its medium
   nvmirage partition grow nvme vm1 150GiB
-      Its guest learns of it; then grow partitions and file systems there
+      Its guest is notified; then grow partitions and file systems there
   nvmirage partition delete nvme vm2 --erase";
 
 /// Divide a drive into partitions for namespaces

@@ -153,7 +153,9 @@ pub(super) fn warning(given: Option<&Path>) -> Option<String> {
         Ok(Some(version)) => Some(format!(
             "{shown} is QEMU {version}, which has no such device; {advice}"
         )),
-        Ok(None) => Some(format!("{shown} does not identify itself as QEMU; {advice}")),
+        Ok(None) => Some(format!(
+            "{shown} does not identify itself as QEMU; {advice}"
+        )),
         Err(error) => Some(format!("cannot run {shown}: {error}; {advice}")),
     }
 }

@@ -21,11 +21,11 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage queues vm1
-      Every queue of a controller: positions, doorbells, and the oldest commands under way
+      Every queue of a controller: positions, doorbells, and the oldest commands in flight
   nvmirage queues vm1 --commands 1024 --stuck-after 100ms
-      All commands, and those marked that have been under way for 100 ms or more
+      All commands; those in flight for 100 ms or more are marked
   nvmirage queues vm1 --watch
-      The same, anew every second
+      Refresh every second
   nvmirage queues vm1 --json | jq '.queues[].submission_queues[].commands[] | select(.stuck)'
       The commands that are stuck";
 

@@ -9,11 +9,11 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage reload --dry-run
-      What the edited file would change: + is made, ~ changes, - is deleted, ! stays as it is
+      Plan for the edited file: + create, ~ change, - delete, ! stays as it is
   nvmirage reload
-      Change it
+      Apply it
   nvmirage reload --dry-run --json | jq '.held'
-      What a host stands in the way of
+      Changes deferred because of an attached host
 
 What was made at run time and is not in the file stays. Exit status 1: something of the file is not
 served yet, and the lines with ! say why.";

@@ -6,7 +6,7 @@ use crate::{config::Size, control};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage resize root 32GiB
-      Its host learns of it; then grow partitions and file systems there
+      Its host is notified; then grow partitions and file systems there
   nvmirage resize root 8GiB --shrink
       Shrink file systems and partitions in the guest first";
 

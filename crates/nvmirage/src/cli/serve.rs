@@ -28,11 +28,11 @@ Examples:
   nvmirage serve --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
       A drive in memory: controller nvme0 with one namespace
   nvmirage serve --media file:path=disk.img,size=64GiB --listen vfio-user:/tmp/nvme.sock
-      A drive in a file, created when it is missing
+      A drive in a file, created if missing
   nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
       A drive for this machine itself: the file /mnt/drive/ns1
   nvmirage serve --config nvmirage.toml
-      All that the file says; `nvmirage check nvmirage.toml` prints it with every default
+      Everything in the file; `nvmirage check nvmirage.toml` prints it with all defaults
 
 It prints a line `ready: …` for each controller once hosts can attach. SIGTERM and SIGINT stop
 it, and SIGHUP has it read FILE again, as `nvmirage reload`.";

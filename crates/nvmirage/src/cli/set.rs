@@ -14,18 +14,18 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage set media fast timing.read_latency=8us
-      From now on reads of this drive take 8 us; what is under way keeps its time
+      From now on reads of this drive take 8 us; commands in flight keep their latency
   nvmirage set media fast timing.read_bandwidth=2GiB/s timing.read_rate=500K/s
-      Several at once, or none of them
+      Several changes, applied all or none
   nvmirage set media zns zone.7=read-only zone.8=offline
       Zones 7 and 8, counted from 0, wear out: the one keeps what is in it, the other is gone; hosts
       get the event and the Changed Zone List, and there is no way back
   nvmirage set tenant web iops=50000 bandwidth=400MiB weight=300
-      From now on this tenant has no more than that
+      Limit a tenant from now on
   nvmirage set tenant web iops=none
-      No cap of commands any more
+      Remove the limit on commands
   nvmirage set controller vm1 sample=16
-      From now on the times of one command of 16 are taken, for a drive that is slow; 0: of none
+      From now on one in 16 commands is timed, for a slow drive; 0 disables sampling
   nvmirage set log filter=info,transport=debug format=json
       From the next line on the server logs what goes over its sockets, an object of JSON a line
 

@@ -8,7 +8,7 @@ use crate::{control, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage show controller vm1
-      Every key of its configuration, and what is known of it
+      Every key of its configuration, and its status
   nvmirage show media disk --json | jq .bytes
       One of them";
 

@@ -33,15 +33,15 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage simulate --preset optane-p4800x --workload random-reads.fio --virtual-time 1s
-      A job file of fio's on a drive, for a second of its time
+      A fio job file on a drive, for one second of virtual time
   nvmirage simulate --preset samsung-970-pro --size 8GiB --workload fill-and-write.fio --virtual-time 10min --warmup 1min --plot out.svg
-      How throughput changes when collection sets in
+      Throughput over time, when collection starts
   nvmirage simulate --preset samsung-970-pro --size 8GiB --workload mix.fio --virtual-time 30s --sweep iodepth=1,4,16,64 --sweep overprovisioning=7%,28% --json
-      Eight simulations, all depths with both shares of spare space
+      Eight simulations, all depths with both values of overprovisioning
   nvmirage simulate --preset optane-p4800x --workload recorded.trace --virtual-time 1h --set read_latency=8us
-      Arrivals that `nvmirage bench --record-trace` has recorded, on a faster drive
+      Arrivals recorded by `nvmirage bench --record-trace`, on a faster drive
   nvmirage simulate --preset samsung-970-pro --trace vm1.trace --virtual-time 60s
-      What `nvmirage trace start` has recorded of a guest, on a model of another drive
+      A guest's trace of `nvmirage trace start`, on a model of another drive
   nvmirage simulate --preset samsung-kvssd --workload mix.fio --virtual-time 10s --sweep bs=512,4k,64k
       The same job file on keys: a key for each place, a value as large as a command
 

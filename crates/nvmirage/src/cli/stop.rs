@@ -15,7 +15,7 @@ use crate::{control, report::progress};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage stop
-      Refused while hosts are attached; what was made at run time is there again at the next start
+      Rejected while hosts are attached; run-time changes are restored at the next start
   nvmirage stop --detach-hosts
       Hosts lose their drives";
 

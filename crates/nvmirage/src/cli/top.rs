@@ -11,7 +11,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage top
-      All controllers and reactors, anew every second; ? explains keys
+      All controllers and reactors, refreshed every second; ? explains keys
   nvmirage top vm1 --interval 200ms
       One controller: its latencies, its queue depth over time, its queues and the commands in them
   nvmirage top --once

@@ -28,7 +28,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage up samsung-970-pro --size 8GiB
-      A drive of 8 GiB in memory with the time of a 970 Pro: medium, namespace, controller, socket
+      A drive of 8 GiB in memory with the timing of a 970 Pro
   nvmirage up file --size 64GiB --path disk.img --name vm1
       A drive in a file, for a guest called vm1
   nvmirage up zns-prototype --size 4GiB
@@ -91,8 +91,9 @@ impl Up {
         let config = self.config(server)?;
         let listen = config.controller[0].listen.clone();
         let socket = listen.path().to_str();
-        let socket =
-            socket.context("the socket path is not UTF-8, which QEMU's JSON requires: use another path")?;
+        let socket = socket.context(
+            "the socket path is not UTF-8, which QEMU's JSON requires: use another path",
+        )?;
         let options = qemu::options(&self.name, socket, DEFAULT_MEMORY);
         // first of all: who has no QEMU for it wants to know before anything is made
         if let Some(warning) = qemu_args::warning(None) {

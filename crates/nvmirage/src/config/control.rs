@@ -65,7 +65,8 @@ impl Control {
                 "tcp = \"{tcp}\" without a token is open to everybody: write token_file = \"/run/nvmirage/token\"; a missing file is created"
             )),
             (None, Some(_)) => problem(
-                "token_file is only for tcp: add tcp = \"127.0.0.1:9600\", or remove token_file".into(),
+                "token_file is only for tcp: add tcp = \"127.0.0.1:9600\", or remove token_file"
+                    .into(),
             ),
             _ => {}
         }

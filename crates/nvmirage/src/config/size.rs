@@ -102,9 +102,9 @@ impl FromStr for Range {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (start, end) = text
-            .split_once("..")
-            .ok_or_else(|| format!("`{text}` is not a range: write start..end, as in 0GiB..16GiB"))?;
+        let (start, end) = text.split_once("..").ok_or_else(|| {
+            format!("`{text}` is not a range: write start..end, as in 0GiB..16GiB")
+        })?;
         let range = Range {
             start: start.parse()?,
             end: end.parse()?,
@@ -138,7 +138,9 @@ impl FromStr for Span {
             .unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let number: u64 = number.parse().map_err(|_| {
-            format!("`{text}` is not a time: write a whole number and a unit, as in 50us, 2ms or 5s")
+            format!(
+                "`{text}` is not a time: write a whole number and a unit, as in 50us, 2ms or 5s"
+            )
         })?;
         let nanos: u64 = match unit.trim() {
             "ns" => 1,

@@ -165,7 +165,10 @@ impl Config {
         if tenants.len() > MAX_TENANTS {
             problems.push(Problem {
                 place: "tenant".into(),
-                what: format!("{} tenants, more than the maximum of {MAX_TENANTS}: remove some", tenants.len()),
+                what: format!(
+                    "{} tenants, more than the maximum of {MAX_TENANTS}: remove some",
+                    tenants.len()
+                ),
             });
         }
         tenants.iter().for_each(|tenant| tenant.validate(problems));

@@ -115,7 +115,11 @@ fn each_wrong_field_is_refused_with_what_to_write() {
             "media = \"dsk\"",
             "there are disk, scratch",
         ),
-        ("0GiB..16GiB", "0GiB..65GiB", "ends beyond the medium's size"),
+        (
+            "0GiB..16GiB",
+            "0GiB..65GiB",
+            "ends beyond the medium's size",
+        ),
         ("0GiB..16GiB", "0GiB..17GiB", "overlaps namespace root"),
         ("0GiB..16GiB", "16GiB..0GiB", "is empty"),
         ("0GiB..16GiB", "1KiB..16GiB", "multiple of 4KiB"),

@@ -325,9 +325,7 @@ impl Timing {
             ("state_interval", self.state_interval.is_some()),
         ] {
             place.require(!is_there || self.has_state(), || {
-                format!(
-                    "timing: `{key}` is only for presets of kind flash: remove it"
-                )
+                format!("timing: `{key}` is only for presets of kind flash: remove it")
             });
         }
     }

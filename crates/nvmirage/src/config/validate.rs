@@ -402,7 +402,10 @@ impl Namespace {
         });
         place.require(
             self.range.is_none() || medium.kind != MediumKind::KeyValue,
-            || "range: a key-value medium has one namespace, which is all of it: remove range".into(),
+            || {
+                "range: a key-value medium has one namespace, which is all of it: remove range"
+                    .into()
+            },
         );
         if let Some(partition) = &self.partition {
             place.name("partition", partition);

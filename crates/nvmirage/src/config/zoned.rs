@@ -88,7 +88,8 @@ impl Zoned {
             "zoned: a key-value medium has no zones: write kind = \"file\" or \"ram\"".into()
         });
         place.require(medium.kind != MediumKind::Drive, || {
-            "zoned: zones on a drive would not be persistent: write kind = \"file\" or \"ram\"".into()
+            "zoned: zones on a drive would not be persistent: write kind = \"file\" or \"ram\""
+                .into()
         });
         for (key, is_there) in [
             ("random_granularity", self.random_granularity.is_some()),

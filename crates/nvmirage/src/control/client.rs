@@ -34,7 +34,8 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long the slowest drive may take to erase the largest partition.
 const ERASE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// A reply is something else than this program would have sent.
-const NOT_UNDERSTOOD: &str = "cannot parse the server's reply; check that server and client have the same version";
+const NOT_UNDERSTOOD: &str =
+    "cannot parse the server's reply; check that server and client have the same version";
 
 /// Asks for everything that is served.
 pub(crate) fn inventory(socket: &Address) -> anyhow::Result<Inventory> {

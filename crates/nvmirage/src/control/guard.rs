@@ -52,7 +52,10 @@ async fn whole_body(State(room): State<Arc<Semaphore>>, request: Request, next: 
         Ok(Ok(read)) => read,
         Ok(Err(refusal)) => return refusal.into_response(),
         Err(_) => {
-            let detail = format!("the request body did not arrive within {} s", BODY.as_secs());
+            let detail = format!(
+                "the request body did not arrive within {} s",
+                BODY.as_secs()
+            );
             return Refusal::new(StatusCode::REQUEST_TIMEOUT, "too slow", detail).into_response();
         }
     };
@@ -105,7 +108,8 @@ async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next)
     let authorization = request.headers().get(header::AUTHORIZATION);
     let authorization = authorization.and_then(|value| value.to_str().ok());
     if !token.admits(authorization) {
-        let detail = "send `Authorization: Bearer TOKEN` with the contents of the file in `token_file`";
+        let detail =
+            "send `Authorization: Bearer TOKEN` with the contents of the file in `token_file`";
         let refusal = Refusal::new(StatusCode::UNAUTHORIZED, "no token", detail);
         return ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response();
     }

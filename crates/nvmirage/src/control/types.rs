@@ -485,7 +485,8 @@ impl Reload {
             )
         });
         let restart = self.restart.iter();
-        let restart = restart.map(|key| format!("! {key}: takes effect at the next start of the server"));
+        let restart =
+            restart.map(|key| format!("! {key}: takes effect at the next start of the server"));
         steps.chain(held).chain(restart).collect()
     }
 

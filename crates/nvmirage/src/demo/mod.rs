@@ -260,7 +260,9 @@ impl Findings {
     fn verdict(&self) -> anyhow::Result<()> {
         for drive in &self.drives {
             for job in &drive.jobs {
-                verdict(job).with_context(|| format!("commands on the {} drive ended with errors", drive.name))?;
+                verdict(job).with_context(|| {
+                    format!("commands on the {} drive ended with errors", drive.name)
+                })?;
             }
         }
         Ok(())

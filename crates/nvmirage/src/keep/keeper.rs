@@ -119,7 +119,9 @@ impl Drop for Keeper {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that saves changes by hosts panicked; their last changes may be lost");
+            tracing::error!(
+                "the thread that saves changes by hosts panicked; their last changes may be lost"
+            );
         }
     }
 }

@@ -383,7 +383,10 @@ mod tests {
                 b"my notes, which are longer than a number".to_vec(),
                 "not the saved contents",
             ),
-            (changed(8, 1), "unsupported version 1; this program reads version 2"),
+            (
+                changed(8, 1),
+                "unsupported version 1; this program reads version 2",
+            ),
             (changed(32, 1), "of another kind"),
             (changed(17, 0xff), "correct the size"),
             (changed(24, 5), "damaged"),

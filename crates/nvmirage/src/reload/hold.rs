@@ -143,9 +143,8 @@ impl Holding<'_> {
                     true => format!("nvmirage resize {name} {size} --shrink"),
                     false => format!("nvmirage delete namespace {name}"),
                 };
-                let why = format!(
-                    "data behind {size} would be lost: to allow that, run `{first}` first"
-                );
+                let why =
+                    format!("data behind {size} would be lost: to allow that, run `{first}` first");
                 self.hold(Kind::Namespace, name, why);
             }
             if !self.fate(Kind::Namespace, name).ends() || self.consent {

@@ -233,10 +233,7 @@ fn aside(path: &Path, put: impl FnOnce(&Path) -> io::Result<()>) -> anyhow::Resu
     let aside = path.with_extension("old.json");
     put(&aside)
         .with_context(|| format!("cannot rename {} to {}", path.display(), aside.display()))?;
-    tracing::warn!(
-        "run-time changes are renamed to {}",
-        aside.display()
-    );
+    tracing::warn!("run-time changes are renamed to {}", aside.display());
     Ok(())
 }
 
@@ -248,7 +245,9 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
         Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
     };
     if len > MAX_LEN {
-        bail!("{shown}: unexpected size {len} bytes; not a nvmirage state file. Move it away and start again");
+        bail!(
+            "{shown}: unexpected size {len} bytes; not a nvmirage state file. Move it away and start again"
+        );
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let version = serde_json::from_slice::<serde_json::Value>(&bytes)

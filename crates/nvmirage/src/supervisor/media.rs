@@ -115,7 +115,8 @@ impl State {
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
         let recorded = recorded.with_context(|| format!("media {name}"));
         let bytes = image.map_or(Ok(()), |mut image| image.keep(&medium));
-        let bytes = bytes.with_context(|| format!("media {name} cannot be saved; its data is lost"));
+        let bytes =
+            bytes.with_context(|| format!("media {name} cannot be saved; its data is lost"));
         let kept = state.map_or(Ok(()), |state| state.keep(&medium));
         let kept = kept.with_context(|| format!("media {name}: the state of its timing model cannot be saved; an older state is used at the next start"));
         bytes.and(kept).and(recorded)
@@ -206,7 +207,7 @@ impl State {
                 None => open.medium.lose_zone(*zone, to).map(drop),
             };
             lost.map_err(|error| Refusal::conflict(format!("media `{name}`: {error}")))?;
-            tracing::info!(media = name, zone, ?loss, "a zone is given up");
+            tracing::info!(media = name, zone, ?loss, "a zone is lost");
         }
         Ok(())
     }
@@ -410,7 +411,10 @@ fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option
     let shown = image.path().display();
     match found {
         Found::Bytes => tracing::info!(media = config.name, "contents loaded from {shown}"),
-        Found::Nothing => tracing::info!(media = config.name, "empty, saved in {shown} at a clean stop"),
+        Found::Nothing => tracing::info!(
+            media = config.name,
+            "empty, saved in {shown} at a clean stop"
+        ),
         Found::Crash => tracing::warn!(
             media = config.name,
             "empty: its last server did not stop cleanly, and its data was only in memory; saved in {shown} at a clean stop"

@@ -96,7 +96,9 @@ impl Supervisor {
         let erased = bytes.erase(range.start.0, range.len());
         erased
             .with_context(|| {
-                format!("partition `{name}` is not fully erased, and cannot be used: delete it again")
+                format!(
+                    "partition `{name}` is not fully erased, and cannot be used: delete it again"
+                )
             })
             .map_err(failed)?;
         let mut state = self.lock();

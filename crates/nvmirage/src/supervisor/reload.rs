@@ -69,10 +69,7 @@ impl Supervisor {
         if request.dry_run {
             return Ok(told);
         }
-        tracing::info!(
-            "configuration reloaded: {}",
-            decided.source.file.display()
-        );
+        tracing::info!("configuration reloaded: {}", decided.source.file.display());
         for line in in_words(&told) {
             tracing::info!("{line}");
         }

@@ -237,7 +237,8 @@ fn over_tcp_it_takes_the_token_and_the_address() {
     }
     // the dashboard's page says nothing of what is served, and asks for the token itself
     ask("/", &host, "").is(200);
-    ask("/assets/none.js", &host, "").refuses(404, "from another version of this server: reload it");
+    ask("/assets/none.js", &host, "")
+        .refuses(404, "from another version of this server: reload it");
     // a page whose name was made to resolve here sends that name
     for path in ["/v1", "/"] {
         ask(path, "evil.example", &right).refuses(421, "another site");

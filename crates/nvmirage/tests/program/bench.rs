@@ -92,11 +92,7 @@ fn null_keeps_nothing_and_verification_is_refused() {
             "--destroy-data",
         ]);
         assert_eq!(ran.status.code(), Some(1));
-        assert!(
-            ran.err.contains("does not store data"),
-            "{}",
-            ran.err
-        );
+        assert!(ran.err.contains("does not store data"), "{}", ran.err);
         assert_eq!(ran.out, "");
     }
 }
@@ -391,7 +387,10 @@ fn nobody_at_the_socket() {
     let target = world.vfio_user("nobody.sock");
     for command in ["bench", "identify"] {
         let error = world.fails(&[command, "--target", &target]);
-        assert!(error.contains("check that the server is running"), "{error}");
+        assert!(
+            error.contains("check that the server is running"),
+            "{error}"
+        );
     }
 }
 

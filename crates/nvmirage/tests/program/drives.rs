@@ -217,10 +217,7 @@ fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
         });
         let ran = waits.join().unwrap();
         // Its reads end so, or the flush of the shutdown behind them does.
-        let says = [
-            "Command Interrupted",
-            "the last writes may not be durable",
-        ];
+        let says = ["Command Interrupted", "the last writes may not be durable"];
         assert!(
             says.iter().any(|says| ran.err.contains(says)),
             "{}",
@@ -469,7 +466,10 @@ fn what_cannot_be_a_drive_says_why() {
         "--listen",
         &world.vfio_user("s"),
     ]);
-    assert!(error.contains("check that the server is running"), "{error}");
+    assert!(
+        error.contains("check that the server is running"),
+        "{error}"
+    );
     assert!(!Path::new(&world.path("s")).exists());
     for (keys, says) in [
         ("target = \"nvme0\"", "vfio-user:PATH"),
@@ -481,7 +481,10 @@ fn what_cannot_be_a_drive_says_why() {
             "target = \"vfio-user:/x\"\ndirect = \"on\"",
             "only kind = \"file\" has `direct`",
         ),
-        ("target = \"vfio-user:/x\"\nnsid = 0", "identifiers of a drive start at 1"),
+        (
+            "target = \"vfio-user:/x\"\nnsid = 0",
+            "identifiers of a drive start at 1",
+        ),
         (
             "target = \"vfio-user:/x\"\nadmin_allow = [\"get-log-page:0x02\"]",
             "pages below 0xc0",

@@ -469,7 +469,9 @@ listen = "vfio-user:c.sock"
     }
     let written = fs::read(&state).unwrap();
     drive.write(100, &pattern(1)).unwrap();
-    wait_for("an error", || server.log().contains("timing model cannot be saved"));
+    wait_for("an error", || {
+        server.log().contains("timing model cannot be saved")
+    });
     assert_eq!(
         fs::read(&state).unwrap(),
         written,
@@ -480,7 +482,9 @@ listen = "vfio-user:c.sock"
         Some(_) => fs::remove_file(&ballast).unwrap(),
         None => limit(&mut server, None),
     }
-    wait_for("a line", || server.log().contains("timing model is saved again"));
+    wait_for("a line", || {
+        server.log().contains("timing model is saved again")
+    });
     drop(drive);
     server.stop();
 }

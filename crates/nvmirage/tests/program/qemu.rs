@@ -88,7 +88,10 @@ fn a_qemu_that_is_too_old_is_told_with_what_to_do() {
     let args =
         |qemu: &str| world.run(&["qemu-args", "a", "--config", "config.toml", "--qemu", qemu]);
     for (program, words) in [
-        (qemu(&world, "7.2.17"), "is QEMU 7.2, which has no such device"),
+        (
+            qemu(&world, "7.2.17"),
+            "is QEMU 7.2, which has no such device",
+        ),
         (
             qemu(&world, "10.0.9"),
             "is QEMU 10.0, which has no such device",

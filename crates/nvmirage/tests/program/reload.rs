@@ -191,7 +191,10 @@ fn a_file_that_cannot_be_used_changes_nothing() {
             format!("{good}[[tenant]]\nname = \"new\"\nwait = 3\n"),
             "did you mean `weight`?",
         ),
-        (good.replace("16MiB", "96MiB"), "ends beyond the medium's size"),
+        (
+            good.replace("16MiB", "96MiB"),
+            "ends beyond the medium's size",
+        ),
         (
             good.replace("[\"a\"]", "[\"a\", \"x\"]"),
             "there is no namespace \"x\"",
@@ -209,7 +212,9 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     // as a signal, too: it goes on
     server.signal(Signal::HUP);
     until("it says so", || {
-        server.log().contains("reloaded configuration is not applied")
+        server
+            .log()
+            .contains("reloaded configuration is not applied")
     });
     assert_eq!(served(&world), before);
     server.stop();
@@ -438,7 +443,10 @@ fn a_pipe_and_an_empty_file_delete_nothing() {
     let before = served(&world);
     world.write("config.toml", "\n");
     let error = world.fails(&world.steer(&["reload"]));
-    assert!(error.contains("is empty, which would delete every object"), "{error}");
+    assert!(
+        error.contains("is empty, which would delete every object"),
+        "{error}"
+    );
     let file = world.path("config.toml");
     std::fs::remove_file(&file).unwrap();
     rustix::fs::mknodat(
@@ -450,7 +458,10 @@ fn a_pipe_and_an_empty_file_delete_nothing() {
     )
     .unwrap();
     let error = world.fails(&world.steer(&["reload"]));
-    assert!(error.contains("not a regular file, so it cannot be reloaded"), "{error}");
+    assert!(
+        error.contains("not a regular file, so it cannot be reloaded"),
+        "{error}"
+    );
     assert_eq!(served(&world), before);
     // on purpose
     std::fs::remove_file(&file).unwrap();
@@ -553,7 +564,10 @@ fn a_manager_hears_that_it_is_read_and_is_ready_again() {
     let server = Server::start(command, world.path("server.log"));
     assert!(hear().contains("READY=1"));
     for (text, status) in [
-        ("[[tenant]]\nname = \"web\"\n", "the configuration is applied"),
+        (
+            "[[tenant]]\nname = \"web\"\n",
+            "the configuration is applied",
+        ),
         ("nonsense = 1\n", "the previous configuration stays in use"),
     ] {
         world.write("config.toml", text);

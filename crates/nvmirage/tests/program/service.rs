@@ -128,7 +128,9 @@ fn the_log_changes_while_it_runs() {
     world.ok(&set(&["filter=debug", "format=json"]));
     wait_for(&server, "log settings changed");
     let log = server.log();
-    let line = log.lines().find(|line| line.contains("log settings changed"));
+    let line = log
+        .lines()
+        .find(|line| line.contains("log settings changed"));
     let line: serde_json::Value = serde_json::from_str(line.unwrap()).expect(&log);
     assert_eq!(line["level"], "INFO");
     assert!(line["timestamp"].is_string(), "{line}");
@@ -169,7 +171,12 @@ fn a_configuration_says_how_it_is_logged_and_the_command_line_counts_first() {
 
     let wrong = world.write("b.toml", "[log]\nfilter = \"loud=9\"\n");
     let ran = world.run(&["check", wrong.to_str().unwrap()]);
-    assert!(ran.err.contains("invalid log filter"), "{}{}", ran.out, ran.err);
+    assert!(
+        ran.err.contains("invalid log filter"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
 }
 
 #[test]

@@ -234,7 +234,11 @@ fn changes_that_cannot_be_are_refused() {
     let server = serve(&world);
     for (tenant, change, why) in [
         ("commands", "weight=0", "weight = 0: write 1 to 10000"),
-        ("commands", "name=other", "the name of a tenant cannot change"),
+        (
+            "commands",
+            "name=other",
+            "the name of a tenant cannot change",
+        ),
         ("commands", "speed=9", "unknown field `speed`"),
         (
             "commands",

@@ -302,7 +302,10 @@ fn what_was_played_and_what_was_written_down_are_alike() {
     // It is read as what it is, and what is something else is left alone.
     fs::write(state, "my notes").unwrap();
     let error = world.fails(&precondition(&["--state", state]));
-    assert!(error.contains("is not the state of a timing model"), "{error}");
+    assert!(
+        error.contains("is not the state of a timing model"),
+        "{error}"
+    );
     assert_eq!(fs::read(state).unwrap(), b"my notes");
 }
 
@@ -358,11 +361,7 @@ fn a_medium_in_memory_is_kept_over_a_clean_stop_only() {
         host.fill(1, 0, byte + 1);
     };
     let server = serve(&world, &ram);
-    assert!(
-        server.log().contains("empty, saved in"),
-        "{}",
-        server.log()
-    );
+    assert!(server.log().contains("empty, saved in"), "{}", server.log());
     first(0);
     server.stop();
     let server = serve(&world, &ram);

@@ -156,10 +156,7 @@ fn every_command_of_a_host_is_in_the_file() {
     assert_eq!(dump(&world, "t.trace").len(), did.len());
     let before = std::fs::read(world.path("t.trace")).unwrap();
     let there = world.fails(&world.steer(&["trace", "start", "nvme0", "--file", "t.trace"]));
-    assert!(
-        there.contains("the file must not exist"),
-        "{there}"
-    );
+    assert!(there.contains("the file must not exist"), "{there}");
     assert_eq!(std::fs::read(world.path("t.trace")).unwrap(), before);
     let mode = std::fs::metadata(world.path("t.trace"))
         .unwrap()
@@ -343,7 +340,10 @@ fn a_trace_that_is_damaged_is_read_up_to_there_and_not_replayed() {
         "--destroy-data",
     ];
     let refused = world.fails(&replay);
-    assert!(refused.contains("cannot replay a damaged trace"), "{refused}");
+    assert!(
+        refused.contains("cannot replay a damaged trace"),
+        "{refused}"
+    );
 }
 
 /// What the largest size leaves no room for is lost, and said to be.

@@ -33,11 +33,11 @@ Examples:
   nvmirage fidelity --preset optane-p4800x
       All points of one drive, ten runs each
   nvmirage fidelity --no-real
-      What needs no clock: all drives against the oracle and against published figures
+      Without real runs: all drives against the oracle and against published figures
   nvmirage fidelity --json > fidelity.json
-      Everything, for a program to read
+      Everything, as JSON
   nvmirage fidelity --replay recorded.trace
-      What a served drive has recorded, once more in virtual time
+      Replay the recording of a served drive in virtual time
 
 The book's \"How far models are right\" says what each column means.";
 

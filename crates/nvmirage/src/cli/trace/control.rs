@@ -19,17 +19,17 @@ Examples:
   nvmirage trace start vm1 --file vm1.trace
       Every command, until it is stopped or the file has 1 GiB
   nvmirage trace start vm1 --file day.trace --sample 64 --max-time 24h --max-size 8GiB
-      One command of 64, for a day";
+      One in 64 commands, for a day";
 
 const STOP_EXAMPLES: &str = "\
 Examples:
   nvmirage trace stop vm1
-      What was recorded is in its file, which stays";
+      The recorded commands are in its file, which is kept";
 
 const LS_EXAMPLES: &str = "\
 Examples:
   nvmirage trace ls
-      How many commands each has, how many were lost, and why it has ended
+      Commands recorded and lost, and the reason for the end
   nvmirage trace ls --json | jq '.[].lost'
       One number of each";
 

@@ -68,9 +68,9 @@ impl Source {
 const DUMP_EXAMPLES: &str = "\
 Examples:
   nvmirage trace dump vm1.trace --from 2s --within 10ms
-      Ten milliseconds of it, a line for each command
+      Ten milliseconds of it, one line per command
   nvmirage trace dump vm1.trace --json | jq 'select(.latency_ns > 1000000)'
-      Those that took more than a millisecond";
+      Commands that took more than a millisecond";
 
 /// Print every command of a trace
 #[derive(Debug, clap::Args)]
@@ -198,7 +198,7 @@ fn line(record: &Record, start: u64, text: &mut String) -> anyhow::Result<()> {
 const STAT_EXAMPLES: &str = "\
 Examples:
   nvmirage trace stat vm1.trace
-      Percentiles, stages, depths, sequential share, hottest places and errors
+      Percentiles, stages, queue depths, sequential share, hottest ranges and errors
   nvmirage trace stat vm1.trace --queue 1 --json | jq .lost
       Of one queue, as JSON";
 
@@ -406,7 +406,7 @@ enum Format {
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   nvmirage trace export vm1.trace --format fio --output vm1.iolog
-      For fio, which repeats it on any block device
+      For fio, which replays it on any block device
   nvmirage trace export vm1.trace --format chrome --within 100ms --output vm1.json
       The first 100 ms, to open in ui.perfetto.dev
   nvmirage trace export vm1.trace --format csv | head

@@ -12,11 +12,11 @@ Examples:
   nvmirage trace start vm1 --file boot.trace --max-time 60s
       Record every command of controller vm1 for a minute, into a file of the server's folder
   nvmirage trace stop vm1
-      End it before
+      Stop it early
   nvmirage trace stat boot.trace
-      What was asked for, how long it took, and where
+      Commands, latencies, and time by stage
   nvmirage trace replay boot.trace --target vfio-user:/tmp/test.sock --write
-      Ask the same of another drive, at the same times";
+      Replay it on another drive, at the same times";
 
 /// Record the commands of a controller; inspect, export and replay the trace
 ///

@@ -21,11 +21,11 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --destroy-data
-      At the times at which they were recorded; what the drive has is overwritten
+      At the recorded times; data on the drive is overwritten
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --reads-only --speed max
-      Only what changes nothing, as fast as the drive goes
+      Only commands that change nothing, as fast as the drive completes
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --destroy-data --speed 0.5 --from 10s --within 5s
-      Five seconds of it, half as fast";
+      Five seconds of it, at half speed";
 
 /// Memory that is shared with the drive for data, at most; with fewer commands in flight where more were needed.
 const MEMORY: u64 = 1 << 30;

@@ -146,10 +146,7 @@ fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
 
 /// Any other path.
 async fn unknown(uri: Uri) -> Refusal {
-    let detail = format!(
-        "unknown path {}; /openapi.json lists the paths",
-        uri.path()
-    );
+    let detail = format!("unknown path {}; /openapi.json lists the paths", uri.path());
     Refusal::new(StatusCode::NOT_FOUND, "not found", detail)
 }
 

@@ -55,9 +55,7 @@ fn document() -> OpenApi {
     document.info = info;
     let here = ServerBuilder::new()
         .url("http://localhost")
-        .description(Some(
-            "Control socket, or the address of `[control] tcp`",
-        ));
+        .description(Some("Control socket, or the address of `[control] tcp`"));
     document.servers = Some(vec![here.build()]);
     // over the socket nothing more is asked for; over TCP a token is
     document.security = Some(vec![

@@ -381,9 +381,18 @@ fn records_that_cannot_be_are_errors() {
         (|r| r.namespaces[1].nsid = 33, "is invalid or already used"),
         (|r| r.namespaces[0].lba_size = 0, "only 512 and 4096"),
         (|r| r.namespaces[0].blocks = u64::MAX, "do not fit"),
-        (|r| r.controllers[1].id = ControllerId(1), "is invalid or already used"),
-        (|r| r.controllers[1].id = ControllerId(0), "is invalid or already used"),
-        (|r| r.controllers[1].name = "a".to_owned(), "is invalid or already used"),
+        (
+            |r| r.controllers[1].id = ControllerId(1),
+            "is invalid or already used",
+        ),
+        (
+            |r| r.controllers[1].id = ControllerId(0),
+            "is invalid or already used",
+        ),
+        (
+            |r| r.controllers[1].name = "a".to_owned(),
+            "is invalid or already used",
+        ),
     ];
     for (change, says) in cases {
         let message = error(&wanted(), &media(), &kept(&wanted(), change));
