@@ -236,7 +236,7 @@ mod tests {
         assert!(error("ram:size=8").contains("has no unit"));
         assert!(error("ram:sise=8GiB").contains("did you mean `size`?"));
         assert!(error("ram:colour=red").contains("there are size, path"));
-        assert!(error("file:path=a,b").contains("`b` is no key=value"));
+        assert!(error("file:path=a,b").contains("`b` is not key=value"));
         assert!(error("ram:size=1GiB,size=2GiB").contains("twice"));
         assert!(error("file:direct=maybe").contains("auto, on or off"));
         assert!(error("file:poll_completions=1").contains("true or false"));

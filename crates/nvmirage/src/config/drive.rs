@@ -381,7 +381,7 @@ mod tests {
             (
                 "nvmirage_preset = 1\n",
                 "",
-                "does not say nvmirage_preset = 1",
+                "nvmirage_preset = 1 is missing",
             ),
             ("\"nvm\"", "\"nvme\"", "one of nvm, kv, flash, zns"),
             ("about", "abuot", "abuot"),

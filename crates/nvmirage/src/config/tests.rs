@@ -263,7 +263,7 @@ fn what_controllers_of_a_subsystem_cannot_have_is_refused() {
         (
             "subsystem = \"pair\"",
             "subsystem = \"c\"",
-            "controller c is alone in a subsystem of that name",
+            "controller c has its own subsystem of that name",
         ),
         ("name = \"a\"\n", "name = \"a\"\nreactor = 1\n", ""),
         (

@@ -369,7 +369,7 @@ mod tests {
             (
                 "\"subsystem\": \"pair\"",
                 "\"subsystem\": \"other\"",
-                "that of subsystem other",
+                "it belongs to subsystem other",
             ),
             ("\"created\": 3", "\"created\": -3", "damaged"),
             ("\"created\": 3", "\"creatde\": 3", "damaged"),

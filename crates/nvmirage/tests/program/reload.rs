@@ -242,7 +242,7 @@ fn a_host_keeps_its_drive_until_it_is_gone_or_may_lose_it() {
         "- controller two: to be recreated: queues cannot change",
         "+ controller two",
         "! controller one stays as it is: queues cannot change, and a host is attached",
-        "! reactor: counts at the next start",
+        "! reactor: takes effect at the next start",
     ] {
         assert!(first.out.contains(line), "{line}: {}", first.out);
     }

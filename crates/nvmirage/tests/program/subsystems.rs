@@ -270,7 +270,7 @@ fn what_cannot_be_changed_says_why() {
     let joins: [(&[&str], &str); 4] = [
         (
             &["--subsystem", "pair", "--pool", "disk"],
-            "served already, without \"disk\"",
+            "already served without \"disk\"",
         ),
         (
             &["--subsystem", "pair", "--serial", "X"],
@@ -282,7 +282,7 @@ fn what_cannot_be_changed_says_why() {
         ),
         (
             &["--subsystem", "c"],
-            "controller c is alone in a subsystem of that name",
+            "controller c has its own subsystem of that name",
         ),
     ];
     let listen = world.vfio_user("d.sock");

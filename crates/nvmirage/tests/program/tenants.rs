@@ -212,7 +212,7 @@ fn tenants_come_and_go_while_others_are_served() {
     // Who has no tenant is not held back.
     let free = reads(&mut without, 21);
     assert!(free < slow, "{free:?} and {slow:?}");
-    refused(&["delete", "tenant", "slow"], "has controller `c`");
+    refused(&["delete", "tenant", "slow"], "is used by controller `c`");
     drop(host);
     run(&["delete", "controller", "c"]);
     run(&["delete", "tenant", "slow"]);

@@ -328,7 +328,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("namespace 7, and the drive has 1: --to-nsid says"),
+                .contains("namespace 7, and the drive has 1: select the target namespace with --to-nsid"),
             "{error}"
         );
     }
