@@ -21,6 +21,7 @@ pub(crate) struct Control {
     pub(crate) token_file: Option<PathBuf>,
     /// Allow an address in `tcp` that other machines can reach. Nothing is encrypted, including the token. Default:
     /// false.
+    #[schema(required = false)]
     pub(crate) tcp_allow_remote: bool,
 }
 

@@ -41,8 +41,8 @@ pub(crate) struct Tenant {
     /// Scheduling class: `fair` or `latency`. Default: `fair`.
     #[serde(default)]
     pub(crate) class: Class,
-    /// Target latency of its commands, more than 0. Only for `class = "latency"`. Default: twice their lowest
-    /// latency.
+    /// Target latency of its commands, except the slowest 0.5 %; more than 0. Only for `class = "latency"`.
+    /// Default: twice their lowest latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal: Option<Span>,
     /// Maximum number of commands per second, on all reactors together; at least 1. Default: unlimited.

@@ -162,7 +162,9 @@ fn what_the_file_changes_counts_for_what_it_changes() {
     );
     let log = server.log();
     assert!(
-        log.contains("tenant web was changed at run time, and the configuration now defines another one"),
+        log.contains(
+            "tenant web was changed at run time, and the configuration now defines another one"
+        ),
         "{log}"
     );
     server.stop();

@@ -17,8 +17,7 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(metrics))
 }
 
-/// All metrics: OpenMetrics 1.0 or Prometheus protocol buffers where `Accept` requests them, else the Prometheus text
-/// format
+/// All metrics, in OpenMetrics 1.0, Prometheus protocol buffers or Prometheus text, as `Accept` requests
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, content_type = "text/plain", body = String)))]
 async fn metrics(State(supervisor): Shared, headers: HeaderMap) -> Result<Response, Refusal> {
     let accept = headers.get(header::ACCEPT);

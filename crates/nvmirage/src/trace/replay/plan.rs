@@ -326,9 +326,9 @@ mod tests {
         };
         let error = plan(&beyond, &target(100, 512), &other).unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains("namespace 7, and the drive has 1: select the target namespace with --to-nsid"),
+            error.to_string().contains(
+                "namespace 7, and the drive has 1: select the target namespace with --to-nsid"
+            ),
             "{error}"
         );
     }
