@@ -378,7 +378,7 @@ fn a_subsystem_has_limits() {
         })
         .collect();
     let message = format!("{:#}", from_toml(&controllers).unwrap_err());
-    assert!(message.contains("there are 64 controllers"), "{message}");
+    assert!(message.contains("subsystem s: 64 controllers"), "{message}");
 }
 
 #[test]

@@ -415,7 +415,7 @@ fn blocks_that_a_power_failure_may_tear_are_refused() {
     let config = world.write("tenants.toml", &tenant(""));
     let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
     for says in [
-        "only 512 bytes wholly",
+        "only 512 bytes atomic",
         "write lba_size = 512",
         "awupf = \"4KiB\"",
     ] {

@@ -163,7 +163,7 @@ fn a_state_that_cannot_be_taken_is_refused_and_left_alone() {
         (
             &whole,
             "overprovisioning = \"28%\"",
-            "of another drive (lines is",
+            "from another drive (lines is",
         ),
         (
             &newer,

@@ -104,5 +104,8 @@ fn a_file_that_cannot_be_read_says_what_to_do() {
     std::fs::write(&path, &good).unwrap();
     // The drive has become smaller.
     let error = Store::open(dir.path(), owner("S1"), 4096).unwrap_err();
-    assert!(format!("{error:#}").contains("there are 4KiB"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("beyond the size of 4KiB"),
+        "{error:#}"
+    );
 }
