@@ -14,7 +14,7 @@ use crate::bus::PciAddress;
 pub enum DriverError {
     /// The controller did not answer in the time allowed.
     #[error(
-        "{what} did not finish within {after:?}; reset the controller, or allow more time if the drive is only slow"
+        "{what} did not complete within {after:?}; reset the controller, or allow more time for a slow drive"
     )]
     Timeout {
         /// What was waited for.
@@ -24,7 +24,7 @@ pub enum DriverError {
     },
     /// CSTS.CFS is set: the controller has given up (Base 2.1, 3.1.4.6).
     #[error(
-        "the controller reports a fatal error (CSTS {csts:#010x}); its server's log says why, a reset may bring it back"
+        "the controller reports a fatal error (CSTS {csts:#010x}); see its server's log, and reset it"
     )]
     ControllerFatal {
         /// The Controller Status property as read.
@@ -32,7 +32,7 @@ pub enum DriverError {
     },
     /// CSTS.SHST says that the controller has shut down, and CSTS.CFS that it failed: before the shutdown, or in it.
     #[error(
-        "the controller has shut down and reports a fatal error (CSTS {csts:#010x}): what was written last may not be kept; its server's log says why"
+        "the controller has shut down and reports a fatal error (CSTS {csts:#010x}): the last writes may not be durable; see its server's log"
     )]
     ShutDownFatal {
         /// The Controller Status property as read.
@@ -41,11 +41,11 @@ pub enum DriverError {
     /// The server has closed the connection; or a PCI function has been taken
     /// out, or the kernel asks for it back.
     #[error(
-        "the drive is gone: its server has closed the connection (look in its log, start it again and connect anew), or it was taken out or asked back by the system"
+        "the drive is gone: its server closed the connection (see its log, restart it and reconnect), or it was removed or reclaimed by the system"
     )]
     Gone,
     /// A PCI function cannot be had.
-    #[error("cannot take the drive at pci:{address}: {reason}")]
+    #[error("cannot use the drive at pci:{address}: {reason}")]
     Pci {
         /// The function.
         address: PciAddress,
@@ -61,7 +61,7 @@ pub enum DriverError {
         status: Status,
     },
     /// The server refused a vfio-user request.
-    #[error("the server refused {what}: {}; its log may say more", io::Error::from_raw_os_error(*.errno))]
+    #[error("the server rejected {what}: {}; see its log", io::Error::from_raw_os_error(*.errno))]
     Refused {
         /// The request.
         what: &'static str,
@@ -72,7 +72,7 @@ pub enum DriverError {
     #[error("{0}")]
     Unsupported(String),
     /// The socket cannot be reached.
-    #[error("cannot connect to {}: {source}; is the server running, and may you open its socket?", path.display())]
+    #[error("cannot connect to {}: {source}; check that the server is running, and that this user may open its socket", path.display())]
     Connect {
         /// The socket.
         path: PathBuf,
@@ -88,7 +88,7 @@ pub enum DriverError {
         host: Option<u32>,
     },
     /// A server took the connection and did not answer.
-    #[error("the server at {} did not answer within {after:?}: the drive may have another host, or the server is stopped", path.display())]
+    #[error("the server at {} did not respond within {after:?}: the drive may have another host, or the server is stopped", path.display())]
     NoAnswer {
         /// The socket.
         path: PathBuf,
@@ -96,17 +96,13 @@ pub enum DriverError {
         after: Duration,
     },
     /// The memory that the driver shares with the drive is full.
-    #[error(
-        "no room for {wanted} bytes in the memory shared with the drive; ask for more of it (memory_len)"
-    )]
+    #[error("no room for {wanted} bytes in the memory shared with the drive; increase memory_len")]
     NoMemory {
         /// Bytes asked for.
         wanted: usize,
     },
     /// The drive or its server did what the specification forbids.
-    #[error(
-        "the drive breaks the specification: {0}; nothing it says can be relied on until it is reset"
-    )]
+    #[error("the drive violates the specification: {0}; reset it before further use")]
     Broken(String),
     /// The system refused something the driver needs.
     #[error("cannot {what}: {source}")]

@@ -15,7 +15,7 @@ pub enum MediumError {
     #[error(transparent)]
     Timing(#[from] model::ParameterError),
     /// Zones that cannot be.
-    #[error("its zones cannot be: {what}")]
+    #[error("invalid zones: {what}")]
     Zones {
         /// What holds for zones.
         what: &'static str,
@@ -38,7 +38,7 @@ pub enum MediumError {
     },
     /// The file exists with another size than the configured one.
     #[error(
-        "'{}' is {} long but {} is configured: correct the size, leave it out, or move the file away to have a new one made",
+        "'{}' is {} long but {} is configured: correct the size, remove it, or move the file away to have a new one created",
         path.display(), Bytes(*actual), Bytes(*configured)
     )]
     SizeMismatch {
@@ -63,7 +63,7 @@ pub enum MediumError {
     },
     /// It takes no writes, and was to be opened for them.
     #[error(
-        "'{}' takes no writes: {reason}; make it writable, or serve it write protected with read_only = true",
+        "'{}' is not writable: {reason}; make it writable, or serve it write protected with read_only = true",
         path.display()
     )]
     ReadOnly {
@@ -101,7 +101,7 @@ pub enum MediumError {
         reason: String,
     },
     /// `poll_completions` was asked for and cannot be had.
-    #[error("'{}' takes no polled I/O ({reason}): leave poll_completions out", path.display())]
+    #[error("'{}' does not support polled I/O ({reason}): remove poll_completions", path.display())]
     PollRefused {
         /// The file or device.
         path: PathBuf,

@@ -215,7 +215,7 @@ impl Medium {
     fn plain(kind: &MediumKind) -> Result<Medium, MediumError> {
         let (size, backing) = match kind {
             MediumKind::Zoned { .. } => {
-                let what = "there are no zones over zones";
+                let what = "zones cannot be nested";
                 return Err(MediumError::Zones { what });
             }
             MediumKind::Null { size } => (checked(*size)?, Backing::Null),
@@ -467,7 +467,7 @@ impl Medium {
         }
         let model = self.timing.lend().ok_or_else(|| {
             io::Error::other(
-                "a medium with timing is served by one reactor: give all controllers that use it the same `reactor`",
+                "a medium with a timing model is served by one reactor: give all controllers that use it the same `reactor`",
             )
         })?;
         let inner = self.with_zones(depth)?;

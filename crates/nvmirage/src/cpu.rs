@@ -36,7 +36,7 @@ pub(crate) fn pin_or_say(cpu: u32) -> anyhow::Result<()> {
                 .map(u32::to_string)
                 .collect::<Vec<_>>()
                 .join(", "),
-            Err(error) => format!("those the system does not tell ({error})"),
+            Err(error) => format!("unknown CPUs ({error})"),
         };
         format!("cannot run on CPU {cpu}; this process may use {usable}")
     })

@@ -18,25 +18,25 @@ const KEPT: usize = 1024;
 
 static EVENTS: LazyLock<Events> = LazyLock::new(|| Events::new(KEPT));
 
-/// What has happened.
+/// Type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum What {
-    /// An operator has made the object.
+    /// An operator created the object.
     Created,
-    /// An operator has changed it.
+    /// An operator changed the object.
     Changed,
-    /// An operator has deleted it.
+    /// An operator deleted the object.
     Deleted,
-    /// A host has attached to the controller.
+    /// A host attached to the controller.
     HostAttached,
-    /// It is gone.
+    /// The host detached from the controller.
     HostDetached,
-    /// Queues of the controller live on other reactors.
+    /// Queues of the controller moved to other reactors.
     QueuesMoved,
     /// Requests to the medium fail.
     MediaError,
-    /// They succeed again.
+    /// Requests to the medium succeed again.
     MediaRecovered,
 }
 
@@ -56,20 +56,20 @@ impl What {
     }
 }
 
-/// Something that has happened.
+/// Event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Event {
-    /// Its number: the first since the server has started is 1.
+    /// Number of the event, counted from 1 at the start of the server.
     pub(crate) id: u64,
-    /// When, in nanoseconds since 1970 (UTC).
+    /// Time in nanoseconds since 1970 (UTC).
     pub(crate) time_ns: u64,
-    /// What.
+    /// Type of the event.
     pub(crate) event: What,
-    /// Of which kind the object is: `media`, `namespace`, `controller`, `tenant`, `partition` or `trace`.
+    /// Kind of the object: `media`, `namespace`, `controller`, `tenant`, `partition` or `trace`.
     pub(crate) kind: String,
-    /// Which one.
+    /// Name of the object.
     pub(crate) name: String,
-    /// Why, of `media-error` and `media-recovered`: `no-space`, `file-size`, `read-only`, `gone`, `read` or `write`.
+    /// Cause of `media-error` and `media-recovered`: `no-space`, `file-size`, `read-only`, `gone`, `read` or `write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cause: Option<String>,
 }

@@ -40,7 +40,7 @@ pub(crate) fn default_state_dir() -> anyhow::Result<PathBuf> {
     match absolute("HOME") {
         Some(home) => Ok(home.join(".local/state/nvmirage")),
         None => bail!(
-            "there is no place for state: set state_dir in the configuration, or the environment variable XDG_STATE_HOME"
+            "no state folder: set state_dir in the configuration, or the environment variable XDG_STATE_HOME"
         ),
     }
 }
@@ -67,7 +67,7 @@ impl Identities {
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Self::create(state_dir, &path).with_context(|| {
-                    format!("cannot keep identities in {shown}: set state_dir to a folder that can be written")
+                    format!("cannot save identities in {shown}: set state_dir to a writable folder")
                 })
             }
             Err(error) => Err(error).with_context(|| format!("cannot read {shown}")),

@@ -231,7 +231,7 @@ impl Host {
         buffer.read_into(0, &mut read);
         ensure!(
             read == written,
-            "the drive does not keep what is written to it: a `null` medium only measures; leave --verify out, or serve `ram` or `file`"
+            "the drive does not store data, as a `null` medium: remove --verify, or serve `ram` or `file`"
         );
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Host {
     pub(crate) fn leave(mut self) -> anyhow::Result<()> {
         self.device
             .shutdown(Shutdown::Normal)
-            .context("the drive cannot be shut down; what was written last may not be kept")
+            .context("cannot shut the drive down; the last writes may not be durable")
     }
 
     /// The same after a measurement, whose data nobody needs: a controller that has shut down and reports a fatal error

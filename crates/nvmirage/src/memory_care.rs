@@ -207,7 +207,7 @@ impl Kept {
         if self.found > 0 {
             let mib = (self.found * HUGE_PAGE_LEN) >> 20;
             tracing::info!(
-                "{}: {mib} MiB of its memory were put together into huge pages",
+                "{}: {mib} MiB of its memory were collapsed into huge pages",
                 self.owner
             );
         }
@@ -229,7 +229,7 @@ impl Kept {
                 // The system has no huge page left.
                 Some(Errno::NOMEM) => false,
                 _ => {
-                    tracing::debug!("{}: its memory stays on usual pages: {error}", self.owner);
+                    tracing::debug!("{}: its memory stays on small pages: {error}", self.owner);
                     self.hopeless = true;
                     false
                 }

@@ -29,7 +29,7 @@ impl Nodes {
         NODES.get_or_init(|| match Topology::read(Path::new("/"), &[]) {
             Ok(topology) => Nodes::of(&topology),
             Err(error) => {
-                tracing::debug!("nodes of memory are not known: {error:#}");
+                tracing::debug!("NUMA nodes of memory are unknown: {error:#}");
                 Nodes(Vec::new())
             }
         })

@@ -226,9 +226,9 @@ fn tell(media: &str, trouble: Trouble, look: TroubleLook, say: Say) {
 pub(crate) fn what(trouble: Trouble) -> &'static str {
     match trouble {
         Trouble::NoSpace => "writes fail: no space is left where the medium lies",
-        Trouble::FileSize => "writes fail: the file would exceed a limit of its size",
+        Trouble::FileSize => "writes fail: the file would exceed a limit on its size",
         Trouble::ReadOnly => "writes fail: the medium has become read-only",
-        Trouble::Gone => "requests fail: the medium is gone or became shorter",
+        Trouble::Gone => "requests fail: the medium was removed or became shorter",
         Trouble::Read => "reads fail",
         Trouble::Write => "writes fail",
     }
@@ -244,8 +244,8 @@ fn remedy(trouble: Trouble) -> &'static str {
             "raise the limit of the service (LimitFSIZE=, ulimit -f) and restart it, or use a smaller size"
         }
         Trouble::ReadOnly => "make it writable again (`blockdev --setrw`, `mount -o remount,rw`)",
-        Trouble::Gone => "bring it back and restart the server",
-        Trouble::Read | Trouble::Write => "look at the disk (`dmesg`, `smartctl`)",
+        Trouble::Gone => "restore it and restart the server",
+        Trouble::Read | Trouble::Write => "check the disk (`dmesg`, `smartctl`)",
     }
 }
 

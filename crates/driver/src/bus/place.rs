@@ -29,12 +29,12 @@ impl FromStr for Place {
         let known =
             "write vfio-user:PATH for a server, or pci:0000:01:00.0 for a drive of this machine";
         match text.split_once(':') {
-            Some(("vfio-user", "")) => Err(format!("`{text}` names no socket: {known}")),
+            Some(("vfio-user", "")) => Err(format!("`{text}` does not name a socket: {known}")),
             Some(("vfio-user", path)) => Ok(Self::VfioUser(path.into())),
             Some(("pci", address)) => Ok(Self::Pci(
                 address.parse().map_err(|error| format!("{error}"))?,
             )),
-            _ => Err(format!("`{text}` is no drive: {known}")),
+            _ => Err(format!("`{text}` is not a drive's address: {known}")),
         }
     }
 }

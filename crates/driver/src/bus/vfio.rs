@@ -63,7 +63,7 @@ impl Vfio {
         let len = function.region(Space::Bar(0)).len;
         if len <= DOORBELLS {
             return Err(DriverError::Unsupported(format!(
-                "BAR0 of {address} has {len} bytes and no doorbells: this is no NVMe controller"
+                "BAR0 of {address} has {len} bytes and no doorbells: not an NVMe controller"
             )));
         }
         let doorbells = function
@@ -191,7 +191,7 @@ impl Vfio {
 fn find(devices: &Path, address: PciAddress) -> Result<u32, String> {
     let folder = devices.join(address.to_string());
     if !folder.is_dir() {
-        return Err("there is no such PCI function; `nvmirage drive list` shows drives".to_owned());
+        return Err("there is no such PCI function; `nvmirage drive list` lists drives".to_owned());
     }
     let target = |link: &str| {
         let path = fs::read_link(folder.join(link)).ok()?;
@@ -202,13 +202,13 @@ fn find(devices: &Path, address: PciAddress) -> Result<u32, String> {
         driver => {
             let whose = driver.map_or("no driver".to_owned(), |name| format!("the driver {name}"));
             return Err(format!(
-                "it is bound to {whose}: `nvmirage drive bind {address}` hands it to vfio-pci, where nothing uses it"
+                "it is bound to {whose}: if it is unused, bind it to vfio-pci with `nvmirage drive bind {address}`"
             ));
         }
     }
     let group = target("iommu_group").and_then(|name| name.parse().ok());
     group.ok_or_else(|| {
-        "it stands behind no IOMMU: switch it on in the firmware, and for Intel start the kernel with intel_iommu=on"
+        "it is not behind an IOMMU: enable the IOMMU in the firmware, and for Intel boot the kernel with intel_iommu=on"
             .to_owned()
     })
 }
@@ -398,7 +398,7 @@ mod tests {
 
         fs::remove_file(folder.join("driver")).unwrap();
         symlink("../../bus/pci/drivers/vfio-pci", folder.join("driver")).unwrap();
-        assert!(refused().contains("no IOMMU"));
+        assert!(refused().contains("not behind an IOMMU"));
         symlink("../../kernel/iommu_groups/17", folder.join("iommu_group")).unwrap();
         assert_eq!(find(sys.path(), address), Ok(17));
     }

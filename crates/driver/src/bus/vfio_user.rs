@@ -73,7 +73,7 @@ impl VfioUser {
             .map_err(map("the region info of BAR0"))?;
         if bar0.info.size <= DOORBELLS {
             return Err(DriverError::Unsupported(format!(
-                "BAR0 has {} bytes and no doorbells: this is no NVMe controller",
+                "BAR0 has {} bytes and no doorbells: not an NVMe controller",
                 bar0.info.size
             )));
         }

@@ -63,7 +63,7 @@ impl Facts {
         let about = device.identify_namespace(nsid)?;
         if block_len > 4096 {
             return Err(unsupported(
-                "the drive's blocks are larger than 4096 bytes, which namespaces here cannot have",
+                "the drive's blocks are larger than 4096 bytes, the maximum for namespaces",
             ));
         }
         if blocks.checked_mul(u64::from(block_len)).is_none() {

@@ -450,7 +450,7 @@ impl<B: Bus> Keeper<B> {
         tracing::warn!(
             drive = self.name,
             queue = queue.pair.qid(),
-            "a queue of a drive is given up, its commands end as interrupted: {why}"
+            "a queue of a drive is abandoned, its commands end as interrupted: {why}"
         );
         Counting::add(&self.counting.queues_given_up, 1);
         self.part_with(channel, queue, None);
@@ -486,7 +486,7 @@ impl<B: Bus> Keeper<B> {
         };
         match device.status() {
             Ok(status) if status.rdy() => return true,
-            Ok(_) => self.reset("somebody else has disabled it"),
+            Ok(_) => self.reset("it was disabled by another program"),
             Err(error @ DriverError::ControllerFatal { .. }) => self.reset(&error.to_string()),
             Err(error) => self.lose(&error.to_string()),
         }
@@ -549,7 +549,7 @@ impl<B: Bus> Keeper<B> {
             match facts == *self.facts {
                 true => Ok(device),
                 false => Err(DriverError::Unsupported(
-                    "it is another drive now, or has another size: start anew with it".to_owned(),
+                    "it is another drive, or has another size: restart the server".to_owned(),
                 )),
             }
         });
@@ -645,7 +645,7 @@ impl<B: Bus> Keeper<B> {
                 self.report_at = None;
                 tracing::warn!(
                     drive = self.name,
-                    "a drive does not tell its health, and is not asked again: {error}"
+                    "a drive does not report its health, and is not polled for it again: {error}"
                 );
             }
         }

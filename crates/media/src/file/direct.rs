@@ -46,7 +46,7 @@ pub(super) struct Alignment {
 /// Decides, and puts `fd` into direct mode where that is the decision.
 pub(super) fn choose(fd: &OwnedFd, path: &Path, wanted: Direct) -> Result<Access, MediumError> {
     if wanted == Direct::Off {
-        return Ok(Access::Buffered("direct I/O is switched off".to_owned()));
+        return Ok(Access::Buffered("direct I/O is disabled".to_owned()));
     }
     let found = find(fd).and_then(|alignment| judge(alignment, wanted));
     match found {
@@ -97,14 +97,14 @@ fn judge(alignment: Alignment, wanted: Direct) -> Result<Alignment, String> {
 /// Sets direct mode and finds its alignment; the error says why it cannot be.
 fn find(fd: &OwnedFd) -> Result<Alignment, String> {
     set_direct(fd, true).map_err(|errno| match errno {
-        Errno::INVAL => "the file system does not take O_DIRECT".to_owned(),
+        Errno::INVAL => "the file system does not support O_DIRECT".to_owned(),
         other => format!("O_DIRECT is refused: {other}"),
     })?;
     let said = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
     match said {
         Some(said) if said.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
             if said.stx_dio_mem_align == 0 || said.stx_dio_offset_align == 0 {
-                return Err("the file system does not take direct I/O on this file".to_owned());
+                return Err("the file system does not support direct I/O on this file".to_owned());
             }
             Ok(Alignment {
                 memory: said.stx_dio_mem_align as usize,

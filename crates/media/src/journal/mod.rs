@@ -60,12 +60,12 @@ const GIVE_BACK: u64 = TICKETS | 0x8002;
 pub enum StateError {
     /// The file has none.
     #[error(
-        "there is no state of zones or keys at its end: it was not made for such a medium, or made shorter or longer since; move it away to have a new one made"
+        "no state of zones or keys at its end: it was not created for such a medium, or its length has changed; move it away to have a new one created"
     )]
     NotOurs,
     /// The file has one, and was to be a medium without.
     #[error(
-        "it holds {what} with their log, which a medium of bytes would overwrite: {remedy}, or move it away to have a new one made"
+        "it contains {what} with their log, which a block medium would overwrite: {remedy}, or move it away to have a new one created"
     )]
     IsOurs {
         /// What there is.
@@ -75,7 +75,7 @@ pub enum StateError {
     },
     /// A program of another version has written it.
     #[error(
-        "its state is of format {found}, and this program reads format {}: use the program that wrote it, or move it away to have a new one made",
+        "its state has the unsupported format {found}; this program reads format {}: use the program that wrote it, or move it away to have a new one created",
         layout::FORMAT
     )]
     Format {
@@ -84,12 +84,12 @@ pub enum StateError {
     },
     /// What was written is not there.
     #[error(
-        "its state is damaged ({0}), and was left as it is: restore it from a copy, or move it away to have a new one made"
+        "its state is damaged ({0}), and was left as it is: restore it from a copy, or move it away to have a new one created"
     )]
     Damaged(&'static str),
     /// It belongs to another medium than the configured one.
     #[error(
-        "its {what} is {found}, but {configured} is configured: correct the configuration, or move it away to have a new one made"
+        "its {what} is {found}, but {configured} is configured: correct the configuration, or move it away to have a new one created"
     )]
     Differs {
         /// What is another one.

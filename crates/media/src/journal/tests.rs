@@ -389,7 +389,7 @@ fn what_is_damaged_is_refused_and_left_as_it_is() {
     assert!(refused(image).contains("both of its superblocks"));
     let mut image = whole.clone();
     image[ends - 8192..].fill(0);
-    assert!(refused(image).contains("was not made for such a medium"));
+    assert!(refused(image).contains("was not created for such a medium"));
     // A newer format, with a checksum that is right.
     let mut image = whole;
     for at in [ends - 8192, ends - 4096] {
@@ -399,7 +399,7 @@ fn what_is_damaged_is_refused_and_left_as_it_is() {
         let crc = crc::of(block);
         block[12..16].copy_from_slice(&crc.to_le_bytes());
     }
-    assert!(refused(image).contains("of format 2, and this program reads format 1"));
+    assert!(refused(image).contains("unsupported format 2; this program reads format 1"));
 }
 
 #[test]

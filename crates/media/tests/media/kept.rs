@@ -312,7 +312,10 @@ fn files_that_do_not_fit_are_refused_and_left_alone() {
     ] {
         std::fs::write(&other, content).unwrap();
         let error = refused(&other, Some(SIZE), SPEC);
-        assert!(error.contains("was not made for such a medium"), "{error}");
+        assert!(
+            error.contains("was not created for such a medium"),
+            "{error}"
+        );
     }
     // An empty file of the right length is one that was just created.
     std::fs::File::create(&other)

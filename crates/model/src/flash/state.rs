@@ -29,12 +29,12 @@ pub enum StateError {
     Stateless,
     /// They begin with something else.
     #[error(
-        "this is no state of a timing model: name another file, or leave it out to begin with a fresh drive"
+        "not a state of a timing model: name another file, or remove it to start with a new drive"
     )]
     Unknown,
     /// Another program wrote them.
     #[error(
-        "this state has version {found} and this program reads version {VERSION}: use the program that wrote it, or begin with a fresh drive"
+        "unsupported state version {found}; this program reads version {VERSION}: use the program that wrote it, or start with a new drive"
     )]
     Version {
         /// What they say.
@@ -42,7 +42,7 @@ pub enum StateError {
     },
     /// They are of a drive of another shape.
     #[error(
-        "this state is of another drive ({name} is {found}, here {here}): give the parameters that it was written with, or begin with a fresh drive"
+        "this state is from another drive ({name} is {found}, here {here}): use the parameters that it was written with, or start with a new drive"
     )]
     Shape {
         /// What differs.

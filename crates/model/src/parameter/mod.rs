@@ -158,11 +158,11 @@ fn parameter_range(kind: Kind, name: &str) -> String {
 
 fn refusal(change: Change) -> &'static str {
     match change {
-        Change::Live => "it may change at any time",
+        Change::Live => "it can change at any time",
         Change::Reset => {
-            "it changes when the controller is reset and nothing is under way; write it into the configuration"
+            "it can change only at a controller reset with nothing in flight; write it into the configuration"
         }
-        Change::Fixed => "it is chosen when the drive is made; make another one",
+        Change::Fixed => "it is fixed when the drive is created; create another one",
     }
 }
 

@@ -212,103 +212,103 @@ macro_rules! table {
 }
 
 table! { Nvm, NVM,
-    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "whose rules: exact, or those of the published program";
-    "read_latency" Time 1..=MAX_NS Live (read.latency_ns) "of one read of 4 KiB alone";
-    "read_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (read.bandwidth_bytes_per_s) "of all reads together";
-    "read_rate" Rate 0..=MAX_RATE Live (read.rate_per_s) "most reads in a second";
-    "write_latency" Time 1..=MAX_NS Live (write.latency_ns) "of one write of 4 KiB alone";
-    "write_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (write.bandwidth_bytes_per_s) "of all writes together";
-    "write_rate" Rate 0..=MAX_RATE Live (write.rate_per_s) "most writes in a second";
+    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "calculation rules: exact, or code (those of the published program)";
+    "read_latency" Time 1..=MAX_NS Live (read.latency_ns) "latency of a single 4 KiB read";
+    "read_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (read.bandwidth_bytes_per_s) "total read bandwidth";
+    "read_rate" Rate 0..=MAX_RATE Live (read.rate_per_s) "maximum reads per second";
+    "write_latency" Time 1..=MAX_NS Live (write.latency_ns) "latency of a single 4 KiB write";
+    "write_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (write.bandwidth_bytes_per_s) "total write bandwidth";
+    "write_rate" Rate 0..=MAX_RATE Live (write.rate_per_s) "maximum writes per second";
 }
 
 table! { Kv, KV,
-    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "whose rules: exact, or those of the published program";
-    "units" Count 1..=1024 Reset (units) "parts that work at the same time; a key always goes to the same one";
-    "read_latency" Time 1..=MAX_NS Live (read.latency_ns) "of one retrieve of 4 KiB alone";
-    "read_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (read.bandwidth_bytes_per_s) "of all retrieves together, divided among the units";
-    "read_rate" Rate 0..=MAX_RATE Live (read.rate_per_s) "most retrieves in a second, divided among the units";
-    "write_latency" Time 1..=MAX_NS Live (write.latency_ns) "of one store of 4 KiB alone";
-    "write_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (write.bandwidth_bytes_per_s) "of all stores together, divided among the units";
-    "write_rate" Rate 0..=MAX_RATE Live (write.rate_per_s) "most stores in a second, divided among the units";
-    "delete_latency" Time 0..=MAX_NS Live (delete_latency_ns) "of one delete";
-    "exist_latency" Time 0..=MAX_NS Live (exist_latency_ns) "of one exist";
-    "list_latency" Time 0..=MAX_NS Live (list_latency_ns) "of one list, or step of an iterator";
-    "compound" Word[COMPOUND] 0..=1 Live (compound) "when the parts of a compound command start";
+    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "calculation rules: exact, or code (those of the published program)";
+    "units" Count 1..=1024 Reset (units) "units that work in parallel; a key is always on the same unit";
+    "read_latency" Time 1..=MAX_NS Live (read.latency_ns) "latency of a single 4 KiB retrieve";
+    "read_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (read.bandwidth_bytes_per_s) "total retrieve bandwidth, divided among the units";
+    "read_rate" Rate 0..=MAX_RATE Live (read.rate_per_s) "maximum retrieves per second, divided among the units";
+    "write_latency" Time 1..=MAX_NS Live (write.latency_ns) "latency of a single 4 KiB store";
+    "write_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (write.bandwidth_bytes_per_s) "total store bandwidth, divided among the units";
+    "write_rate" Rate 0..=MAX_RATE Live (write.rate_per_s) "maximum stores per second, divided among the units";
+    "delete_latency" Time 0..=MAX_NS Live (delete_latency_ns) "latency of a delete";
+    "exist_latency" Time 0..=MAX_NS Live (exist_latency_ns) "latency of an exist";
+    "list_latency" Time 0..=MAX_NS Live (list_latency_ns) "latency of a list, or of an iterator step";
+    "compound" Word[COMPOUND] 0..=1 Live (compound) "start of the parts of a compound command";
 }
 
 table! { Flash, FLASH,
-    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "whose rules: exact, or those of the published program";
-    "channels" Count 1..=1024 Fixed (channels) "ways to the dies";
-    "dies_per_channel" Count 1..=1024 Fixed (dies_per_channel) "dies that share a channel";
-    "flash_page" Size 4096..=16_777_216 Fixed (flash_page_bytes) "what one sense reads, a multiple of 4KiB";
-    "oneshot" Size 4096..=67_108_864 Fixed (oneshot_bytes) "what one program writes on a die, a multiple of flash_page";
-    "block" Size 4096..=1_099_511_627_776 Fixed (block_bytes) "a block of one die, a multiple of oneshot";
-    "cell_bits" Count 1..=4 Fixed (cell_bits) "bits of a cell: the kinds of flash pages";
-    "read_4k_cell0" Time 0..=MAX_NS Live (read_4k_ns[0]) "sense of 4 KiB in the first kind of flash page (LSB)";
-    "read_4k_cell1" Time 0..=MAX_NS Live (read_4k_ns[1]) "the same in the second kind (MSB); cell_bits from 2 on";
-    "read_4k_cell2" Time 0..=MAX_NS Live (read_4k_ns[2]) "the same in the third kind (CSB); cell_bits from 3 on";
-    "read_4k_cell3" Time 0..=MAX_NS Live (read_4k_ns[3]) "the same in the fourth kind; cell_bits 4";
-    "read_cell0" Time 0..=MAX_NS Live (read_ns[0]) "sense of more than 4 KiB in the first kind of flash page";
-    "read_cell1" Time 0..=MAX_NS Live (read_ns[1]) "the same in the second kind; cell_bits from 2 on";
-    "read_cell2" Time 0..=MAX_NS Live (read_ns[2]) "the same in the third kind; cell_bits from 3 on";
-    "read_cell3" Time 0..=MAX_NS Live (read_ns[3]) "the same in the fourth kind; cell_bits 4";
-    "program" Time 0..=MAX_NS Live (program_ns) "program of a wordline";
-    "erase" Time 0..=MAX_NS Live (erase_ns) "erase of a block";
-    "channel_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (channel_bandwidth_bytes_per_s) "of each channel";
-    "max_channel_transfer" Size 4096..=67_108_864 Live (max_channel_transfer_bytes) "most bytes that leave a die in one piece";
-    "firmware_channel_transfer" Time 0..=MAX_NS Live (firmware_channel_transfer_ns) "added for each 4 KiB over a channel";
-    "link_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (link_bandwidth_bytes_per_s) "of the link to the host, each way";
-    "firmware_read_4k" Time 0..=MAX_NS Live (firmware_read_4k_ns) "before the senses of a read of at most 4 KiB a partition";
-    "firmware_read" Time 0..=MAX_NS Live (firmware_read_ns) "before the senses of a larger read";
-    "buffer" Size 0..=1_099_511_627_776 Reset (buffer_bytes) "write buffer of the drive";
-    "buffer_base" Time 0..=MAX_NS Live (buffer_base_ns) "before the data of a write is fetched";
-    "buffer_per_page" Time 0..=MAX_NS Live (buffer_per_page_ns) "and for each 4 KiB of it";
-    "early_completion" Flag 0..=1 Live (early_completion) "a write without FUA is done when it is in the buffer";
+    "arithmetic" Word[ARITHMETIC] 0..=1 Fixed (arithmetic) "calculation rules: exact, or code (those of the published program)";
+    "channels" Count 1..=1024 Fixed (channels) "channels between controller and dies";
+    "dies_per_channel" Count 1..=1024 Fixed (dies_per_channel) "dies per channel";
+    "flash_page" Size 4096..=16_777_216 Fixed (flash_page_bytes) "size of one sense, a multiple of 4KiB";
+    "oneshot" Size 4096..=67_108_864 Fixed (oneshot_bytes) "size of one program on a die, a multiple of flash_page";
+    "block" Size 4096..=1_099_511_627_776 Fixed (block_bytes) "block size of a die, a multiple of oneshot";
+    "cell_bits" Count 1..=4 Fixed (cell_bits) "bits per cell, which is the number of flash page types";
+    "read_4k_cell0" Time 0..=MAX_NS Live (read_4k_ns[0]) "sense time of 4 KiB in the first type of flash page (LSB)";
+    "read_4k_cell1" Time 0..=MAX_NS Live (read_4k_ns[1]) "sense time of 4 KiB in the second type (MSB); cell_bits 2 or more";
+    "read_4k_cell2" Time 0..=MAX_NS Live (read_4k_ns[2]) "sense time of 4 KiB in the third type (CSB); cell_bits 3 or more";
+    "read_4k_cell3" Time 0..=MAX_NS Live (read_4k_ns[3]) "sense time of 4 KiB in the fourth type; cell_bits 4";
+    "read_cell0" Time 0..=MAX_NS Live (read_ns[0]) "sense time of more than 4 KiB in the first type of flash page";
+    "read_cell1" Time 0..=MAX_NS Live (read_ns[1]) "sense time of more than 4 KiB in the second type; cell_bits 2 or more";
+    "read_cell2" Time 0..=MAX_NS Live (read_ns[2]) "sense time of more than 4 KiB in the third type; cell_bits 3 or more";
+    "read_cell3" Time 0..=MAX_NS Live (read_ns[3]) "sense time of more than 4 KiB in the fourth type; cell_bits 4";
+    "program" Time 0..=MAX_NS Live (program_ns) "program time of a wordline";
+    "erase" Time 0..=MAX_NS Live (erase_ns) "erase time of a block";
+    "channel_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (channel_bandwidth_bytes_per_s) "bandwidth of each channel";
+    "max_channel_transfer" Size 4096..=67_108_864 Live (max_channel_transfer_bytes) "maximum bytes of one transfer from a die";
+    "firmware_channel_transfer" Time 0..=MAX_NS Live (firmware_channel_transfer_ns) "firmware time for each 4 KiB over a channel";
+    "link_bandwidth" Bandwidth 0..=MAX_BANDWIDTH Live (link_bandwidth_bytes_per_s) "bandwidth of the host link, in each direction";
+    "firmware_read_4k" Time 0..=MAX_NS Live (firmware_read_4k_ns) "firmware time before the senses of a read of up to 4 KiB per partition";
+    "firmware_read" Time 0..=MAX_NS Live (firmware_read_ns) "firmware time before the senses of a larger read";
+    "buffer" Size 0..=1_099_511_627_776 Reset (buffer_bytes) "size of the drive's write buffer";
+    "buffer_base" Time 0..=MAX_NS Live (buffer_base_ns) "firmware time before the data of a write is fetched";
+    "buffer_per_page" Time 0..=MAX_NS Live (buffer_per_page_ns) "firmware time for each 4 KiB of a write";
+    "early_completion" Flag 0..=1 Live (early_completion) "complete writes without FUA when they are in the buffer";
 }
 
 table! { Flash, FTL,
-    "partitions" Count 1..=256 Fixed (partitions) "independent translation layers; channels is a multiple of it";
-    "overprovisioning" Percent 0..=10_000 Fixed (overprovisioning_permille) "space beyond what the host sees";
-    "deallocate" Time 0..=MAX_NS Live (deallocate_ns) "of a deallocate or write zeroes";
-    "collect_below" Count 2..=1024 Live (collect_below) "free lines of a partition at which one is collected";
-    "policy" Word[POLICY] 0..=2 Live (policy) "which line is collected";
+    "partitions" Count 1..=256 Fixed (partitions) "independent translation layers; channels is a multiple of their number";
+    "overprovisioning" Percent 0..=10_000 Fixed (overprovisioning_permille) "overprovisioning: space beyond the size visible to hosts";
+    "deallocate" Time 0..=MAX_NS Live (deallocate_ns) "latency of a deallocate or write zeroes";
+    "collect_below" Count 2..=1024 Live (collect_below) "foreground collection threshold: free lines of a partition at which a line is collected";
+    "policy" Word[POLICY] 0..=2 Live (policy) "selection of the line to collect";
 }
 
 table! { Flash, CHANCE,
-    "seed" Count 0..=9_007_199_254_740_992 Live (extras.seed) "of what is left to chance";
-    "read_jitter" Percent 0..=2000 Live (extras.read_jitter_permille) "sigma of a lognormal spread of senses; 0%: none";
-    "program_jitter" Percent 0..=2000 Live (extras.program_jitter_permille) "the same of programs";
-    "erase_jitter" Percent 0..=2000 Live (extras.erase_jitter_permille) "the same of erases";
-    "read_retry_per_million" Count 0..=1_000_000 Live (extras.read_retry_ppm) "how many of a million senses are repeated; 0: none";
+    "seed" Count 0..=9_007_199_254_740_992 Live (extras.seed) "seed of random numbers";
+    "read_jitter" Percent 0..=2000 Live (extras.read_jitter_permille) "sigma of the lognormal distribution of sense times; 0%: constant";
+    "program_jitter" Percent 0..=2000 Live (extras.program_jitter_permille) "sigma of the lognormal distribution of program times; 0%: constant";
+    "erase_jitter" Percent 0..=2000 Live (extras.erase_jitter_permille) "sigma of the lognormal distribution of erase times; 0%: constant";
+    "read_retry_per_million" Count 0..=1_000_000 Live (extras.read_retry_ppm) "senses per million that are repeated; 0: none";
 }
 
 table! { Flash, BACKGROUND,
-    "background_below" Count 0..=1_048_576 Live (extras.background_below) "an idle drive collects in partitions that have fewer free lines; 0: never";
-    "background_idle" Time 0..=MAX_NS Live (extras.background_idle_ns) "time without a command after which a drive is idle";
+    "background_below" Count 0..=1_048_576 Live (extras.background_below) "background collection threshold: an idle drive collects in partitions with fewer free lines; 0: never";
+    "background_idle" Time 0..=MAX_NS Live (extras.background_idle_ns) "time without a command after which the drive is idle";
 }
 
 table! { Flash, DIES,
-    "planes" Count 1..=64 Fixed (extras.planes) "parts of a die that sense apart from each other; oneshot is a multiple of planes times flash_page";
-    "suspend_limit" Count 0..=1_000_000 Live (extras.suspend_limit) "how often one program or erase is suspended for reads; 0: never";
-    "suspend" Time 0..=MAX_NS Live (extras.suspend_ns) "what that takes before the sense of the read";
-    "resume" Time 0..=MAX_NS Live (extras.resume_ns) "and after the last sense, before it goes on";
+    "planes" Count 1..=64 Fixed (extras.planes) "planes of a die, which sense independently; oneshot is a multiple of planes times flash_page";
+    "suspend_limit" Count 0..=1_000_000 Live (extras.suspend_limit) "maximum suspensions of one program or erase for reads; 0: never";
+    "suspend" Time 0..=MAX_NS Live (extras.suspend_ns) "suspend time before the sense of the read";
+    "resume" Time 0..=MAX_NS Live (extras.resume_ns) "resume time after the last sense";
 }
 
 table! { Flash, CACHES,
-    "slc_cache" Size 0..=1_125_899_906_842_624 Live (extras.slc_cache_bytes) "what hosts write goes to single-bit cells up to so much; 0B: never";
-    "slc_program" Time 0..=MAX_NS Live (extras.slc_program_ns) "program of a wordline there";
-    "slc_read" Time 0..=MAX_NS Live (extras.slc_read_ns) "sense of a wordline there that is folded: written again as any";
-    "slc_idle" Time 0..=MAX_NS Live (extras.slc_idle_ns) "time without a command after which it is folded";
-    "map_cache_pages" Count 0..=1_048_576 Live (extras.map_cache_pages) "pages of its map, each for 4 MiB, that a partition keeps in memory; 0: all";
+    "slc_cache" Size 0..=1_125_899_906_842_624 Live (extras.slc_cache_bytes) "size of the cache of single-bit cells for host writes; 0B: none";
+    "slc_program" Time 0..=MAX_NS Live (extras.slc_program_ns) "program time of a wordline in the cache";
+    "slc_read" Time 0..=MAX_NS Live (extras.slc_read_ns) "sense time of a wordline that is folded out of the cache";
+    "slc_idle" Time 0..=MAX_NS Live (extras.slc_idle_ns) "time without a command after which the cache is folded";
+    "map_cache_pages" Count 0..=1_048_576 Live (extras.map_cache_pages) "map pages, each for 4 MiB, that a partition keeps in memory; 0: all";
 }
 
 table! { Zones, ZONES,
-    "zone_size" Size 4096..=1_099_511_627_776 Fixed (zone_size_bytes) "from the start of a zone to that of the next";
-    "zone_capacity" Size 4096..=1_099_511_627_776 Fixed (zone_capacity_bytes) "what can be written of a zone";
-    "dies_per_zone" Count 1..=1_048_576 Fixed (dies_per_zone) "dies that a zone lies on";
-    "zone_buffer" Size 0..=1_099_511_627_776 Reset (zone_buffer_bytes) "write buffer of each zone; 0B: all share buffer";
-    "reset" Time 0..=MAX_NS Live (reset_ns) "of a reset of a zone, at least";
-    "finish" Time 0..=MAX_NS Live (finish_ns) "of a finish, at least";
-    "finish_writes" Flag 0..=1 Live (finish_writes) "a finish programs what is not written";
-    "open" Time 0..=MAX_NS Live (open_ns) "of an explicit open";
+    "zone_size" Size 4096..=1_099_511_627_776 Fixed (zone_size_bytes) "distance between zone starts";
+    "zone_capacity" Size 4096..=1_099_511_627_776 Fixed (zone_capacity_bytes) "writable bytes of a zone";
+    "dies_per_zone" Count 1..=1_048_576 Fixed (dies_per_zone) "dies per zone";
+    "zone_buffer" Size 0..=1_099_511_627_776 Reset (zone_buffer_bytes) "size of each zone's write buffer; 0B: all zones share buffer";
+    "reset" Time 0..=MAX_NS Live (reset_ns) "minimum latency of a zone reset";
+    "finish" Time 0..=MAX_NS Live (finish_ns) "minimum latency of a finish";
+    "finish_writes" Flag 0..=1 Live (finish_writes) "program the unwritten part of a zone at a finish";
+    "open" Time 0..=MAX_NS Live (open_ns) "latency of an explicit open";
 }

@@ -180,7 +180,7 @@ fn a_refused_change_says_when_it_may_be_made() {
     let error = flash.set("block", "8MiB", Moment::Reset).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "block is a fixed parameter: it is chosen when the drive is made; make another one"
+        "block is a fixed parameter: it is fixed when the drive is created; create another one"
     );
     let error = flash.set("buffer", "8MiB", Moment::Running).unwrap_err();
     assert!(error.to_string().starts_with("buffer is a reset parameter"));

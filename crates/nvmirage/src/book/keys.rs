@@ -112,7 +112,7 @@ fn table(schemas: &Value, name: &str) -> String {
 fn the_book_lists_every_key() {
     let schemas = schemas();
     let mut text = String::from(
-        "# Every key\n\nThe keys of a [configuration](configuration.md), which says more of them, made of the program's types. The same keys are the \
+        "# Every key\n\nKeys of a [configuration](configuration.md) file, generated from the program's types; that page describes them in more detail. The same keys are the \
          bodies of requests on the\n[control socket](control-socket.md), and options of `nvmirage create`. Sizes, times, ranges and addresses are text with \
          [units](configuration.md#forms).\n",
     );

@@ -75,17 +75,20 @@ fn about(arg: &Arg) -> String {
     if !words.is_empty() && arg.get_action().takes_values() {
         write!(text, " ({})", words.join(", ")).unwrap();
     }
-    text.split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace('|', "\\|")
+    // The first paragraph has no full stop, as `--help` shows it.
+    let paragraphs = text.split("\n\n").map(|paragraph| {
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        words.join(" ").trim_end_matches('.').to_owned()
+    });
+    let paragraphs: Vec<String> = paragraphs.collect();
+    paragraphs.join(". ").replace('|', "\\|")
 }
 
 #[test]
 fn the_book_lists_every_option() {
     let mut text = String::from(
-        "# Every option\n\nThe commands of `nvmirage` and what they take, made of the program: `nvmirage COMMAND --help` has the same, with examples. \
-         [Command line](command-line.md) says more.\nEvery command takes `--log FILTER`, too.\n",
+        "# Every option\n\nCommands and options of `nvmirage`, generated from the program; `nvmirage COMMAND --help` prints the same, with examples. \
+         [Command line](command-line.md) has more detail.\nEvery command also takes `--log FILTER`.\n",
     );
     each(&command_line(), "", &mut |path, command| {
         let about = command.get_about().map(ToString::to_string);

@@ -6,21 +6,21 @@ use crate::control;
 const ATTACH_EXAMPLES: &str = "\
 Examples:
   nvmirage attach data vm1
-      The guest of vm1 gets a namespace while it runs
+      Hot-add a namespace to the guest of vm1
   nvmirage attach vm1:3 vm2
-      One that a host has made, for a second controller of its subsystem";
+      Attach a namespace that a host created to a second controller of its subsystem";
 
 const DETACH_EXAMPLES: &str = "\
 Examples:
   nvmirage detach data vm1
-      Refused while a host is attached to vm1
+      Rejected while a host is attached to vm1
   nvmirage detach data vm1 --detach-hosts
       Unmount it in the guest first";
 
-/// Give a namespace to a controller of a running server
+/// Attach a namespace to a controller of a running server
 ///
-/// Its host learns of it by an asynchronous event. It lasts over a restart, unless the configuration no longer has the
-/// namespace.
+/// An asynchronous event notifies the controller's host. The attachment survives a restart, unless the configuration
+/// no longer has the namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ATTACH_EXAMPLES)]
 pub(super) struct Attach {
@@ -28,14 +28,14 @@ pub(super) struct Attach {
     pair: Pair,
 }
 
-/// Take a namespace from a controller of a running server
+/// Detach a namespace from a controller of a running server
 ///
-/// Its host learns of it by an asynchronous event; commands that it still sends there fail. Returns when none of those
-/// before is in flight. The namespace stays in its subsystem.
+/// An asynchronous event notifies the controller's host; commands that it still sends there fail. The command returns
+/// when no earlier command is in flight. The namespace stays in its subsystem.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DETACH_EXAMPLES)]
 pub(super) struct Detach {
-    /// Take it from a host that is attached, too
+    /// Detach the namespace even while a host is attached to the controller
     #[arg(long)]
     detach_hosts: bool,
 
@@ -45,11 +45,11 @@ pub(super) struct Detach {
 
 #[derive(Debug, clap::Args)]
 struct Pair {
-    /// The namespace; one that a host has made is called SUBSYSTEM:NSID
+    /// Name of the namespace; SUBSYSTEM:NSID for one that a host created
     #[arg(add = live::namespaces())]
     namespace: String,
 
-    /// The controller
+    /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
 

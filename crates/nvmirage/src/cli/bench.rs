@@ -38,17 +38,17 @@ Examples:
   nvmirage bench --target vfio-user:/tmp/nvme.sock --destroy-data --rw randrw --qd 32 --verify --json
       Check every byte, and print JSON
   nvmirage bench --target vfio-user:/tmp/nvme.sock --idle-queues 60 --cold-every 10ms --qd 32
-      With queue pairs that nobody uses, and one that is used now and then
+      With idle queue pairs, and one that is used rarely
   nvmirage bench --target pci:0000:01:00.0 --qd 1,32
       A drive of this machine, after nvmirage drive bind
   nvmirage bench floor
-      What the machine itself allows, to compare with
+      The machine's own lower bound, for comparison
 
 Writing jobs, and --verify, overwrite what is on the drive: they need --destroy-data.";
 
-/// Load a drive, over vfio-user or of this machine, ours or anyone's, and measure it
+/// Measure an NVMe drive of any vendor, over vfio-user or on this machine
 ///
-/// The host polls: for figures that mean something give server and host a CPU each. Lists of --bs and --qd multiply
+/// The load generator polls: for meaningful figures give server and host a CPU each. Lists of --bs and --qd multiply
 /// into jobs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -56,59 +56,59 @@ pub(super) struct Bench {
     #[command(subcommand)]
     other: Option<Other>,
 
-    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", required = true)]
     target: Option<Place>,
 
-    /// Which commands: at random or in order, reads, writes, or both
+    /// Kind of I/O: random or sequential; reads, writes, or both
     #[arg(long, value_name = "KIND", value_parser = rw(), default_value = "randread")]
     rw: Rw,
 
-    /// How many of a hundred commands of randrw are reads
+    /// Share of reads in randrw, in percent
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     reads: u8,
 
-    /// Bytes of each command; several with commas
+    /// Block size of commands; several separated by commas
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4k")]
     bs: Vec<Size>,
 
-    /// Commands in flight; several with commas
+    /// Queue depth: commands in flight per queue pair; several separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
     qd: Vec<u16>,
 
-    /// Queue pairs that do each job, --qd commands in flight in each
+    /// Queue pairs per job, each with --qd commands in flight
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     queues: u16,
 
-    /// Buffers of so many bytes, used in turn; default: one for each command in flight
+    /// Total size of the buffers, used in turn; default: one buffer per command in flight
     #[arg(long, value_name = "SIZE")]
     buffers: Option<Size>,
 
-    /// Do nothing for so long whenever everything submitted is done
+    /// Idle time after each batch: wait until everything submitted is completed, then pause
     #[arg(long, value_name = "TIME")]
     pause: Option<Span>,
 
-    /// How long each job measures; verification comes on top
+    /// Duration of each job, without verification
     #[arg(long, value_name = "TIME", default_value = "5s")]
     time: Span,
 
-    /// The CPU to run on; default: any
+    /// CPU to run on; default: any
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
 
-    /// The CPU that the server polls on, to look at the placement; default: one of another core than --cpu
+    /// CPU that the server polls on, to check the placement; default: one on another core than --cpu
     #[arg(long, value_name = "N")]
     server_cpu: Option<u32>,
 
-    /// How to ring: auto takes the fastest that the drive has
+    /// Doorbell method; auto takes the fastest that the drive supports
     #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
     doorbells: Doorbells,
 
-    /// Overwrite data: needed by jobs that write, and by --verify
+    /// Allow data to be overwritten; required by jobs that write, and by --verify
     #[arg(long)]
     destroy_data: bool,
 
-    /// Check every byte that was written; the part of the drive that jobs use is written first
+    /// Verify every byte written; the range that jobs use is written first
     #[arg(long)]
     verify: bool,
 
@@ -116,19 +116,19 @@ pub(super) struct Bench {
     #[arg(long)]
     json: bool,
 
-    /// The namespace
+    /// Namespace identifier
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     nsid: u32,
 
-    /// Where random order and data start from: the same seed does the same again
+    /// Seed of random offsets and data; the same seed repeats the same run
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Use only so much of the namespace, from its start; default: all
+    /// Size of the range that is used, from the start of the namespace; default: all
     #[arg(long, value_name = "SIZE")]
     span: Option<Size>,
 
-    /// Write a trace of what was submitted and when, for `nvmirage simulate`
+    /// File for a trace of what was submitted and when, as input of `nvmirage simulate`
     #[arg(long, value_name = "FILE")]
     record_trace: Option<PathBuf>,
 
@@ -370,12 +370,12 @@ fn verdict(jobs: &[JobReport]) -> anyhow::Result<()> {
         .flat_map(all)
         .filter(|job| job.errors > 0)
         .map(|job| {
-            let first = job.first_error.as_deref().unwrap_or("no status is known");
+            let first = job.first_error.as_deref().unwrap_or("unknown status");
             format!("{}: {} errors; {first}", job.title(), job.errors)
         })
         .collect();
     if failed.is_empty() {
         return Ok(());
     }
-    bail!("the drive made errors\n{}", failed.join("\n"))
+    bail!("commands ended with errors\n{}", failed.join("\n"))
 }

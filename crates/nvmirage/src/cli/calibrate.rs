@@ -30,33 +30,34 @@ Examples:
       A drive of latency, bandwidth and rate, from what nvmirage bench --json or fio
       --output-format=json has printed
   nvmirage calibrate --from reads.json --like optane-p4800x
-      What was not measured is that of a preset; nothing is written
+      Values that were not measured are a preset's; nothing is written
   nvmirage calibrate --from fio.json --like samsung-970-pro --output mine.toml
-      A drive of flash: channels, dies and cells are the preset's, times are looked for
+      A flash drive: channels, dies and cells are the preset's, times are fitted
   nvmirage calibrate --from zones.json --like wd-zn540 --set zone_size=2GiB --set zone_capacity=1077MiB
-      A drive with zones, of which identify says how large they are
+      A zoned drive; identify shows its zone size
   nvmirage calibrate --from value-*.json --size 3840GB --output keys.toml
       A drive with keys, from what nvmirage kv bench --json has printed
   nvmirage explain mine.toml
-      What was written, with intervals";
+      The calibrated drive, with confidence intervals";
 
-/// Find the parameters of a model from measurements of a drive
+/// Fit the parameters of a model to measurements of a drive
 ///
-/// Says which sweeps it needs and which are there, finds what they identify, with intervals, says what they do not,
-/// and how well points that took no part are foretold. Takes the JSON of nvmirage bench, nvmirage kv bench, nvmirage simulate and fio.
+/// Reports which sweeps the fit needs and which are present; estimates the parameters that they identify, with
+/// confidence intervals; lists those that they do not identify; and predicts points that were left out of the fit.
+/// Reads JSON from nvmirage bench, nvmirage kv bench, nvmirage simulate and fio.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Calibrate {
-    /// Measurements
+    /// Files with measurements
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     from: Vec<PathBuf>,
 
-    /// A preset, or a file that describes one: the kind of the drive, its shape, and all that was not measured; without one
-    /// it is of kind nvm, or kv if keys were measured
+    /// Preset, or file that describes a drive: gives the kind, the geometry, and every parameter that was not
+    /// measured; without it the kind is nvm, or kv if keys were measured
     #[arg(long, value_name = "PRESET")]
     like: Option<String>,
 
-    /// A parameter that is known to differ from --like, such as the size of zones; may be given several times
+    /// Parameter known to differ from --like, such as the zone size; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "like")]
     set: Vec<String>,
 
@@ -64,15 +65,15 @@ pub(super) struct Calibrate {
     #[arg(long)]
     size: Option<Size>,
 
-    /// What a host's software added to each command that was measured
+    /// Host software overhead in each measured command
     #[arg(long, value_name = "TIME", default_value = "0ns")]
     host_cost: Span,
 
-    /// What the drive is called
+    /// Name of the calibrated drive
     #[arg(long, default_value = "calibrated")]
     name: String,
 
-    /// Write the drive into this file, which must not exist
+    /// Output file for the drive; must not exist
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -93,7 +94,7 @@ impl Calibrate {
         );
         let size = self.size.or(like.map(|drive| Size(drive.size_bytes())));
         if self.output.is_some() && size.is_none() {
-            return Err(UsageError("--size is missing: write that of the drive".into()).into());
+            return Err(UsageError("--size is missing: write the size of the drive".into()).into());
         }
         let (samples, passed_over) = self.samples()?;
         let given = Given {
@@ -107,8 +108,8 @@ impl Calibrate {
         };
         let _line = progress::waiting("looking for the drive");
         let found = calibrate::calibrate(&given).map_err(|error| anyhow::anyhow!(error));
-        let found =
-            found.with_context(|| format!("{} points do not make a drive", samples.len()))?;
+        let found = found
+            .with_context(|| format!("{} points are not enough for a drive", samples.len()))?;
         let mut document = Document::new(&found, &samples, passed_over);
         if let (Some(path), Some(size)) = (&self.output, size) {
             let like = like.map(|drive| Like {
@@ -154,10 +155,11 @@ impl Calibrate {
             let shown = path.display();
             let len = fs::metadata(path).map(|data| data.len());
             let len = len.with_context(|| format!("cannot read {shown}"))?;
-            anyhow::ensure!(len <= FILE_MAX, "{shown} has more than {FILE_MAX} bytes");
+            anyhow::ensure!(len <= FILE_MAX, "{shown} is larger than {FILE_MAX} bytes");
             let text = fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
             let read = calibrate::read(&text);
-            let read = read.map_err(|why| anyhow::anyhow!("{shown} is no measurement: {why}"))?;
+            let read =
+                read.map_err(|why| anyhow::anyhow!("{shown} is not a measurement: {why}"))?;
             samples.extend(read.samples);
             let of_file = read.passed_over.iter();
             passed_over.extend(of_file.map(|why| format!("{shown}: {why}")));
@@ -178,7 +180,7 @@ fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
     let name = path.to_string_lossy();
     if !drive::is_file(&name) {
         return Err(UsageError(format!(
-            "--output {shown}: a preset's file has a name with a / or one that ends with .toml: write {shown}.toml"
+            "--output {shown}: the name of a preset's file contains a / or ends with .toml: write {shown}.toml"
         ))
         .into());
     }
@@ -186,7 +188,7 @@ fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
         .write(true)
         .create_new(true)
         .open(path);
-    let mut file = file.with_context(|| format!("cannot make {shown}"))?;
+    let mut file = file.with_context(|| format!("cannot create {shown}"))?;
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all());

@@ -7,9 +7,9 @@ use crate::{config, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage check nvmirage.toml
-      Print the configuration with every default, or what is wrong with it
+      Print the configuration with all defaults, or its errors
   nvmirage check nvmirage.toml > full.toml
-      Start from one where everything is written out
+      Start from a file with all keys written out
 
 A configuration:
   [[media]]
@@ -25,13 +25,13 @@ A configuration:
   namespaces = [\"root\"]
   listen = \"vfio-user:/run/nvmirage/vm1.sock\"";
 
-/// Validate a configuration and print it with every default
+/// Validate a configuration and print it with all defaults
 ///
-/// Nothing is opened or created: a file that the configuration names may still be missing.
+/// Nothing is opened or created: files that the configuration names may be missing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Check {
-    /// The configuration
+    /// Configuration file in TOML
     file: PathBuf,
 }
 

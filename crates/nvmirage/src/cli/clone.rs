@@ -21,9 +21,9 @@ use crate::report;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage clone prepared.img vm1.img
-      The medium, and the state of its timing in prepared.img.timing, if it has one
+      The medium, and the state of its timing model in prepared.img.timing, if any
   nvmirage clone pro.timing pro2.timing
-      The state of a drive's timing alone
+      Only the state of a timing model
 
 Where the file system can share blocks between files (XFS, Btrfs, bcachefs) that takes a moment,
 whatever the size; elsewhere what is written of the file is copied.";
@@ -33,16 +33,16 @@ const PART: usize = 16 << 20;
 /// What is put behind a medium's name for the state of its timing.
 const TIMING: &str = ".timing";
 
-/// Make another drive like one that is not in use
+/// Clone the file of a drive that is not in use
 ///
-/// A medium's file is cloned with what is kept beside it. What a configuration says, and identities, are not part of it.
+/// The clone includes the state files beside the medium's file. Configuration and identities are not cloned.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Clone {
-    /// The file of a medium that no server uses
+    /// File of a medium that no server uses
     source: PathBuf,
 
-    /// The new file, which is not there yet
+    /// New file; must not exist
     destination: PathBuf,
 
     /// Print JSON
@@ -78,7 +78,7 @@ impl Clone {
         for (_, destination) in &all {
             if fs::symlink_metadata(destination).is_ok() {
                 bail!(
-                    "{} is there already: name another file, or remove it",
+                    "{} already exists: name another file, or remove it",
                     destination.display()
                 );
             }
@@ -133,7 +133,7 @@ fn open(path: &Path) -> anyhow::Result<File> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
     if !file.metadata()?.is_file() {
-        bail!("{shown} is no regular file: only those are cloned");
+        bail!("{shown} is not a regular file: only regular files can be cloned");
     }
     // A server has the one lock on a medium's file, and the other one on the state of its timing.
     for locked in [
@@ -144,7 +144,7 @@ fn open(path: &Path) -> anyhow::Result<File> {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => {
                 bail!(
-                    "{shown} is in use: stop the server that has it first (`fuser -v` on the path names it)"
+                    "{shown} is in use: stop the server that uses it first (`fuser -v` on the path names it)"
                 )
             }
             Err(errno) => Err(errno).with_context(|| format!("cannot lock {shown}"))?,

@@ -15,11 +15,11 @@ Examples:
 The shell asks this program, and that asks the server, for a third of a second at most. Write it
 anew after an upgrade.";
 
-/// Print completions for a shell
+/// Print shell completions
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Completions {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 
@@ -28,7 +28,7 @@ impl Completions {
         let name = self.shell.to_string();
         let shells = live::shells();
         let shell = shells.completer(&name);
-        let shell = shell.ok_or_else(|| UsageError(format!("nothing is known of {name}")))?;
+        let shell = shell.ok_or_else(|| UsageError(format!("unknown command {name}")))?;
         let mut script = Vec::new();
         shell.write_registration(
             live::VARIABLE,

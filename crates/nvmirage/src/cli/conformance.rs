@@ -23,7 +23,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage conformance --list
-      What is tested, and which section of which specification demands it
+      List the tests, with the specification and section of each
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data
       Run everything
   nvmirage conformance --target vfio-user:/tmp/nvme.sock --destroy-data --only queues,io --doorbells trapped
@@ -39,14 +39,14 @@ The tests write to the drive, reset its controller and may format, create and de
 whatever is on it is lost. The exit status is 0 when no test fails; what a controller says itself
 that it does not have is no failure.";
 
-/// Test whether a drive, over vfio-user or of this machine, does what the NVMe specification says
+/// Test a drive, over vfio-user or on this machine, against the NVMe specifications
 ///
-/// Each test names the section that it is from: Base 2.1, NVM 1.1, PCIe Transport 1.1. A controller has one host at a
-/// time, so no guest can have the drive meanwhile.
+/// Each test names its section: Base 2.1, NVM 1.1, PCIe Transport 1.1. A controller has one host at a time, so the
+/// drive is unavailable to guests during the tests.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Conformance {
-    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
     #[arg(
         long,
         value_name = "vfio-user:PATH|pci:ADDRESS",
@@ -54,31 +54,31 @@ pub(super) struct Conformance {
     )]
     target: Option<Place>,
 
-    /// Another controller of the same subsystem: for what two hosts do to each other
+    /// Address of another controller of the same subsystem, for tests with two hosts
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     second: Option<Place>,
 
-    /// Overwrite data: all namespaces of the drive; needed, unless --list
+    /// Allow all namespaces of the drive to be overwritten; required except with --list
     #[arg(long)]
     destroy_data: bool,
 
-    /// Only these chapters or tests, with commas: queues, full_cq, io/fua; default: all
+    /// Chapters or tests to run, separated by commas: queues, full_cq, io/fua; default: all
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Print what is tested, and test nothing
+    /// List the tests without running them
     #[arg(long, conflicts_with_all = ["target", "second", "destroy_data"])]
     list: bool,
 
-    /// How to ring: auto takes mapped doorbells where the drive has them, and register writes where not
+    /// Doorbell method; auto takes mapped doorbells where the drive has them, else register writes
     #[arg(long, value_name = "HOW", value_parser = doorbells(), default_value = "auto")]
     doorbells: Doorbells,
 
-    /// The namespace to write to; default: the first active one without metadata
+    /// Namespace to write to; default: the first active one without metadata
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     nsid: Option<u32>,
 
-    /// How long a command may take before it counts as lost
+    /// Command timeout, after which a command counts as lost
     #[arg(long, value_name = "TIME", default_value = "10s")]
     bound: Span,
 
@@ -131,7 +131,7 @@ impl Conformance {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let selection = Selection::of(&self.only).map_err(|UnknownName(name)| {
             UsageError(format!(
-                "--only {name}: there is no such chapter or test; `nvmirage conformance --list` names them"
+                "--only {name}: no such chapter or test; `nvmirage conformance --list` lists them"
             ))
         })?;
         if self.list {

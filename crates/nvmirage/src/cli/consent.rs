@@ -6,6 +6,6 @@ use super::UsageError;
 /// The refusal of what would overwrite data. `option` is the word that asks for it.
 pub(super) fn needed(option: &str, what: &str) -> UsageError {
     UsageError(format!(
-        "{option} overwrites data: {what}; add --destroy-data where nothing on it is needed"
+        "{option} overwrites data: {what}; add --destroy-data if the data is not needed"
     ))
 }

@@ -24,11 +24,12 @@ Examples:
   nvmirage create controller vm1 --namespaces root --listen vfio-user:/tmp/vm1.sock
       A drive for one more guest, without a restart
   nvmirage create namespace data --media disk --range 16GiB..32GiB && nvmirage attach data vm1
-      One more namespace for a guest that runs";
+      One more namespace for a running guest";
 
 /// Create a medium, a namespace, a tenant or a controller in a running server
 ///
-/// A server that was started with a configuration has it again at its next start; `nvmirage export` prints it.
+/// A server that was started with a configuration creates the object again at its next start; `nvmirage export`
+/// prints it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Create {
@@ -44,7 +45,7 @@ enum What {
     Controller(Box<ControllerArgs>),
 }
 
-/// A place where bytes live
+/// Create a medium, the storage behind namespaces
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,78 +53,79 @@ Examples:
   nvmirage create media disk --kind file --path disk.img --size 64GiB
   nvmirage create media pro --kind ram --size 8GiB --timing samsung-970-pro,program=200us")]
 struct MediumArgs {
-    /// Its name
+    /// Name of the medium
     name: String,
 
-    /// What it is made of
+    /// Kind of the medium
     #[arg(long, value_parser = parse::word::<MediumKind>(&["null", "ram", "file", "drive", "keyvalue"]))]
     kind: MediumKind,
 
-    /// The file or block device of a `file`; the file that a `keyvalue` is kept in
+    /// File or block device of a `file`; file that a `keyvalue` is kept in
     #[arg(long)]
     path: Option<PathBuf>,
 
-    /// Its size; a file that exists may leave it out
+    /// Size, 64KiB to 8EiB; optional for a file that exists, invalid for a `drive`
     #[arg(long)]
     size: Option<Size>,
 
-    /// Where a `drive` is
+    /// Address of a `drive`
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     target: Option<String>,
 
-    /// The namespace of a `drive`; default: its first one
+    /// Namespace identifier on a `drive`; default: the first active namespace
     #[arg(long, value_name = "N")]
     nsid: Option<u32>,
 
-    /// Log pages of a `drive` that hosts may read, as in get-log-page:0xc0
+    /// Vendor log pages of a `drive` that hosts may read, as in get-log-page:0xc0; default: none
     #[arg(long, value_delimiter = ',', value_name = "get-log-page:LID[:BYTES]")]
     admin_allow: Vec<AdminAllow>,
 
-    /// What a `drive` writes wholly or not at all when the power fails, where that is more than it says: 512B or 4KiB
+    /// Write size that a `drive` keeps atomic across a power failure, where it is more than the drive reports: 512B
+    /// or 4KiB
     #[arg(long, value_name = "SIZE")]
     awupf: Option<Size>,
 
-    /// The reactor that polls the completion queues of a `drive`, whichever places its commands; default: each its own
+    /// Reactor that polls all completion queues of a `drive`; default: each reactor polls its own
     #[arg(long, value_name = "REACTOR")]
     completions: Option<usize>,
 
-    /// The reactor that tells a `drive` which completions were taken; default: that of --completions
+    /// Reactor that writes the completion queue head doorbells of a `drive`; default: that of --completions
     #[arg(long, value_name = "REACTOR")]
     heads: Option<usize>,
 
-    /// Whether a file is opened with O_DIRECT
+    /// Direct I/O of a `file` (O_DIRECT); default: auto
     #[arg(long, value_parser = parse::word::<Direct>(&["auto", "on", "off"]))]
     direct: Option<Direct>,
 
-    /// Whether a thread of the kernel looks for submissions to a file
+    /// Submit I/O of a `file` through a polling kernel thread; default: false
     #[arg(long, value_name = "BOOL")]
     poll_submissions: Option<bool>,
 
-    /// Whether a file's device is asked for completions, and does not interrupt
+    /// Poll the device of a `file` for completions instead of taking interrupts; default: false
     #[arg(long, value_name = "BOOL")]
     poll_completions: Option<bool>,
 
-    /// Whether hosts' memory is registered with the kernel for a file
+    /// Register hosts' memory with the kernel for I/O of a `file`; default: true
     #[arg(long, value_name = "BOOL")]
     register_memory: Option<bool>,
 
-    /// Whether a file or device is opened for reading alone and served write protected
+    /// Open a `file` read-only and serve it write protected; default: false
     #[arg(long, value_name = "BOOL")]
     read_only: Option<bool>,
 
-    /// The model that says when its commands are done: a preset, and parameters that differ from it
+    /// Timing model: a preset, and parameters that differ from it; default: none
     #[arg(long, value_name = "PRESET[,NAME=VALUE...]")]
     timing: Option<Timing>,
 
-    /// What hosts of a key-value medium speak
+    /// Command set of a `keyvalue`; default: nvme
     #[arg(long, value_parser = parse::word::<Dialect>(&["nvme", "samsung"]))]
     dialect: Option<Dialect>,
 
-    /// Most keys of a key-value medium; default: one for each 512 bytes
+    /// Maximum number of keys of a `keyvalue`, 1 to 4294967294; default: one for each 512 bytes
     #[arg(long, value_name = "N")]
     max_keys: Option<u32>,
 
-    /// The file that holds what is in memory while it is not served; only for ram, and keyvalue without a path
+    /// File in which the contents are saved when the server stops; only for `ram`, and `keyvalue` without a path
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
@@ -131,29 +133,29 @@ struct MediumArgs {
     control: Control,
 }
 
-/// A part of a medium, as hosts see it
+/// Create a namespace, a part of a medium
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nvmirage create namespace root --media disk
   nvmirage create namespace boot --media disk --range 0GiB..1GiB --lba-size 512")]
 struct NamespaceArgs {
-    /// Its name
+    /// Name of the namespace
     name: String,
 
-    /// The medium that holds its bytes
+    /// Medium that stores the namespace
     #[arg(long, add = live::media())]
     media: String,
 
-    /// The part of the medium, as in 0GiB..16GiB; default: all of it
+    /// Byte range of the medium, as in 0GiB..16GiB; default: all of it
     #[arg(long)]
     range: Option<Range>,
 
-    /// The partition of the drive or file that it is, in place of a range
+    /// Partition of the drive or file, instead of a range
     #[arg(long, value_name = "NAME", conflicts_with = "range")]
     partition: Option<String>,
 
-    /// Bytes of a logical block: 512 or 4096
+    /// Logical block size in bytes: 512 or 4096
     #[arg(long, default_value_t = config::DEFAULT_LBA_SIZE)]
     lba_size: u32,
 
@@ -165,11 +167,11 @@ struct NamespaceArgs {
     #[arg(long)]
     eui64: Option<String>,
 
-    /// Whose its commands are; default: the controller's tenant's
+    /// Tenant that its commands count for; default: the controller's tenant
     #[arg(long, add = live::tenants())]
     tenant: Option<String>,
 
-    /// Its part of what its tenant has, beside other namespaces of that: 1 to 10000
+    /// Weight among the namespaces of one tenant on the medium: 1 to 10000; default: 100
     #[arg(long)]
     weight: Option<u32>,
 
@@ -177,7 +179,7 @@ struct NamespaceArgs {
     control: Control,
 }
 
-/// Who shares media with others
+/// Create a tenant, which shares media with others by weight and limits
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -185,34 +187,34 @@ Examples:
   nvmirage create tenant backup --iops 20000 --bandwidth 200MiB
   nvmirage create controller vm3 --namespaces logs --listen vfio-user:/tmp/vm3.sock --tenant backup")]
 struct TenantArgs {
-    /// Its name
+    /// Name of the tenant
     name: String,
 
-    /// Its part of a medium that others want, too, beside their weights: 1 to 10000
+    /// Weight on a medium that several tenants use: 1 to 10000
     #[arg(long, default_value_t = config::tenant::default_weight())]
     weight: u32,
 
-    /// Whether it goes first
+    /// Scheduling class; default: fair
     #[arg(long, value_parser = parse::word::<Class>(&["fair", "latency"]))]
     class: Option<Class>,
 
-    /// How long its commands should take at most; only with `--class latency`
+    /// Target latency of its commands; only with `--class latency`; default: twice their lowest latency
     #[arg(long, value_name = "TIME")]
     goal: Option<Span>,
 
-    /// Most commands in a second
+    /// Maximum number of commands per second; default: unlimited
     #[arg(long, value_name = "N")]
     iops: Option<u64>,
 
-    /// Most bytes in a second
+    /// Maximum number of bytes per second; default: unlimited
     #[arg(long, value_name = "SIZE")]
     bandwidth: Option<Size>,
 
-    /// What the caps save up: as much as they give in this time
+    /// Burst allowance of --iops and --bandwidth, as a time: 60s at most
     #[arg(long, value_name = "TIME", default_value_t = config::tenant::default_burst())]
     burst: Span,
 
-    /// Most commands that media may have of it, for each reactor
+    /// Maximum number of commands in flight at media, per reactor; default: unlimited
     #[arg(long, value_name = "N")]
     in_flight: Option<u32>,
 
@@ -220,7 +222,7 @@ struct TenantArgs {
     control: Control,
 }
 
-/// What hosts attach to
+/// Create a controller that hosts attach to
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -229,82 +231,83 @@ Examples:
   nvmirage create controller b --subsystem pair --namespaces shared --listen vfio-user:/tmp/b.sock
       One more controller of subsystem `pair`, for a second guest")]
 struct ControllerArgs {
-    /// Its name
+    /// Name of the controller
     name: String,
 
-    /// The NVM subsystem it belongs to, with others that name it; default: one of its own
+    /// NVM subsystem, shared by the controllers that name it; default: one of its own
     #[arg(long)]
     subsystem: Option<String>,
 
-    /// Names of its namespaces; in a subsystem they are counted from 1
+    /// Names of attached namespaces; their identifiers in the subsystem count from 1
     #[arg(long, value_delimiter = ',', value_name = "NAMES", add = live::namespaces())]
     namespaces: Vec<String>,
 
-    /// Names of media whose unallocated space its host may make namespaces of
+    /// Names of media in whose unallocated space hosts may create namespaces
     #[arg(long, value_delimiter = ',', value_name = "MEDIA", add = live::media())]
     pool: Vec<String>,
 
-    /// Where hosts reach it: a socket, or a folder in which the server's machine has each namespace as a file
+    /// Address that hosts attach to: a socket, or a folder in which the server's machine has each namespace as a file
     #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER", value_parser = parse::listen)]
     listen: Listen,
 
-    /// Other users may open the files of a mount
+    /// Let other users open the files of a mount
     #[arg(long)]
     allow_other: bool,
 
-    /// The files of a mount are read and written through the machine's page cache
+    /// Use the machine's page cache for the files of a mount
     #[arg(long)]
     page_cache: bool,
 
-    /// Who may connect to its socket, as in chmod: 0600 for its owner, 0660 for its group, too, 0666 for all
+    /// Mode of the socket, as in chmod: 0600 for its owner, 0660 for its group too, 0666 for all users; default: 0600
     #[arg(long, value_name = "MODE")]
     socket_mode: Option<SocketMode>,
 
-    /// I/O queue pairs it offers, 1 to 64
+    /// Maximum number of I/O queue pairs, 1 to 64; default: 64
     #[arg(long)]
     queues: Option<u16>,
 
-    /// Entries of a queue at most, 2 to 4096
+    /// Maximum number of entries of an I/O queue, 2 to 4096; default: 1024
     #[arg(long)]
     queue_depth: Option<u16>,
 
-    /// The largest transfer of one command: a power of two, 8KiB to 4MiB
+    /// Maximum data transfer size of one command, a power of two, 8KiB to 4MiB; default: 1MiB
     #[arg(long)]
     max_transfer: Option<Size>,
 
-    /// How doorbells reach the reactor
+    /// Doorbell delivery to the reactor; default: auto
     #[arg(long, value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped", "trapped"]))]
     doorbells: Option<Doorbells>,
 
-    /// Offer MSI-X; false: MSI alone, so that QEMU 11.1 can unplug it
+    /// Offer MSI-X; false offers only MSI, so that QEMU 11.1 can unplug the device
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     msix: bool,
 
-    /// With an interrupt pin (INTx), for guests that use no MSI-X
+    /// Provide an interrupt pin (INTx), for guests without MSI-X
     #[arg(long)]
     intx: bool,
 
-    /// Which reactor serves it, counted from 0
+    /// Number of the reactor that serves the controller, from 0; default: the one with the fewest controllers
     #[arg(long)]
     reactor: Option<usize>,
 
-    /// Whose the commands of its hosts are
+    /// Tenant that the commands of its hosts count for; default: none
     #[arg(long, add = live::tenants())]
     tenant: Option<String>,
 
-    /// Of so many I/O commands the times of one are taken, at random distances: 1 to 65536, or 0 for none
+    /// Latency sampling rate: on average one in N I/O commands is timed, 1 to 65536; 0 disables sampling; default:
+    /// 256
     #[arg(long, value_name = "N")]
     sample: Option<u32>,
 
-    /// Serial number; default: derived from the name
+    /// Serial number, up to 20 ASCII characters; default: derived from the name
     #[arg(long)]
     serial: Option<String>,
 
-    /// Model number
+    /// Model number, up to 40 ASCII characters; default: nvmirage
     #[arg(long)]
     model_number: Option<String>,
 
-    /// Firmware revision
+    /// Firmware revision, up to 8 ASCII characters; default: the program's version
     #[arg(long)]
     firmware_revision: Option<String>,
 
@@ -312,11 +315,11 @@ struct ControllerArgs {
     #[arg(long)]
     subnqn: Option<String>,
 
-    /// PCI vendor id, as in 0x1234
+    /// PCI vendor ID, as in 0x1234; default: 0x4e56
     #[arg(long, value_parser = pci_id)]
     vendor_id: Option<u16>,
 
-    /// PCI device id, as in 0x1234
+    /// PCI device ID, as in 0x1234; default: 0x0001
     #[arg(long, value_parser = pci_id)]
     device_id: Option<u16>,
 
@@ -329,7 +332,7 @@ fn pci_id(text: &str) -> Result<u16, String> {
         Some(digits) => u16::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     };
-    id.ok_or_else(|| format!("`{text}` is no id: write 0x1 to 0xfffe"))
+    id.ok_or_else(|| format!("`{text}` is not an ID: write 0x1 to 0xfffe"))
 }
 
 impl Create {

@@ -16,22 +16,23 @@ use crate::{control, interrupt::Signals, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage dashboard --open
-      The dashboard of the server that runs here, in the browser
+      Open the dashboard of this machine's server in the browser
   nvmirage dashboard --address 127.0.0.1:9601
-      The same at a port of one's own, as for `ssh -L 9601:127.0.0.1:9601 HOST`";
+      Serve it at a fixed port, as for `ssh -L 9601:127.0.0.1:9601 HOST`";
 
-/// Show a running server's dashboard in a browser
+/// Serve a running server's dashboard to a browser
 ///
-/// It listens on an address of this machine alone and passes requests on to the control socket until it is interrupted. The address
-/// that it prints has a token behind `#` that is made for this run; whoever has that may steer.
+/// The dashboard listens only on an address of this machine, and passes requests on to the control socket until it is
+/// interrupted. The address that it prints carries a token behind `#`, valid for this run; anyone who has the token
+/// can control the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Dashboard {
-    /// The address of this machine to listen on; port 0: any that is free
+    /// Address of this machine to listen on; port 0 takes any free port
     #[arg(long, default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
     address: SocketAddr,
 
-    /// Open it in the browser, too
+    /// Open the dashboard in the browser
     #[arg(long)]
     open: bool,
 
@@ -44,15 +45,13 @@ impl Dashboard {
         let socket = self.control.to_read()?;
         UnixStream::connect(socket.path()).with_context(|| socket.nobody())?;
         if !control::has_dashboard() {
-            tracing::warn!(
-                "this program was built without the dashboard; a server of another build may have it"
-            );
+            tracing::warn!("this program was built without the dashboard: use a build with it");
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         runtime.block_on(async {
-            let mut signals = Signals::new().context("cannot take over signals")?;
+            let mut signals = Signals::new().context("cannot handle signals")?;
             let proxy = control::Proxy::bind(self.address, socket.path().to_owned())?;
             let url = proxy.url();
             report::print(&format!("{url}\n"))?;

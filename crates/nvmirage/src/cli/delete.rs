@@ -6,16 +6,16 @@ use crate::control;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage delete controller vm1
-      Serve it no longer; refused while a host is attached
+      Delete a controller; rejected while a host is attached
   nvmirage delete namespace root && nvmirage delete media disk
-      What nothing uses any more; files and their bytes stay
+      Delete unused objects; files and their data are kept
   nvmirage delete namespace vm1:3
-      A namespace that a host has made";
+      A namespace that a host created";
 
 /// Delete a medium, a namespace, a tenant or a controller of a running server
 ///
-/// What something else uses is not deleted: first controllers, then namespaces, then media; or `nvmirage detach` takes a
-/// namespace from its controllers. Files are kept.
+/// Objects in use are not deleted: delete controllers first, then namespaces, then media; or detach a namespace from
+/// its controllers with `nvmirage detach`. Files are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Delete {
@@ -25,37 +25,37 @@ pub(super) struct Delete {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Close a medium; a file stays, the bytes of `ram` are gone
+    /// Close a medium; a file is kept, the contents of `ram` are lost
     #[command(after_help = "\
 Examples:
   nvmirage delete media disk
       Namespaces on it are deleted first")]
     Media(Named),
-    /// Forget a namespace; its bytes stay in the medium
+    /// Delete a namespace; its data stays in the medium
     #[command(after_help = "\
 Examples:
   nvmirage delete namespace root
-      Controllers that have it let go of it first: nvmirage detach root vm1")]
+      Detach it from its controllers first: nvmirage detach root vm1")]
     Namespace(Named),
-    /// Forget a tenant that no controller and no namespace names
+    /// Delete a tenant that no controller and no namespace names
     #[command(after_help = "\
 Examples:
   nvmirage delete tenant web
       Its controllers and namespaces are deleted first")]
     Tenant(Named),
-    /// Serve a controller no longer
+    /// Delete a controller
     #[command(after_help = "\
 Examples:
   nvmirage delete controller vm1
-      Refused while a host is attached
+      Rejected while a host is attached
   nvmirage delete controller vm1 --detach-hosts
-      Its host loses the drive; a virtual machine that uses it may be ended by QEMU")]
+      Its host loses the drive; QEMU may end a virtual machine that uses it")]
     Controller(Controller),
 }
 
 #[derive(Debug, clap::Args)]
 struct Named {
-    /// Its name
+    /// Name of the object
     #[arg(add = live::of_kind())]
     name: String,
 
@@ -68,7 +68,7 @@ struct Controller {
     #[command(flatten)]
     named: Named,
 
-    /// Delete it although a host is attached, which loses its drive
+    /// Delete the controller even while a host is attached, which loses its drive
     #[arg(long)]
     detach_hosts: bool,
 }

@@ -5,27 +5,27 @@ use crate::{config::Span, demo};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage demo
-      About 20 seconds: two drives, every byte checked, one table
+      About 20 seconds: two drives, every byte verified, one table
   nvmirage demo --json --time 300ms
-      The same for machines, and shorter
+      A shorter run, with JSON output
   nvmirage demo --vm
-      A Debian guest formats, fills and verifies both drives; the first time, it is fetched";
+      A Debian guest formats, fills and verifies both drives; downloaded at the first run";
 
-/// See it work: two drives, checked and measured
+/// Run a demonstration: two drives, verified and measured
 ///
-/// A server and a host, each a process of its own, meet over vfio-user sockets. The host identifies two drives, one in
-/// memory and one in a file, writes them, reads them back and compares every byte, and measures them. Nothing is left
-/// behind.
+/// A server and a host, in separate processes, communicate over vfio-user sockets. The host identifies two drives,
+/// one in memory and one in a file, writes them, reads them back, compares every byte, and measures them. All files
+/// are removed at the end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Demo {
-    /// How long each job measures; default: 1s, less where that is more than 20 s in all
+    /// Duration of each job; default: 1s, or less if the total would exceed 20 s
     #[arg(long, value_name = "TIME")]
     time: Option<Span>,
 
-    /// Boot a Debian guest on the drives instead, and show what it sees
+    /// Boot a Debian guest on the drives instead, and show what it detects
     ///
-    /// On Debian what is missing is fetched from its packages into the user's cache.
+    /// On Debian missing packages are downloaded into the user's cache.
     #[arg(long, conflicts_with = "time")]
     vm: bool,
 

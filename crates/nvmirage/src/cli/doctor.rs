@@ -15,37 +15,37 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage doctor
-      What could be better here, and where to pin a guest of two processors
+      Possible improvements, and CPU placement for a guest with two virtual CPUs
   nvmirage doctor --config nvmirage.toml
-      What this configuration asks of the machine, too: CPUs, drives, memory, descriptors, folders
+      Also check the needs of a configuration: CPUs, drives, memory, descriptors, folders
   nvmirage doctor --vcpus 8 --reactors 2 --json | jq -r .libvirt
-      The parts of a libvirt domain for a larger one
+      Parts of a libvirt domain for a larger guest
 
 Nothing is changed. The plan is for one guest: give others the CPUs that are left. Exit status 1:
 there is a problem, which does not work as it is; advice would be better or faster.";
 
-/// Look at this machine: what does not work, what could be better, and what to pin where
+/// Check this machine: problems, improvements, and CPU placement
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Doctor {
-    /// Processors of the guest
+    /// Number of virtual CPUs of the guest
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     vcpus: u32,
 
-    /// Reactors that serve it
+    /// Number of reactors that serve the guest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     reactors: u32,
 
-    /// A configuration, in whose light the machine is looked at
+    /// Configuration to check the machine for
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The QEMU that is going to be used; default: the one on the PATH
+    /// QEMU executable; default: the one on the PATH
     #[arg(long, value_name = "PATH")]
     qemu: Option<PathBuf>,
 
-    /// A guest's command line, of which it is said whether its drive can reach its memory; guests that run here are looked
-    /// at anyway
+    /// Command line of a guest, to check whether its drive can reach its memory; guests running on this machine are
+    /// checked anyway
     #[arg(long, value_name = "TEXT")]
     qemu_command_line: Option<String>,
 
@@ -74,7 +74,7 @@ impl Doctor {
         let problems = report.problems();
         anyhow::ensure!(
             problems == 0,
-            "problems: {problems}; each says above what to change"
+            "{problems} problems; the lines above give the remedy of each"
         );
         Ok(())
     }

@@ -13,18 +13,18 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage drive list
-      Which drives there are, and what uses them
+      List drives and their users
   nvmirage drive bind 0000:01:00.0
-      Take one from the kernel; refused while anything uses it
+      Bind a drive to vfio-pci; rejected while it is in use
   nvmirage identify --target pci:0000:01:00.0
       Use it
   nvmirage drive unbind 0000:01:00.0
-      Give it back";
+      Return it to the kernel";
 
-/// Show the NVMe drives of this machine, take one from the kernel, give it back
+/// List the NVMe drives of this machine, bind them to vfio-pci, return them to the kernel
 ///
-/// A drive is used through VFIO: the machine's IOMMU keeps it from all memory but what it is given. While it is taken, the
-/// kernel has no block device of it. What is on it stays.
+/// A drive is used through VFIO: the machine's IOMMU restricts it to the memory mapped for it. While it is bound, the
+/// kernel has no block device for it. Its data is kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct DriveCommand {
@@ -39,13 +39,13 @@ enum What {
     Unbind(Unbind),
 }
 
-/// Show the NVMe drives of this machine: address, model, driver, IOMMU group, and what uses them
+/// List the NVMe drives of this machine: address, model, driver, IOMMU group, and users
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nvmirage drive list
   nvmirage drive list --json | jq -r '.[] | select(.in_use_by == []).address'
-      Those that nothing uses
+      List unused drives
 
 Without root, processes of other users are not seen.")]
 struct List {
@@ -54,31 +54,31 @@ struct List {
     json: bool,
 }
 
-/// Take drives from the kernel: bind them to vfio-pci
+/// Unbind drives from the kernel's driver and bind them to vfio-pci
 ///
-/// Refused, with the user's name, for a drive that is mounted, swap space, part of a volume or RAID, or held open by a
-/// process; for one behind no IOMMU; and for one that shares its IOMMU group with a function that the kernel drives. Needs
-/// root.
+/// The command rejects a drive that is mounted, used for swap, part of a volume or RAID, or held open by a process,
+/// and names the user; a drive without an IOMMU; and a drive in one IOMMU group with a function that the kernel
+/// drives. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nvmirage drive bind 0000:01:00.0
   nvmirage drive bind 01:00.0 02:00.0")]
 struct Bind {
-    /// The drive's PCI address, as `nvmirage drive list` shows it
+    /// PCI address of the drive, as `nvmirage drive list` shows it
     #[arg(value_name = "ADDRESS", required = true)]
     addresses: Vec<PciAddress>,
 }
 
-/// Give drives back to the kernel's NVMe driver
+/// Return drives to the kernel's NVMe driver
 ///
-/// Refused, with the process's name, for a drive that a process has. Needs root.
+/// The command rejects a drive that a process uses, and names the process. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nvmirage drive unbind 0000:01:00.0")]
 struct Unbind {
-    /// The drive's PCI address, as `nvmirage drive list` shows it
+    /// PCI address of the drive, as `nvmirage drive list` shows it
     #[arg(value_name = "ADDRESS", required = true)]
     addresses: Vec<PciAddress>,
 }

@@ -8,25 +8,25 @@ use crate::{control, events::Event, hangup, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage events
-      Objects that are made, changed and deleted, hosts that come and go, until it is interrupted
+      Follow created, changed and deleted objects and hosts, until interrupted
   nvmirage events --since 0 --json
-      Those that the server remembers, too, each an object of JSON on a line";
+      Also print the events that the server still has, one JSON object per line";
 
-/// Show what happens to what a running server serves, as it happens
+/// Follow the events of a running server
 ///
-/// The server remembers the last 1024 events, by number. Who wants more of them than it remembers is told how many are gone.
+/// The server keeps the last 1024 events, numbered. A reader that asks for older events is told how many are lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Events {
-    /// The last event that is known: those behind it come first. Default: only those to come
+    /// Number of the last known event; output starts with the next one. Default: only new events
     #[arg(long, value_name = "ID")]
     since: Option<u64>,
 
-    /// End after so many events
+    /// Exit after N events
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
-    /// An object of JSON on a line for each
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 

@@ -23,23 +23,23 @@ Examples:
   nvmirage explain
       The presets
   nvmirage explain samsung-970-pro --size 64GiB
-      Geometry, latencies, ceilings and every value with its source, for a drive of that size
+      Geometry, latencies, limits and every value with its source, for that size
   nvmirage explain optane-p4800x --set read_latency=8us --json | jq '.ceilings'
-      With another latency, for a program";
+      With another latency, as JSON";
 
-/// Show what a drive's model is made of, and what follows from it
+/// Show the parameters of a drive's model, and the performance that follows from them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Explain {
-    /// A preset or a file that describes one; without one all are listed
+    /// Preset, or file that describes a drive; default: list all presets
     #[arg(add = super::live::presets())]
     preset: Option<String>,
 
-    /// Size of the drive; default: the real one's
+    /// Size of the drive; default: the real drive's
     #[arg(long, requires = "preset")]
     size: Option<Size>,
 
-    /// A parameter that differs from the preset; may be given several times
+    /// Parameter that differs from the preset; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "preset")]
     set: Vec<String>,
 

@@ -6,11 +6,12 @@ use crate::{control, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage export > nvmirage.toml
-      What `nvmirage serve --config nvmirage.toml` serves somewhere else, or here with --forget";
+      A file for `nvmirage serve --config` on another machine, or here with --forget";
 
-/// Print what a running server serves as a configuration
+/// Print the configuration of a running server
 ///
-/// What was made and changed at run time is in it. Namespaces that hosts have made are in no configuration.
+/// The output includes objects created and changed at run time. Namespaces created by hosts are never part of a
+/// configuration.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Export {

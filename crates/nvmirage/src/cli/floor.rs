@@ -41,15 +41,15 @@ const WAKE_UPS: usize = 11;
 /// How long the other thread has slept: a CPU that has halted for longer wakes later, up to about this.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Measure the machine: what no drive can be faster than
+/// Measure this machine's lower bound on drive latency
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Floor {
-    /// The two CPUs to measure between; default: two of different cores
+    /// Two CPUs to measure between; default: two on different cores
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
     cpus: Vec<u32>,
 
-    /// Only how near the CPUs are, which takes a moment
+    /// Measure only the distance of the CPUs, which takes a moment
     #[arg(long)]
     brief: bool,
 

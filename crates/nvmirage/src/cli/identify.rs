@@ -15,11 +15,11 @@ Examples:
 
 A controller serves one host at a time: while a guest has the drive this fails; --wait waits.";
 
-/// Show what a drive, over vfio-user or of this machine, says of itself
+/// Show the Identify data of a drive, over vfio-user or on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Identify {
-    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     target: Place,
 

@@ -42,19 +42,19 @@ const VALUE_MAX: u32 = 2 << 20;
 /// Bytes of one list of keys.
 const LIST_LEN: u32 = 64 << 10;
 
-/// Store and retrieve values of a key-value drive over vfio-user
+/// Store and retrieve values on a key-value drive over vfio-user
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Kv {
-    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     target: Place,
 
-    /// The namespace
+    /// Namespace identifier
     #[arg(long, default_value_t = 1, value_name = "NSID")]
     nsid: u32,
 
-    /// What the drive speaks; auto: the Key Value command set, or an error
+    /// Command set; auto: the Key Value command set, or an error
     #[arg(long, value_enum, default_value_t)]
     dialect: DialectArg,
 
@@ -92,19 +92,19 @@ Examples:
 struct Put {
     key: Key,
 
-    /// The value; default: what --file has, or standard input
+    /// Value; default: the contents of --file, else standard input
     #[arg(conflicts_with = "file")]
     value: Option<String>,
 
-    /// The file that holds the value
+    /// File with the value
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
 
-    /// Only where the key exists
+    /// Store only if the key exists
     #[arg(long, conflicts_with = "must_not_exist")]
     must_exist: bool,
 
-    /// Only where the key does not exist
+    /// Store only if the key does not exist
     #[arg(long)]
     must_not_exist: bool,
 }
@@ -117,7 +117,7 @@ Examples:
 struct Get {
     key: Key,
 
-    /// Where the value goes; default: standard output
+    /// Output file; default: standard output
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 }
@@ -132,7 +132,7 @@ struct Del {
     keys: Vec<Key>,
 }
 
-/// Succeed where a key exists
+/// Test whether a key exists, and exit with success if it does
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -141,17 +141,17 @@ struct Exist {
     key: Key,
 }
 
-/// List keys, in the order of their bytes
+/// List keys in byte order
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nvmirage kv --target vfio-user:/tmp/kv.sock ls --prefix pic")]
 struct Ls {
-    /// Only keys that begin so
+    /// Prefix of the listed keys
     #[arg(long, value_name = "KEY")]
     prefix: Option<Key>,
 
-    /// Only this key and those behind it
+    /// First key of the listing
     #[arg(long, value_name = "KEY")]
     from: Option<Key>,
 
@@ -217,7 +217,7 @@ fn dialect(host: &mut Host, nsid: u32, asked: DialectArg) -> anyhow::Result<Dial
     match asked {
         DialectArg::Auto if csi == Csi::KEY_VALUE => Ok(Dialect::Nvme),
         DialectArg::Auto => bail!(
-            "namespace {nsid} does not report the Key Value command set: where it speaks Samsung's commands, write --dialect samsung"
+            "namespace {nsid} does not report the Key Value command set: for Samsung's commands, write --dialect samsung"
         ),
         DialectArg::Nvme => Ok(Dialect::Nvme),
         DialectArg::Samsung => Ok(Dialect::Samsung),
@@ -246,7 +246,7 @@ impl Client {
         let max = u64::from(self.queue.transfer_len().min(VALUE_MAX));
         ensure!(
             len <= max,
-            "the value has {len} bytes, and one command moves {max} at most here: serve the drive with a larger max_transfer (2MiB for every value)"
+            "the value has {len} bytes, more than the {max} of one command: serve the drive with a larger max_transfer (2MiB for every value)"
         );
         Ok(u32::try_from(len)?)
     }
@@ -256,7 +256,7 @@ impl Client {
         let max = self.queue.transfer_len();
         ensure!(
             len <= max,
-            "a command has {len} bytes of data, and moves {max} at most here: store fewer or smaller values by each, or serve the drive with a larger max_transfer"
+            "a command with {len} bytes of data exceeds the maximum of {max}: store fewer or smaller values per command, or serve the drive with a larger max_transfer"
         );
         Ok(())
     }
@@ -403,7 +403,7 @@ impl Put {
         }
         ensure!(
             value.len() as u64 <= u64::from(VALUE_MAX),
-            "a value has {VALUE_MAX} bytes at most"
+            "the value is larger than {VALUE_MAX} bytes"
         );
         Ok(value)
     }

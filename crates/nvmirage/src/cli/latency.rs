@@ -14,24 +14,24 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage latency vm1
-      Percentiles of reads and writes, the stages that their time went to, and errors by status
+      Percentiles of reads and writes, time by stage, and errors by status
   nvmirage latency vm1 --last 20
-      Also the last 20 commands that were watched, with what each of their stages took
+      Also the last 20 timed commands, with the time in each stage
   nvmirage latency vm1 --json | jq '.latency[0].buckets'
       The whole distribution";
 
-/// Show how long a controller's commands take, and where their time goes
+/// Show the command latencies of a controller, by stage
 ///
-/// Of one command of 256 the times are taken, chosen at random; the others run as if nobody watched. `nvmirage set controller
-/// NAME sample=N` takes them of one of N. Of errors every one is counted.
+/// On average one in 256 commands is timed, selected at random; the others run without overhead. `nvmirage set
+/// controller NAME sample=N` changes the sampling rate. Every error is counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct LatencyCommand {
-    /// The controller's name
+    /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
 
-    /// Also show so many of the last commands that were watched, 256 at most
+    /// Number of the last timed commands to show, up to 256
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     last: usize,
 
@@ -58,8 +58,8 @@ fn shown(report: &LatencyReport, last: usize) -> String {
     let mut parts = Vec::new();
     if watched == 0 {
         parts.push(match report.sample {
-            0 => "no command is watched: `nvmirage set controller NAME sample=256` watches one of 256\n".to_owned(),
-            sample => format!("no command was watched yet: one of {sample} is\n"),
+            0 => "latency sampling is disabled: `nvmirage set controller NAME sample=256` times one in 256 commands\n".to_owned(),
+            sample => format!("no command was timed yet: one in {sample} is\n"),
         });
     } else {
         parts.push(operations(&report.latency).to_string());

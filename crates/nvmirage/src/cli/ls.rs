@@ -16,11 +16,11 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage ls
-      Media, namespaces and controllers, who has what, and whether a host is attached
+      Media, namespaces and controllers, their relations, and attached hosts
   nvmirage ls --json | jq '.controllers[] | select(.attached).name'
       The controllers in use";
 
-/// Show what a running server serves
+/// List the objects of a running server
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Ls {

@@ -14,11 +14,11 @@ Examples:
   nvmirage man --out ~/.local/share/man/man1
       Install all of them";
 
-/// Print the manual page, or write those of all commands
+/// Print the manual page, or write the pages of all commands
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Man {
-    /// A folder for the pages of all commands; created when it is missing
+    /// Folder for the pages of all commands; created if missing
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -55,7 +55,7 @@ impl FromStr for MediaArg {
             "keyvalue" => MediumKind::KeyValue,
             _ => {
                 return Err(format!(
-                    "`{kind}` is no kind of media: write null, ram, file, drive or keyvalue, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
+                    "unknown media kind `{kind}`: write null, ram, file, drive or keyvalue, as in ram:size=8GiB or file:path=disk.img,size=8GiB"
                 ));
             }
         };
@@ -79,10 +79,10 @@ impl FromStr for MediaArg {
         let mut seen = Vec::new();
         for part in rest.split(',').filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once('=').ok_or_else(|| {
-                format!("`{part}` is no key=value; a path with a comma needs a configuration file")
+                format!("`{part}` is not key=value; a path with a comma needs a configuration file")
             })?;
             if seen.contains(&key) {
-                return Err(format!("{key} is given twice"));
+                return Err(format!("{key} is given twice: remove one"));
             }
             seen.push(key);
             arg.set(key, value)?;
@@ -154,9 +154,7 @@ impl MediaArg {
             _ => match (key.strip_prefix("timing."), &mut self.timing) {
                 (Some(name), Some(timing)) => timing.write(name, value)?,
                 (Some(_), None) => {
-                    return Err(format!(
-                        "{key} comes after preset=NAME, which it differs from"
-                    ));
+                    return Err(format!("{key}: write it after preset=NAME"));
                 }
                 (None, _) => return Err(unknown(key)),
             },
@@ -238,11 +236,11 @@ mod tests {
         assert!(error("ram:size=8").contains("has no unit"));
         assert!(error("ram:sise=8GiB").contains("did you mean `size`?"));
         assert!(error("ram:colour=red").contains("there are size, path"));
-        assert!(error("file:path=a,b").contains("`b` is no key=value"));
+        assert!(error("file:path=a,b").contains("`b` is not key=value"));
         assert!(error("ram:size=1GiB,size=2GiB").contains("twice"));
         assert!(error("file:direct=maybe").contains("auto, on or off"));
         assert!(error("file:poll_completions=1").contains("true or false"));
         assert!(error("ram:lba_size=x").contains("512 or 4096"));
-        assert!(error("ram:timing.program=1us").contains("comes after preset=NAME"));
+        assert!(error("ram:timing.program=1us").contains("write it after preset=NAME"));
     }
 }

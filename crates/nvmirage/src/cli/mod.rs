@@ -64,11 +64,11 @@ pub(crate) use error::UsageError;
 const EXAMPLES: &str = "\
 Examples:
   nvmirage demo
-      See it work: two drives, checked and measured, in 20 seconds
+      Run a demonstration: two drives, verified and measured, in 20 seconds
   nvmirage serve --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
       Serve a drive in memory
   nvmirage qemu-args nvme0
-      What to add to QEMU's command line, while that runs
+      Print the options for QEMU's command line, while the server runs
   nvmirage bench --target vfio-user:/tmp/nvme.sock --rw randread --qd 1,32
       Measure it without a guest
 
@@ -77,20 +77,20 @@ Each command has its own examples: nvmirage COMMAND --help. A command that asks 
 
 /// NVMe drives made in software.
 ///
-/// A virtual machine, or another process, sees a real NVMe PCIe controller and drives it with the NVMe driver it
-/// already has; behind the controller stands memory, a file, or a block device. Hosts attach over vfio-user; nothing
-/// here needs a kernel module or a privilege.
+/// A virtual machine, or another process, sees an NVMe PCIe controller and uses it with its existing NVMe driver; the
+/// controller is backed by memory, a file, or a block device. Hosts attach over vfio-user. The server needs no kernel
+/// module and no privileges.
 #[derive(Debug, Parser)]
 #[command(name = "nvmirage", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// What is logged to standard error, as in RUST_LOG: error, warn, info, debug, or nvmirage=debug,warn.
+    /// Log filter for standard error, as in RUST_LOG: error, warn, info, debug, or nvmirage=debug,warn.
     ///
-    /// Without it the environment variable NVMIRAGE_LOG is used; without that, `serve` logs from info on and the other
-    /// commands from warn on.
+    /// Default: the environment variable NVMIRAGE_LOG; without it `serve` logs from level info, other commands from
+    /// level warn.
     #[arg(long, global = true, value_name = "FILTER", help_heading = "Logging")]
     log: Option<String>,
 
-    /// The server's control socket: anywhere in the line of a command that has this option itself
+    /// The server's control socket, anywhere on the line of a command with this option
     #[arg(long, global = true, hide = true, value_name = "unix:PATH", value_parser = parse::unix)]
     control: Option<PathBuf>,
 
@@ -178,7 +178,8 @@ fn check_control(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     let asks = command.get_arguments().any(|arg| arg.get_id() == "control");
     if !asks {
         let names = names.join(" ");
-        let text = format!("--control: `nvmirage {names}` asks no server: leave it out");
+        let text =
+            format!("--control: `nvmirage {names}` does not use a server: remove the option");
         return Err(UsageError(text).into());
     }
     Ok(())

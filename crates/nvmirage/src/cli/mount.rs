@@ -15,40 +15,40 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage mount --target vfio-user:/tmp/nvme.sock /mnt/drive
-      Until it is told to stop (Ctrl-C), /mnt/drive/ns1 is namespace 1
+      Until stopped (Ctrl-C), /mnt/drive/ns1 is namespace 1
   losetup --find --show --direct-io=on --sector-size 4096 /mnt/drive/ns1
       A block device of it, for a file system
   nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
-      A drive of our own needs no second process";
+      A drive of this machine's server needs no second process";
 
 /// How often it looks whether it is to end.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Mount the namespaces of a drive over vfio-user as files
 ///
-/// Each namespace is a file, ns1, ns2, …, of its size and with the drive's own time; fsync makes it durable, holes that are
-/// punched become zeros. The folder must be empty. Mounting needs root, or fusermount3 of the package fuse3.
+/// Each namespace is a file, ns1, ns2, …, with its size and the drive's latency; fsync makes writes durable, and
+/// punched holes read as zeros. The folder must be empty. Mounting needs root, or fusermount3 of the package fuse3.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Mount {
-    /// The folder
+    /// Folder to mount on; must be empty
     folder: PathBuf,
 
-    /// The server's socket
+    /// Socket of the server
     #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::vfio_user)]
     target: PathBuf,
 
-    /// Other users may open the files; but for root it needs user_allow_other in /etc/fuse.conf
+    /// Let other users open the files; except for root this needs user_allow_other in /etc/fuse.conf
     #[arg(long)]
     allow_other: bool,
 
-    /// Reads and writes go through this machine's page cache, which hides the drive's time
+    /// Use this machine's page cache for reads and writes, which hides the drive's latency
     #[arg(long)]
     page_cache: bool,
 
-    /// Queue pairs to use at most, with a thread each
+    /// Maximum number of queue pairs, with one thread each
     ///
-    /// Default: one for every two processors, at most 8.
+    /// Default: one for every two CPUs, up to 8.
     #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
     queues: usize,
 
@@ -87,7 +87,7 @@ impl Mount {
         let stopped = mounted.stop();
         match end {
             Some(End::Lost) => bail!(
-                "the drive at {} is lost; its log says why",
+                "the drive at {} is lost; see its server's log",
                 self.target.display()
             ),
             Some(End::Unmounted) | None => stopped,

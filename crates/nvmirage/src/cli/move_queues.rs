@@ -15,20 +15,21 @@ Examples:
 
 /// Move queues of a controller of a running server to other reactors
 ///
-/// Its host notices nothing: a queue is not served for as long as its commands take that are in flight. One whose commands
-/// do not end within a second stays where it is. Queues that hosts make later go to the same reactors.
+/// The move is transparent to the host: a queue pauses until its commands in flight have completed. A queue whose
+/// commands do not complete within one second stays on its reactor. Queues that hosts create later are placed on the
+/// same reactors.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Move {
-    /// The controller
+    /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
 
-    /// The reactors, counted from 0: queues are dealt out to them in turn
+    /// Numbers of the reactors, from 0; queues are assigned to them in turn
     #[arg(required = true, value_name = "REACTOR", add = live::reactors())]
     reactors: Vec<usize>,
 
-    /// Move only this completion queue, with the submission queues that complete into it
+    /// Completion queue to move, with the submission queues that complete into it; default: all
     #[arg(long, value_name = "QID")]
     queue: Option<u16>,
 

@@ -58,7 +58,7 @@ pub(super) fn unix(text: &str) -> Result<PathBuf, String> {
     match text.parse()? {
         Listen::Unix(path) => Ok(path),
         Listen::VfioUser(_) | Listen::Fuse(_) => Err(format!(
-            "`{text}` is where a controller is reached: write unix:PATH"
+            "`{text}` is the address of a controller: write unix:PATH"
         )),
     }
 }
@@ -68,13 +68,13 @@ pub(super) fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
 
-/// Where a running server is steered.
+/// Address of a running server.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Control {
-    /// The server's control socket
+    /// Control socket of the server
     ///
     /// Default: NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or /run/nvmirage/control.sock without
-    /// XDG_RUNTIME_DIR. A command that only reads falls back to the latter, and says so.
+    /// XDG_RUNTIME_DIR. A read-only command falls back to the latter, with a notice.
     #[arg(long, value_name = "unix:PATH", value_parser = unix)]
     control: Option<PathBuf>,
 }

@@ -22,23 +22,23 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage partition create pci:0000:01:00.0 vm1 100GiB
-      A part of a drive that no server has
+      A partition of a drive that no server uses
   nvmirage partition list
-      What partitions there are, of which drives, and what is free
+      List partitions of all drives, and the free space
   nvmirage partition create nvme vm2 100GiB
-      The same of a running server's drive, by the name of its media
+      Create one on a running server's drive, by the name of its medium
   nvmirage partition grow nvme vm1 150GiB
-      Its guest learns of it; then grow partitions and file systems there
+      Its guest is notified; then grow partitions and file systems there
   nvmirage partition delete nvme vm2 --erase";
 
-/// Divide a drive into partitions, which namespaces name
+/// Divide a drive into partitions for namespaces
 ///
-/// A partition is a named part of a drive, or of a file, that lasts: `partition = \"vm1\"` of a namespace in place of a range. It
-/// belongs to the drive's serial number, wherever the drive is found. Nothing is written to the drive: the table lies in the
-/// state folder.
+/// A partition is a persistent named part of a drive or file: a namespace names it with `partition = "vm1"` instead
+/// of a range. It belongs to the drive's serial number, at any address. Nothing is written to the drive: the
+/// partition table is in the state folder.
 ///
-/// DRIVE is the name of a running server's media; or, where no server has the drive, where it is: `pci:ADDRESS`,
-/// `vfio-user:PATH`, or the path of a file with a `/` in it.
+/// DRIVE is the name of a medium of a running server. Where no server uses the drive, it is the drive's address:
+/// `pci:ADDRESS`, `vfio-user:PATH`, or the path of a file, with a `/` in it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct PartitionCommand {
@@ -54,7 +54,7 @@ enum What {
     Delete(Delete),
 }
 
-/// Make a partition, in the first gap that is large enough
+/// Create a partition in the first gap that is large enough
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -65,25 +65,25 @@ struct Create {
     #[command(flatten)]
     drive: Drive,
 
-    /// Its name: letters, digits, `.`, `_` and `-`
+    /// Name: letters, digits, `.`, `_` and `-`
     name: String,
 
-    /// Its size: a multiple of 4KiB
+    /// Size: a multiple of 4KiB
     size: Size,
 
-    /// Where it begins: a multiple of 1MiB; default: in the first gap that is large enough
+    /// Start: a multiple of 1MiB; default: the first gap that is large enough
     #[arg(long, value_name = "OFFSET")]
     at: Option<Size>,
 }
 
-/// Show the partitions of all drives that have had some, and what is free between them
+/// List the partitions of all known drives, and the free space between them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nvmirage partition list
   nvmirage partition list --json | jq -r '.[].partitions[].name'")]
 struct List {
-    /// Where partitions are kept: `state_dir` of the server's configuration
+    /// Folder of the partition tables: `state_dir` of the server's configuration
     ///
     /// Default: $XDG_STATE_HOME/nvmirage, or ~/.local/state/nvmirage.
     #[arg(long, value_name = "FOLDER")]
@@ -94,10 +94,10 @@ struct List {
     json: bool,
 }
 
-/// Give a partition more space, which must be free behind it; its start stays
+/// Extend a partition into the free space behind it; its start is unchanged
 ///
-/// Where a server has the drive, the host of the partition's namespace learns of it by an asynchronous event. A partition does not
-/// shrink.
+/// Where a server uses the drive, an asynchronous event notifies the host of the partition's namespace. A partition
+/// cannot shrink.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -106,17 +106,17 @@ struct Grow {
     #[command(flatten)]
     drive: Drive,
 
-    /// The partition
+    /// Name of the partition
     #[arg(add = live::partitions())]
     name: String,
 
-    /// Its size from now on: a multiple of 4KiB
+    /// New size: a multiple of 4KiB
     size: Size,
 }
 
-/// Delete a partition that no namespace of a running server is
+/// Delete a partition that no namespace of a running server uses
 ///
-/// Without --erase its bytes stay on the drive, and whoever gets its place reads them.
+/// Without --erase the data stays on the drive, and the next partition in its place exposes it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -125,11 +125,11 @@ struct Delete {
     #[command(flatten)]
     drive: Drive,
 
-    /// The partition
+    /// Name of the partition
     #[arg(add = live::partitions())]
     name: String,
 
-    /// Have its bytes read as zeros first; that takes as long as the drive needs
+    /// Zero the partition's bytes first, which takes as long as the drive needs
     #[arg(long)]
     erase: bool,
 }
@@ -137,17 +137,17 @@ struct Delete {
 /// Which drive.
 #[derive(Debug, clap::Args)]
 struct Drive {
-    /// A running server's media; or `pci:ADDRESS`, `vfio-user:PATH` or a file's path
+    /// Medium of a running server; or `pci:ADDRESS`, `vfio-user:PATH` or a file's path
     #[arg(add = live::media())]
     drive: String,
 
-    /// The drive's namespace; default: its first one
+    /// Namespace identifier on the drive; default: the first one
     #[arg(long, value_name = "N")]
     nsid: Option<u32>,
 
-    /// Where partitions are kept: `state_dir` of the server's configuration
+    /// Folder of the partition tables: `state_dir` of the server's configuration
     ///
-    /// Default: $XDG_STATE_HOME/nvmirage, or ~/.local/state/nvmirage. A running server knows it.
+    /// Default: $XDG_STATE_HOME/nvmirage, or ~/.local/state/nvmirage. A running server uses its own.
     #[arg(long, value_name = "FOLDER")]
     state_dir: Option<PathBuf>,
 
@@ -183,10 +183,10 @@ impl Drive {
             return Ok(None);
         };
         let medium = Medium::open(&MediumSpec { kind }).with_context(
-            || "where a server has it, give the name of its media in place of where it is",
+            || "if a server uses it, give the name of its medium instead of an address",
         )?;
         let owner = Owner::of(&medium, path.as_deref())?;
-        let owner = owner.context("a drive without a serial number has no partitions")?;
+        let owner = owner.context("a drive without a serial number cannot have partitions")?;
         let store = Store::open(&state_dir(self.state_dir.clone())?, owner, medium.size())?;
         Ok(Some(Opened { medium, store }))
     }
@@ -268,7 +268,7 @@ impl Delete {
                 .map_err(refused)?;
             let _line = progress::waiting("erasing");
             medium.erase(range.start.0, range.len()).with_context(|| {
-                format!("partition {name} is not erased, and cannot be used: delete it again")
+                format!("partition {name} is not fully erased, and cannot be used: delete it again")
             })?;
         }
         store.change(|table| table.delete(&name)).map_err(refused)

@@ -39,22 +39,22 @@ const BINS: usize = 10;
 
 /// Bring a modelled flash drive into steady state
 ///
-/// Its bytes are not touched: only how its pages lie and how worn it is, which is what decides how long commands take.
+/// The drive's data is unchanged: only the page mapping and the wear, which determine latencies, are written.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
     group = clap::ArgGroup::new("which").required(true).args(["config", "preset"])
 )]
 pub(super) struct Precondition {
-    /// A medium of the configuration
+    /// Medium of the configuration
     #[arg(requires = "config")]
     medium: Option<String>,
 
-    /// A configuration in TOML; no server may be using the medium
+    /// Configuration file in TOML; no server may be using the medium
     #[arg(long, value_name = "FILE", requires = "medium")]
     config: Option<PathBuf>,
 
-    /// A drive without a medium: PRESET[,NAME=VALUE...]
+    /// Drive without a medium: PRESET[,NAME=VALUE...]
     #[arg(
         long,
         value_name = "PRESET",
@@ -64,19 +64,19 @@ pub(super) struct Precondition {
     )]
     preset: Option<Timing>,
 
-    /// Its size
+    /// Size of the drive
     #[arg(long, requires = "preset")]
     size: Option<Size>,
 
-    /// Where its state goes
+    /// File for its state
     #[arg(long, value_name = "FILE", requires = "preset")]
     state: Option<PathBuf>,
 
-    /// Write the state down from that of a small drive, whatever the size
+    /// Extrapolate the state from that of a small drive, for any size
     #[arg(long)]
     seeded: bool,
 
-    /// Which random pages are written
+    /// Seed of the random writes
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
@@ -118,7 +118,7 @@ impl Precondition {
             )
         {
             bail!(
-                "{} is something else than the state of a drive's timing: name another file, or remove it",
+                "{} is not the state of a timing model: name another file, or remove it",
                 state.display()
             );
         }
@@ -163,7 +163,7 @@ impl Precondition {
                 state,
             }),
             _ => bail!(
-                "{} is no conventional flash: only that has a state to be brought into",
+                "{} is not conventional flash: only that has a steady state",
                 timing.preset
             ),
         }
@@ -175,7 +175,7 @@ impl Precondition {
         let medium = config.media.into_iter().find(|medium| medium.name == name);
         let medium = medium.with_context(|| format!("{} has no media `{name}`", file.display()))?;
         let timing = medium.timing.clone().with_context(|| {
-            format!("media {name} has no timing: nothing of it would be any faster or slower")
+            format!("media {name} has no timing model, so preconditioning has no effect: add [media.timing]")
         })?;
         let path = medium.path.as_deref();
         // What a server would not serve is not prepared: a file of another size, or with something else in it.
@@ -190,7 +190,7 @@ impl Precondition {
         let size =
             size.with_context(|| format!("media {name} has no size: write size = \"64GiB\""))?;
         let state = timing.state_file(medium.kind, path).with_context(|| {
-            format!("media {name} keeps no state of its timing: write state = \"{name}.timing\" under [media.timing]")
+            format!("media {name} does not save the state of its timing model: write state = \"{name}.timing\" under [media.timing]")
         })?;
         Ok((timing, size, state))
     }

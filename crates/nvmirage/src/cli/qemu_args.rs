@@ -29,26 +29,26 @@ pub(super) const DEFAULT_MEMORY: Size = Size(4 << 30);
 
 /// Print the QEMU options for a controller
 ///
-/// A QEMU that is too old is told on standard error, with what to do about it.
+/// A QEMU that is too old causes a warning on standard error, with a remedy.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct QemuArgs {
-    /// The controller's name
+    /// Name of the controller
     #[arg(add = live::controllers())]
     name: String,
 
-    /// The configuration that has it; default: ask the running server
+    /// Configuration with the controller; default: ask the running server
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     config: Option<PathBuf>,
 
     #[command(flatten)]
     control: Control,
 
-    /// The guest's memory
+    /// Memory size of the guest
     #[arg(long, value_name = "SIZE", default_value_t = DEFAULT_MEMORY)]
     memory: Size,
 
-    /// The QEMU that is going to be used; default: the one on the PATH
+    /// QEMU executable; default: the one on the PATH
     #[arg(long, value_name = "PATH")]
     qemu: Option<PathBuf>,
 }
@@ -64,7 +64,7 @@ impl QemuArgs {
         let socket = self.socket()?;
         let socket = socket.to_str().with_context(|| {
             format!(
-                "the socket's path {} is not UTF-8: QEMU's JSON cannot have it",
+                "the socket path {} is not UTF-8, which QEMU's JSON requires: use another path",
                 socket.display()
             )
         })?;
@@ -90,9 +90,9 @@ impl QemuArgs {
         }
         let inventory = control::client::inventory(&self.control.to_read()?).context(
             if self.control.is_given() {
-                "cannot ask the server for its controllers"
+                "cannot get the controllers from the server"
             } else {
-                "cannot ask the running server for its controllers; with --config a configuration is read instead"
+                "cannot get the controllers from the running server; write --config to read a configuration instead"
             },
         )?;
         let controllers = inventory.controllers.iter();
@@ -117,7 +117,7 @@ fn find<'a>(
     if let Some((_, listen)) = controllers.clone().find(|(other, _)| *other == name) {
         return match listen {
             Listen::VfioUser(path) => Ok(path.clone()),
-            _ => bail!("controller `{name}` is mounted at {listen}: no guest can attach to it"),
+            _ => bail!("controller `{name}` is mounted at {listen}: guests cannot attach to it"),
         };
     }
     let names: Vec<&str> = controllers.map(|(name, _)| name.as_str()).collect();
@@ -143,7 +143,7 @@ pub(super) fn warning(given: Option<&Path>) -> Option<String> {
             let path = std::env::var_os("PATH").unwrap_or_default();
             match qemu::on_path(&name, &path) {
                 Some(program) => program,
-                None => return Some(format!("there is no {name} on the PATH; {advice}")),
+                None => return Some(format!("{name} is not on the PATH; {advice}")),
             }
         }
     };
@@ -151,10 +151,12 @@ pub(super) fn warning(given: Option<&Path>) -> Option<String> {
     match qemu::version_of(&program) {
         Ok(Some(version)) if version >= NEEDED => None,
         Ok(Some(version)) => Some(format!(
-            "{shown} is QEMU {version} and has no such device; {advice}"
+            "{shown} is QEMU {version}, which has no such device; {advice}"
         )),
-        Ok(None) => Some(format!("{shown} does not say that it is a QEMU; {advice}")),
-        Err(error) => Some(format!("{shown} cannot be run: {error}; {advice}")),
+        Ok(None) => Some(format!(
+            "{shown} does not identify itself as QEMU; {advice}"
+        )),
+        Err(error) => Some(format!("cannot run {shown}: {error}; {advice}")),
     }
 }
 

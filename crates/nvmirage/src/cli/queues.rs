@@ -21,38 +21,39 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage queues vm1
-      Every queue of a controller: positions, doorbells, and the oldest commands under way
+      Every queue of a controller: positions, doorbells, and the oldest commands in flight
   nvmirage queues vm1 --commands 1024 --stuck-after 100ms
-      All commands, and those marked that have been under way for 100 ms or more
+      All commands; those in flight for 100 ms or more are marked
   nvmirage queues vm1 --watch
-      The same, anew every second
+      Refresh every second
   nvmirage queues vm1 --json | jq '.queues[].submission_queues[].commands[] | select(.stuck)'
       The commands that are stuck";
 
 /// Forgets what a terminal shows, and goes to its first line (ECMA-48, ED and CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Show what stands in a controller's queues, and which commands are under way
+/// Show the queues of a controller and the commands in flight
 ///
-/// CQ is a completion queue and SQ a submission queue that completes into it; queue 0 is for admin commands. Head and tail are those that
-/// the server has taken; doorbell, shadow and EventIdx are what stands there now, which its host may have written. `waiting`
-/// commands are in the ring, those in `flight` were fetched and have not completed.
+/// CQ is a completion queue and SQ a submission queue that completes into it; queue 0 is the admin queue. Head and
+/// tail are the values that the server has read; doorbell, shadow and EventIdx are the current values in memory,
+/// which the host may have changed. `waiting` commands are in the ring; commands in `flight` were fetched and have
+/// not completed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct QueuesCommand {
-    /// The controller's name
+    /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
 
-    /// Show so many commands of each submission queue, the oldest, 1024 at most
+    /// Number of commands to show per submission queue, oldest first, up to 1024
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(0..=1024))]
     commands: u16,
 
-    /// A command is stuck that has been under way for so long
+    /// Age from which a command counts as stuck
     #[arg(long, value_name = "TIME", default_value = "1s")]
     stuck_after: Span,
 
-    /// Look again and again, every second unless said otherwise
+    /// Refresh the output at an interval; default: one second
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", require_equals = true)]
     watch: Option<Span>,
 
@@ -94,7 +95,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 fn shown(report: &QueuesReport) -> String {
     let mut parts = Vec::new();
     let made = match report.queues.len() {
-        0 => "its host has made no I/O queues".to_owned(),
+        0 => "its host has created no I/O queues".to_owned(),
         1 => "1 I/O completion queue".to_owned(),
         count => format!("{count} I/O completion queues"),
     };
@@ -139,7 +140,7 @@ fn completion(cq: &CompletionQueue, notes: &mut String) -> Vec<String> {
     }
     let given_up = ring.map_or(0, |ring| ring.given_up);
     if given_up > 0 {
-        *notes += &format!("{name}: {given_up} commands were aborted that a medium has still\n");
+        *notes += &format!("{name}: a medium still holds {given_up} aborted commands\n");
     }
     let state = match ring {
         None => "moving",

@@ -9,26 +9,26 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage reload --dry-run
-      What the edited file would change: + is made, ~ changes, - is deleted, ! stays as it is
+      Plan for the edited file: + create, ~ change, - delete, ! stays as it is
   nvmirage reload
-      Change it
+      Apply it
   nvmirage reload --dry-run --json | jq '.held'
-      What a host stands in the way of
+      Changes deferred because of an attached host
 
 What was made at run time and is not in the file stays. Exit status 1: something of the file is not
 served yet, and the lines with ! say why.";
 
-/// Have a running server read its configuration again, and serve what it says
+/// Reload the configuration of a running server and apply it
 ///
-/// A file that cannot be used changes nothing. As SIGHUP does, whose plan is in the server's log.
+/// An invalid file changes nothing. SIGHUP does the same, and writes its plan to the server's log.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ReloadCommand {
-    /// Only show what would be done
+    /// Print the plan without applying it
     #[arg(long)]
     dry_run: bool,
 
-    /// Hosts may lose controllers and namespaces that the file deletes, or has made anew
+    /// Allow hosts to lose controllers and namespaces that the file deletes or recreates
     #[arg(long)]
     detach_hosts: bool,
 
@@ -57,7 +57,7 @@ impl ReloadCommand {
         }
         anyhow::ensure!(
             self.dry_run || reload.is_whole(),
-            "not all of {} is served: the lines with ! say what, why, and what to do",
+            "{} is only partly applied: the lines with ! give the object, the reason, and the next step",
             reload.file
         );
         Ok(())
@@ -74,9 +74,9 @@ fn shown(reload: &Reload) -> String {
     }
     let count = reload.steps.len();
     let last = match (count, reload.dry_run) {
-        (0, _) if reload.is_whole() => "nothing to do: it is served as the file says".to_owned(),
+        (0, _) if reload.is_whole() => "nothing to do: the file is already applied".to_owned(),
         (0, _) => "nothing else to do".to_owned(),
-        (count, true) => format!("{count} to do; without --dry-run it is done"),
+        (count, true) => format!("{count} to do; run without --dry-run to apply"),
         (count, false) => format!("{count} done"),
     };
     format!("{text}{last}\n")

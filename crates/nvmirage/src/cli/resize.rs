@@ -6,25 +6,25 @@ use crate::{config::Size, control};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage resize root 32GiB
-      Its host learns of it; then grow partitions and file systems there
+      Its host is notified; then grow partitions and file systems there
   nvmirage resize root 8GiB --shrink
       Shrink file systems and partitions in the guest first";
 
-/// Give a namespace of a running server another size
+/// Resize a namespace of a running server
 ///
-/// It keeps its start and grows into what follows it in its medium, where no other namespace is. Its host learns of it by
-/// an asynchronous event.
+/// The start is unchanged; the namespace grows into the space behind it in its medium, where there is no other
+/// namespace. An asynchronous event notifies its host.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Resize {
-    /// The namespace; one that a host has made is called SUBSYSTEM:NSID
+    /// Name of the namespace; SUBSYSTEM:NSID for one that a host created
     #[arg(add = live::namespaces())]
     namespace: String,
 
-    /// Its size from now on: a multiple of its blocks
+    /// New size: a multiple of its block size
     size: Size,
 
-    /// It may become smaller: what lies behind its new end is lost
+    /// Allow the namespace to shrink; data behind its new end is lost
     #[arg(long)]
     shrink: bool,
 

@@ -28,54 +28,55 @@ Examples:
   nvmirage serve --media ram:size=8GiB --listen vfio-user:/tmp/nvme.sock
       A drive in memory: controller nvme0 with one namespace
   nvmirage serve --media file:path=disk.img,size=64GiB --listen vfio-user:/tmp/nvme.sock
-      A drive in a file, created when it is missing
+      A drive in a file, created if missing
   nvmirage serve --media ram:size=8GiB --listen fuse:/mnt/drive
       A drive for this machine itself: the file /mnt/drive/ns1
   nvmirage serve --config nvmirage.toml
-      All that the file says; `nvmirage check nvmirage.toml` prints it with every default
+      Everything in the file; `nvmirage check nvmirage.toml` prints it with all defaults
 
 It prints a line `ready: …` for each controller once hosts can attach. SIGTERM and SIGINT stop
 it, and SIGHUP has it read FILE again, as `nvmirage reload`.";
 
-/// Serve controllers until told to stop
+/// Serve controllers until stopped
 ///
-/// With --media and --listen it serves one controller, `nvme0`, with a namespace for each --media. Anything else is
-/// said in a configuration.
+/// With --media and --listen the server has one controller, `nvme0`, with a namespace for each --media. Everything
+/// else needs a configuration.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
     group = clap::ArgGroup::new("served").required(true).args(["config", "media"])
 )]
 pub(super) struct Serve {
-    /// A configuration in TOML
+    /// Configuration file in TOML
     #[arg(long, value_name = "FILE", conflicts_with_all = ["media", "listen", "doorbells"])]
     config: Option<PathBuf>,
 
-    /// What a drive is made of: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=,
-    /// poll_submissions=, poll_completions=, register_memory=, read_only=, preset= and timing.NAME=
+    /// Medium: null, ram, file, drive or keyvalue, with size=, path=, target=, lba_size=, direct=, poll_submissions=,
+    /// poll_completions=, register_memory=, read_only=, preset= and timing.NAME=
     #[arg(long, value_name = "KIND[:KEY=VALUE,…]", requires = "listen")]
     media: Vec<MediaArg>,
 
-    /// Where hosts reach the controller: a socket, or a folder in which this machine has each namespace as a file
+    /// Address that hosts attach to: a socket, or a folder in which this machine has each namespace as a file
     #[arg(long, value_name = "vfio-user:PATH|fuse:FOLDER", value_parser = parse::listen, requires = "media")]
     listen: Option<Listen>,
 
-    /// How doorbells reach the reactor: auto is mapped for one that polls, else unmapped
+    /// Doorbell delivery: auto is mapped for a polling reactor, else unmapped
     #[arg(long, value_name = "HOW", value_parser = parse::word::<Doorbells>(&["auto", "mapped", "unmapped", "trapped"]))]
     doorbells: Option<Doorbells>,
 
-    /// Where it is steered: `nvmirage ls`, `create`, `delete`
+    /// Control socket, for `nvmirage ls`, `create`, `delete`
     ///
     /// Default: that of the configuration, else NVMIRAGE_CONTROL, else $XDG_RUNTIME_DIR/nvmirage/control.sock, or
-    /// /run/nvmirage/control.sock without XDG_RUNTIME_DIR. Without a socket by default it serves all the same.
+    /// /run/nvmirage/control.sock without XDG_RUNTIME_DIR. If the default socket cannot be created, the server runs
+    /// without one.
     #[arg(long, value_name = "unix:PATH", value_parser = parse::unix)]
     control: Option<PathBuf>,
 
-    /// Begin with the configuration alone: what was made over the control socket before is put aside
+    /// Start with only the configuration: the file of changes made over the control socket is renamed to *.old.json
     #[arg(long, requires = "config")]
     forget: bool,
 
-    /// Stop when standard input ends, too: for a program that starts this one and may be killed
+    /// Stop also at the end of standard input, for a parent process that may be killed
     #[arg(long)]
     stop_at_eof: bool,
 }
@@ -138,7 +139,7 @@ impl Serve {
         let folder = match place {
             Ok(folder) => folder,
             Err(error) if config.state_dir.is_none() => {
-                tracing::warn!("what is made at run time is gone at the next start: {error:#}");
+                tracing::warn!("run-time changes are lost at the next start: {error:#}");
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -206,7 +207,7 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
     if let Some((listener, path)) = service::inherited_socket()? {
         ensure!(
             asked_for.is_none_or(|asked_for| asked_for.path() == path),
-            "the service manager made the control socket {}, and the configuration or --control names another: take that away, or change `ListenStream=` of the socket unit",
+            "the service manager created the control socket {}, and the configuration or --control names another: remove that, or change `ListenStream=` in the socket unit",
             path.display()
         );
         return Ok(Some(Socket::inherited(listener, path)?));
@@ -215,7 +216,7 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
         return match Socket::bind(listen.path()) {
             Ok(socket) => Ok(Some(socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error).with_context(|| {
-                format!("the control socket {listen} is in use by another server: stop that, or name another with --control")
+                format!("the control socket {listen} is in use by another server: stop it, or name another socket with --control")
             }),
             Err(error) => Err(error).with_context(|| format!("cannot listen on the control socket {listen}")),
         };
@@ -225,7 +226,7 @@ fn control_socket(asked_for: Option<&Listen>) -> anyhow::Result<Option<Socket>> 
         Ok(socket) => Ok(Some(socket)),
         Err(error) => {
             let why = match error.kind() {
-                io::ErrorKind::AddrInUse => "another server has it".to_owned(),
+                io::ErrorKind::AddrInUse => "another server uses it".to_owned(),
                 _ => error.to_string(),
             };
             tracing::warn!(
@@ -245,7 +246,7 @@ async fn serve(
     ready: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     // first of all: a signal that comes while media are opened stops cleanly, too
-    let mut signals = Signals::new().context("cannot take over signals")?;
+    let mut signals = Signals::new().context("cannot handle signals")?;
     let control = config.control.clone().unwrap_or_default();
     let socket = control_socket(control.socket.as_ref())?;
     let tcp = Tcp::of(&control)?;
@@ -315,22 +316,22 @@ async fn reload(supervisor: &Arc<Supervisor>, signals: &mut Signals) {
                 // it is heard once this is over: a change is not left half-way
                 asked @ (Asked::End(_) | Asked::Interrupt) => {
                     let signal = if let Asked::End(signal) = asked { signal } else { "SIGINT" };
-                    tracing::warn!("{signal}: the server stops once the configuration is read");
+                    tracing::warn!("{signal}: the server stops when the reload is finished");
                     supervisor.ask_to_stop();
                 }
-                Asked::Reload => tracing::warn!("SIGHUP: the configuration is being read already"),
+                Asked::Reload => tracing::warn!("SIGHUP: a reload is already in progress"),
             },
         }
     };
     let said = match reloaded {
-        Ok(Ok(reload)) if reload.is_whole() => "the configuration is served as it is now",
-        Ok(Ok(_)) => "some of the configuration is not served yet: the log says what",
+        Ok(Ok(reload)) if reload.is_whole() => "the configuration is applied",
+        Ok(Ok(_)) => "the configuration is only partly applied: see the log",
         Ok(Err(refusal)) => {
-            tracing::error!("the configuration was read again, and is not served: {refusal}");
-            "the configuration of before is served: the log says why"
+            tracing::error!("the reloaded configuration is not applied: {refusal}");
+            "the previous configuration stays in use: see the log"
         }
         Err(error) => {
-            tracing::error!("the configuration could not be read again: {error}");
+            tracing::error!("cannot reload the configuration: {error}");
             "the configuration could not be read again"
         }
     };
@@ -342,7 +343,7 @@ fn announce(controllers: &[ControllerStatus], steerable: bool) -> anyhow::Result
     if controllers.is_empty() {
         anyhow::ensure!(
             steerable,
-            "there is nothing to serve: the configuration has no controller, and there is no control socket to create one"
+            "nothing to serve: the configuration has no controller, and there is no control socket to create one"
         );
         return report::print("ready: no controllers yet; create them with `nvmirage create`\n");
     }

@@ -14,18 +14,18 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage set media fast timing.read_latency=8us
-      From now on reads of this drive take 8 us; what is under way keeps its time
+      From now on reads of this drive take 8 us; commands in flight keep their latency
   nvmirage set media fast timing.read_bandwidth=2GiB/s timing.read_rate=500K/s
-      Several at once, or none of them
+      Several changes, applied all or none
   nvmirage set media zns zone.7=read-only zone.8=offline
       Zones 7 and 8, counted from 0, wear out: the one keeps what is in it, the other is gone; hosts
       get the event and the Changed Zone List, and there is no way back
   nvmirage set tenant web iops=50000 bandwidth=400MiB weight=300
-      From now on this tenant has no more than that
+      Limit a tenant from now on
   nvmirage set tenant web iops=none
-      No cap of commands any more
+      Remove the limit on commands
   nvmirage set controller vm1 sample=16
-      From now on the times of one command of 16 are taken, for a drive that is slow; 0: of none
+      From now on one in 16 commands is timed, for a slow drive; 0 disables sampling
   nvmirage set log filter=info,transport=debug format=json
       From the next line on the server logs what goes over its sockets, an object of JSON a line
 
@@ -35,20 +35,21 @@ read_latency: what a read takes follows from its parts, as timing.read_4k_cell0"
 
 /// Change a medium, a tenant, a controller or the log of a running server
 ///
-/// A change that cannot be is refused, and says whether it could be made at a reset or only where the medium is created.
+/// A change that is impossible while the object is in use is rejected, with the moment at which it is possible: a
+/// controller reset, or creation of the medium.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Set {
-    /// What kind of object is changed
+    /// Kind of the object
     #[arg(value_parser = ["media", "tenant", "controller", "log"])]
     kind: String,
 
-    /// Its name; the log, of which there is one, has none
+    /// Name of the object; the log has none
     #[arg(value_name = "NAME|KEY=VALUE", add = live::of_kind())]
     name: String,
 
-    /// Parameters of a medium's timing, as they stand in a configuration, and zones that it gives up; or keys of a tenant,
-    /// of a controller or of the log
+    /// Timing parameters of a medium, as in a configuration, and states of its zones; or keys of a tenant, of a
+    /// controller or of the log
     #[arg(value_name = "timing.PARAMETER=VALUE|zone.NUMBER=STATE|KEY=VALUE", add = live::changes())]
     changes: Vec<String>,
 
@@ -65,7 +66,7 @@ impl Set {
         }
         if self.changes.is_empty() {
             let (kind, name) = (&self.kind, &self.name);
-            return Err(UsageError(format!("{kind} {name}: write what is to change")).into());
+            return Err(UsageError(format!("{kind} {name}: write at least one KEY=VALUE")).into());
         }
         if self.kind == "tenant" {
             let changes = self.changes.iter().map(|change| {
@@ -117,7 +118,7 @@ fn controller_change(changes: &[String]) -> Result<ControllerChange, UsageError>
             ("sample", value) => {
                 let sample = value.parse().map_err(|_| {
                     UsageError(format!(
-                        "`{change}`: write sample=1 for every command, sample=16 for one of 16, or sample=0 for none"
+                        "`{change}`: write sample=1 for every command, sample=16 for one in 16, or sample=0 for none"
                     ))
                 });
                 all.sample = Some(sample?);
@@ -147,7 +148,7 @@ fn log_change<'a>(changes: impl Iterator<Item = &'a String>) -> Result<Log, Usag
             }
             (key, _) => {
                 return Err(UsageError(format!(
-                    "the log has no `{key}`: write filter=FILTER or format=text, json or journal"
+                    "the log has no key `{key}`: write filter=FILTER or format=text, json or journal"
                 )));
             }
         }

@@ -8,7 +8,7 @@ use crate::{control, report};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage show controller vm1
-      Every key of its configuration, and what is known of it
+      Every key of its configuration, and its status
   nvmirage show media disk --json | jq .bytes
       One of them";
 
@@ -26,11 +26,11 @@ const KINDS: [(&str, &str); 6] = [
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Show {
-    /// What kind of object it is
+    /// Kind of the object
     #[arg(value_parser = KINDS.map(|(one, _)| one))]
     kind: String,
 
-    /// Its name; of a reactor its number, counted from 0
+    /// Name of the object; for a reactor its number, from 0
     #[arg(add = live::of_kind())]
     name: String,
 

@@ -33,15 +33,15 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage simulate --preset optane-p4800x --workload random-reads.fio --virtual-time 1s
-      A job file of fio's on a drive, for a second of its time
+      A fio job file on a drive, for one second of virtual time
   nvmirage simulate --preset samsung-970-pro --size 8GiB --workload fill-and-write.fio --virtual-time 10min --warmup 1min --plot out.svg
-      How throughput changes when collection sets in
+      Throughput over time, when collection starts
   nvmirage simulate --preset samsung-970-pro --size 8GiB --workload mix.fio --virtual-time 30s --sweep iodepth=1,4,16,64 --sweep overprovisioning=7%,28% --json
-      Eight simulations, all depths with both shares of spare space
+      Eight simulations, all depths with both values of overprovisioning
   nvmirage simulate --preset optane-p4800x --workload recorded.trace --virtual-time 1h --set read_latency=8us
-      Arrivals that `nvmirage bench --record-trace` has recorded, on a faster drive
+      Arrivals recorded by `nvmirage bench --record-trace`, on a faster drive
   nvmirage simulate --preset samsung-970-pro --trace vm1.trace --virtual-time 60s
-      What `nvmirage trace start` has recorded of a guest, on a model of another drive
+      A guest's trace of `nvmirage trace start`, on a model of another drive
   nvmirage simulate --preset samsung-kvssd --workload mix.fio --virtual-time 10s --sweep bs=512,4k,64k
       The same job file on keys: a key for each place, a value as large as a command
 
@@ -49,60 +49,60 @@ The same command line gives the same output, bit for bit, on any machine.";
 
 /// Simulate a workload on a modelled drive, in virtual time
 ///
-/// Nothing waits: an hour of the drive's time takes as long as computing it does. Hosts, controller and engine are those
-/// that serve real drives; no data is moved.
+/// The simulation does not wait: an hour of the drive's time takes as long as its computation. Hosts, controller and
+/// engine are those that serve real drives; no data is moved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Simulate {
-    /// The drive; nvmirage explain lists them; or a file that describes one
+    /// Preset, or file that describes a drive; nvmirage explain lists the presets
     #[arg(long)]
     preset: String,
 
-    /// Size of the drive; default: the real one's
+    /// Size of the drive; default: the real drive's
     #[arg(long)]
     size: Option<Size>,
 
-    /// A parameter that differs from the preset; may be given several times
+    /// Parameter that differs from the preset; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
 
-    /// What hosts do: a job file of fio's or a trace
+    /// Workload: a fio job file, or a trace
     #[arg(long, visible_alias = "trace", value_name = "FILE")]
     workload: PathBuf,
 
-    /// How long, at most
+    /// Maximum duration in virtual time
     #[arg(long, value_name = "TIME")]
     virtual_time: Span,
 
-    /// How long until what is done counts; the series has it all
+    /// Warm-up time, excluded from the results; the series includes it
     #[arg(long, value_name = "TIME", default_value = "0s")]
     warmup: Span,
 
-    /// Length of the intervals of the series; default: a hundredth of --virtual-time
+    /// Interval of the series; default: a hundredth of --virtual-time
     #[arg(long, value_name = "TIME")]
     interval: Option<Span>,
 
-    /// What everything random is made from
+    /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// What a host's software takes for each submission and each completion
+    /// Host software overhead for each submission and each completion
     #[arg(long, value_name = "TIME[,TIME]", default_value = "0ns", value_parser = host_cost)]
     host_cost: HostCost,
 
-    /// Runs with each of these values of a parameter or of a key of the job file; several multiply
+    /// Values of a parameter or of a job-file key, one run each; several sweeps multiply
     #[arg(long, value_name = "KEY=A,B,C")]
     sweep: Vec<Sweep>,
 
-    /// Arrivals of a trace beyond the end of the drive go around
+    /// Wrap offsets of a trace beyond the end of the drive
     #[arg(long)]
     wrap: bool,
 
-    /// Commands in flight of each queue of a trace
+    /// Queue depth per queue of a trace
     #[arg(long, value_name = "N", default_value_t = 1023, value_parser = clap::value_parser!(u16).range(1..=4095))]
     trace_depth: u16,
 
-    /// Begin with a drive of flash that has been overwritten at random for long, as `nvmirage precondition` makes it
+    /// Start with a preconditioned flash drive, as after `nvmirage precondition`
     #[arg(long)]
     prepared: bool,
 
@@ -110,11 +110,11 @@ pub(super) struct Simulate {
     #[arg(long)]
     json: bool,
 
-    /// Write the series as a table
+    /// File for the series as a CSV table
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Plot the series as SVG
+    /// File for a plot of the series as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -128,7 +128,7 @@ fn host_cost(text: &str) -> Result<HostCost, String> {
             submission_ns,
             completion_ns,
         }),
-        Some(_) => Err("write one time, or two: of a submission and of a completion".into()),
+        Some(_) => Err("write one time, or two: for a submission and for a completion".into()),
     }
 }
 
@@ -149,7 +149,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     }
     String::from_utf8(bytes).with_context(|| {
         format!(
-            "{} is no text: write a job file of fio's or a trace",
+            "{} is not a text file: name a fio job file or a trace",
             path.display()
         )
     })
@@ -160,7 +160,7 @@ impl Simulate {
         let drive = Drive::find(&self.preset).map_err(UsageError)?;
         if self.prepared && drive.kind() != Kind::Flash {
             return Err(UsageError(format!(
-                "--prepared is for drives of flash that collect, and {} is of kind {}: leave it out",
+                "--prepared is only for presets of kind flash, and {} is of kind {}: remove it",
                 drive.name(),
                 drive.kind().name()
             ))

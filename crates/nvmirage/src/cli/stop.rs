@@ -15,7 +15,7 @@ use crate::{control, report::progress};
 const EXAMPLES: &str = "\
 Examples:
   nvmirage stop
-      Refused while hosts are attached; what was made at run time is there again at the next start
+      Rejected while hosts are attached; run-time changes are restored at the next start
   nvmirage stop --detach-hosts
       Hosts lose their drives";
 
@@ -24,14 +24,14 @@ const BOUND: Duration = Duration::from_secs(120);
 /// How long nothing is said.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// End a running server, and wait until it has ended
+/// Stop a running server, and wait until it has exited
 ///
-/// As SIGTERM does, which asks no host: commands in flight end, and media are made durable. A virtual machine whose drive is
-/// gone may be ended by QEMU.
+/// SIGTERM does the same without checking for hosts: commands in flight complete, and media are made durable. QEMU
+/// may exit when its drive disappears.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Stop {
-    /// Stop although hosts are attached, which lose their drives
+    /// Stop even while hosts are attached, which lose their drives
     #[arg(long)]
     detach_hosts: bool,
 
@@ -43,11 +43,11 @@ impl Stop {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let stopping = control::client::stop(&self.control.to_change()?, self.detach_hosts)?;
         let pid = i32::try_from(stopping.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.context("the server told no process id of its own")?;
+        let pid = pid.context("the server did not report its process id")?;
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => process,
             Err(Errno::SRCH) => return Ok(()),
-            Err(error) => return Err(error).context("cannot watch the server's process"),
+            Err(error) => return Err(error).context("cannot monitor the server's process"),
         };
         let deadline = Instant::now() + BOUND;
         let mut is_told = false;
@@ -56,7 +56,7 @@ impl Stop {
             let mut ended = [PollFd::new(&process, PollFlags::IN)];
             match poll(&mut ended, Some(&wait)) {
                 Ok(0) if !is_told => {
-                    progress::note("commands end, and media are made durable");
+                    progress::note("commands complete, and media are made durable");
                     is_told = true;
                 }
                 Ok(0) | Err(Errno::INTR) => {}
@@ -65,7 +65,7 @@ impl Stop {
             }
         }
         bail!(
-            "the server, process {pid:?}, has not ended within {} s: its log says what it waits for",
+            "the server, process {pid:?}, has not exited within {} s: see its log",
             BOUND.as_secs()
         )
     }

@@ -11,7 +11,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage top
-      All controllers and reactors, anew every second; ? explains keys
+      All controllers and reactors, refreshed every second; ? explains keys
   nvmirage top vm1 --interval 200ms
       One controller: its latencies, its queue depth over time, its queues and the commands in them
   nvmirage top --once
@@ -19,29 +19,29 @@ Examples:
   nvmirage top vm1 --batch 60 --width 120 > vm1.txt
       A minute of one controller";
 
-/// Show what a server does, as it does it
+/// Monitor a running server in the terminal
 ///
-/// A view for a terminal of 80 x 24 or more: controllers, reactors, tenants, and one controller with the commands that
-/// are under way. Rates are of the time between two looks; latencies are those of the watched commands of the last 10 s.
+/// Needs a terminal of 80 x 24 or more. Shows controllers, reactors, tenants, and one controller with its commands in
+/// flight. Rates cover the time between two refreshes; latencies are those of commands timed in the last 10 s.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Top {
-    /// Begin with this controller
+    /// Controller to show first
     controller: Option<String>,
 
-    /// Between two looks, 100ms to 1min
+    /// Refresh interval, 100ms to 1min
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Span,
 
-    /// Print one frame as text, and end
+    /// Print one frame as text and exit
     #[arg(long, conflicts_with = "batch")]
     once: bool,
 
-    /// Print so many frames as text, and end
+    /// Print N frames as text and exit
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     batch: Option<u64>,
 
-    /// Columns of a frame that is printed
+    /// Width of a printed frame, in columns
     #[arg(long, value_name = "COLUMNS", default_value_t = 80, value_parser = clap::value_parser!(u16).range(40..=500))]
     width: u16,
 

@@ -28,7 +28,7 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage up samsung-970-pro --size 8GiB
-      A drive of 8 GiB in memory with the time of a 970 Pro: medium, namespace, controller, socket
+      A drive of 8 GiB in memory with the timing of a 970 Pro
   nvmirage up file --size 64GiB --path disk.img --name vm1
       A drive in a file, for a guest called vm1
   nvmirage up zns-prototype --size 4GiB
@@ -38,34 +38,34 @@ Where your server runs, it gets the drive; where none does, this one serves unti
 stop. Another server gets it where --control or NVMIRAGE_CONTROL names that. The same line again
 changes nothing, and what it has made goes again where it fails.";
 
-/// Make a drive in one line, and print the QEMU options for it
+/// Create a drive in one command, and print the QEMU options for it
 ///
-/// Of a kind (null, ram, file, keyvalue) or a preset of a drive (nvmirage explain lists them), which lies in memory unless
-/// --path names a file. Everything has the drive's name.
+/// The drive is of a kind (null, ram, file, keyvalue), or of a preset (nvmirage explain lists them), which is in
+/// memory unless --path names a file. Medium, namespace and controller all have the drive's name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Up {
-    /// A kind of medium, a preset, or a file with one
+    /// Kind of a medium, preset, or file that describes a drive
     #[arg(value_name = "PRESET|KIND", add = live::presets())]
     what: String,
 
-    /// The size of the drive
+    /// Size of the drive
     #[arg(long)]
     size: Size,
 
-    /// What the medium, its namespace and its controller are called
+    /// Name of the medium, its namespace and its controller
     #[arg(long, default_value = "nvme0")]
     name: String,
 
-    /// The file that it lies in; created when it is missing
+    /// File of the medium; created if missing
     #[arg(long)]
     path: Option<PathBuf>,
 
-    /// Open the file or device for reading alone, and serve it write protected
+    /// Open the file or device read-only, and serve it write protected
     #[arg(long, requires = "path")]
     read_only: bool,
 
-    /// Where guests reach it; default: NAME.sock beside the control socket
+    /// Address that guests attach to; default: NAME.sock beside the control socket
     #[arg(long, value_name = "vfio-user:PATH", value_parser = parse::listen)]
     listen: Option<Listen>,
 
@@ -91,8 +91,9 @@ impl Up {
         let config = self.config(server)?;
         let listen = config.controller[0].listen.clone();
         let socket = listen.path().to_str();
-        let socket =
-            socket.context("the socket's path is not UTF-8: QEMU's JSON cannot have it")?;
+        let socket = socket.context(
+            "the socket path is not UTF-8, which QEMU's JSON requires: use another path",
+        )?;
         let options = qemu::options(&self.name, socket, DEFAULT_MEMORY);
         // first of all: who has no QEMU for it wants to know before anything is made
         if let Some(warning) = qemu_args::warning(None) {

@@ -5,7 +5,7 @@ use crate::{config::Span, load::wait::Wait};
 /// See the module.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct WaitArg {
-    /// Wait while the drive has another host, for up to TIME. Default: fail after a second
+    /// Maximum time to wait while another host uses the drive. Default: fail after one second
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[expect(
         clippy::option_option,

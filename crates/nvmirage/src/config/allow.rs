@@ -28,7 +28,7 @@ impl FromStr for AdminAllow {
             )
         };
         let Some(page) = text.strip_prefix("get-log-page:") else {
-            return Err(wrong("no other command can be allowed"));
+            return Err(wrong("only get-log-page can be allowed"));
         };
         let (lid, len) = match page.split_once(':') {
             Some((lid, len)) => (lid, len.parse().ok()),
@@ -39,11 +39,11 @@ impl FromStr for AdminAllow {
             None => lid.parse().ok(),
         };
         match lid {
-            None => return Err(wrong("it names no log page")),
-            Some(OWN_LID) => return Err(wrong("0xc1 is a page of this program's own")),
+            None => return Err(wrong("invalid log page identifier")),
+            Some(OWN_LID) => return Err(wrong("0xc1 is reserved for nvmirage's own log page")),
             Some(lid) if lid < FIRST_LID => {
                 return Err(wrong(
-                    "pages below 0xc0 are the controller's own, or change something in the drive",
+                    "pages below 0xc0 belong to the controller, or change the drive's state",
                 ));
             }
             Some(_) => {}
@@ -72,7 +72,7 @@ serde_as_text!(AdminAllow => "what is allowed, in quotes, as in \"get-log-page:0
 pub(super) fn validate(allowed: &[AdminAllow], place: &mut Place<'_>) {
     place.require(allowed.len() <= MAX_PAGES, || {
         format!(
-            "admin_allow: there are {}, and at most {MAX_PAGES} can be",
+            "admin_allow: {} pages, more than the maximum of {MAX_PAGES}: remove some",
             allowed.len()
         )
     });
@@ -102,15 +102,15 @@ mod tests {
         for (text, says) in [
             ("get-log-page:0x02", "pages below 0xc0"),
             ("get-log-page:0xbf", "pages below 0xc0"),
-            ("get-log-page:0xc1", "this program's own"),
-            ("get-log-page:0x1c0", "names no log page"),
-            ("get-log-page:", "names no log page"),
+            ("get-log-page:0xc1", "nvmirage's own log page"),
+            ("get-log-page:0x1c0", "invalid log page identifier"),
+            ("get-log-page:", "invalid log page identifier"),
             ("get-log-page:0xc0:0", "4 to 4096 bytes"),
             ("get-log-page:0xc0:510", "4 to 4096 bytes"),
             ("get-log-page:0xc0:8192", "4 to 4096 bytes"),
-            ("get-features:0x01", "no other command"),
-            ("0xc0", "no other command"),
-            ("", "no other command"),
+            ("get-features:0x01", "only get-log-page"),
+            ("0xc0", "only get-log-page"),
+            ("", "only get-log-page"),
         ] {
             let error = text.parse::<AdminAllow>().unwrap_err();
             assert!(error.contains(says), "{error}");

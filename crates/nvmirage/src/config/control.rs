@@ -7,22 +7,25 @@ use utoipa::ToSchema;
 
 use super::{Listen, validate::Problem};
 
-/// Where the server is steered: `control = "unix:PATH"`, or a table.
+/// Addresses of the control API: `control = "unix:PATH"`, or a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, ToSchema)]
 pub(crate) struct Control {
-    /// The control socket, as `unix:PATH`. Default: that in the folder for run-time files.
+    /// UNIX socket of the control API, as `unix:PATH`. Default: a socket in the runtime folder.
     pub(crate) socket: Option<Listen>,
-    /// An address of TCP, as `127.0.0.1:9600`. Default: none.
+    /// TCP address of the control API, as `127.0.0.1:9600`; needs `token_file`. Default: none.
     #[schema(value_type = Option<String>)]
     pub(crate) tcp: Option<SocketAddr>,
-    /// The file with the token that requests over TCP need; it is made where there is none, with mode 0600.
+    /// File with the token that requests over TCP must carry: 32 to 512 characters. A missing file is created with
+    /// mode 0600. Only with `tcp`.
     #[schema(value_type = Option<String>)]
     pub(crate) token_file: Option<PathBuf>,
-    /// The address may be one that other machines reach: the token goes over the network as it is.
+    /// Allow an address in `tcp` that other machines can reach. Nothing is encrypted, including the token. Default:
+    /// false.
+    #[schema(required = false)]
     pub(crate) tcp_allow_remote: bool,
 }
 
-/// The same, as a table.
+/// Table form of [`Control`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -60,10 +63,11 @@ impl Control {
         }
         match (&self.tcp, &self.token_file) {
             (Some(tcp), None) => problem(format!(
-                "tcp = \"{tcp}\" without a token is open to everybody: write token_file = \"/run/nvmirage/token\"; it is made where there is none"
+                "tcp = \"{tcp}\" without a token is open to everybody: write token_file = \"/run/nvmirage/token\"; a missing file is created"
             )),
             (None, Some(_)) => problem(
-                "token_file is for tcp: write tcp = \"127.0.0.1:9600\", too, or remove it".into(),
+                "token_file is only for tcp: add tcp = \"127.0.0.1:9600\", or remove token_file"
+                    .into(),
             ),
             _ => {}
         }
@@ -72,7 +76,7 @@ impl Control {
             && !self.tcp_allow_remote
         {
             problem(format!(
-                "tcp = \"{tcp}\" is reached by other machines, and nothing there is encrypted: write 127.0.0.1:{}, or tcp_allow_remote = true where the network is trusted",
+                "tcp = \"{tcp}\" is reachable from other machines, and nothing is encrypted: write 127.0.0.1:{}, or tcp_allow_remote = true on a trusted network",
                 tcp.port()
             ));
         }
@@ -147,7 +151,7 @@ mod tests {
         assert!(address("tcp = \"[::1]:9600\"\ntoken_file = \"t\"").is_ok());
         for (table, says) in [
             (tcp.to_owned(), "open to everybody"),
-            (token.to_owned(), "is for tcp"),
+            (token.to_owned(), "is only for tcp"),
             (
                 format!("tcp = \"0.0.0.0:9600\"\n{token}"),
                 "write 127.0.0.1:9600",

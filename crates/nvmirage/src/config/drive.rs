@@ -211,7 +211,7 @@ impl PresetFile {
         let read = file.take(FILE_MAX + 1).read_to_string(&mut text);
         if read.map_err(failed)? as u64 > FILE_MAX {
             return Err(format!(
-                "{shown} is no preset: it has more than {FILE_MAX} bytes"
+                "{shown} is not a preset: it is larger than {FILE_MAX} bytes"
             ));
         }
         Self::parse(&text).map_err(|why| format!("the preset {shown} cannot be used: {why}"))
@@ -228,12 +228,12 @@ impl PresetFile {
             Some(FILE_VERSION) => {}
             Some(other) => {
                 return Err(format!(
-                    "it is of version {other}, and this program reads version {FILE_VERSION}"
+                    "unsupported version {other}; this program reads version {FILE_VERSION}"
                 ));
             }
             None => {
                 return Err(format!(
-                    "it does not say nvmirage_preset = {FILE_VERSION}, as presets do; nvmirage calibrate writes them"
+                    "nvmirage_preset = {FILE_VERSION} is missing, so it is not a preset; nvmirage calibrate writes presets"
                 ));
             }
         }
@@ -381,7 +381,7 @@ mod tests {
             (
                 "nvmirage_preset = 1\n",
                 "",
-                "does not say nvmirage_preset = 1",
+                "nvmirage_preset = 1 is missing",
             ),
             ("\"nvm\"", "\"nvme\"", "one of nvm, kv, flash, zns"),
             ("about", "abuot", "abuot"),

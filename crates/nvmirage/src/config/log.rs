@@ -8,31 +8,33 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use tracing_subscriber::EnvFilter;
 use utoipa::ToSchema;
 
-/// Which log lines are written, and how. All of it may change while the program runs.
+/// Log filter and format. Both can change while the server runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Log {
-    /// A level (error, warn, info, debug, trace), and others for modules: `info,transport=debug`. Default: `info`.
+    /// Log level (error, warn, info, debug, trace, off), and levels of single modules: `info,transport=debug`.
+    /// Default: `info`.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "checked"
     )]
     pub(crate) filter: Option<String>,
-    /// How a line is written. Default: `journal` where standard error is the journal's, else `text`.
+    /// Format of a log line: `text`, `json` or `journal`. Default: `journal` where standard error is the journal's,
+    /// else `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) format: Option<Format>,
 }
 
-/// How a log line is written.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
-    /// Time, level and text, with colours on a terminal.
+    /// Time, level and text, in color on a terminal.
     Text,
-    /// An object of JSON a line.
+    /// One JSON object per line.
     Json,
-    /// Text with a priority in front, as the journal reads it (sd-daemon(3)), and without the time, which it adds.
+    /// Text with a priority prefix, as sd-daemon(3) defines it, and without a time, which the journal adds.
     Journal,
 }
 
@@ -88,7 +90,7 @@ const DEPENDENCIES: [&str; 10] = [
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     let directives: Vec<&str> = text.split(',').map(str::trim).collect();
     let checked = match directives.first() {
-        Some(&"") | None => Err("it begins with nothing".to_owned()),
+        Some(&"") | None => Err("its first directive is empty".to_owned()),
         Some(_) => {
             let mut said = directives.iter().filter(|one| !one.is_empty());
             said.try_for_each(|one| check(one))
@@ -98,7 +100,7 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
         .and_then(|()| EnvFilter::try_new(directives.join(",")).map_err(|why| why.to_string()))
         .map_err(|why| {
             format!(
-                "`{text}` is no filter: {why}; write a level (error, warn, info, debug, trace, off) or module=level, with commas between several"
+                "invalid log filter `{text}`: {why}; write a level (error, warn, info, debug, trace, off) or module=level, separated by commas"
             )
         })
 }
@@ -120,7 +122,7 @@ fn check(directive: &str) -> Result<(), String> {
     match LEVELS.iter().any(|one| level.eq_ignore_ascii_case(one)) {
         true => Ok(()),
         false => Err(format!(
-            "`{level}` is no level{}",
+            "unknown level `{level}`{}",
             suggestion(&level.to_ascii_lowercase(), LEVELS.into_iter())
         )),
     }
@@ -145,7 +147,7 @@ fn check_target(target: &str) -> Result<(), String> {
         !part.is_empty() && part.bytes().all(letters)
     };
     if let Some(wrong) = rest.iter().find(|part| !is_word(part)) {
-        return Err(format!("`{target}`: `{wrong}` is no name of a module"));
+        return Err(format!("`{target}`: `{wrong}` is not a module name"));
     }
     let below = rest.first().filter(|_| name == env!("CARGO_CRATE_NAME"));
     match below {
@@ -214,30 +216,30 @@ mod tests {
     #[test]
     fn a_filter_that_would_log_nothing_by_a_typo_is_refused() {
         for (text, says) in [
-            ("inof", "`inof` is no level (did you mean `info`?)"),
+            ("inof", "unknown level `inof` (did you mean `info`?)"),
             ("wrn", "did you mean `warn`?"),
             ("warnn", "did you mean `warn`?"),
-            ("loud", "`loud` is no level"),
+            ("loud", "unknown level `loud`"),
             ("info,debgu", "did you mean `debug`?"),
             ("transport", "write transport=debug"),
             ("nvmirage::control", "write nvmirage::control=debug"),
             ("transprot=debug", "did you mean `transport`?"),
             ("transport=debgu", "did you mean `debug`?"),
-            ("transport=", "`` is no level"),
+            ("transport=", "unknown level ``"),
             ("nvmirage::contrl=debug", "did you mean `control`?"),
-            ("nvmirage::=debug", "is no name of a module"),
+            ("nvmirage::=debug", "is not a module name"),
             ("vfio-user=debug", "did you mean `vfio_user`?"),
             ("=debug", "there is no module ``"),
             ("[span]=debug", "there is no module `[span]`"),
             ("nvmirage[a{b=c}]=debug", "there is no module"),
-            ("info;debug", "is no level"),
-            ("3", "`3` is no level"),
-            ("", "it begins with nothing"),
-            (",info", "it begins with nothing"),
+            ("info;debug", "unknown level"),
+            ("3", "unknown level `3`"),
+            ("", "its first directive is empty"),
+            (",info", "its first directive is empty"),
         ] {
             let why = filter(text).expect_err(text);
             assert!(why.contains(says), "{text}: {why}");
-            assert!(why.contains("is no filter"), "{text}: {why}");
+            assert!(why.contains("invalid log filter"), "{text}: {why}");
         }
     }
 

@@ -48,53 +48,55 @@ pub(crate) const MAX_SAMPLE: u32 = 65_536;
 /// Bytes of a logical block.
 pub(crate) const DEFAULT_LBA_SIZE: u32 = 4096;
 
-/// Everything one process serves.
+/// Configuration of one server process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Where what must be kept between runs lies: the seed of derived identities, and what hosts changed.
+    /// Folder of persistent state: the seed of derived identities, and changes that hosts and operators made.
     /// Default: `$XDG_STATE_HOME/nvmirage`, or `~/.local/state/nvmirage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Where the server is steered, as `unix:PATH` or as a table. Default: a socket in the folder for run-time files.
+    /// Addresses of the control API: `unix:PATH`, or a table. Default: a socket in the runtime folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) control: Option<Control>,
-    /// Which log lines are written, and how.
+    /// Log filter and format.
     #[serde(default, skip_serializing_if = "log::Log::is_default")]
     pub(crate) log: log::Log,
-    /// Whether memory in use is put together into huge pages.
+    /// Collapse memory in use into huge pages: `"collapse"` or `"off"`. Default: `"off"`.
     #[serde(default, skip_serializing_if = "HugePages::is_default")]
     pub(crate) huge_pages: HugePages,
-    /// Threads that serve. Default: one, adaptive, not pinned.
+    /// Serving threads, numbered from 0. Default: one reactor, adaptive, not pinned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reactor: Vec<Reactor>,
-    /// Where bytes live.
+    /// Media: the storage behind namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) media: Vec<Medium>,
-    /// Parts of media, as hosts see them.
+    /// Namespaces: parts of media, as hosts see them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) namespace: Vec<Namespace>,
-    /// Who shares media with whom. Default: nobody, every command goes at once.
+    /// Tenants that share media by weights and rate limits, at most 1024. Default: none; every command starts at
+    /// once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tenant: Vec<tenant::Tenant>,
-    /// What hosts attach to.
+    /// NVMe controllers that hosts attach to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) controller: Vec<Controller>,
-    /// It was made of a command line: what tells it apart from others, as the names in it are always the same. Its first
-    /// file, else its socket, from the root. A drive in memory is then a new one at every start, of which nothing is kept.
+    /// Identity of a configuration that was built from a command line, where names are always the same: the absolute
+    /// path of its first file, else of its socket. A medium in memory is then new at every start, and nothing of it
+    /// is persistent.
     #[serde(skip)]
     #[schema(value_type = Option<String>)]
     pub(crate) short_form: Option<PathBuf>,
 }
 
-/// What is done about the pages of memory in use: hosts' and that of media in memory.
+/// Treatment of the pages of memory in use: hosts' memory and media in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HugePages {
-    /// Pages that are all there are put together into huge ones.
+    /// Collapse ranges that are fully populated into huge pages.
     Collapse,
-    /// They stay as they are.
+    /// Leave pages as they are.
     #[default]
     Off,
 }
@@ -105,16 +107,16 @@ impl HugePages {
     }
 }
 
-/// How a reactor waits for work.
+/// Wait policy of a reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// Never sleeps.
+    /// Poll without sleeping.
     Poll,
-    /// Spins for a while after work, then sleeps.
+    /// Spin for a while after work, then sleep.
     #[default]
     Adaptive,
-    /// Sleeps as soon as nothing is to do.
+    /// Sleep as soon as there is no work.
     Interrupt,
 }
 
@@ -129,20 +131,21 @@ impl Mode {
     }
 }
 
-/// One serving thread.
+/// Serving thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reactor {
-    /// The CPU it is pinned to. Default: not pinned.
+    /// CPU that the reactor is pinned to, 0 to 4095; the process must be allowed to use it. Default: not pinned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu: Option<u32>,
-    /// How it waits.
+    /// Wait policy: `poll`, `adaptive` or `interrupt`. Default: `adaptive`.
     #[serde(default)]
     pub(crate) mode: Mode,
-    /// How long an adaptive reactor looks for more work before it sleeps, at most: it learns for how long that pays.
+    /// Longest time that an adaptive reactor spins after work before it sleeps, less than 1s. The reactor spins only
+    /// for as long as spinning has recently paid. Only for `mode = "adaptive"`. Default: `50us`.
     #[serde(default = "default_spin")]
     pub(crate) spin: Span,
-    /// The share of its CPU that an adaptive reactor may spend on that, in per cent.
+    /// CPU budget for spinning in adaptive mode, in percent of one CPU: 1 to 100. Default: 100.
     #[serde(default = "default_budget")]
     pub(crate) budget: u32,
 }
@@ -158,111 +161,122 @@ impl Default for Reactor {
     }
 }
 
-/// What a medium is made of.
+/// Kind of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MediumKind {
-    /// Discards writes and leaves read buffers untouched: for measuring.
+    /// Discard writes and leave read buffers untouched; for measuring.
     Null,
-    /// Memory of this process; gone when it ends.
+    /// Memory of the server process; not persistent without `state`.
     Ram,
-    /// A regular file or a block device.
+    /// Regular file or block device.
     File,
-    /// A namespace of an NVMe drive, which hosts share.
+    /// Namespace of an NVMe drive, shared by hosts.
     Drive,
-    /// Keys and values in memory of this process; gone when it ends.
+    /// Keys and values in memory of the server process; persistent with `path` or `state`.
     KeyValue,
 }
 
-/// What hosts of a key-value medium speak.
+/// Command set of a key-value medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Dialect {
-    /// The Key Value command set.
+    /// NVMe Key Value command set.
     #[default]
     Nvme,
-    /// The commands of Samsung's drives.
+    /// Vendor commands of Samsung's key-value drives.
     Samsung,
 }
 
-/// How a file is opened.
+/// Direct I/O mode of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direct {
-    /// `O_DIRECT` where the file system has it.
+    /// Use `O_DIRECT` where it serves blocks of 512 bytes, else the page cache.
     #[default]
     Auto,
-    /// `O_DIRECT`, or an error.
+    /// Require `O_DIRECT`; opening fails without it.
     On,
-    /// Through the page cache.
+    /// Use the page cache.
     Off,
 }
 
-/// A place where bytes live.
+/// Medium: storage behind namespaces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Medium {
-    /// Its name.
+    /// Name of the medium: 1 to 64 letters, digits, `.`, `_` or `-`.
     pub(crate) name: String,
-    /// What it is made of.
+    /// Kind of the medium.
     pub(crate) kind: MediumKind,
-    /// The file or block device; only for `kind = "file"`.
+    /// File or block device. Required for `kind = "file"`; optional for `kind = "keyvalue"`, where it is the regular
+    /// file with the log of pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) path: Option<PathBuf>,
-    /// Its size; a file that exists may leave it out.
+    /// Size: 64KiB to 8EiB, a multiple of 512B; for `kind = "keyvalue"` at most 1TiB. Required for `null`, `ram` and
+    /// `keyvalue`, and for a file that does not exist; invalid for `kind = "drive"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<Size>,
-    /// Where a drive is: `vfio-user:PATH` or `pci:ADDRESS`; only for `kind = "drive"`.
+    /// Address of the drive: `vfio-user:PATH` or `pci:ADDRESS`. Required for, and only for, `kind = "drive"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<String>,
-    /// The drive's namespace. Default: its first one; only for `kind = "drive"`.
+    /// Namespace identifier on the drive, from 1. Only for `kind = "drive"`. Default: the first active namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nsid: Option<u32>,
-    /// What of a drive's own hosts may ask for, as `get-log-page:0xc0`; only for `kind = "drive"`. Default: nothing.
+    /// Vendor log pages of the drive that hosts may read, as `get-log-page:0xc0` or `get-log-page:0xc0:BYTES`: at
+    /// most 16 pages, LID 0xc0 to 0xff except 0xc1, 4 to 4096 bytes. Only for `kind = "drive"`. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) admin_allow: Vec<AdminAllow>,
-    /// What a drive writes wholly or not at all when the power fails, where that is more than it says (AWUPF, NAWUPF); only for
-    /// `kind = "drive"`. Default: what it says.
+    /// Write size that the drive keeps atomic across a power failure, where it is more than the drive reports (AWUPF,
+    /// NAWUPF): `512B` or `4KiB`. Only for `kind = "drive"`. Default: the size that the drive reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) awupf: Option<Size>,
-    /// The reactor that polls a drive's completion queues, whichever places the commands. Default: each its own.
+    /// Reactor that polls all completion queues of the drive, and passes completions to the reactors that submitted
+    /// the commands. Only for `kind = "drive"`. Default: each reactor polls its own completion queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) completions: Option<usize>,
-    /// The reactor that tells a drive which completions were taken. Default: who polls them.
+    /// Reactor that writes the drive's completion queue head doorbells. Only with `completions`, and a different
+    /// reactor. Default: the reactor in `completions`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) heads: Option<usize>,
-    /// How a file is opened.
+    /// Direct I/O: `auto`, `on` or `off`. Only for `kind = "file"`. Default: `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) direct: Option<Direct>,
-    /// A thread of the kernel looks for submissions; only for `kind = "file"`.
+    /// Submit through a polling kernel thread (`IORING_SETUP_SQPOLL`), which occupies a CPU while there is work. Only
+    /// for `kind = "file"`. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) poll_submissions: Option<bool>,
-    /// The device is asked for completions and does not interrupt; only for `kind = "file"`.
+    /// Poll the device for completions instead of taking interrupts (`IORING_SETUP_IOPOLL`). Needs direct I/O and a
+    /// device with polled queues. Only for `kind = "file"`. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) poll_completions: Option<bool>,
-    /// Hosts' memory is registered with the kernel, as far as the limit of locked memory allows; only for `kind = "file"`.
+    /// Register hosts' memory with the kernel, up to the limit of locked memory (`RLIMIT_MEMLOCK`). Only for `kind =
+    /// "file"`. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) register_memory: Option<bool>,
-    /// Open the file or device for reading alone, and serve it write protected; only for `kind = "file"`. Default: false, and
-    /// what cannot be written to is refused.
+    /// Open the file or device read-only, and serve its namespaces write protected. Only for `kind = "file"`.
+    /// Default: false; a file or device that cannot be written is then rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_only: Option<bool>,
-    /// What its hosts speak; only for `kind = "keyvalue"`.
+    /// Command set: `nvme` or `samsung`. Only for `kind = "keyvalue"`. Default: `nvme`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dialect: Option<Dialect>,
-    /// Most keys; only for `kind = "keyvalue"`. Default: one for each 512 bytes.
+    /// Maximum number of keys, 1 to 4294967294. Only for `kind = "keyvalue"`. Default: one for each 512 bytes of
+    /// `size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_keys: Option<u32>,
-    /// The file that holds a medium in memory, with its zones, while it is not served; only for `kind = "ram"`, and
-    /// `kind = "keyvalue"` without a path. Default: none, it is gone when the program ends.
+    /// File in which a medium in memory, with its zones, is saved when the server stops. Only for `kind = "ram"`, and
+    /// `kind = "keyvalue"` without `path`. Default: none; the contents are not persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) state: Option<PathBuf>,
-    /// The model that says when its commands are done. Default: none, as fast as they go.
+    /// Timing model that delays the completion of commands. Default: none; commands complete as soon as they are
+    /// done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timing: Option<Timing>,
-    /// Zones, which hosts write in order and reset as a whole. Default: none.
+    /// Zones, which hosts write sequentially and reset as a whole. Only for `null`, `ram`, and regular files.
+    /// Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) zoned: Option<Zoned>,
 }
@@ -295,135 +309,146 @@ impl Medium {
     }
 }
 
-/// A part of a medium, as a host sees it.
+/// Namespace: a part of a medium, as hosts see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Namespace {
-    /// Its name.
+    /// Name of the namespace: 1 to 64 letters, digits, `.`, `_` or `-`.
     pub(crate) name: String,
-    /// The medium that holds its bytes.
+    /// Name of the medium that stores the namespace.
     pub(crate) media: String,
-    /// The part of the medium. Default: all of it.
+    /// Byte range of the medium, as in `0GiB..16GiB`: starts at a multiple of 4KiB, holds at least one block, and
+    /// overlaps no other namespace. Default: all of the medium.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<Range>,
-    /// The partition of the drive or file that it is, in place of a range.
+    /// Partition of the drive or file, instead of `range`. Only for `drive`, and for `file` without zones. Default:
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) partition: Option<String>,
-    /// Bytes of a logical block: 512 or 4096.
+    /// Logical block size in bytes: 512 or 4096. Default: 4096.
     #[serde(default = "default_lba_size")]
     pub(crate) lba_size: u32,
-    /// 32 hexadecimal digits. Default: derived once and kept.
+    /// Namespace globally unique identifier: 32 hexadecimal digits, not all zero. Default: derived once and
+    /// persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nguid: Option<String>,
-    /// 16 hexadecimal digits. Default: derived once and kept.
+    /// IEEE extended unique identifier: 16 hexadecimal digits, not all zero. Default: derived once and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) eui64: Option<String>,
-    /// Whose its commands are, whichever controller they come by. Default: the controller's.
+    /// Tenant that commands of this namespace count for, on every controller. Default: the controller's tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
-    /// Its part of what its tenant has of the medium, beside other namespaces of that: 1 to 10000. Default: 100.
+    /// Weight among the namespaces of one tenant on the medium: 1 to 10000. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) weight: Option<u32>,
 }
 
-/// How doorbells reach the reactor.
+/// Doorbell delivery to the reactor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Doorbells {
-    /// Mapped where every reactor of the controller is in `poll` mode, unmapped otherwise.
+    /// Mapped where every reactor of the controller is in `poll` mode, else unmapped.
     #[default]
     Auto,
-    /// The page is mapped into the host: no exit, but nobody wakes a sleeping reactor.
+    /// Map the doorbell page into the host. Doorbell writes cause no VM exit, and do not wake a sleeping reactor.
     Mapped,
-    /// A write is a message, or a shadow doorbell where the host uses Doorbell Buffer Config.
+    /// Deliver each write as a message, or through shadow doorbells where the host uses Doorbell Buffer Config.
     Unmapped,
-    /// Every write is a message: Doorbell Buffer Config is not offered. For measuring.
+    /// Deliver each write as a message; Doorbell Buffer Config is unsupported. For measuring.
     Trapped,
 }
 
-/// How the namespaces of a controller are mounted as files.
+/// Mount options of a controller's namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fuse {
-    /// Other users of the machine may open the files.
+    /// Let other users of the machine open the files. Default: false.
     #[serde(default)]
     pub(crate) allow_other: bool,
-    /// Reads and writes go through the machine's page cache, which hides the drive's time.
+    /// Use the machine's page cache for reads and writes, which hides the drive's latency. Default: false.
     #[serde(default)]
     pub(crate) page_cache: bool,
 }
 
-/// An NVMe controller.
+/// NVMe controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Controller {
-    /// Its name.
+    /// Name of the controller: 1 to 64 letters, digits, `.`, `_` or `-`.
     pub(crate) name: String,
-    /// The NVM subsystem it belongs to, with every other controller that names it. Default: one of its own, called as
-    /// the controller.
+    /// NVM subsystem of the controller, shared by all controllers that name it. Default: a subsystem of its own,
+    /// named after the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) subsystem: Option<String>,
-    /// Names of its namespaces. In a subsystem they are counted from 1 in the order of first mention.
+    /// Names of the namespaces attached to the controller. Their identifiers in the subsystem count from 1 in the
+    /// order of first mention. Default: none.
     #[serde(default)]
     pub(crate) namespaces: Vec<String>,
-    /// Names of media whose unallocated space hosts may make namespaces of; it is the pool of the whole subsystem.
+    /// Names of media in whose unallocated space hosts may create namespaces; the pool belongs to the whole
+    /// subsystem. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pool: Vec<String>,
-    /// Where hosts reach it: `vfio-user:PATH`, or `fuse:FOLDER` for this machine itself.
+    /// Address that hosts attach to: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this machine.
     pub(crate) listen: Listen,
-    /// Who may connect to its socket beside its owner, as in chmod(1): `0660` for the group, `0666` for all.
+    /// Mode of the socket, as in chmod(1): `0600` for its owner, `0660` for its group too, `0666` for all users.
+    /// Default: `0600`.
     #[serde(default, skip_serializing_if = "SocketMode::is_default")]
     pub(crate) socket_mode: SocketMode,
-    /// How its namespaces are mounted; only with `fuse:FOLDER`.
+    /// Mount options. Only for `listen = "fuse:FOLDER"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fuse: Option<Fuse>,
-    /// I/O queue pairs it offers, 1 to 64.
+    /// Maximum number of I/O queue pairs: 1 to 64. Default: 64.
     #[serde(default = "default_queues")]
     pub(crate) queues: u16,
-    /// Entries of a queue at most, 2 to 4096.
+    /// Maximum number of entries of an I/O queue: 2 to 4096. Default: 1024.
     #[serde(default = "default_queue_depth")]
     pub(crate) queue_depth: u16,
-    /// The largest transfer of one command (MDTS): a power of two, 8KiB to 4MiB.
+    /// Maximum data transfer size of one command (MDTS): a power of two, 8KiB to 4MiB. Default: 1MiB.
     #[serde(default = "default_max_transfer")]
     pub(crate) max_transfer: Size,
-    /// How doorbells reach the reactor.
+    /// Doorbell delivery to the reactor: `auto`, `mapped`, `unmapped` or `trapped`. Default: `auto`.
     #[serde(default)]
     pub(crate) doorbells: Doorbells,
-    /// Offer MSI-X. `false`: MSI alone, up to 32 messages, for monitors that abort when a device with MSI-X is unplugged.
+    /// Offer MSI-X. With `false` the controller offers only MSI, with up to 32 messages, for monitors that abort when
+    /// a device with MSI-X is unplugged. Default: true.
     #[serde(default = "default_msix")]
     pub(crate) msix: bool,
-    /// Whether it has an interrupt pin (INTx), for guests without MSI-X.
+    /// Provide an interrupt pin (INTx), for guests without MSI-X. Default: false.
     #[serde(default)]
     pub(crate) intx: bool,
-    /// Which `[[reactor]]` serves it, counted from 0. Default: the one with the fewest controllers.
+    /// Number of the `[[reactor]]` that serves the controller, from 0. Default: the reactor with the fewest
+    /// controllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reactor: Option<usize>,
-    /// Which reactors serve its I/O queues: the first completion queue is the first one's, with the submission queues that
-    /// complete into it, and so on in turn. Default: all of them are of the reactor that serves the controller.
+    /// Numbers of the reactors that serve the I/O queues. The first completion queue, with the submission queues that
+    /// complete into it, is on the first reactor, and so on in turn. Default: all queues are on the controller's
+    /// reactor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) reactors: Vec<usize>,
-    /// Whose the commands of its hosts are. Default: nobody's.
+    /// Tenant that the commands of its hosts count for, except on namespaces with a tenant of their own. Default:
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
-    /// Of so many I/O commands the times of one are taken, at random distances: 1 to 65536, or 0 for none.
+    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables sampling. Default:
+    /// 256.
     #[serde(default = "default_sample")]
     pub(crate) sample: u32,
-    /// Serial number, up to 20 ASCII characters. Default: derived once and kept.
+    /// Serial number: 1 to 20 ASCII characters. Default: derived once and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) serial: Option<String>,
-    /// Model number, up to 40 ASCII characters.
+    /// Model number: 1 to 40 ASCII characters. Default: `nvmirage`.
     #[serde(default = "default_model_number")]
     pub(crate) model_number: String,
-    /// Firmware revision, up to 8 ASCII characters.
+    /// Firmware revision: 1 to 8 ASCII characters. Default: the program's version.
     #[serde(default = "default_firmware_revision")]
     pub(crate) firmware_revision: String,
-    /// NVM Subsystem NQN, up to 223 bytes. Default: derived once and kept.
+    /// NVM subsystem NQN, up to 223 bytes: `nqn.YYYY-MM.reverse.domain:name`. Default: derived once and persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) subnqn: Option<String>,
-    /// PCI vendor id. Default: the controller's own.
+    /// PCI vendor ID: 1 to 0xfffe. Default: 0x4e56.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vendor_id: Option<u16>,
-    /// PCI device id. Default: the controller's own.
+    /// PCI device ID: 1 to 0xfffe. Default: 0x0001.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device_id: Option<u16>,
 }
@@ -505,10 +530,10 @@ fn default_firmware_revision() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
-/// An address with its scheme.
+/// Address with its scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
-    /// `vfio-user:PATH`: a vfio-user server on a UNIX socket.
+    /// `vfio-user:PATH`: vfio-user server on a UNIX socket.
     VfioUser(PathBuf),
     /// `fuse:FOLDER`: files in a folder of this machine.
     Fuse(PathBuf),
@@ -543,7 +568,7 @@ impl std::str::FromStr for Listen {
         }
         if path.is_empty() || path.len() > MAX_SOCKET_PATH_LEN {
             return Err(format!(
-                "`{text}`: the path of a socket has 1 to {MAX_SOCKET_PATH_LEN} bytes"
+                "`{text}`: a socket path has 1 to {MAX_SOCKET_PATH_LEN} bytes; shorten it"
             ));
         }
         match scheme {

@@ -28,13 +28,13 @@ pub(crate) fn from_file_again(path: &Path) -> anyhow::Result<Config> {
         .with_context(|| format!("cannot read the configuration {shown}"))?;
     if !metadata.is_file() {
         bail!(
-            "{shown} is no file that can be read again: serve a configuration that is one, or start the server anew"
+            "{shown} is not a regular file, so it cannot be reloaded: serve a configuration from a regular file, or restart the server"
         );
     }
     let text = read(path).with_context(|| format!("cannot read the configuration {shown}"))?;
     if text.trim().is_empty() {
         bail!(
-            "{shown} has nothing in it, which would delete everything: write it whole, and move it there; where everything is meant to go, say so with a comment in it"
+            "{shown} is empty, which would delete every object: write the new file elsewhere and rename it; to delete everything, put a comment in it"
         );
     }
     from_toml(&text).with_context(|| format!("{shown} cannot be used"))
@@ -45,7 +45,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     let file = File::open(path)?;
     file.take(MAX_FILE_LEN + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_FILE_LEN {
-        bail!("a configuration has at most {MAX_FILE_LEN} bytes");
+        bail!("it is larger than {MAX_FILE_LEN} bytes, the maximum for a configuration");
     }
     Ok(text)
 }

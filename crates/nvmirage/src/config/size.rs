@@ -5,7 +5,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// A number of bytes.
+/// Number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Size(pub(crate) u64);
 
@@ -37,7 +37,7 @@ impl FromStr for Size {
         let (number, unit) = text.split_at(digits);
         let number: u64 = number.replace('_', "").parse().map_err(|_| {
             format!(
-                "`{text}` is no size: write a whole number and a unit, as in 8GiB, 512MiB or 4096B"
+                "`{text}` is not a size: write a whole number and a unit, as in 8GiB, 512MiB or 4096B"
             )
         })?;
         let unit = unit.trim().to_ascii_lowercase();
@@ -77,7 +77,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// A part of a medium, in bytes: `start..end`, the end excluded.
+/// Byte range `start..end`, the end excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     /// First byte.
@@ -102,16 +102,16 @@ impl FromStr for Range {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (start, end) = text
-            .split_once("..")
-            .ok_or_else(|| format!("`{text}` is no range: write start..end, as in 0GiB..16GiB"))?;
+        let (start, end) = text.split_once("..").ok_or_else(|| {
+            format!("`{text}` is not a range: write start..end, as in 0GiB..16GiB")
+        })?;
         let range = Range {
             start: start.parse()?,
             end: end.parse()?,
         };
         if range.start >= range.end {
             return Err(format!(
-                "`{text}` is empty: the end must lie behind the start"
+                "range `{text}` is empty: write an end above the start"
             ));
         }
         Ok(range)
@@ -124,7 +124,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// A span of time.
+/// Time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -138,7 +138,9 @@ impl FromStr for Span {
             .unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let number: u64 = number.parse().map_err(|_| {
-            format!("`{text}` is no time: write a whole number and a unit, as in 50us, 2ms or 5s")
+            format!(
+                "`{text}` is not a time: write a whole number and a unit, as in 50us, 2ms or 5s"
+            )
         })?;
         let nanos: u64 = match unit.trim() {
             "ns" => 1,
@@ -157,7 +159,7 @@ impl FromStr for Span {
         number
             .checked_mul(nanos)
             .map(|ns| Span(Duration::from_nanos(ns)))
-            .ok_or_else(|| format!("`{text}` is too long"))
+            .ok_or_else(|| format!("time `{text}` is too long"))
     }
 }
 

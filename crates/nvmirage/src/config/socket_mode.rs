@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Permissions of a socket, as in chmod(1). To connect takes write permission (unix(7)).
+/// Permissions of a socket, as in chmod(1). Connecting needs write permission (unix(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String)]
@@ -38,7 +38,7 @@ impl FromStr for SocketMode {
         // the owner's are ours, and a socket is not executed
         let mode = mode.filter(|mode| mode & !0o066 == 0o600);
         mode.map(SocketMode).ok_or_else(|| {
-            format!("\"{text}\" is no mode of a socket: write 0600 for its owner, 0660 for its group, too, or 0666 for all")
+            format!("\"{text}\" is not a socket mode: write 0600 for its owner, 0660 for its group too, or 0666 for all users")
         })
     }
 }

@@ -90,11 +90,11 @@ impl Config {
             };
             let count = self.namespaces_of(name).len();
             place.require(count <= MAX_NAMESPACES, || {
-                format!("namespaces: there are {count}; a subsystem has at most {MAX_NAMESPACES}")
+                format!("namespaces: {count} namespaces, more than the maximum of {MAX_NAMESPACES} per subsystem: remove some")
             });
             let count = self.controllers_of(name).count();
             place.require(count <= usize::from(MAX_CONTROLLERS), || {
-                format!("there are {count} controllers; a subsystem has at most {MAX_CONTROLLERS}")
+                format!("{count} controllers, more than the maximum of {MAX_CONTROLLERS} per subsystem: remove some")
             });
         }
     }
@@ -107,7 +107,7 @@ impl Config {
         let alone = |c: &&Controller| c.subsystem.is_none() && &c.name == name;
         if self.controller.iter().any(|c| alone(&c)) {
             place.problem(format!(
-                "subsystem = \"{name}\": controller {name} is alone in a subsystem of that name; write the same there, or choose another name"
+                "subsystem = \"{name}\": controller {name} has its own subsystem of that name; write the same subsystem there, or choose another name"
             ));
         }
     }
@@ -123,20 +123,20 @@ impl Config {
                 .iter()
                 .any(|m| m.name == *name && m.zoned.is_some());
             place.require(!zoned, || {
-                format!("pool: media \"{name}\" has zones, of which hosts cannot make namespaces: give it to one with `media`")
+                format!("pool: media \"{name}\" has zones, in which hosts cannot create namespaces: remove it from the pool, and name it as `media` of a namespace")
             });
             let key_value = |m: &&Medium| m.name == *name && m.kind == MediumKind::KeyValue;
             place.require(!self.media.iter().any(|m| key_value(&m)), || {
-                format!("pool: media \"{name}\" holds keys and values, of which hosts cannot make namespaces: take it out")
+                format!("pool: media \"{name}\" holds keys and values, in which hosts cannot create namespaces: remove it from the pool")
             });
             let read_only = |m: &&Medium| m.name == *name && m.read_only == Some(true);
             place.require(!self.media.iter().any(|m| read_only(&m)), || {
-                format!("pool: media \"{name}\" is read_only, and hosts write to the namespaces that they make: take it out")
+                format!("pool: media \"{name}\" is read_only, and hosts need to write to the namespaces that they create: remove it from the pool")
             });
             let mut namespaces = self.namespace.iter();
             let partitioned = namespaces.any(|n| n.media == *name && n.partition.is_some());
             place.require(!partitioned, || {
-                format!("pool: media \"{name}\" has partitions, between which hosts cannot make namespaces: take it out")
+                format!("pool: media \"{name}\" has partitions, between which hosts cannot create namespaces: remove it from the pool")
             });
             place.require(!controller.pool[..index].contains(name), || {
                 format!("pool: \"{name}\" is listed twice")
@@ -153,7 +153,7 @@ impl Config {
             let owner = self.pool_owner(&namespace.media);
             if let Some(owner) = owner.filter(|owner| *owner != controller.subsystem()) {
                 place.problem(format!(
-                    "namespaces: \"{name}\" lies on media {}, the pool of subsystem {owner}: give it another medium, or take that out of the pool",
+                    "namespaces: \"{name}\" is on media {}, in the pool of subsystem {owner}: give it another medium, or remove the medium from the pool",
                     namespace.media
                 ));
             }
@@ -229,7 +229,7 @@ fn are_apart(this: &Controller, other: &Controller, place: &mut Place<'_>) {
     }
     for name in this.pool.iter().filter(|m| other.pool.contains(m)) {
         place.problem(format!(
-            "pool: \"{name}\" is in the pool of controller {} already, which is of another subsystem: a medium is in one subsystem's pool",
+            "pool: \"{name}\" is already in the pool of controller {} of another subsystem: keep a medium in the pool of one subsystem",
             other.name
         ));
     }

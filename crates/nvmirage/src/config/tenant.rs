@@ -18,42 +18,44 @@ const MAX_WEIGHT: u32 = 10_000;
 /// What a cap saves up at most.
 const MAX_BURST: Duration = Duration::from_secs(60);
 
-/// How a tenant stands to others.
+/// Scheduling class of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Class {
-    /// By its weight.
+    /// Share media by weight.
     #[default]
     Fair,
-    /// It goes first, as long as it has no more than its part.
+    /// Serve before other tenants, as long as the tenant uses no more than its share.
     Latency,
 }
 
-/// Who shares media with others.
+/// Tenant: a group of commands that shares media with others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tenant {
-    /// Its name, which controllers and namespaces write as `tenant`.
+    /// Name that controllers and namespaces write as `tenant`: 1 to 64 letters, digits, `.`, `_` or `-`.
     pub(crate) name: String,
-    /// Its part of a medium that others want, too, beside their weights: 1 to 10000.
+    /// Weight of the tenant on a medium that several tenants use: 1 to 10000. Default: 100.
     #[serde(default = "default_weight")]
     pub(crate) weight: u32,
-    /// Whether it goes first.
+    /// Scheduling class: `fair` or `latency`. Default: `fair`.
     #[serde(default)]
     pub(crate) class: Class,
-    /// How long its commands should take at most, for `class = "latency"`. Default: twice what they take at the least.
+    /// Target latency of its commands, except the slowest 0.5 %; more than 0. Only for `class = "latency"`.
+    /// Default: twice their lowest latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) goal: Option<Span>,
-    /// Most commands in a second. Default: no cap.
+    /// Maximum number of commands per second, on all reactors together; at least 1. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) iops: Option<u64>,
-    /// Most bytes in a second. Default: no cap.
+    /// Maximum number of bytes per second, on all reactors together; more than 0. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bandwidth: Option<Size>,
-    /// What the caps save up: as much as they give in this time may come at once.
+    /// Burst allowance of `iops` and `bandwidth`: after a rest, commands worth this time may start at once. Up to
+    /// 60s. Default: `10ms`.
     #[serde(default = "default_burst")]
     pub(crate) burst: Span,
-    /// Most commands that media may have of it, for each reactor. Default: no limit but the load's.
+    /// Maximum number of commands in flight at media, per reactor; at least 1. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) in_flight: Option<u32>,
 }
@@ -106,7 +108,7 @@ impl Tenant {
         let mut table = table.map_err(|error| error.to_string())?;
         for (key, text) in changes {
             if key == "name" {
-                return Err("a tenant keeps its name".to_owned());
+                return Err("the name of a tenant cannot change: create another tenant".to_owned());
             }
             if text == "none" {
                 table.remove(key);
@@ -128,15 +130,15 @@ impl Tenant {
         };
         place.weight(self.weight);
         place.require(self.goal.is_none() || self.class == Class::Latency, || {
-            "only class = \"latency\" has a goal: remove it, or write that".into()
+            "goal is only for class = \"latency\": remove it, or write that class".into()
         });
         let goal_is_zero = self.goal.is_some_and(|goal| goal.0.is_zero());
         place.require(!goal_is_zero, || "goal: write more than 0".into());
         place.require(self.iops != Some(0), || {
-            "iops = 0: write 1 or more, or remove it for no cap".into()
+            "iops = 0: write 1 or more, or remove it for no limit".into()
         });
         place.require(self.bandwidth != Some(Size(0)), || {
-            "bandwidth: write more than 0, or remove it for no cap".into()
+            "bandwidth: write more than 0, or remove it for no limit".into()
         });
         place.require(self.in_flight != Some(0), || {
             "in_flight = 0: write 1 or more, or remove it for no limit".into()
@@ -163,7 +165,10 @@ impl Config {
         if tenants.len() > MAX_TENANTS {
             problems.push(Problem {
                 place: "tenant".into(),
-                what: format!("there are {}: write at most {MAX_TENANTS}", tenants.len()),
+                what: format!(
+                    "{} tenants, more than the maximum of {MAX_TENANTS}: remove some",
+                    tenants.len()
+                ),
             });
         }
         tenants.iter().for_each(|tenant| tenant.validate(problems));

@@ -81,7 +81,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ("\"adaptive\"", "\"pol\"", "did you mean `poll`?"),
         ("mode = \"adaptive\"", "spin = \"2s\"", "mode = \"poll\""),
         ("cpu = 0", "budget = 0", "mode = \"interrupt\""),
-        ("cpu = 0", "budget = 101", "in per cent of a CPU"),
+        ("cpu = 0", "budget = 101", "in percent of a CPU"),
         ("path = \"disk.img\"", "", "write path ="),
         ("size = \"64GiB\"", "size = \"64\"", "has no unit"),
         ("size = \"64GiB\"", "size = \"1KiB\"", "at least 64KiB"),
@@ -115,7 +115,11 @@ fn each_wrong_field_is_refused_with_what_to_write() {
             "media = \"dsk\"",
             "there are disk, scratch",
         ),
-        ("0GiB..16GiB", "0GiB..65GiB", "ends behind the medium"),
+        (
+            "0GiB..16GiB",
+            "0GiB..65GiB",
+            "ends beyond the medium's size",
+        ),
         ("0GiB..16GiB", "0GiB..17GiB", "overlaps namespace root"),
         ("0GiB..16GiB", "16GiB..0GiB", "is empty"),
         ("0GiB..16GiB", "1KiB..16GiB", "multiple of 4KiB"),
@@ -169,7 +173,7 @@ fn each_wrong_field_is_refused_with_what_to_write() {
         ),
         ("queues = 64", "subnqn = \"mine\"", "nqn.YYYY-MM"),
         ("queues = 64", "subnqn = \"nqn.a b\"", "nqn.YYYY-MM"),
-        ("queues = 64", "vendor_id = 0", "no device is there"),
+        ("queues = 64", "vendor_id = 0", "no device is present"),
         (
             "queues = 64",
             "doorbells = \"mappd\"",
@@ -259,7 +263,7 @@ fn what_controllers_of_a_subsystem_cannot_have_is_refused() {
         (
             "subsystem = \"pair\"",
             "subsystem = \"c\"",
-            "controller c is alone in a subsystem of that name",
+            "controller c has its own subsystem of that name",
         ),
         ("name = \"a\"\n", "name = \"a\"\nreactor = 1\n", ""),
         (
@@ -280,17 +284,17 @@ fn what_controllers_of_a_subsystem_cannot_have_is_refused() {
         (
             "pool = [\"disk\"]",
             "pool = [\"disk\", \"other\"]",
-            "\"own\" lies on media other, the pool of subsystem pair",
+            "\"own\" is on media other, in the pool of subsystem pair",
         ),
         (
             "namespaces = [\"own\"]",
             "pool = [\"disk\"]",
-            "\"disk\" is in the pool of controller b already",
+            "\"disk\" is already in the pool of controller b",
         ),
         (
             "namespaces = [\"own\"]",
             "namespaces = [\"unused\"]",
-            "\"unused\" lies on media disk, the pool of subsystem pair",
+            "\"unused\" is on media disk, in the pool of subsystem pair",
         ),
         (
             "pool = [\"disk\"]",
@@ -363,7 +367,7 @@ fn a_subsystem_has_limits() {
     }
     let message = format!("{:#}", from_toml(&text).unwrap_err());
     assert!(
-        message.contains("subsystem s: namespaces: there are 33"),
+        message.contains("subsystem s: namespaces: 33 namespaces"),
         "{message}"
     );
     let controllers: String = (0..64)
@@ -374,7 +378,7 @@ fn a_subsystem_has_limits() {
         })
         .collect();
     let message = format!("{:#}", from_toml(&controllers).unwrap_err());
-    assert!(message.contains("there are 64 controllers"), "{message}");
+    assert!(message.contains("subsystem s: 64 controllers"), "{message}");
 }
 
 #[test]
@@ -474,7 +478,7 @@ fn zones_are_told_what_is_wrong_with_them() {
         ),
         (
             config(ram, &format!("{size}\nrandom_zones = 2"), "", ""),
-            "without `random_area` there is none",
+            "only with `random_area`",
         ),
         (
             config(ram, &format!("{size}\nrandom_area = \"10KiB\""), "", ""),
@@ -486,7 +490,7 @@ fn zones_are_told_what_is_wrong_with_them() {
         ),
         (
             config(ram, size, "", "pool = [\"m\"]"),
-            "of which hosts cannot make namespaces",
+            "in which hosts cannot create namespaces",
         ),
         (
             config(ram, size, "", "reactors = [0, 1]"),
@@ -521,7 +525,7 @@ fn tenants_have_what_they_were_given_and_no_nonsense() {
         ("bandwidth = \"0B\"", "", "bandwidth: write more than 0"),
         ("in_flight = 0", "", "in_flight = 0"),
         ("burst = \"2min\"", "", "at most 60s"),
-        ("goal = \"1ms\"", "", "only class = \"latency\" has a goal"),
+        ("goal = \"1ms\"", "", "goal is only for class = \"latency\""),
         ("", "tenant = \"x\"", "there is no such tenant"),
     ] {
         let message = format!("{:#}", from_toml(&config(tenant, controller)).unwrap_err());

@@ -29,27 +29,30 @@ use super::{
 /// How often the state of a drive is written while it works.
 const STATE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The timing of a medium.
+/// Timing model of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Timing {
-    /// The drive that it is taken from, as in `samsung-970-pro` or `samsung-970-pro@paper`, or the file that describes it.
+    /// Preset of a drive, as `samsung-970-pro` or `samsung-970-pro@paper`, or a file that describes a drive (its name
+    /// contains `/` or ends in `.toml`).
     pub(crate) preset: String,
-    /// That drive, once it was looked at: what becomes of its file later changes no medium that was made from it.
+    /// Drive of the preset, read once: later changes of its file do not affect this medium.
     #[serde(skip)]
     drive: Found,
-    /// Where the latencies were measured. Default: what the preset's source says of its own; `device` for those written here.
+    /// Point at which latencies were measured: `device` or `linux`. Only for presets of kind `nvm` and `kv`. Default:
+    /// the preset's own for its latencies; `device` for those written here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) as_measured_by: Option<Measured>,
-    /// The file that keeps what the drive has become: how its pages lie, and how worn it is. Default: beside the file of a
-    /// medium that is one, with `.timing` behind its name; else none.
+    /// File that keeps the model's state: page mapping and wear. Only for presets of kind `flash`. Default: for a
+    /// regular file, its path with `.timing` appended; else none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) state: Option<PathBuf>,
-    /// How often that is written while the drive works; `0s`: at a clean stop only.
+    /// Interval at which the state is saved while the drive works; `0s` saves only at a clean stop. Only for presets
+    /// of kind `flash`. Default: `60s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state_interval: Option<Span>,
-    /// The file that what the drive is told is written to when its medium is closed, for `nvmirage fidelity --replay`. Default:
-    /// nothing is recorded.
+    /// File that records the model's operations, written when the medium is closed, for `nvmirage fidelity --replay`;
+    /// at most 4194304 operations. Needs a new drive. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) record: Option<PathBuf>,
@@ -58,7 +61,7 @@ pub(crate) struct Timing {
     pub(crate) changes: BTreeMap<String, Text>,
 }
 
-/// A drive that was found. What it was found to be is no part of what is written.
+/// A preset that was found. Not serialized.
 #[derive(Clone, Debug, Default)]
 struct Found(OnceLock<Drive>);
 
@@ -86,13 +89,13 @@ impl FromStr for Timing {
     }
 }
 
-/// Where a latency was measured.
+/// Point at which a latency was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Measured {
     /// At the device.
     Device,
-    /// By Linux above it.
+    /// By Linux, above the device.
     Linux,
 }
 
@@ -105,7 +108,7 @@ impl From<Measured> for MeasuredBy {
     }
 }
 
-/// A value as it was written: text, a whole number or a boolean.
+/// Value as written: text, a whole number or a boolean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
 
@@ -285,7 +288,7 @@ impl Timing {
         let kind = drive.kind();
         if self.as_measured_by.is_some() && matches!(kind, Kind::Flash | Kind::Zns) {
             return Err(vec![format!(
-                "as_measured_by: {} is a model of kind {}, whose times are those of its parts, and no host measured them: remove it; it is there for the kinds nvm and kv",
+                "as_measured_by: only for presets of kind nvm and kv, and {} is of kind {}, whose latencies are those of its parts: remove it",
                 self.preset,
                 kind.name()
             )]);
@@ -322,9 +325,7 @@ impl Timing {
             ("state_interval", self.state_interval.is_some()),
         ] {
             place.require(!is_there || self.has_state(), || {
-                format!(
-                    "timing: only a model of kind flash has a state beside the medium's: remove `{key}`"
-                )
+                format!("timing: `{key}` is only for presets of kind flash: remove it")
             });
         }
     }
@@ -339,7 +340,7 @@ impl Timing {
             Ok(_) => !on_file,
         };
         place.require(self.record.is_none() || fresh, || {
-            "timing: only a fresh drive is recorded: remove `record`, or write kind = \"ram\" or \"null\", and no `state`".into()
+            "timing: `record` needs a new drive: remove it, or write kind = \"ram\" or \"null\", without `state`".into()
         });
     }
 
@@ -404,9 +405,9 @@ pub(super) fn told(error: &InvalidParameter) -> String {
         text += &format!("; {meant}");
     }
     for (change, when) in [
-        (Change::Live, "change while it works"),
-        (Change::Reset, "change when its controller is reset"),
-        (Change::Fixed, "are chosen when it is made"),
+        (Change::Live, "live parameters, changeable at any time"),
+        (Change::Reset, "parameters changed at a controller reset"),
+        (Change::Fixed, "parameters fixed at creation"),
     ] {
         let those = kind.parameters().filter(|p| p.change == change);
         let those = those.map(|p| format!("{} ({})", p.name, p.unit.name()));
@@ -422,10 +423,10 @@ pub(super) fn told(error: &InvalidParameter) -> String {
 fn part_of(name: &str, kind: Kind) -> Option<&'static str> {
     match (kind, name) {
         (Kind::Flash | Kind::Zns, "read_latency") => Some(
-            "what a read of flash takes follows from its parts: set read_4k_cell0 to read_4k_cell3 (up to 4 KiB) and read_cell0 to read_cell3 (more)",
+            "the read latency of flash is the sum of its parts: set read_4k_cell0 to read_4k_cell3 (up to 4 KiB) and read_cell0 to read_cell3 (more)",
         ),
         (Kind::Flash | Kind::Zns, "write_latency") => Some(
-            "what a write to flash takes follows from its parts: set buffer_base and buffer_per_page, and program for what the buffer waits for",
+            "the write latency of flash is the sum of its parts: set buffer_base and buffer_per_page, and program for the time that the buffer waits for",
         ),
         _ => None,
     }
@@ -509,7 +510,7 @@ mod tests {
             (
                 "8GiB",
                 format!("{pro}read_latency = \"8us\""),
-                "no parameter `read_latency` for a model of kind flash; what a read of flash takes follows from its parts: set read_4k_cell0",
+                "no parameter `read_latency` for a model of kind flash; the read latency of flash is the sum of its parts: set read_4k_cell0",
             ),
             (
                 "8GiB",
@@ -540,7 +541,7 @@ mod tests {
             (
                 "8GiB",
                 format!("{pro}as_measured_by = \"linux\""),
-                "for the kinds nvm and kv",
+                "only for presets of kind nvm and kv",
             ),
             (
                 "8GiB",

@@ -19,24 +19,24 @@ const MIN_SIZE: Size = Size(64 << 10);
 /// The shortest `max_time`.
 const MIN_TIME: Duration = Duration::from_millis(1);
 
-/// What is recorded of a controller's commands.
+/// Trace of a controller's commands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Trace {
-    /// Its name.
+    /// Name of the trace: 1 to 64 letters, digits, `.`, `_` or `-`.
     pub(crate) name: String,
-    /// The controller.
+    /// Name of the controller.
     pub(crate) controller: String,
-    /// The file that the server makes for it, which must not be there: from the root, or from the folder that the server works in.
+    /// File that the server creates; it must not exist. A relative path starts at the server's working directory.
     #[schema(value_type = String)]
     pub(crate) file: PathBuf,
-    /// One command of so many is recorded, at random distances: 1 to 128. Default: every one.
+    /// Trace sampling rate: on average one in N commands is recorded, 1 to 128. Default: 1, every command.
     #[serde(default = "every")]
     pub(crate) sample: u32,
-    /// The trace ends before its file is larger. Default: 1 GiB.
+    /// Maximum file size, at least 64KiB; the trace ends before it is exceeded. Default: 1GiB.
     #[serde(default = "max_size")]
     pub(crate) max_size: Size,
-    /// The trace ends after so long. Default: when it is stopped.
+    /// Maximum duration, at least 1ms. Default: unlimited; the trace runs until it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_time: Option<Span>,
 }

@@ -100,7 +100,7 @@ impl Config {
             };
             if let Some(cpu) = reactor.cpu {
                 place.require(cpu <= MAX_CPU, || {
-                    format!("cpu = {cpu}: there is no such CPU")
+                    format!("cpu = {cpu}: there is no such CPU; write 0 to {MAX_CPU}")
                 });
             }
             let spin = reactor.spin;
@@ -109,7 +109,7 @@ impl Config {
             });
             let budget = reactor.budget;
             place.require((1..=100).contains(&budget), || {
-                format!("budget = {budget}: write 1 to 100, in per cent of a CPU; for a reactor that never spins write mode = \"interrupt\"")
+                format!("budget = {budget}: write 1 to 100, in percent of a CPU; for a reactor that never spins write mode = \"interrupt\"")
             });
         }
         names("media", self.media.iter().map(|m| &m.name), &mut problems);
@@ -152,7 +152,7 @@ fn names<'a>(kind: &str, names: impl Iterator<Item = &'a String>, problems: &mut
         let count = seen.entry(name).or_default();
         *count += 1;
         place.require(*count != 2, || {
-            format!("the name is used twice; give each {kind} its own")
+            format!("the name is used twice; give each {kind} its own name")
         });
     }
 }
@@ -184,7 +184,7 @@ impl Medium {
                     self.poll_completions == Some(true) && self.direct == Some(Direct::Off);
                 let zoned = self.read_only == Some(true) && self.zoned.is_some();
                 place.require(!zoned, || {
-                    "read_only = true: zones keep a log in the file, which is written to: remove zoned, or read_only".into()
+                    "read_only = true: zones write a log to the file: remove zoned, or read_only".into()
                 });
                 place.require(!polls_cache, || {
                     "poll_completions needs direct I/O: remove direct = \"off\", or poll_completions"
@@ -218,7 +218,7 @@ impl Medium {
         let in_memory = self.kind == MediumKind::KeyValue && self.path.is_none();
         let keeps = self.kind == MediumKind::Ram || in_memory;
         place.require(self.state.is_none() || keeps, || {
-            "only media in memory (kind = \"ram\", and \"keyvalue\" without a path) have `state`, where they are between two runs: remove it".into()
+            "`state` is only for media in memory (kind = \"ram\", and \"keyvalue\" without a path): remove it".into()
         });
         if let Some(zoned) = &self.zoned {
             zoned.validate(self, &mut place);
@@ -243,7 +243,7 @@ impl Medium {
                 format!("size = \"{size}\": write a multiple of 512B")
             });
             place.require(size.0 <= i64::MAX as u64, || {
-                format!("size = \"{size}\": a medium has at most 8 EiB")
+                format!("size = \"{size}\": larger than the maximum of 8 EiB; write a smaller size")
             });
         }
     }
@@ -265,15 +265,15 @@ impl Medium {
         }
         let fits = self.nsid.is_none_or(|nsid| (1..u32::MAX).contains(&nsid));
         place.require(fits, || {
-            "nsid: namespaces of a drive are numbered from 1 on".into()
+            "nsid: namespace identifiers of a drive start at 1".into()
         });
         place.require(self.path.is_none() && self.size.is_none(), || {
-            "a drive has a target, and the size that it says: remove path and size".into()
+            "a drive has a target, and reports its own size: remove path and size".into()
         });
         super::allow::validate(&self.admin_allow, place);
         if let Some(awupf) = self.awupf {
             place.require(matches!(awupf.0, 512 | 4096), || {
-                format!("awupf = \"{awupf}\": write \"512B\" or \"4KiB\", which blocks are")
+                format!("awupf = \"{awupf}\": write \"512B\" or \"4KiB\", the sizes of a block")
             });
         }
         self.refuse_keys_of_files(place);
@@ -293,11 +293,11 @@ impl Medium {
             });
         }
         place.require(self.heads.is_none() || self.completions.is_some(), || {
-            "heads is for a drive whose completions are polled by a reactor of their own: write completions = 1, or remove heads".into()
+            "heads is only for a drive with `completions`: write completions = 1, or remove heads".into()
         });
         let differ = self.heads.is_none() || self.heads != self.completions;
         place.require(differ, || {
-            "heads is the reactor of completions, which tells the drive by itself: remove heads"
+            "heads names the reactor of completions, which already writes the head doorbells: remove heads"
                 .into()
         });
     }
@@ -338,15 +338,15 @@ impl Medium {
         if let Some(timing) = timing {
             let of_keys = matches!(timing, Parameters::Kv(_));
             place.require(of_keys || !is_key_value, || {
-                "timing: a key-value medium takes a preset of kind kv, as samsung-kvssd is".into()
+                "timing: a key-value medium needs a preset of kind kv, such as samsung-kvssd".into()
             });
             place.require(!of_keys || is_key_value, || {
-                "timing: a preset of kind kv is for kind = \"keyvalue\": choose another one, or that kind".into()
+                "timing: a preset of kind kv is only for kind = \"keyvalue\": choose another preset, or that kind".into()
             });
         }
         let fits = self.size.is_none_or(|size| size.0 <= MAX_KEY_VALUE_LEN);
         place.require(!is_key_value || fits, || {
-            "a key-value medium has at most 1TiB: write a smaller size".into()
+            "the size of a key-value medium is at most 1TiB: write a smaller size".into()
         });
     }
 }
@@ -380,11 +380,11 @@ impl Namespace {
         if let Some(range) = self.range {
             place.require(
                 range.start.0.is_multiple_of(4096) && range.len() >= u64::from(self.lba_size),
-                || format!("range = \"{range}\": it starts at a multiple of 4KiB and holds at least one block"),
+                || format!("range = \"{range}\": write a start that is a multiple of 4KiB, and at least one block"),
             );
         }
         place.require(self.range.is_none() || self.partition.is_none(), || {
-            "range: a partition says itself where it is: remove range, or partition".into()
+            "range: a partition defines its own range: remove range, or partition".into()
         });
         let Some(medium) = config.media.iter().find(|m| m.name == self.media) else {
             place.problem(format!(
@@ -396,27 +396,30 @@ impl Namespace {
         };
         place.require(medium.zoned.is_none() || self.range.is_none(), || {
             format!(
-                "range: media {} has zones, and one namespace has all of them: remove it",
+                "range: media {} has zones, and its one namespace has all of them: remove range",
                 self.media
             )
         });
         place.require(
             self.range.is_none() || medium.kind != MediumKind::KeyValue,
-            || "a key-value medium has one namespace, which is all of it: remove range".into(),
+            || {
+                "range: a key-value medium has one namespace, which is all of it: remove range"
+                    .into()
+            },
         );
         if let Some(partition) = &self.partition {
             place.name("partition", partition);
             let has_some = matches!(medium.kind, MediumKind::Drive | MediumKind::File);
             place.require(has_some && medium.zoned.is_none(), || {
                 format!(
-                    "partition: drives and files without zones have partitions, and media {} is neither: remove it",
+                    "partition: only drives, and files without zones, have partitions, and media {} is neither: remove it",
                     self.media
                 )
             });
         }
         if let (Some(range), Some(size)) = (self.range, medium.size) {
             place.require(range.end <= size, || {
-                format!("range = \"{range}\" ends behind the medium, which has {size}")
+                format!("range = \"{range}\" ends beyond the medium's size of {size}: write a smaller end")
             });
         }
         for other in earlier.iter().filter(|n| n.media == self.media) {
@@ -431,7 +434,7 @@ impl Namespace {
             };
             place.require(apart, || {
                 format!(
-                    "it overlaps namespace {} on medium {}: give each its own range",
+                    "the range overlaps namespace {} on medium {}: give each its own range",
                     other.name, self.media
                 )
             });
@@ -526,7 +529,7 @@ impl Controller {
         });
         let is_mounted = matches!(self.listen, Listen::Fuse(_));
         place.require(is_mounted || self.fuse.is_none(), || {
-            "fuse: only a controller with listen = \"fuse:FOLDER\" is mounted: remove it, or listen there".into()
+            "fuse: only for a controller with listen = \"fuse:FOLDER\": remove it, or change listen".into()
         });
         place.require(!is_mounted || !self.intx, || {
             "intx: a mount uses no interrupt pin: remove it".into()
@@ -567,7 +570,7 @@ impl Controller {
         }
         for (key, id) in [("vendor_id", self.vendor_id), ("device_id", self.device_id)] {
             place.require(!matches!(id, Some(0 | 0xffff)), || {
-                format!("{key}: 0 and 0xffff mean that no device is there")
+                format!("{key}: 0 and 0xffff mean that no device is present; write 1 to 0xfffe")
             });
         }
     }

@@ -7,34 +7,37 @@ use utoipa::ToSchema;
 
 use super::{Medium, MediumKind, Size, validate::Place};
 
-/// The zones of a medium.
+/// Zones of a medium.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Zoned {
-    /// From one zone to the next.
+    /// Distance between zone starts: a multiple of 4KiB; the medium holds a whole number of zones.
     pub(crate) zone_size: Size,
-    /// What of a zone can be written. Default: all of it.
+    /// Writable bytes of a zone: a multiple of 4KiB, up to `zone_size`. Default: `zone_size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) zone_capacity: Option<Size>,
-    /// Zones that may be open at a time. Default: as many as may be active.
+    /// Maximum number of open zones: 1 to `max_active`. Default: `max_active`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_open: Option<u32>,
-    /// Zones that may be open or closed at a time. Default: any number.
+    /// Maximum number of active (open or closed) zones, at least 1. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_active: Option<u32>,
-    /// Bytes of a zone's descriptor extension. Default: none.
+    /// Size of a zone's descriptor extension: a multiple of 64 bytes, up to 16320. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) descriptor_extension: Option<Size>,
-    /// Most bytes of one Zone Append. Default: as many as any command may move.
+    /// Maximum size of one Zone Append (ZASL): a power of two above 4KiB. Default: the limit of any command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) append_limit: Option<Size>,
-    /// Bytes of the random write area that a zone can be given. Default: none can.
+    /// Size of a zone's random write area (ZRWASZ): a multiple of `random_granularity`, up to `zone_capacity`, less
+    /// than 32MiB. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) random_area: Option<Size>,
-    /// What the write pointer of a zone with such an area moves by. Default: 4 KiB.
+    /// Step of the write pointer in a zone with a random write area (ZRWAFG): a multiple of 4KiB that divides
+    /// `zone_capacity`. Only with `random_area`. Default: 4KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) random_granularity: Option<Size>,
-    /// Zones that may have such an area at a time. Default: as many as may be active.
+    /// Maximum number of zones with a random write area at a time (NUMZRWA): 1 to `max_active`. Only with
+    /// `random_area`. Default: `max_active`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) random_zones: Option<u32>,
 }
@@ -85,14 +88,15 @@ impl Zoned {
             "zoned: a key-value medium has no zones: write kind = \"file\" or \"ram\"".into()
         });
         place.require(medium.kind != MediumKind::Drive, || {
-            "zoned: over a drive zones would not be kept: write kind = \"file\" or \"ram\"".into()
+            "zoned: zones on a drive would not be persistent: write kind = \"file\" or \"ram\""
+                .into()
         });
         for (key, is_there) in [
             ("random_granularity", self.random_granularity.is_some()),
             ("random_zones", self.random_zones.is_some()),
         ] {
             place.require(!is_there || self.random_area.is_some(), || {
-                format!("zoned.{key}: without `random_area` there is none: write one")
+                format!("zoned.{key}: only with `random_area`: write it too")
             });
         }
         for (key, count) in [
@@ -101,7 +105,7 @@ impl Zoned {
             ("random_zones", self.random_zones),
         ] {
             place.require(count != Some(0), || {
-                format!("zoned.{key} = 0: write at least 1, or leave it out for any number")
+                format!("zoned.{key} = 0: write at least 1, or remove it for no limit")
             });
         }
         if let Some(size) = medium.size

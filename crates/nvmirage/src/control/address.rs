@@ -75,7 +75,7 @@ impl Surroundings<'_> {
         match text.parse::<Listen>() {
             Ok(Listen::Unix(path)) => Ok(Some(path)),
             Ok(Listen::VfioUser(_) | Listen::Fuse(_)) => Err(wrong(
-                "a controller is reached there: write unix:PATH, the control socket of its server",
+                "that is the address of a controller: write unix:PATH, the control socket of its server",
             )),
             Err(why) => Err(wrong(&format!("{why}; a control socket is unix:PATH"))),
         }

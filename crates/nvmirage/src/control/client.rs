@@ -34,7 +34,8 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long the slowest drive may take to erase the largest partition.
 const ERASE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// A reply is something else than this program would have sent.
-const NOT_UNDERSTOOD: &str = "the server's reply is not understood: is it of another version?";
+const NOT_UNDERSTOOD: &str =
+    "cannot parse the server's reply; check that server and client have the same version";
 
 /// Asks for everything that is served.
 pub(crate) fn inventory(socket: &Address) -> anyhow::Result<Inventory> {
@@ -323,7 +324,7 @@ pub(crate) fn events(
             }
             anyhow::ensure!(text.len() < MAX_BODY_LEN, NOT_UNDERSTOOD);
         }
-        bail!("nothing was heard from {} for a minute", socket)
+        bail!("no data from {} for one minute", socket)
     })
 }
 
@@ -343,7 +344,7 @@ fn event_of(block: &str) -> anyhow::Result<Option<Event>> {
     if field("event") == Some("lost") {
         let lost: serde_json::Value = serde_json::from_str(data).context(NOT_UNDERSTOOD)?;
         bail!(
-            "{} events are gone: look at what there is with `nvmirage ls`, and begin anew",
+            "{} events are lost: list the current objects with `nvmirage ls`, and start again",
             lost["lost"]
         );
     }
@@ -355,7 +356,7 @@ fn checked(name: &str) -> anyhow::Result<&str> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
     if name.is_empty() || !name.bytes().all(fits) {
         bail!(
-            "`{name}` is no name: names have letters, digits, `.`, `_` and `-`; a namespace that a host has made is called SUBSYSTEM:NSID"
+            "invalid name `{name}`: write letters, digits, `.`, `_` and `-`; a namespace that a host created is named SUBSYSTEM:NSID"
         );
     }
     Ok(name)
@@ -390,7 +391,7 @@ fn answer_within(
 ) -> anyhow::Result<(StatusCode, Bytes)> {
     // a look is quick, and may be for a screen that nothing else is to be written on
     let changes = method != Method::GET;
-    let _line = changes.then(|| progress::waiting("the server works on it"));
+    let _line = changes.then(|| progress::waiting("the server is processing the request"));
     runtime()?.block_on(async {
         timeout(bound, exchange(socket, method, path, body))
             .await
@@ -406,7 +407,7 @@ fn runtime() -> std::io::Result<Runtime> {
 fn no_reply(socket: &Address, bound: Duration) -> anyhow::Error {
     let (shown, bound) = (socket, bound.as_secs());
     anyhow!(
-        "no reply from {shown} within {bound} s: what was asked for may still be done; look with `nvmirage ls`, and at the server's log"
+        "no reply from {shown} within {bound} s: the request may still be carried out; check with `nvmirage ls`, and the server's log"
     )
 }
 
@@ -446,7 +447,7 @@ async fn ask(
         .map_err(|error| {
             let what = match error.kind() {
                 ErrorKind::PermissionDenied => format!(
-                    "{shown} is for the server's own user and root: use sudo, or be that user"
+                    "{shown}: permission denied; only the server's own user and root may connect: use sudo, or run as that user"
                 ),
                 _ => socket.nobody(),
             };
@@ -474,7 +475,7 @@ async fn ask(
     match serde_json::from_slice::<Refusal>(&bytes) {
         Ok(refusal) => bail!("{refusal}"),
         Err(_) => bail!(
-            "the server refused with status {status}, and does not say why: is it of another version?"
+            "the server rejected the request with status {status} without a reason; check that server and client have the same version"
         ),
     }
 }
@@ -485,6 +486,6 @@ async fn whole(response: Response<Incoming>, socket: &Address) -> anyhow::Result
     let whole = body.collect().await;
     let shown = socket;
     Ok(whole
-        .map_err(|error| anyhow!("the reply from {shown} broke off: {error}"))?
+        .map_err(|error| anyhow!("the reply from {shown} is incomplete: {error}"))?
         .to_bytes())
 }

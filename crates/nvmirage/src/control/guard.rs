@@ -41,7 +41,7 @@ pub(super) fn may_steer(uid: u32) -> bool {
 pub(super) fn to_strangers() -> Router {
     Router::new().fallback(|| async {
         let detail =
-            "this server is steered by the user that it runs as, and by root: ask as one of them";
+            "only the user that the server runs as, and root, may control it: send the request as one of them";
         Refusal::new(StatusCode::FORBIDDEN, "forbidden", detail)
     })
 }
@@ -52,7 +52,10 @@ async fn whole_body(State(room): State<Arc<Semaphore>>, request: Request, next: 
         Ok(Ok(read)) => read,
         Ok(Err(refusal)) => return refusal.into_response(),
         Err(_) => {
-            let detail = format!("the body did not come within {} s", BODY.as_secs());
+            let detail = format!(
+                "the request body did not arrive within {} s",
+                BODY.as_secs()
+            );
             return Refusal::new(StatusCode::REQUEST_TIMEOUT, "too slow", detail).into_response();
         }
     };
@@ -67,7 +70,7 @@ async fn read<'a>(
     body: Body,
 ) -> Result<(Bytes, tokio::sync::SemaphorePermit<'a>), Refusal> {
     let too_large = || {
-        let detail = format!("a body has at most {} KiB", MAX_BODY_LEN >> 10);
+        let detail = format!("the request body is larger than {} KiB", MAX_BODY_LEN >> 10);
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too large", detail)
     };
     let most = MAX_BODY_LEN as u64;
@@ -86,7 +89,7 @@ async fn read<'a>(
             false => Refusal::new(
                 StatusCode::BAD_REQUEST,
                 "broken off",
-                format!("the body broke off: {error}"),
+                format!("the request body is incomplete: {error}"),
             ),
         },
     )?;
@@ -95,7 +98,7 @@ async fn read<'a>(
 
 async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next) -> Response {
     if !is_address(request.headers(), request.uri()) {
-        let detail = "the header `Host` is a name: a page of another site may have asked. Use the address itself, as 127.0.0.1, or localhost";
+        let detail = "the header `Host` is a name, as in a request from a page of another site: use the address itself, as 127.0.0.1, or localhost";
         let status = StatusCode::MISDIRECTED_REQUEST;
         return Refusal::new(status, "not asked by address", detail).into_response();
     }
@@ -105,7 +108,8 @@ async fn admitted(State(token): State<Arc<Token>>, request: Request, next: Next)
     let authorization = request.headers().get(header::AUTHORIZATION);
     let authorization = authorization.and_then(|value| value.to_str().ok());
     if !token.admits(authorization) {
-        let detail = "send `Authorization: Bearer TOKEN`, with what stands in the file that `token_file` names";
+        let detail =
+            "send `Authorization: Bearer TOKEN` with the contents of the file in `token_file`";
         let refusal = Refusal::new(StatusCode::UNAUTHORIZED, "no token", detail);
         return ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response();
     }

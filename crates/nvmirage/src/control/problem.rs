@@ -13,33 +13,33 @@ use crate::config::Problem;
 /// What kinds of problems begin with (RFC 9457, 3.1.1).
 const TYPE: &str = "urn:nvmirage:problem:";
 
-/// Why a request was refused (RFC 9457, problem+json).
+/// Error response (RFC 9457, problem+json).
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Refusal {
-    /// The kind of problem, for programs: `urn:nvmirage:problem:` and the title with `-` for blanks.
+    /// Problem type, for programs: `urn:nvmirage:problem:` and the title with `-` for spaces.
     #[serde(rename = "type", default)]
     pub(crate) kind: String,
-    /// The HTTP status.
+    /// HTTP status code.
     pub(crate) status: u16,
-    /// The kind of problem, in a few words.
+    /// Problem type in a few words.
     pub(crate) title: String,
-    /// What is wrong and what to do about it.
+    /// Cause of the error, and the next step.
     pub(crate) detail: String,
-    /// What is wrong with each part of the request, where that is known.
+    /// Errors of single parts of the request, where known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<FieldProblem>,
 }
 
-/// What is wrong with one part of a request.
+/// Error of one part of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FieldProblem {
-    /// The part of the body, as a JSON pointer (RFC 6901).
+    /// Part of the body, as a JSON pointer (RFC 6901).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pointer: Option<String>,
-    /// The object, as in `controller vm1`.
+    /// Object, as in `controller vm1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) object: Option<String>,
-    /// What is wrong and what to do about it.
+    /// Cause of the error, and the next step.
     pub(crate) detail: String,
 }
 

@@ -32,7 +32,7 @@ impl Token {
         match File::open(path) {
             Ok(file) => Token::read(file).with_context(|| format!("the token's file {shown}")),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Token::make(path).with_context(|| format!("cannot make the token's file {shown}"))
+                Token::make(path).with_context(|| format!("cannot create the token's file {shown}"))
             }
             Err(error) => {
                 Err(error).with_context(|| format!("cannot read the token's file {shown}"))
@@ -46,19 +46,19 @@ impl Token {
         ensure!(metadata.is_file(), "is no file");
         ensure!(
             metadata.uid() == own || metadata.uid() == 0,
-            "belongs to user {}: it must be this program's, or root's",
+            "is owned by user {}; its owner must be this program's user, or root",
             metadata.uid()
         );
         ensure!(
             metadata.mode() & 0o077 == 0,
-            "can be read by others: chmod 600 it, and write another token, as this one may be known"
+            "is readable by others: run chmod 600 on it, and write another token, as this one may be known"
         );
         let mut text = String::new();
         file.take(*LEN.end() as u64 + 2).read_to_string(&mut text)?;
         let text = text.trim();
         ensure!(
             LEN.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()),
-            "has no token: write {} to {} characters without blanks, or remove it and one is made",
+            "has no token: write {} to {} characters without blanks, or remove the file to have one created",
             LEN.start(),
             LEN.end()
         );

@@ -13,10 +13,10 @@ use crate::{
     trace::TraceStatus,
 };
 
-/// What is served now.
+/// Inventory of the server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Inventory {
-    /// Reactors, in the order of the configuration.
+    /// Reactors, in configuration order.
     #[serde(default)]
     pub(crate) reactors: Vec<ReactorStatus>,
     /// Media, in order of creation.
@@ -28,399 +28,402 @@ pub(crate) struct Inventory {
     pub(crate) tenants: Vec<TenantStatus>,
     /// Controllers, in order of creation.
     pub(crate) controllers: Vec<ControllerStatus>,
-    /// Traces, in the order in which they began.
+    /// Traces, in order of their start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) traces: Vec<TraceStatus>,
 }
 
-/// A reactor, and what it has done since it started.
+/// Reactor, with counters since its start.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ReactorStatus {
-    /// Its place in the configuration, from 0, which controllers write as `reactor`.
+    /// Number of the reactor in the configuration, from 0; controllers name it as `reactor`.
     #[serde(default)]
     pub(crate) reactor: usize,
-    /// As configured.
+    /// Configuration.
     #[serde(flatten)]
     pub(crate) config: config::Reactor,
     /// Commands completed.
     pub(crate) commands: u64,
-    /// Looks for work.
+    /// Turns of the polling loop.
     pub(crate) turns: u64,
-    /// Those that found some.
+    /// Turns that found work.
     pub(crate) turns_with_work: u64,
-    /// Nanoseconds of looks that found work, and of the work.
+    /// Time of turns that found work, in nanoseconds.
     pub(crate) busy_ns: u64,
-    /// Nanoseconds of looks that found none.
+    /// Time of turns that found none, in nanoseconds.
     pub(crate) spun_ns: u64,
-    /// Nanoseconds asleep.
+    /// Time asleep, in nanoseconds.
     pub(crate) slept_ns: u64,
-    /// Times that it went to sleep.
+    /// Number of times the reactor went to sleep.
     pub(crate) sleeps: u64,
-    /// Looks that took longer than any work does, as the system let something else run.
+    /// Turns longer than any work takes, because the system ran something else.
     pub(crate) stalls: u64,
-    /// Nanoseconds of those, which are among no others.
+    /// Time of stalled turns, in nanoseconds; counted in no other time.
     pub(crate) stalled_ns: u64,
 }
 
-/// Commands that moved data, by what the kernel had to do for their memory.
+/// Commands that transferred data, by how the kernel accessed their memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct IoStatus {
-    /// It was registered beforehand.
+    /// With memory registered in advance.
     pub(crate) registered: u64,
-    /// It was looked up and held for the command.
+    /// With memory pinned for the command.
     pub(crate) plain: u64,
 }
 
-/// A medium and what is known of it.
+/// Medium and its status.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MediumStatus {
-    /// As configured.
+    /// Configuration.
     #[serde(flatten)]
     pub(crate) config: config::Medium,
-    /// Its true size in bytes.
+    /// Actual size in bytes.
     pub(crate) bytes: u64,
-    /// How it is opened, in words.
+    /// Description of how the medium is opened.
     pub(crate) description: String,
-    /// Its partitions, where it has some.
+    /// Partitions, if any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) partitions: Vec<Partition>,
-    /// Of a file where hosts' memory is registered as far as possible.
+    /// Commands by memory registration; for a file with `register_memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) io: Option<IoStatus>,
-    /// Of a file: what it was asked to do.
+    /// Counters of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<FileStatus>,
-    /// Requests to what the medium lies on that failed, by cause; those that never did are left out.
+    /// Failed requests to the underlying storage, by cause; causes that never occurred are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<MediumErrors>,
-    /// Of a drive: what became of it.
+    /// Status of the drive; for `kind = "drive"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) drive: Option<DriveStatus>,
-    /// The drive whose time it has, in `/v1/stats`.
+    /// Status of the timing model; only in `/v1/stats`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<ModelStatus>,
-    /// Its zones, in `/v1/stats`.
+    /// Status of the zones; only in `/v1/stats`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) zones: Option<ZonesStatus>,
-    /// Its keys and values, in `/v1/stats`.
+    /// Status of keys and values; only in `/v1/stats`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pairs: Option<PairsStatus>,
 }
 
-/// Requests to what a medium lies on that failed for one reason.
+/// Requests to a medium's underlying storage that failed for one cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MediumErrors {
-    /// Why: `no-space` (081h to hosts), `file-size` (a limit of the file's size), `read-only`, `gone`, `read` or `write`.
+    /// Cause: `no-space` (081h to hosts), `file-size` (a limit on the file's size), `read-only`, `gone`, `read` or
+    /// `write`.
     pub(crate) cause: String,
-    /// How many, since the medium was opened.
+    /// Number of failures since the medium was opened.
     pub(crate) count: u64,
-    /// Whether no request of the kind that failed has succeeded since.
+    /// Whether no request of the failed kind has succeeded since.
     pub(crate) current: bool,
-    /// The system's words for the last one.
+    /// The system's error text of the last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) os_error: Option<String>,
 }
 
-/// What a file was asked to do.
+/// Counters of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FileStatus {
-    /// Calls that handed the kernel operations: one for each handful of a batch, and of a file in memory one for each operation.
+    /// Submission calls: one for each group of operations handed to the kernel; for a file in memory, one for each
+    /// operation.
     pub(crate) submissions: u64,
-    /// Flushes that succeeded.
+    /// Successful flushes.
     pub(crate) flushes: u64,
 }
 
-/// What became of a drive.
+/// Status of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DriveStatus {
-    /// Whether it is there.
+    /// Whether the drive is present.
     pub(crate) present: bool,
-    /// Commands that it has answered: one of a host may be several.
+    /// Commands completed by the drive; one host command may be several.
     pub(crate) commands: u64,
-    /// Requests of hosts that ended as interrupted, as it did not answer, was reset, or was lost.
+    /// Host requests that ended as interrupted because the drive timed out, was reset, or was lost.
     pub(crate) interrupted: u64,
-    /// Queue pairs that were given up.
+    /// Queue pairs that were abandoned.
     pub(crate) queues_given_up: u64,
-    /// Times that it was reset.
+    /// Number of resets.
     pub(crate) resets: u64,
-    /// Times that it was lost.
+    /// Number of times the drive was lost.
     pub(crate) losses: u64,
-    /// Its Composite Temperature in kelvins, as it said last.
+    /// Last reported Composite Temperature, in kelvins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) temperature_kelvin: Option<u64>,
-    /// Its Available Spare in percent, as it said last.
+    /// Last reported Available Spare, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) available_spare_percent: Option<u64>,
-    /// Its Percentage Used, as it said last.
+    /// Last reported Percentage Used, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) percentage_used: Option<u64>,
 }
 
-/// A namespace and what is known of it.
+/// Namespace and its status.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct NamespaceStatus {
-    /// As configured, but for what was changed since. One that a host has made is called `SUBSYSTEM:NSID`.
+    /// Configuration, with later changes. A namespace that a host created is named `SUBSYSTEM:NSID`.
     #[serde(flatten)]
     pub(crate) config: config::Namespace,
-    /// Its logical blocks.
+    /// Number of logical blocks.
     pub(crate) blocks: u64,
-    /// The subsystem that it is in.
+    /// Subsystem of the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) subsystem: Option<String>,
-    /// Its identifier there.
+    /// Namespace identifier in the subsystem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) nsid: Option<u32>,
-    /// The controllers that have it attached.
+    /// Controllers that the namespace is attached to.
     pub(crate) controllers: Vec<String>,
-    /// It is in no configuration: a host has made it.
+    /// Whether a host created the namespace; it is then in no configuration.
     pub(crate) made_by_host: bool,
 }
 
-/// A tenant, and what it has had since it is there, on all reactors together.
+/// Tenant, with counters since its creation, summed over all reactors.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TenantStatus {
-    /// As configured, but for what was changed since.
+    /// Configuration, with later changes.
     #[serde(flatten)]
     pub(crate) config: config::tenant::Tenant,
-    /// Commands that went to media.
+    /// Commands submitted to media.
     pub(crate) commands: u64,
-    /// Bytes that they moved.
+    /// Bytes transferred by these commands.
     pub(crate) bytes: u64,
-    /// Commands that waited for its caps first.
+    /// Commands delayed by the tenant's `iops` or `bandwidth`.
     pub(crate) capped: u64,
-    /// Commands that waited for their turn first, or for its limit of commands in flight.
+    /// Commands delayed by scheduling, or by the tenant's `in_flight` limit.
     pub(crate) held: u64,
-    /// Commands that media have of it.
+    /// Commands in flight at media.
     pub(crate) at_media: u64,
 }
 
-/// A controller and what is known of it.
+/// Controller and its status.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ControllerStatus {
-    /// As configured, but that `namespaces` are those that are attached, and `subsystem` is there.
+    /// Configuration, except that `namespaces` lists the attached namespaces, and `subsystem` is always present.
     #[serde(flatten)]
     pub(crate) config: config::Controller,
     /// Whether a host is attached.
     pub(crate) attached: bool,
-    /// Its identifier in its subsystem (CNTLID).
+    /// Controller identifier in the subsystem (CNTLID).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cntlid: Option<u16>,
-    /// Doorbells of its hosts that came as messages, since it is served.
+    /// Doorbell writes that arrived as messages, since the controller was created.
     #[serde(default)]
     pub(crate) doorbell_messages: u64,
-    /// Where the queues live that its host has made.
+    /// Placement of the queues that the host created.
     #[serde(default)]
     pub(crate) placement: Vec<QueuePlacement>,
 }
 
-/// A host: whoever has attached to a controller.
+/// Host attached to a controller.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct HostStatus {
-    /// The controller that it is attached to; there is one host at a time.
+    /// Controller that the host is attached to; a controller has one host at a time.
     pub(crate) controller: String,
-    /// Where it came in: `vfio-user:PATH`, or `fuse:FOLDER` where it is a mount of this machine.
+    /// Address that the host used: `vfio-user:PATH`, or `fuse:FOLDER` for a mount on this machine.
     pub(crate) listen: config::Listen,
-    /// Its process, where the system tells which that is.
+    /// Process ID of the host, where the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<u32>,
-    /// I/O queues that it has made: completion queues, with the reactors that serve them.
+    /// I/O completion queues that the host created, with the reactors that serve them.
     pub(crate) placement: Vec<QueuePlacement>,
 }
 
-/// A partition, and the medium that it is of.
+/// Partition and its medium.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PartitionStatus {
-    /// The medium.
+    /// Medium of the partition.
     pub(crate) media: String,
-    /// What there is of it.
+    /// Partition.
     #[serde(flatten)]
     pub(crate) partition: Partition,
-    /// The namespace that it is, if any.
+    /// Namespace that uses the partition, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
 }
 
-/// Where an I/O queue lives.
+/// Placement of an I/O queue.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct QueuePlacement {
-    /// The completion queue; submission queues live with the one they complete into.
+    /// Completion queue; the submission queues that complete into it are on the same reactor.
     pub(crate) queue: u16,
-    /// The reactor that serves it.
+    /// Reactor that serves the queue.
     pub(crate) reactor: usize,
 }
 
-/// What is changed of a medium.
+/// Change of a medium.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MediumChange {
-    /// Parameters of its timing, by name, as they stand in a configuration.
+    /// Timing parameters by name, as in a configuration.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) timing: BTreeMap<String, Text>,
-    /// Zones that it gives up, by number.
+    /// New states of zones, by zone number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) zones: BTreeMap<u32, ZoneLoss>,
 }
 
-/// What becomes of a zone that its drive gives up.
+/// State of a zone that the drive loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ZoneLoss {
-    /// It can be read, and no longer written.
+    /// Readable, no longer writable.
     ReadOnly,
-    /// It is gone with its data.
+    /// Offline; its data is lost.
     Offline,
 }
 
-/// What is changed of a tenant.
+/// Change of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantChange {
-    /// Its keys with their values, as they stand in a configuration; `none` takes one away.
+    /// Keys with their values, as in a configuration; `none` removes a key.
     pub(crate) changes: BTreeMap<String, String>,
 }
 
-/// What is changed of a controller.
+/// Change of a controller.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ControllerChange {
-    /// Of so many I/O commands the times of one are taken from now on, at random distances: 1 to 65536, or 0 for none.
+    /// Latency sampling rate: on average one in N I/O commands is timed. 1 to 65536; 0 disables sampling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sample: Option<u32>,
 }
 
-/// Where queues of a controller are to live.
+/// New placement of a controller's queues.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPlacement {
-    /// The reactors: completion queue 1 lives on the first of them, and so on in turn.
+    /// Numbers of the reactors: completion queue 1 on the first, and so on in turn.
     pub(crate) reactors: Vec<usize>,
-    /// Only this completion queue, on the one reactor that is named, until its host deletes it.
+    /// Only this completion queue, moved to the single reactor named, until its host deletes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<u16>,
 }
 
-/// The namespace that a controller is to have.
+/// Namespace to attach to a controller.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Attachment {
-    /// Its name.
+    /// Name of the namespace.
     pub(crate) namespace: String,
 }
 
-/// What is to become of a namespace.
+/// New size of a namespace.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSize {
-    /// Its size from now on.
+    /// New size.
     pub(crate) size: config::Size,
-    /// It may be less than before: what lies behind is lost.
+    /// Allow the namespace to shrink; data behind its new end is lost.
     #[serde(default)]
     pub(crate) shrink: bool,
 }
 
-/// A partition that a medium is to have.
+/// New partition of a medium.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPartition {
-    /// Its name.
+    /// Name of the partition.
     pub(crate) name: String,
-    /// Its size.
+    /// Size of the partition.
     pub(crate) size: config::Size,
-    /// Where it begins. Default: in the first gap that is large enough.
+    /// Start of the partition. Default: the first gap that is large enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at: Option<config::Size>,
 }
 
-/// What is to become of a partition.
+/// New size of a partition.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartitionSize {
-    /// Its size from now on.
+    /// New size.
     pub(crate) size: config::Size,
 }
 
-/// How a partition is deleted.
+/// Options of a partition's deletion.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartitionEnd {
-    /// Its bytes are zeros before its place is anybody's.
+    /// Zero the partition's bytes before its space is free. Default: false.
     #[serde(default)]
     pub(crate) erase: bool,
 }
 
-/// Where a partition is.
+/// Location of a partition.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartitionPlace {
-    /// Its part of the medium.
+    /// Byte range on the medium.
     pub(crate) range: config::Range,
 }
 
-/// A server that has begun to end.
+/// Server that is stopping.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Stopping {
-    /// Its process, which is there until media are durable.
+    /// Process ID; the process exits when all media are durable.
     pub(crate) pid: u32,
 }
 
-/// How the configuration file is read again.
+/// Options of a configuration reload.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReloadRequest {
-    /// Only the plan: nothing changes.
+    /// Compute the plan without applying it. Default: false.
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Hosts may lose controllers and namespaces that are deleted or made anew. Without it those are held back.
+    /// Allow hosts to lose controllers and namespaces that are deleted or recreated; otherwise these are deferred.
+    /// Default: false.
     #[serde(default)]
     pub(crate) detach_hosts: bool,
 }
 
-/// What comes, or would come, of the configuration file.
+/// Result, or plan, of a configuration reload.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Reload {
-    /// The file.
+    /// Configuration file.
     pub(crate) file: String,
-    /// Nothing was done.
+    /// Whether this is only a plan.
     pub(crate) dry_run: bool,
-    /// What is done, in this order.
+    /// Steps in order.
     pub(crate) steps: Vec<PlannedStep>,
-    /// What stays as it is though the file says otherwise, until the next reload.
+    /// Deferred changes: objects that keep their state until the next reload.
     pub(crate) held: Vec<Held>,
-    /// Keys of the file that count at the next start only.
+    /// Keys of the file that take effect only at the next start.
     pub(crate) restart: Vec<String>,
-    /// What was changed at run time and counts no longer, as the file has another one.
+    /// Changes made at run time that the file overrides.
     pub(crate) lost: Vec<String>,
 }
 
-/// What becomes of an object.
+/// Action on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StepAction {
-    /// It is made.
+    /// Create the object.
     Create,
-    /// It changes.
+    /// Change the object.
     Change,
-    /// It is deleted.
+    /// Delete the object.
     Delete,
-    /// A namespace is given to a controller.
+    /// Attach a namespace to a controller.
     Attach,
-    /// A namespace is taken from a controller.
+    /// Detach a namespace from a controller.
     Detach,
 }
 
-/// A step on the way to what the configuration file says.
+/// Step of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PlannedStep {
-    /// What becomes of the object.
+    /// Action on the object.
     pub(crate) action: StepAction,
-    /// Its kind.
+    /// Kind of the object.
     pub(crate) kind: Kind,
-    /// Its name.
+    /// Name of the object.
     pub(crate) name: String,
-    /// The controller that a namespace is given to or taken from.
+    /// Controller that a namespace is attached to or detached from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) controller: Option<String>,
-    /// More about it, in words.
+    /// Details, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) detail: String,
 }
@@ -482,7 +485,8 @@ impl Reload {
             )
         });
         let restart = self.restart.iter();
-        let restart = restart.map(|key| format!("! {key}: counts at the next start of the server"));
+        let restart =
+            restart.map(|key| format!("! {key}: takes effect at the next start of the server"));
         steps.chain(held).chain(restart).collect()
     }
 

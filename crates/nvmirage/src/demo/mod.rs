@@ -118,11 +118,11 @@ impl Demo {
 
 /// Runs `work` with a folder for its files, and removes that, whatever comes of the work.
 fn in_folder<T>(work: impl FnOnce(&Path, &Interrupt) -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let interrupt = Interrupt::install().context("cannot take over signals")?;
+    let interrupt = Interrupt::install().context("cannot handle signals")?;
     let dir = TempDir::with_prefix("nvmirage-").with_context(|| {
         let folder = std::env::temp_dir();
         format!(
-            "cannot create a folder in {}: set TMPDIR to one that can be written",
+            "cannot create a folder in {}: set TMPDIR to a writable folder",
             folder.display()
         )
     })?;
@@ -143,7 +143,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn everything(&mut self, dir: &Path) -> anyhow::Result<Findings> {
-        let cpus = cpu::pair().context("cannot tell which CPUs may be used")?;
+        let cpus = cpu::pair().context("cannot determine the usable CPUs")?;
         let config = configuration(dir, cpus.map(|(server, _)| server))?;
         let mode = config.reactor[0].mode;
         let server = Server::start(&config, dir)?;
@@ -246,7 +246,7 @@ impl Run<'_> {
 
 /// A job with errors is the demo's failure.
 fn verdict(job: &JobReport) -> anyhow::Result<()> {
-    let first = job.first_error.as_deref().unwrap_or("no status is known");
+    let first = job.first_error.as_deref().unwrap_or("unknown status");
     ensure!(
         job.errors == 0,
         "{}: {} errors; {first}",
@@ -260,7 +260,9 @@ impl Findings {
     fn verdict(&self) -> anyhow::Result<()> {
         for drive in &self.drives {
             for job in &drive.jobs {
-                verdict(job).with_context(|| format!("the {} drive made errors", drive.name))?;
+                verdict(job).with_context(|| {
+                    format!("commands on the {} drive ended with errors", drive.name)
+                })?;
             }
         }
         Ok(())

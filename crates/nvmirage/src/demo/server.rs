@@ -42,7 +42,7 @@ impl Server {
         let log = dir.join("server.log");
         fs::write(&file, config.with_defaults())
             .with_context(|| format!("cannot write {}", file.display()))?;
-        let program = std::env::current_exe().context("cannot tell which program this is")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let mut child = Command::new(program)
             .arg("serve")
             .arg("--config")
@@ -86,7 +86,7 @@ impl Server {
         match receiver.recv_timeout(START) {
             Ok(true) => Ok(()),
             Ok(false) => Err(anyhow!(
-                "the server ended before it was ready{}",
+                "the server exited before it was ready{}",
                 self.last_words()
             )),
             Err(_) => Err(anyhow!(
@@ -122,7 +122,7 @@ impl Server {
         };
         ensure!(
             status.success(),
-            "the server ended with {status}{}",
+            "the server exited with {status}{}",
             self.last_words()
         );
         Ok(())

@@ -115,10 +115,13 @@ fn kernel(release: Option<String>) -> Check {
     let check = good("kernel", release.clone());
     match version {
         Some(version) if version >= KERNEL => check,
-        Some(_) => check.but(Level::Problem, "media of files need Linux 5.15 or newer"),
+        Some(_) => check.but(
+            Level::Problem,
+            "media of kind file need Linux 5.15 or newer",
+        ),
         None => check.but(
             Level::Advice,
-            "media of files need Linux 5.15 or newer; this one is not known",
+            "media of kind file need Linux 5.15 or newer; this version is unknown",
         ),
     }
 }
@@ -130,11 +133,11 @@ fn io_uring(disabled: Option<String>, may: bool) -> Check {
         Some("1") if may => good(what, "allowed, to some"),
         Some("1") => good(what, "for some processes, and not for this one").but(
             Level::Problem,
-            "media of files need it: set kernel.io_uring_disabled = 0, or kernel.io_uring_group to a group of this user's",
+            "media of kind file need it: set kernel.io_uring_disabled = 0, or kernel.io_uring_group to a group of this user",
         ),
         Some(_) => good(what, "disabled").but(
             Level::Problem,
-            "media of files need it: set kernel.io_uring_disabled = 0",
+            "media of kind file need it: set kernel.io_uring_disabled = 0",
         ),
     }
 }
@@ -145,7 +148,7 @@ fn locked_memory(limit: Limit) -> Check {
         None => good(what, "no limit"),
         Some(bytes) => good(what, format!("at most {}", units::bytes(bytes))).but(
             Level::Advice,
-            "memory of guests is registered for files within it: raise it to their memory (LimitMEMLOCK=infinity, or ulimit -l)",
+            "it limits the guest memory that is registered for files: raise it to the size of their memory (LimitMEMLOCK=infinity, or ulimit -l)",
         ),
     }
 }
@@ -157,7 +160,7 @@ fn descriptors(limit: Limit) -> Check {
         Some(count) if count >= DESCRIPTORS => good(what, format!("at most {count}")),
         Some(count) => good(what, format!("at most {count}")).but(
             Level::Advice,
-            format!("each host takes some dozens: raise it to {DESCRIPTORS} for many (LimitNOFILE=, or ulimit -n)"),
+            format!("each host needs some dozens: raise it to {DESCRIPTORS} for many hosts (LimitNOFILE=, or ulimit -n)"),
         ),
     }
 }
@@ -177,12 +180,12 @@ fn huge_pages(topology: &Topology, transparent: Option<String>) -> Check {
     match transparent.as_deref() {
         Some(words) if words.contains("[never]") => good(what, "none").but(
             Level::Advice,
-            "drives in memory are slower on small pages: write madvise into /sys/kernel/mm/transparent_hugepage/enabled",
+            "drives in memory are slower on small pages: write madvise to /sys/kernel/mm/transparent_hugepage/enabled",
         ),
         Some(_) => good(what, "none reserved; asked for page by page"),
         None => good(what, "none").but(
             Level::Advice,
-            "drives in memory are slower on small pages, and this kernel has no others",
+            "drives in memory are slower on small pages, and this kernel has no huge pages",
         ),
     }
 }
@@ -197,7 +200,7 @@ fn kvm(device: &Device) -> Check {
         ),
         Device::Missing => good(what, "not there").but(
             Level::Advice,
-            "guests on this machine are emulated, which is slow: load the module kvm, or turn virtualisation on",
+            "guests on this machine are emulated, which is slow: load the module kvm, or enable virtualization in the firmware",
         ),
     }
 }
@@ -210,7 +213,9 @@ fn maps(count: Option<u64>) -> Check {
         Some(count) if count >= MAPS => good(what, format!("at most {count}")),
         Some(count) => good(what, format!("at most {count}")).but(
             Level::Advice,
-            format!("a host whose memory is in many pieces is refused: set vm.max_map_count = {MAPS} or more"),
+            format!(
+                "a host with many memory regions is rejected: set vm.max_map_count = {MAPS} or more"
+            ),
         ),
     }
 }
@@ -221,7 +226,7 @@ fn shared_huge_pages(words: Option<String>) -> Check {
     match words.as_deref() {
         Some(words) if words.contains("[never]") || words.contains("[deny]") => good(what, "never").but(
             Level::Advice,
-            "memory of guests is on small pages: write advise into /sys/kernel/mm/transparent_hugepage/shmem_enabled, or give guests hugetlb=on",
+            "guest memory is on small pages: write advise to /sys/kernel/mm/transparent_hugepage/shmem_enabled, or give guests hugetlb=on",
         ),
         Some(words) => {
             let chosen = words.split_whitespace().find(|word| word.starts_with('['));
@@ -245,11 +250,11 @@ fn clock(machine: &Snapshot) -> Check {
         "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "arch_sys_counter" => good(what, found),
         _ if invariant => good(what, found).but(
             Level::Advice,
-            "the kernel does not trust the processor's clock, and to read another takes a microsecond: see why in dmesg, and boot with tsc=reliable where it is right",
+            "the kernel does not trust the CPU's clock, and reading another one takes a microsecond: check the reason in dmesg, and boot with tsc=reliable if the clock is correct",
         ),
         _ => good(what, found).but(
             Level::Advice,
-            "each look at the time asks a device, which takes a microsecond: use a processor with an invariant TSC (constant_tsc, nonstop_tsc), in a guest host-passthrough",
+            "each read of the time accesses a device, which takes a microsecond: use a CPU with an invariant TSC (constant_tsc, nonstop_tsc); in a guest, host-passthrough",
         ),
     }
 }
@@ -261,7 +266,7 @@ fn qemu(qemu: &Qemu) -> Check {
             Level::Advice,
             format!("guests need QEMU {NEEDED} or newer, or another hypervisor with vfio-user; --qemu names one"),
         ),
-        Qemu::Unknown(program) => good(what, format!("{} does not tell its version", program.display()))
+        Qemu::Unknown(program) => good(what, format!("{} does not report its version", program.display()))
             .but(Level::Advice, "name a QEMU with --qemu"),
         Qemu::Found(program, version) => {
             let found = good(what, format!("{version}, {}", program.display()));
@@ -269,7 +274,7 @@ fn qemu(qemu: &Qemu) -> Check {
                 true => found,
                 false => found.but(
                     Level::Problem,
-                    format!("guests in it cannot have a drive: vfio-user-pci came with {NEEDED}; on Debian 13, newer ones are in trixie-backports"),
+                    format!("its guests cannot attach a drive: vfio-user-pci needs QEMU {NEEDED}; on Debian 13, newer versions are in trixie-backports"),
                 ),
             }
         }
@@ -310,7 +315,7 @@ pub(super) fn shared(called: &str, args: &[String]) -> Check {
         true => good(what, "its memory is shared"),
         false => good(what, "its memory is not shared").but(
             Level::Problem,
-            "its drive cannot reach it: -object memory-backend-memfd,id=mem,size=4G,share=on -machine memory-backend=mem; `nvmirage qemu-args` prints all of it",
+            "its drive cannot access it: write -object memory-backend-memfd,id=mem,size=4G,share=on -machine memory-backend=mem; `nvmirage qemu-args` prints all of it",
         ),
     }
 }
@@ -320,7 +325,7 @@ fn balancing(on: Option<String>) -> Check {
     match on.as_deref() {
         Some("1" | "2") => good(what, "on").but(
             Level::Advice,
-            "it unmaps memory to see who uses it: with guests pinned as below set kernel.numa_balancing = 0",
+            "it unmaps memory to trace its users: with guests pinned as below, set kernel.numa_balancing = 0",
         ),
         _ => good(what, "off"),
     }
@@ -337,7 +342,7 @@ fn governor(governors: &[(u32, String)]) -> Option<Check> {
         None => Some(good(what, first.clone())),
         Some((cpu, governor)) => Some(good(what, format!("{governor} on CPU {cpu}")).but(
             Level::Advice,
-            "a CPU that slows down when idle answers late: cpupower frequency-set -g performance",
+            "a CPU that clocks down when idle responds late: run cpupower frequency-set -g performance",
         )),
     }
 }

@@ -49,7 +49,7 @@ fn reactors(config: &Config, topology: &Topology, checks: &mut Vec<Check>) {
             checks.push(match polls {
                 true => check.but(
                     Level::Advice,
-                    "it polls, and is moved about: write cpu = N, one that nobody else uses",
+                    "it polls and is not pinned: write cpu = N, with an otherwise unused CPU",
                 ),
                 false => check,
             });
@@ -57,12 +57,12 @@ fn reactors(config: &Config, topology: &Topology, checks: &mut Vec<Check>) {
         };
         let found = good(what, format!("{}, CPU {id}", reactor.mode.name()));
         let Some(cpu) = topology.cpu(id) else {
-            let advice = "there is no such CPU online: write another cpu";
+            let advice = "no such CPU is online: write another cpu";
             checks.push(found.but(Level::Problem, advice));
             continue;
         };
         if !cpu.usable {
-            let advice = "this process may not use it: change its affinity (CPUAffinity=, taskset), or write another cpu";
+            let advice = "this process must not use it: change its affinity (CPUAffinity=, taskset), or write another cpu";
             checks.push(found.but(Level::Problem, advice));
             continue;
         }
@@ -73,15 +73,15 @@ fn reactors(config: &Config, topology: &Topology, checks: &mut Vec<Check>) {
         checks.push(match beside {
             Some((other, one)) if one.cpu == Some(id) => found.but(
                 Level::Advice,
-                format!("reactor {other} has the same CPU: give each its own"),
+                format!("reactor {other} has the same CPU: give each its own CPU"),
             ),
             Some((other, one)) if polls || one.mode == Mode::Poll => found.but(
                 Level::Advice,
-                format!("reactor {other} is the other thread of its core, and one that polls slows it: use different cores"),
+                format!("reactor {other} is on the other thread of its core, and polling slows it: use different cores"),
             ),
             _ if polls && !cpu.isolated => found.but(
                 Level::Advice,
-                format!("other tasks come to it: boot with isolcpus={id}, or keep them off it by cpusets"),
+                format!("other tasks can run on it: boot with isolcpus={id}, or exclude them with cpusets"),
             ),
             _ => found,
         });
@@ -97,7 +97,7 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
     checks.push(match machine.iommu_groups {
         0 => groups.but(
             Level::Problem,
-            "a drive could reach all memory: turn the IOMMU on in the firmware, and boot with intel_iommu=on or amd_iommu=on",
+            "a drive could access all memory: enable the IOMMU in the firmware, and boot with intel_iommu=on or amd_iommu=on",
         ),
         _ => groups,
     });
@@ -106,7 +106,7 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
         false => good("vfio-pci", "not loaded").but(
             Level::Problem,
             format!(
-                "drives are handed over by it: modprobe vfio-pci, then nvmirage drive bind {}",
+                "drives need it: run modprobe vfio-pci, then nvmirage drive bind {}",
                 addresses[0]
             ),
         ),
@@ -126,7 +126,7 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
             false => Level::Advice,
         };
         let advice = format!(
-            "drives need all memory of their hosts locked, and {} themselves: LimitMEMLOCK=infinity, or ulimit -l unlimited",
+            "drives need all memory of their hosts locked, plus {} of their own: LimitMEMLOCK=infinity, or ulimit -l unlimited",
             units::bytes(own)
         );
         let found = format!("at most {} locked", units::bytes(limit));
@@ -139,7 +139,7 @@ fn drives(config: &Config, machine: &Snapshot, topology: &Topology, checks: &mut
         checks.push(match far.next() {
             Some(cpu) => found.but(
                 Level::Advice,
-                format!("a reactor is on CPU {cpu} of another node: every command crosses between them; use CPUs of node {node}"),
+                format!("a reactor is on CPU {cpu} of another node, and every command crosses nodes: use CPUs of node {node}"),
             ),
             None => found,
         });
@@ -154,7 +154,7 @@ fn descriptors(config: &Config, limit: Option<u64>) -> Check {
     match limit.filter(|limit| *limit < needed) {
         Some(limit) => found.but(
             Level::Problem,
-            format!("this process may have {limit}: raise it (LimitNOFILE={needed}, or ulimit -n), or write fewer queues"),
+            format!("the limit of this process is {limit}: raise it (LimitNOFILE={needed}, or ulimit -n), or write fewer queues"),
         ),
         None => found,
     }
@@ -176,7 +176,7 @@ fn memory(config: &Config, topology: &Topology) -> Option<Check> {
     Some(match wanted > there_is {
         true => found.but(
             Level::Advice,
-            "they cannot all be filled: make them smaller, or of kind = \"file\"",
+            "they cannot all be filled: make them smaller, or use kind = \"file\"",
         ),
         false => found,
     })
@@ -196,7 +196,7 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             let found = format!("there is no folder {}", folder.display());
             let what = format!("controller {}", controller.name);
-            checks.push(good(what, found).but(Level::Problem, "make it, or listen elsewhere"));
+            checks.push(good(what, found).but(Level::Problem, "create it, or listen elsewhere"));
         }
     }
     for medium in config.media.iter().filter(|m| m.kind == MediumKind::File) {
@@ -207,11 +207,11 @@ fn folders(config: &Config, checks: &mut Vec<Check>) {
         match parent(path).filter(|folder| folder.is_dir()) {
             None => checks.push(
                 good(what, format!("there is no folder for {}", path.display()))
-                    .but(Level::Problem, "make it, or write another path"),
+                    .but(Level::Problem, "create it, or write another path"),
             ),
             Some(_) if medium.size.is_none() => checks.push(
                 good(what, format!("there is no {}", path.display()))
-                    .but(Level::Problem, "write a size, with which it is made"),
+                    .but(Level::Problem, "write a size to have it created"),
             ),
             Some(_) => checks.push(good(what, "made at the start")),
         }

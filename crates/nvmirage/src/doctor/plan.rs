@@ -40,11 +40,11 @@ impl Plan {
         let cores = cores(topology);
         ensure!(
             !cores.is_empty(),
-            "this process may use no CPU that is online"
+            "this process must not use any online CPU: change its affinity"
         );
         ensure!(
             guest.reactors > 0 && guest.vcpus > 0,
-            "a guest has at least one processor and one reactor"
+            "a guest needs at least one virtual CPU and one reactor"
         );
         let all: Vec<u32> = cores.iter().flatten().copied().collect();
         let mut notes = Vec::new();
@@ -58,7 +58,7 @@ impl Plan {
         let shared = free.len() < wanted;
         if shared {
             notes.push(format!(
-                "reactors and processors want {} CPUs of their own, and this process may use {}: some share one, so let the reactors sleep (mode = \"adaptive\")",
+                "reactors and virtual CPUs need {} CPUs, and this process may use {}: some share a CPU, so let the reactors sleep (mode = \"adaptive\")",
                 guest.reactors + guest.vcpus,
                 all.len()
             ));
@@ -89,7 +89,7 @@ impl Plan {
         others.dedup();
         if others.len() > 1 {
             notes.push(format!(
-                "node {node} has too few CPUs: {others:?} are used, and every command crosses between them"
+                "node {node} has too few CPUs: {others:?} are used, and every command crosses nodes"
             ));
         }
         Ok(Plan {

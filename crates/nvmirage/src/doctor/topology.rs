@@ -53,9 +53,9 @@ impl Topology {
         let cpus_dir = root.join("sys/devices/system/cpu");
         let nodes_dir = root.join("sys/devices/system/node");
         let online = word(&cpus_dir.join("online"))
-            .context("sysfs does not tell which CPUs are online; is it mounted at /sys?")?;
+            .context("sysfs does not list the online CPUs; check that it is mounted at /sys")?;
         let online = cpu::list(&online);
-        ensure!(!online.is_empty(), "sysfs lists no CPU that is online");
+        ensure!(!online.is_empty(), "sysfs lists no online CPU");
         let mut nodes: Vec<Node> = word(&nodes_dir.join("online"))
             .map_or(Vec::new(), |list| cpu::list(&list))
             .into_iter()

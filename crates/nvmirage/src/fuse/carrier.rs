@@ -89,7 +89,7 @@ impl State {
             }
             Ok(None) => ended.push((request, Ok(()))),
             Err(error) => {
-                tracing::debug!("a request cannot be given to the drive: {error}");
+                tracing::debug!("cannot submit a request to the drive: {error}");
                 ended.push((request, Err(errno::of_error(&error))));
             }
         }

@@ -175,7 +175,7 @@ impl Shared {
                 .claims
                 .claim(file.inode, blocks, exclusive, self.timeout);
             if claim.is_none() {
-                tracing::debug!("others write to the same blocks for too long");
+                tracing::debug!("timeout: other requests keep writing to the same blocks");
                 return answer.fail(Errno::EIO);
             }
         }

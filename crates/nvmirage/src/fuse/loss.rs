@@ -43,7 +43,7 @@ impl Loss {
         if !self.is_declared.swap(true, Ordering::Relaxed) {
             let dir = self.dir.display();
             tracing::error!(
-                "{dir}: the mounted drive is lost, every request ends with EIO: {why}; delete its controller, or mount again"
+                "{dir}: the mounted drive is lost, every request fails with EIO: {why}; delete its controller, or mount again"
             );
         }
     }

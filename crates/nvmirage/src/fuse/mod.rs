@@ -301,7 +301,7 @@ impl Mount {
     /// Ends it: it is unmounted, or taken out of the tree where somebody uses it, and everything written is made durable.
     pub(crate) fn stop(mut self) -> anyhow::Result<()> {
         if let Err(busy) = self.unmount() {
-            tracing::warn!("{busy}; whoever uses it gets errors from now on");
+            tracing::warn!("{busy}; its users get errors from now on");
         }
         if self.is_mounted && !self.shared.loss.is_declared() {
             mount::unmount(&self.dir, true)?;

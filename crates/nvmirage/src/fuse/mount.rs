@@ -26,7 +26,7 @@ pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
     let metadata = match fs::metadata(dir) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {
             tracing::warn!(
-                "{} is mounted by a process that is gone: unmounting it",
+                "{} is mounted by a process that no longer exists: unmounting it",
                 dir.display()
             );
             unmount(dir, true)?;
@@ -36,7 +36,7 @@ pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
     };
     match metadata {
         Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => bail!("{} is no folder: name one that is empty", dir.display()),
+        Ok(_) => bail!("{} is not a folder: name an empty folder", dir.display()),
         Err(error) if error.kind() == ErrorKind::NotFound => bail!(
             "the folder {} does not exist: create it, as with mkdir -p",
             dir.display()
@@ -47,7 +47,7 @@ pub(super) fn prepare(dir: &Path) -> anyhow::Result<()> {
         fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     if entries.next().is_some() {
         bail!(
-            "{} is not empty: its files could not be reached; name an empty folder, or unmount what is mounted there",
+            "{} is not empty, and its files would be hidden: name an empty folder, or unmount the file system there",
             dir.display()
         );
     }
@@ -58,11 +58,11 @@ fn check_device() -> anyhow::Result<()> {
     match rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
         Ok(_) => {}
         Err(Errno::NOENT | Errno::NODEV | Errno::NXIO) => {
-            bail!("there is no {DEVICE}: load the kernel's module, as with modprobe fuse")
+            bail!("{DEVICE} does not exist: load the kernel's module, as with modprobe fuse")
         }
         Err(Errno::ACCESS | Errno::PERM) => {
             bail!(
-                "{DEVICE} may not be opened by this user: make it readable and writable, or run this as root"
+                "cannot open {DEVICE}: permission denied; make it readable and writable, or run as root"
             )
         }
         Err(errno) => bail!("cannot open {DEVICE}: {errno}"),

@@ -115,7 +115,7 @@ fn watch(
         Ok(_) => {}
         // a drive whose namespaces never change
         Err(DriverError::Status { status, .. }) => {
-            tracing::debug!("the drive tells nothing of its namespaces: {status}");
+            tracing::debug!("the drive does not report changes of its namespaces: {status}");
         }
         Err(error) => return Err(error),
     }
@@ -127,7 +127,7 @@ fn watch(
         super::tests::strike();
         device.bus().check_alive()?;
         if shared.is_abandoned() {
-            shared.give_up(&"no thread reads its requests any more");
+            shared.give_up(&"no thread reads its requests");
             break;
         }
         if device.poll_event()?.is_some() {
@@ -164,15 +164,15 @@ fn update(
 
 fn tell(changes: &Changes, notifier: &Notifier) {
     for file in &changes.added {
-        tracing::info!("{}: there is a file of {} bytes", file.name(), file.len());
+        tracing::info!("{}: new file of {} bytes", file.name(), file.len());
     }
     for file in &changes.changed {
-        tracing::info!("{}: it has {} bytes now", file.name(), file.len());
+        tracing::info!("{}: resized to {} bytes", file.name(), file.len());
         let told = notifier.inval_inode(INodeNo(file.inode), 0, 0);
         report(told);
     }
     for file in &changes.removed {
-        tracing::info!("{}: its namespace is gone", file.name());
+        tracing::info!("{}: its namespace was removed", file.name());
         let name = file.name();
         let told = notifier.delete(INodeNo(ROOT), INodeNo(file.inode), OsStr::new(&name));
         report(told);
@@ -182,6 +182,6 @@ fn tell(changes: &Changes, notifier: &Notifier) {
 /// Without being told the kernel asks again within a second.
 fn report(told: std::io::Result<()>) {
     if let Err(error) = told {
-        tracing::debug!("the kernel was not told of a change: {error}");
+        tracing::debug!("cannot notify the kernel of a change: {error}");
     }
 }

@@ -119,7 +119,9 @@ impl Drop for Keeper {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the keeper panicked; what hosts changed last may not be kept");
+            tracing::error!(
+                "the thread that saves changes by hosts panicked; their last changes may be lost"
+            );
         }
     }
 }
@@ -260,7 +262,7 @@ impl Subsystem {
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::error!(
                         subsystem = name,
-                        "cannot write {}: {error}; make room there or make it writable, hosts' changes wait for it and fail after {} s",
+                        "cannot write {}: {error}; free space or make it writable: changes by hosts wait for it and fail after {} s",
                         place.path().display(),
                         PATIENCE.as_secs()
                     );

@@ -63,7 +63,7 @@ impl Image {
         let file = owned::open(&path, true, KEY)?.context("it was made")?;
         let shown = path.display();
         let found = read(&file, medium).with_context(|| {
-            format!("{shown} cannot be taken: remove that file to begin with an empty medium")
+            format!("cannot load {shown}: remove that file to start with an empty medium")
         })?;
         let in_use = || {
             file.write_all_at(&head(medium, IN_USE), 0)?;
@@ -147,7 +147,7 @@ fn write(file: &File, medium: &Medium) -> io::Result<()> {
     out.to.flush()
 }
 
-const CUT: &str = "it is damaged (it is cut off)";
+const CUT: &str = "it is damaged (truncated)";
 
 fn read(file: &File, medium: &Medium) -> anyhow::Result<Found> {
     if file.metadata()?.len() == 0 {
@@ -155,18 +155,18 @@ fn read(file: &File, medium: &Medium) -> anyhow::Result<Found> {
     }
     let mut from = BufReader::with_capacity(1 << 20, file);
     if number(&mut from).ok() != Some(MAGIC) {
-        bail!("it is something else than the bytes of a medium in memory");
+        bail!("it is not the saved contents of a medium in memory");
     }
     let version = number(&mut from).context(CUT)?;
     if version != VERSION {
         bail!(
-            "it has version {version}, and this program reads version {VERSION}: use the program that wrote it"
+            "unsupported version {version}; this program reads version {VERSION}: use the program that wrote it"
         );
     }
     let size = number(&mut from).context(CUT)?;
     if size != medium.size() {
         bail!(
-            "it is of a medium of {size} bytes, and this one has {}: correct the size",
+            "it is from a medium of {size} bytes, and this one has {}: correct the size",
             medium.size()
         );
     }
@@ -177,7 +177,7 @@ fn read(file: &File, medium: &Medium) -> anyhow::Result<Found> {
     }
     if shape != medium.record_shape() {
         bail!(
-            "it is of a medium of another kind, of other zones, or of another dialect or number of keys: correct the configuration"
+            "it is from a medium of another kind, or with other zones, another dialect or another number of keys: correct the configuration"
         );
     }
     match what {
@@ -204,7 +204,7 @@ fn read_parts(from: &mut impl Read, medium: &Medium, sum: &mut Sum) -> anyhow::R
             return Ok(());
         }
         if index < next || index >= parts {
-            bail!("it is damaged (a part lies where nothing can lie)");
+            bail!("it is damaged (a part has an invalid location)");
         }
         next = index + 1;
         let bytes = part_of(&mut part, index, medium.size());
@@ -226,7 +226,7 @@ fn read_records(from: &mut impl Read, medium: &Medium, sum: &mut Sum) -> anyhow:
         }
         let len = usize::try_from(head >> 8).unwrap_or(usize::MAX);
         if len > RECORD_MAX {
-            bail!("it is damaged (a record is longer than any)");
+            bail!("it is damaged (a record is too long)");
         }
         record.resize(len.next_multiple_of(8), 0);
         from.read_exact(&mut record).context(CUT)?;
@@ -359,7 +359,7 @@ mod tests {
         })
         .unwrap();
         let error = Image::take(Path::new("/dev/null"), &medium).unwrap_err();
-        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
     }
 
     #[test]
@@ -381,23 +381,26 @@ mod tests {
         for (bytes, says) in [
             (
                 b"my notes, which are longer than a number".to_vec(),
-                "something else",
+                "not the saved contents",
             ),
-            (changed(8, 1), "version 1, and this program reads version 2"),
+            (
+                changed(8, 1),
+                "unsupported version 1; this program reads version 2",
+            ),
             (changed(32, 1), "of another kind"),
             (changed(17, 0xff), "correct the size"),
             (changed(24, 5), "damaged"),
-            (changed(HEAD as usize, 9), "where nothing can lie"),
+            (changed(HEAD as usize, 9), "an invalid location"),
             (changed(HEAD as usize + 8 + 20_000, 1), "checksum"),
             (
                 changed(whole.len() - 1, whole[whole.len() - 1] ^ 1),
                 "checksum",
             ),
             ([&whole[..], b"x"].concat(), "checksum"),
-            (cut(4), "something else"),
-            (cut(20), "cut off"),
-            (cut(HEAD as usize + 100), "cut off"),
-            (cut(whole.len() - 1), "cut off"),
+            (cut(4), "not the saved contents"),
+            (cut(20), "truncated"),
+            (cut(HEAD as usize + 100), "truncated"),
+            (cut(whole.len() - 1), "truncated"),
         ] {
             fs::write(rig.path(), &bytes).unwrap();
             let error = rig.take().unwrap_err();

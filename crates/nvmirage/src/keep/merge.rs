@@ -133,7 +133,7 @@ fn all_controllers(
         ensure!(
             (1..=MAX_CONTROLLERS).contains(&id.0)
                 && controllers.iter().all(|c| c.id != id && c.name != *name),
-            "controller {name} has the identifier {}, which cannot be or is another's",
+            "controller {name} has the identifier {}, which is invalid or already used",
             id.0
         );
         controllers.push(controller);
@@ -145,7 +145,7 @@ fn all_controllers(
         let free = |id: &u16| controllers.iter().all(|c| c.id.0 != *id);
         let Some(id) = (1..=MAX_CONTROLLERS).find(free) else {
             bail!(
-                "there is no identifier left for controller {name}: the subsystem has and had {MAX_CONTROLLERS}"
+                "no identifier left for controller {name}: the subsystem has used all {MAX_CONTROLLERS}"
             );
         };
         controllers.push(ControllerRecord::new(name, ControllerId(id)));
@@ -169,7 +169,7 @@ impl Merging<'_> {
             let mut all = self.wanted.namespaces.iter().chain(&self.wanted.spare);
             let Some(wanted) = all.find(|n| n.name() == name) else {
                 self.merged.losses.push(format!(
-                    "{place} was there before, and is in no subsystem of the configuration any more: it is not served, and its bytes stay in media {}",
+                    "{place} existed before, and is no longer in a subsystem of the configuration: it is not served, and its data stays in media {}",
                     record.medium
                 ));
                 return Ok(());
@@ -180,7 +180,7 @@ impl Merging<'_> {
             let configured = wanted.namespace.lba_size;
             if record.lba_size != configured {
                 self.merged.notes.push(format!(
-                    "{place} has blocks of {} bytes, as a host has formatted it; the configuration's lba_size = {configured} counted when it was made",
+                    "{place} has blocks of {} bytes, because a host formatted it; the configuration's lba_size = {configured} applied only when it was created",
                     record.lba_size
                 ));
             }
@@ -203,14 +203,14 @@ impl Merging<'_> {
         let had = self.before(name).is_some();
         if had && self.merged.deleted.iter().any(|deleted| deleted == name) {
             self.merged.notes.push(format!(
-                "namespace {name} was deleted while it was served and stays so; `nvmirage attach` makes it again"
+                "namespace {name} was deleted while it was served, and stays deleted; `nvmirage attach` creates it again"
             ));
             return Ok(());
         }
         let free = |nsid: &u32| self.merged.namespaces.iter().all(|n| n.nsid() != *nsid);
         let Some(nsid) = (1..=self.wanted.namespace_limit).find(free) else {
             bail!(
-                "there is no identifier left for namespace {name}: a subsystem has at most {}",
+                "no identifier left for namespace {name}: a subsystem has at most {}",
                 self.wanted.namespace_limit
             );
         };
@@ -228,7 +228,7 @@ impl Merging<'_> {
         ensure!(
             (1..=self.wanted.namespace_limit).contains(&nsid)
                 && self.merged.namespaces.iter().all(|n| n.nsid() != nsid),
-            "its identifier {nsid} cannot be, or is another's"
+            "its identifier {nsid} is invalid or already used"
         );
         let medium = self.medium(&record.medium)?;
         self.merged.namespaces.push(record.restore(&medium.pool)?);
@@ -243,7 +243,7 @@ impl Merging<'_> {
         let before = self.basis.media.iter().find(|m| m.name == name);
         if let Some(before) = before.filter(|before| **before != medium.basis) {
             bail!(
-                "media {name} is {}, but was {}: give it the file that it had, or another name",
+                "media {name} is {}, but was {}: restore its earlier file, or give it another name",
                 described(&medium.basis),
                 described(before)
             );
@@ -270,7 +270,7 @@ impl Merging<'_> {
         let now = &wanted.namespace;
         ensure!(
             now.medium == record.medium,
-            "it is on media {} in the configuration, but was made on media {}",
+            "it is on media {} in the configuration, but was created on media {}",
             now.medium,
             record.medium
         );
@@ -329,7 +329,7 @@ fn check_apart(namespaces: &[Allocated]) -> anyhow::Result<()> {
             let overlap = a.offset < b.offset + b.len && b.offset < a.offset + a.len;
             if this.medium == other.medium && overlap {
                 bail!(
-                    "{} and {} have bytes in common on media {}: {} to {}, and {} to {}",
+                    "{} and {} overlap on media {}: {} to {}, and {} to {}",
                     shown(other.nsid(), other.name.as_deref()),
                     shown(this.nsid(), this.name.as_deref()),
                     this.medium,
@@ -347,7 +347,7 @@ fn check_apart(namespaces: &[Allocated]) -> anyhow::Result<()> {
 fn shown(nsid: u32, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("namespace {name}"),
-        None => format!("namespace {nsid}, which a host has made,"),
+        None => format!("namespace {nsid}, created by a host,"),
     }
 }
 

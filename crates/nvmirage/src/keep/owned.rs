@@ -36,7 +36,7 @@ pub(crate) fn open(path: &Path, create: bool, key: &str) -> anyhow::Result<Optio
             .metadata()
             .with_context(|| format!("cannot examine {shown}"))?;
         if !here.is_file() {
-            bail!("{shown} is no regular file: name another one as {key}");
+            bail!("{shown} is not a regular file: name another file as {key}");
         }
         lock(&file, path, key)?;
         // Between the two the one who had it may have put another in its place.
@@ -103,7 +103,7 @@ fn lock(file: &File, path: &Path, key: &str) -> anyhow::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => bail!(
-            "{} is in use by another process, or by another medium: stop that, or name another file as {key}",
+            "{} is in use by another process or another medium: stop it, or name another file as {key}",
             path.display()
         ),
         Err(errno) => {

@@ -139,7 +139,7 @@ impl Place {
     pub(crate) fn prepare(&self) -> anyhow::Result<()> {
         fs::create_dir_all(&self.folder).with_context(|| {
             format!(
-                "cannot keep what hosts change in {}: set state_dir to a folder that can be written",
+                "cannot save changes by hosts in {}: set state_dir to a writable folder",
                 self.folder.display()
             )
         })
@@ -150,7 +150,7 @@ impl Place {
         let path = self.folder.join(format!("{}.lock", self.stem));
         Claim::take(&path, || {
             format!(
-                "subsystem {} is served by another process that has the lock {}: stop that, give this one another name in a configuration, or set another state_dir",
+                "subsystem {} is served by another process, which holds the lock {}: stop that process, give this subsystem another name in a configuration, or set another state_dir",
                 self.subsystem,
                 path.display()
             )
@@ -174,7 +174,7 @@ impl Place {
         };
         let sidecar = read().with_context(|| {
             format!(
-                "{} cannot be used, which keeps what was changed of subsystem {}",
+                "cannot use {}, the saved changes of subsystem {}",
                 path.display(),
                 self.subsystem
             )
@@ -183,22 +183,22 @@ impl Place {
     }
 
     fn parse(&self, bytes: &[u8]) -> anyhow::Result<Sidecar> {
-        const REMEDY: &str = "restore it, or remove it: the configuration alone counts then, and namespaces that hosts made are forgotten";
+        const REMEDY: &str = "restore it, or remove it: then only the configuration applies, and namespaces that hosts created are lost";
         if bytes.len() as u64 > MAX_LEN {
-            bail!("it has more than {MAX_LEN} bytes; {REMEDY}");
+            bail!("it is larger than {MAX_LEN} bytes; {REMEDY}");
         }
         let damaged =
             |error: serde_json::Error| anyhow::anyhow!("it is damaged ({error}); {REMEDY}");
         let head: Head = serde_json::from_slice(bytes).map_err(damaged)?;
         if head.format != FORMAT {
             bail!(
-                "its format is {}, and this version reads {FORMAT}: use the version that wrote it",
+                "unsupported format {}; this version reads {FORMAT}: use the version that wrote it",
                 head.format
             );
         }
         let sidecar: Sidecar = serde_json::from_slice(bytes).map_err(damaged)?;
         if sidecar.subsystem != self.subsystem {
-            bail!("it is that of subsystem {}; {REMEDY}", sidecar.subsystem);
+            bail!("it belongs to subsystem {}; {REMEDY}", sidecar.subsystem);
         }
         Ok(sidecar)
     }
@@ -364,12 +364,12 @@ mod tests {
             (
                 "\"format\": 1",
                 "\"format\": 2",
-                "its format is 2, and this version reads 1",
+                "unsupported format 2; this version reads 1",
             ),
             (
                 "\"subsystem\": \"pair\"",
                 "\"subsystem\": \"other\"",
-                "that of subsystem other",
+                "it belongs to subsystem other",
             ),
             ("\"created\": 3", "\"created\": -3", "damaged"),
             ("\"created\": 3", "\"creatde\": 3", "damaged"),
@@ -383,7 +383,7 @@ mod tests {
         // a later format may have other keys
         fs::write(place.path(), "{\"format\": 7, \"news\": []}").unwrap();
         let error = format!("{:#}", place.read().unwrap_err());
-        assert!(error.contains("its format is 7"), "{error}");
+        assert!(error.contains("unsupported format 7"), "{error}");
     }
 
     #[test]

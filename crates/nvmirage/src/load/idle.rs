@@ -62,12 +62,12 @@ impl Idle {
             for host in std::iter::once(&mut *host).chain(&mut hosts) {
                 if queues.len() < wanted && host.has_room() {
                     let queue = host.device().create_queue_pair(self.depth, false);
-                    queues.push(queue.context("an idle queue pair cannot be made")?);
+                    queues.push(queue.context("cannot create an idle queue pair")?);
                 }
             }
             if queues.len() == before {
                 bail!(
-                    "{wanted} idle queue pairs are more than the {before} that the controllers have left: name more of them with --idle-at"
+                    "{wanted} idle queue pairs exceed the {before} that the controllers have left: name more controllers with --idle-at"
                 );
             }
         }

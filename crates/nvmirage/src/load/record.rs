@@ -84,7 +84,7 @@ impl Recorder {
         write().with_context(|| format!("cannot write {}", path.display()))?;
         if self.left_out > 0 {
             bail!(
-                "{} has the first {} commands only: record a shorter run",
+                "{} has only the first {} commands: record a shorter run",
                 path.display(),
                 PIECE * PIECES_MAX
             );

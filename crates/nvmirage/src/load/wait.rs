@@ -62,7 +62,7 @@ impl Wait {
 pub(crate) fn advised(error: DriverError) -> anyhow::Error {
     match error.may_have_host() {
         true => anyhow::anyhow!(
-            "{error}; a controller has one host at a time: end the other one, or wait for it with --wait"
+            "{error}; a controller has one host at a time: disconnect the other host, or wait for it with --wait"
         ),
         false => error.into(),
     }

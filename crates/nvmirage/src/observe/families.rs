@@ -49,14 +49,14 @@ const REACTORS: &[Metric<ReactorStatus>] = &[
         name: "nvmirage_reactor_commands",
         kind: Counter,
         unit: Count,
-        help: "I/O commands that the reactor completed.",
+        help: "I/O commands completed by the reactor.",
         values: |r| one(r.commands),
     },
     Metric {
         name: "nvmirage_reactor_turns",
         kind: Counter,
         unit: Count,
-        help: "Looks for work, by what they found.",
+        help: "Turns of the polling loop, by whether they found work.",
         values: |r| {
             by(
                 "found",
@@ -71,7 +71,7 @@ const REACTORS: &[Metric<ReactorStatus>] = &[
         name: "nvmirage_reactor_time_seconds",
         kind: Counter,
         unit: Seconds,
-        help: "Time of the reactor: busy with work, spinning without any, asleep, or stalled as the system ran something else. Busy and spinning burn a CPU.",
+        help: "Time of the reactor by state: busy, spinning without work, asleep, or stalled while the system ran something else. Busy and spinning use a CPU.",
         values: |r| {
             by(
                 "state",
@@ -88,14 +88,14 @@ const REACTORS: &[Metric<ReactorStatus>] = &[
         name: "nvmirage_reactor_sleeps",
         kind: Counter,
         unit: Count,
-        help: "Times that the reactor went to sleep.",
+        help: "Number of times the reactor went to sleep.",
         values: |r| one(r.sleeps),
     },
     Metric {
         name: "nvmirage_reactor_stalls",
         kind: Counter,
         unit: Count,
-        help: "Turns of more than 200 us, longer than any work takes.",
+        help: "Turns longer than 200 us, which is longer than any work takes.",
         values: |r| one(r.stalls),
     },
 ];
@@ -112,7 +112,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands that moved data, as the SMART log counts them: Compare and Copy are reads, and Copy is a write, too. They are kept over a restart.",
+        help: "Commands that transferred data, as the SMART log counts them: Compare counts as a read, Copy as a read and a write. Persistent.",
         values: |c| {
             let counted = &c.counted.health;
             by(
@@ -128,7 +128,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_data_bytes",
         kind: Counter,
         unit: Bytes,
-        help: "Bytes that commands moved, as the SMART log counts them. They are kept over a restart.",
+        help: "Bytes transferred by commands, as the SMART log counts them. Persistent.",
         values: |c| {
             let counted = &c.counted.health;
             by(
@@ -144,28 +144,28 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_media_errors",
         kind: Counter,
         unit: Count,
-        help: "Commands that a medium failed. They are kept over a restart.",
+        help: "Commands that a medium failed. Persistent.",
         values: |c| one(c.counted.health.media_errors),
     },
     Metric {
         name: "nvmirage_controller_error_log_entries",
         kind: Counter,
         unit: Count,
-        help: "Entries of the Error Information log page, ever.",
+        help: "Entries added to the Error Information log page over the controller's lifetime.",
         values: |c| one(c.counted.health.error_log_entries),
     },
     Metric {
         name: "nvmirage_controller_unsafe_shutdowns",
         kind: Counter,
         unit: Count,
-        help: "Times that the server ended while a host used the controller.",
+        help: "Number of times the server ended while a host used the controller.",
         values: |c| one(c.counted.health.unsafe_shutdowns),
     },
     Metric {
         name: "nvmirage_controller_errors",
         kind: Counter,
         unit: Count,
-        help: "I/O commands that ended with an error, by status, since the server started; more stands for those beyond 24 statuses of a queue.",
+        help: "I/O commands that ended with an error since the server started, by status; more sums the statuses beyond 24 per queue.",
         values: |c| {
             let errors = latency::errors(&c.counted).into_iter();
             errors
@@ -177,7 +177,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_watched_commands",
         kind: Counter,
         unit: Count,
-        help: "I/O commands whose times were taken: one of the controller's `sample`, at random distances.",
+        help: "Timed I/O commands: on average one in `sample` (a key of the controller).",
         values: |c| {
             let watched = latency::latencies(&c.counted).into_iter();
             watched
@@ -189,7 +189,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_watched_latency_seconds",
         kind: Counter,
         unit: Seconds,
-        help: "Latencies of the watched commands together: from the look that saw the doorbell until the completion was posted.",
+        help: "Sum of the latencies of timed commands, from the turn that found the doorbell until the completion was posted.",
         values: |c| {
             let watched = latency::latencies(&c.counted).into_iter();
             watched
@@ -201,7 +201,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_latency_seconds",
         kind: Histogram,
         unit: Seconds,
-        help: "Latencies of the watched commands, from the look that saw the doorbell until the completion was posted: a histogram, native where it is asked for as protocol buffers.",
+        help: "Histogram of the latencies of timed commands, from the turn that found the doorbell until the completion was posted; native in the protocol buffer format.",
         values: |c| {
             let watched = latency::latencies(&c.counted).into_iter();
             watched
@@ -216,7 +216,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_watched_stage_seconds",
         kind: Counter,
         unit: Seconds,
-        help: "Where the time of the watched commands went, together: waiting in the host's ring, for its tenant's turn, in checks and translation, at the medium, for the model's time, and for its interrupt.",
+        help: "Sum of the times of timed commands by stage: in the host's ring, waiting for the tenant's turn, in checks and translation, at the medium, waiting for the timing model, and until the interrupt.",
         values: |c| {
             let stages = latency::stages(&c.counted).into_iter();
             stages
@@ -228,42 +228,42 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_controller_doorbell_messages",
         kind: Counter,
         unit: Count,
-        help: "Doorbells of I/O queues that came as messages: each cost the guest an exit.",
+        help: "Doorbell writes of I/O queues that arrived as messages; each causes a VM exit.",
         values: |c| one(c.status.doorbell_messages),
     },
     Metric {
         name: "nvmirage_queue_in_flight",
         kind: Gauge,
         unit: Count,
-        help: "Commands of the submission queues that complete into the completion queue that were fetched and have not completed: the queue depth.",
+        help: "Commands in flight (fetched, not completed) of the submission queues that complete into the completion queue: the queue depth.",
         values: |c| queues(c, |q| q.in_flight),
     },
     Metric {
         name: "nvmirage_queue_completions",
         kind: Counter,
         unit: Count,
-        help: "Completions that were posted to the completion queue, since its host made it.",
+        help: "Completions posted to the completion queue since its creation.",
         values: |c| queues(c, |q| q.completions),
     },
     Metric {
         name: "nvmirage_queue_errors",
         kind: Counter,
         unit: Count,
-        help: "Completions with an error, since its host made the queue.",
+        help: "Completions with an error since the queue's creation.",
         values: |c| queues(c, |q| q.errors),
     },
     Metric {
         name: "nvmirage_queue_interrupts",
         kind: Counter,
         unit: Count,
-        help: "Interrupts that were sent for the completion queue, since its host made it.",
+        help: "Interrupts sent for the completion queue since its creation.",
         values: |c| queues(c, |q| q.interrupts),
     },
     Metric {
         name: "nvmirage_queue_interrupts_spared",
         kind: Counter,
         unit: Count,
-        help: "Interrupts that were not sent, as the host had consumed everything by then.",
+        help: "Interrupts omitted because the host had already consumed every entry.",
         values: |c| queues(c, |q| q.interrupts_spared),
     },
     Metric {
@@ -277,7 +277,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_queue_reactor",
         kind: Gauge,
         unit: Count,
-        help: "The reactor that serves the completion queue.",
+        help: "Reactor that serves the completion queue.",
         values: |c| {
             let places = c.status.placement.iter();
             places
@@ -302,14 +302,14 @@ const NAMESPACES: &[Metric<NamespaceStatus>] = &[
         name: "nvmirage_namespace_size_bytes",
         kind: Gauge,
         unit: Bytes,
-        help: "The size of the namespace.",
+        help: "Size of the namespace.",
         values: |n| one(n.blocks * u64::from(n.config.lba_size)),
     },
     Metric {
         name: "nvmirage_namespace_controllers",
         kind: Gauge,
         unit: Count,
-        help: "Controllers that have the namespace attached.",
+        help: "Number of controllers that the namespace is attached to.",
         values: |n| one(n.controllers.len() as u64),
     },
 ];
@@ -377,21 +377,21 @@ const ATTACHED: &[Metric<Attached>] = &[
         name: "nvmirage_namespace_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands to the namespace that moved data, counted as the controller's are; of namespaces with an identifier up to 32. They begin anew with the controller.",
+        help: "Commands to the namespace that transferred data, counted like the controller's; only for namespace identifiers up to 32. Reset when the controller is recreated.",
         values: |n| n.each_way(|totals| totals.commands),
     },
     Metric {
         name: "nvmirage_namespace_data_bytes",
         kind: Counter,
         unit: Bytes,
-        help: "Bytes that commands to the namespace moved.",
+        help: "Bytes transferred by commands to the namespace.",
         values: |n| n.each_way(|totals| totals.bytes),
     },
     Metric {
         name: "nvmirage_namespace_errors",
         kind: Counter,
         unit: Count,
-        help: "I/O commands to the namespace that ended with an error; by status they are the controller's.",
+        help: "I/O commands to the namespace that ended with an error; the controller's metric counts them by status.",
         values: |n| {
             let errors = n.totals.iter().map(|totals| totals.errors);
             let labels = vec![("controller", n.controller.clone())];
@@ -404,14 +404,14 @@ const ATTACHED: &[Metric<Attached>] = &[
         name: "nvmirage_namespace_watched_commands",
         kind: Counter,
         unit: Count,
-        help: "I/O commands to the namespace that succeeded, of those that are watched: one of the controller's `sample`, at random distances. Of a controller the first 32 namespaces that some came to are told apart.",
+        help: "Timed I/O commands to the namespace that succeeded: on average one in `sample` (a key of the controller). Only for the first 32 namespaces of a controller that receive timed commands.",
         values: |n| n.values(|(commands, _)| commands),
     },
     Metric {
         name: "nvmirage_namespace_watched_data_bytes",
         kind: Counter,
         unit: Bytes,
-        help: "Bytes that these moved.",
+        help: "Bytes transferred by these commands.",
         values: |n| n.values(|(_, bytes)| bytes),
     },
 ];
@@ -421,28 +421,28 @@ const TENANTS: &[Metric<TenantStatus>] = &[
         name: "nvmirage_tenant_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands of the tenant that went to media.",
+        help: "Commands of the tenant submitted to media.",
         values: |t| one(t.commands),
     },
     Metric {
         name: "nvmirage_tenant_data_bytes",
         kind: Counter,
         unit: Bytes,
-        help: "Bytes that these moved.",
+        help: "Bytes transferred by these commands.",
         values: |t| one(t.bytes),
     },
     Metric {
         name: "nvmirage_tenant_waited",
         kind: Counter,
         unit: Count,
-        help: "Commands that waited first: for a cap of the tenant's, or for its turn and its limit of commands in flight.",
+        help: "Commands that were delayed: by the tenant's `iops` or `bandwidth` (cap), or by scheduling and its `in_flight` limit (turn).",
         values: |t| by("for", &[("cap", t.capped), ("turn", t.held)]),
     },
     Metric {
         name: "nvmirage_tenant_in_flight",
         kind: Gauge,
         unit: Count,
-        help: "Commands of the tenant that media have.",
+        help: "Commands of the tenant in flight at media.",
         values: |t| one(t.at_media),
     },
 ];

@@ -12,17 +12,18 @@ use utoipa::ToSchema;
 
 use super::histogram::Histogram;
 
-/// Latencies of the watched commands of an operation, from the look that saw the doorbell until the completion was posted.
+/// Latencies of the timed commands of an operation, from the turn that found the doorbell until the completion was
+/// posted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Latency {
     /// `read` (also Retrieve), `write` (also Zone Append and Store), or `other`.
     pub(crate) operation: String,
-    /// Commands watched.
+    /// Number of timed commands.
     pub(crate) count: u64,
-    /// Their latencies together, in nanoseconds.
+    /// Sum of latencies, in nanoseconds.
     pub(crate) sum_ns: u64,
-    /// The largest latency that counts in a bucket, in nanoseconds, and how many do: 16 buckets in each power of two, and
-    /// those only that have some.
+    /// Histogram: upper bound of each nonempty bucket in nanoseconds, and its count. There are 16 buckets per power
+    /// of two.
     pub(crate) buckets: Vec<(u64, u64)>,
 }
 
@@ -35,65 +36,65 @@ impl From<Latency> for Histogram {
     }
 }
 
-/// Where the time of watched commands went.
+/// Time that timed commands spent in one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StageTime {
-    /// `ring`, `fairness`, `translation`, `medium`, `model`, or `interrupt`, in this order.
+    /// Stage, in this order: `ring`, `fairness`, `translation`, `medium`, `model`, or `interrupt`.
     pub(crate) stage: String,
-    /// What it took of all watched commands together, in nanoseconds.
+    /// Time in this stage, summed over all timed commands, in nanoseconds.
     pub(crate) sum_ns: u64,
 }
 
-/// Commands that ended with a status.
+/// Commands that ended with one status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StatusErrors {
-    /// The status as the specification names it, with its numbers; `more` stands for those that found no place.
+    /// Status with its numbers, named as in the specification; `more` sums the statuses beyond the limit.
     pub(crate) status: String,
-    /// How many.
+    /// Number of commands.
     pub(crate) count: u64,
 }
 
-/// A command that was watched.
+/// Timed command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct WatchedCommand {
-    /// When its doorbell was seen, on the server's clock, in nanoseconds.
+    /// Time at which its doorbell was found, on the server's clock, in nanoseconds.
     pub(crate) time_ns: u64,
-    /// Its submission queue.
+    /// Submission queue.
     pub(crate) queue: u16,
-    /// Its command identifier.
+    /// Command identifier.
     pub(crate) cid: u16,
-    /// Its opcode's number.
+    /// Opcode.
     pub(crate) opcode: u8,
-    /// Its namespace.
+    /// Namespace identifier.
     pub(crate) nsid: u32,
-    /// Its first logical block, of one that has one.
+    /// First logical block, where the command has one.
     pub(crate) lba: u64,
-    /// Bytes that it moved.
+    /// Bytes transferred.
     pub(crate) bytes: u32,
-    /// Whether it had Force Unit Access.
+    /// Whether Force Unit Access was set.
     pub(crate) fua: bool,
-    /// Commands of its queue that were fetched and not completed when it was, with it.
+    /// Commands of its queue in flight when it was fetched, including itself.
     pub(crate) depth: u16,
-    /// How it ended.
+    /// Completion status.
     pub(crate) status: String,
-    /// From the look that saw its doorbell until its completion was posted, in nanoseconds.
+    /// Latency from the turn that found its doorbell until its completion was posted, in nanoseconds.
     pub(crate) latency_ns: u64,
-    /// What each stage took, in nanoseconds, by its name; those only that took some time.
+    /// Time in each stage, by name, in nanoseconds; stages without time are omitted.
     pub(crate) stages: BTreeMap<String, u32>,
 }
 
-/// What is known of a controller's latencies.
+/// Latency report of a controller.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LatencyReport {
-    /// Of so many I/O commands the times of one are taken, at random distances; 0: of none.
+    /// Latency sampling rate: on average one in N I/O commands is timed; 0: none.
     pub(crate) sample: u32,
-    /// By operation, of the commands whose times were taken.
+    /// Latencies of the timed commands, by operation.
     pub(crate) latency: Vec<Latency>,
-    /// Where the time of these went.
+    /// Stages of these latencies.
     pub(crate) stages: Vec<StageTime>,
     /// I/O commands that ended with an error, by status, the most frequent first.
     pub(crate) errors_by_status: Vec<StatusErrors>,
-    /// The last commands that were watched, the oldest first: 256 at most.
+    /// Last timed commands, oldest first, up to 256.
     pub(crate) commands: Vec<WatchedCommand>,
 }
 

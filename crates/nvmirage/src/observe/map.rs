@@ -21,21 +21,21 @@ pub(crate) const MOST_CELLS: u32 = 4096;
 /// Bins of lines by how many of their pages are valid.
 const BINS: usize = 10;
 
-/// What a medium is like.
+/// Internal state of a medium.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MediumMap {
-    /// Its name.
+    /// Name of the medium.
     pub(crate) name: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub(crate) bytes: u64,
-    /// When this was, on the server's clock, in nanoseconds.
+    /// Time of this state, on the server's clock, in nanoseconds.
     pub(crate) time_ns: u64,
-    /// The namespaces on it, in order of creation.
+    /// Namespaces on the medium, in order of creation.
     pub(crate) namespaces: Vec<MapNamespace>,
-    /// The drive whose time it has, as `/v1/stats` has it.
+    /// Status of the timing model, as in `/v1/stats`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<ModelStatus>,
-    /// The lines of conventional flash.
+    /// Lines of conventional flash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) flash: Option<FlashMap>,
     /// Zones.
@@ -46,162 +46,163 @@ pub(crate) struct MediumMap {
     pub(crate) pairs: Option<PairsStatus>,
 }
 
-/// Where a namespace is in its medium.
+/// Location of a namespace on its medium.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MapNamespace {
-    /// Its name.
+    /// Name of the namespace.
     pub(crate) name: String,
-    /// First byte of it in the medium.
+    /// First byte on the medium.
     pub(crate) start_bytes: u64,
-    /// Its size.
+    /// Size in bytes.
     pub(crate) bytes: u64,
-    /// Bytes of a logical block; of keys there are none.
+    /// Logical block size in bytes; absent for key-value namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lba_size: Option<u32>,
 }
 
-/// The lines of a conventional flash drive.
+/// Lines of a conventional flash drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FlashMap {
-    /// Its shape.
+    /// Geometry.
     pub(crate) geometry: FlashGeometry,
-    /// A host's write collects a line in a partition that has this many free ones, or fewer.
+    /// Foreground collection threshold: a host write collects a line in a partition with this many free lines or
+    /// fewer.
     pub(crate) collect_below: u64,
-    /// An idle drive collects in a partition that has fewer free lines; 0: it does not.
+    /// Background collection threshold: an idle drive collects in a partition with fewer free lines; 0 disables it.
     pub(crate) background_below: u64,
-    /// Lines of a cell; the last cell of a partition may have fewer.
+    /// Lines per cell; the last cell of a partition may have fewer.
     pub(crate) lines_per_cell: u32,
-    /// Full lines by how many of their pages are valid: less than a tenth of them, and so on.
+    /// Full lines by their share of valid pages: less than 10 %, less than 20 %, and so on.
     pub(crate) full_lines_by_valid: Vec<u64>,
-    /// Each with an FTL of its own.
+    /// Partitions, each with an FTL of its own.
     pub(crate) partitions: Vec<FlashPartition>,
 }
 
-/// The shape of a flash drive.
+/// Geometry of a flash drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FlashGeometry {
     /// Independent FTLs.
     pub(crate) partitions: u32,
-    /// Channels of all of them.
+    /// Channels of all partitions.
     pub(crate) channels: u32,
-    /// Dies of all of them.
+    /// Dies of all partitions.
     pub(crate) dies: u32,
-    /// Planes of a die.
+    /// Planes per die.
     pub(crate) planes: u32,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub(crate) page_bytes: u32,
-    /// Bytes of a wordline, which is programmed at once.
+    /// Wordline size in bytes; a wordline is programmed at once.
     pub(crate) wordline_bytes: u64,
-    /// Pages of a line: a block on every die of its partition.
+    /// Pages per line: one block on every die of a partition.
     pub(crate) pages_per_line: u32,
-    /// Lines of a partition.
+    /// Lines per partition.
     pub(crate) lines_per_partition: u32,
-    /// Pages of all partitions that hosts see.
+    /// Pages visible to hosts, of all partitions.
     pub(crate) logical_pages: u64,
 }
 
-/// The lines of one FTL.
+/// Lines of one FTL.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FlashPartition {
     /// Lines without a page.
     pub(crate) free_lines: u64,
-    /// Lines that are full.
+    /// Full lines.
     pub(crate) full_lines: u64,
-    /// Lines that are being written.
+    /// Lines being written.
     pub(crate) open_lines: Vec<FlashOpenLine>,
-    /// Pages that hosts wrote.
+    /// Pages written by hosts.
     pub(crate) host_pages: u64,
-    /// Pages that collection wrote again.
+    /// Pages rewritten by collection.
     pub(crate) collected_pages: u64,
-    /// Lines that were erased.
+    /// Lines erased.
     pub(crate) erased_lines: u64,
-    /// Its lines, in their order.
+    /// Lines in order.
     pub(crate) cells: LineCells,
 }
 
-/// A line that is being written.
+/// Line being written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FlashOpenLine {
-    /// `host` or `collection`.
+    /// Writer: `host` or `collection`.
     pub(crate) writer: String,
-    /// Its number in the partition.
+    /// Number of the line in the partition.
     pub(crate) line: u32,
-    /// Pages of it that were taken.
+    /// Pages of the line that are written.
     pub(crate) taken_pages: u32,
 }
 
-/// Lines in cells: each list has an entry for each cell.
+/// Lines grouped into cells: each list has one entry per cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LineCells {
     /// Lines without a page.
     pub(crate) free: Vec<u32>,
-    /// Lines that are being written.
+    /// Lines being written.
     pub(crate) open: Vec<u32>,
-    /// Lines that are full.
+    /// Full lines.
     pub(crate) full: Vec<u32>,
-    /// Pages of them that hold something.
+    /// Valid pages.
     pub(crate) valid_pages: Vec<u64>,
-    /// Erases of all of them.
+    /// Sum of erases.
     pub(crate) erases: Vec<u64>,
-    /// Erases of the line that was erased least.
+    /// Erases of the least erased line.
     pub(crate) least_erases: Vec<u32>,
-    /// Erases of the line that was erased most.
+    /// Erases of the most erased line.
     pub(crate) most_erases: Vec<u32>,
 }
 
-/// The zones of a medium.
+/// Zones of a medium.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ZoneMap {
-    /// All together.
+    /// Summary of all zones.
     #[serde(flatten)]
     pub(crate) all: ZonesStatus,
-    /// Zones of a cell; the last cell may have fewer.
+    /// Zones per cell; the last cell may have fewer.
     pub(crate) zones_per_cell: u32,
-    /// All zones, in their order.
+    /// Zones in order.
     pub(crate) cells: ZoneCells,
-    /// The first zone of the list.
+    /// First zone of `list`.
     pub(crate) from: u32,
-    /// So many of them as were asked for.
+    /// Zones listed individually, as requested.
     pub(crate) list: Vec<ZoneEntry>,
 }
 
-/// Zones in cells: each list has an entry for each cell.
+/// Zones grouped into cells: each list has one entry per cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ZoneCells {
-    /// Zones that are empty.
+    /// Empty zones.
     pub(crate) empty: Vec<u32>,
-    /// Zones that are open, implicitly or explicitly.
+    /// Zones open implicitly or explicitly.
     pub(crate) open: Vec<u32>,
-    /// Zones that are closed.
+    /// Closed zones.
     pub(crate) closed: Vec<u32>,
-    /// Zones that are full.
+    /// Full zones.
     pub(crate) full: Vec<u32>,
-    /// Zones that are read only or offline.
+    /// Read-only and offline zones.
     pub(crate) lost: Vec<u32>,
-    /// Bytes of them that are written.
+    /// Bytes written.
     pub(crate) written_bytes: Vec<u64>,
 }
 
-/// A zone.
+/// Zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ZoneEntry {
-    /// Its number in the medium.
+    /// Number of the zone on the medium.
     pub(crate) zone: u32,
-    /// Its state.
+    /// Zone state.
     pub(crate) state: Cow<'static, str>,
-    /// First byte of it in the medium.
+    /// First byte on the medium.
     pub(crate) start_bytes: u64,
-    /// Bytes of it that can be written.
+    /// Writable bytes.
     pub(crate) capacity_bytes: u64,
-    /// Bytes from its start to its write pointer; of a zone that has none, those that were written.
+    /// Bytes from its start to its write pointer; for a zone without one, the bytes written.
     pub(crate) written_bytes: u64,
-    /// Its first logical block, in the namespace that it is in.
+    /// First logical block, in its namespace.
     #[serde(default)]
     pub(crate) start_lba: Option<u64>,
-    /// Its write pointer there; a zone that is full, read only or offline has none.
+    /// Write pointer, in its namespace; absent for full, read-only and offline zones.
     #[serde(default)]
     pub(crate) write_pointer: Option<u64>,
-    /// The namespace that it is in.
+    /// Namespace of the zone.
     #[serde(default)]
     pub(crate) namespace: Option<String>,
 }

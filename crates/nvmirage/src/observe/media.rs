@@ -24,14 +24,14 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_medium_size_bytes",
         kind: Gauge,
         unit: Bytes,
-        help: "The size of the medium.",
+        help: "Size of the medium.",
         values: |m| one(m.bytes),
     },
     Metric {
         name: "nvmirage_medium_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands at a file that moved data, by what the kernel had to do for their memory: nothing (registered), or look it up and hold it (plain).",
+        help: "Commands to a file that transferred data, by how the kernel accessed their memory: registered in advance (registered), or pinned for the command (plain).",
         values: |m| {
             m.io.map_or(Vec::new(), |io| {
                 by(
@@ -45,21 +45,21 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_medium_submissions",
         kind: Counter,
         unit: Count,
-        help: "Calls that handed the kernel operations on a file: one for each handful of a batch, and of a file in memory one for each operation.",
+        help: "Submission calls of a file: one for each group of operations handed to the kernel; for a file in memory, one for each operation.",
         values: |m| maybe(m.file.map(|file| file.submissions)),
     },
     Metric {
         name: "nvmirage_medium_flushes",
         kind: Counter,
         unit: Count,
-        help: "Flushes of a file that succeeded.",
+        help: "Successful flushes of a file.",
         values: |m| maybe(m.file.map(|file| file.flushes)),
     },
     Metric {
         name: "nvmirage_medium_errors",
         kind: Counter,
         unit: Count,
-        help: "Requests to what a medium lies on that failed, by cause: no-space, file-size (a limit of the file's size), read-only, gone, read, write.",
+        help: "Failed requests to the medium's underlying storage, by cause: no-space, file-size (a limit on the file's size), read-only, gone, read, write.",
         values: |m| {
             let errors = m.errors.iter();
             errors
@@ -71,7 +71,7 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_medium_failing",
         kind: Gauge,
         unit: Count,
-        help: "1 while requests to what a medium lies on fail for this cause.",
+        help: "1 while requests to the medium's underlying storage fail for this cause.",
         values: |m| {
             let errors = m.errors.iter();
             errors
@@ -83,7 +83,7 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_medium_zones",
         kind: Gauge,
         unit: Count,
-        help: "Zones by their state.",
+        help: "Zones by state.",
         values: |m| {
             let states = m.zones.iter().flat_map(|zones| &zones.states);
             states
@@ -95,7 +95,7 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_medium_zone_resources",
         kind: Gauge,
         unit: Count,
-        help: "Zones that are open, active (open or closed), or have a random write area.",
+        help: "Zones that are open, active (open or closed), or have a random write area, by resource.",
         values: |m| {
             m.zones.as_ref().map_or(Vec::new(), |zones| {
                 let mut all = by(
@@ -112,7 +112,7 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_medium_zone_resources_limit",
         kind: Gauge,
         unit: Count,
-        help: "How many may be, where there is a limit.",
+        help: "Limit of each zone resource, if any.",
         values: |m| {
             m.zones.as_ref().map_or(Vec::new(), |zones| {
                 let random = zones.random_areas.map_or(0, |areas| areas.most);
@@ -132,21 +132,21 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_medium_pairs",
         kind: Gauge,
         unit: Count,
-        help: "Pairs of keys and values.",
+        help: "Key-value pairs.",
         values: |m| maybe(m.pairs.map(|pairs| pairs.pairs)),
     },
     Metric {
         name: "nvmirage_medium_pairs_limit",
         kind: Gauge,
         unit: Count,
-        help: "How many there may be.",
+        help: "Maximum number of pairs.",
         values: |m| maybe(m.pairs.map(|pairs| pairs.most_pairs)),
     },
     Metric {
         name: "nvmirage_medium_pair_bytes",
         kind: Gauge,
         unit: Bytes,
-        help: "Bytes of all keys, and of all values.",
+        help: "Bytes of all keys and of all values.",
         values: |m| {
             m.pairs.map_or(Vec::new(), |pairs| {
                 by(
@@ -160,35 +160,35 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_medium_used_bytes",
         kind: Gauge,
         unit: Bytes,
-        help: "Bytes of a key-value medium that are taken, in whole units.",
+        help: "Bytes in use of a key-value medium, in whole allocation units.",
         values: |m| maybe(m.pairs.map(|pairs| pairs.used_bytes)),
     },
     Metric {
         name: "nvmirage_drive_present",
         kind: Gauge,
         unit: Count,
-        help: "1 while the drive is there.",
+        help: "1 while the drive is present.",
         values: |m| maybe(m.drive.map(|drive| drive.present.into())),
     },
     Metric {
         name: "nvmirage_drive_commands",
         kind: Counter,
         unit: Count,
-        help: "Commands that the drive has answered: one of a host may be several.",
+        help: "Commands completed by the drive; one host command may be several.",
         values: |m| maybe(m.drive.map(|drive| drive.commands)),
     },
     Metric {
         name: "nvmirage_drive_interrupted_commands",
         kind: Counter,
         unit: Count,
-        help: "Requests of hosts that ended as interrupted, as the drive did not answer, was reset, or was lost.",
+        help: "Host requests that ended as interrupted because the drive timed out, was reset, or was lost.",
         values: |m| maybe(m.drive.map(|drive| drive.interrupted)),
     },
     Metric {
         name: "nvmirage_drive_failures",
         kind: Counter,
         unit: Count,
-        help: "What was given up of the drive: a queue pair, what it was doing at a reset, all of it.",
+        help: "Failures of the drive: a queue pair was abandoned, the drive was reset, or the drive was lost.",
         values: |m| {
             m.drive.map_or(Vec::new(), |drive| {
                 by(
@@ -206,28 +206,28 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_drive_temperature_kelvin",
         kind: Gauge,
         unit: Kelvin,
-        help: "Composite Temperature, as the drive said last.",
+        help: "Last reported Composite Temperature.",
         values: |m| maybe(m.drive.and_then(|drive| drive.temperature_kelvin)),
     },
     Metric {
         name: "nvmirage_drive_available_spare_percent",
         kind: Gauge,
         unit: Count,
-        help: "Available Spare in percent, as the drive said last.",
+        help: "Last reported Available Spare, in percent.",
         values: |m| maybe(m.drive.and_then(|drive| drive.available_spare_percent)),
     },
     Metric {
         name: "nvmirage_drive_used_percent",
         kind: Gauge,
         unit: Count,
-        help: "Percentage Used, as the drive said last.",
+        help: "Last reported Percentage Used.",
         values: |m| maybe(m.drive.and_then(|drive| drive.percentage_used)),
     },
     Metric {
         name: "nvmirage_model_commands",
         kind: Counter,
         unit: Count,
-        help: "Operations that the model of the medium was asked for; a command may be several, as Copy is.",
+        help: "Operations requested of the medium's timing model; one command may be several, such as Copy.",
         values: |m| {
             model(m, |model| {
                 let asked = &model.commands;
@@ -249,21 +249,21 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_model_stalls",
         kind: Counter,
         unit: Count,
-        help: "Times in which the model had no room for a command, as a buffer was full.",
+        help: "Periods in which the model accepted no command because a buffer was full.",
         values: |m| model(m, |model| one(model.stalls.count)),
     },
     Metric {
         name: "nvmirage_model_stall_seconds",
         kind: Counter,
         unit: Seconds,
-        help: "How long those took that have ended, together.",
+        help: "Total duration of these periods that ended.",
         values: |m| model(m, |model| one(model.stalls.time_ns)),
     },
     Metric {
         name: "nvmirage_model_servers",
         kind: Gauge,
         unit: Count,
-        help: "Dies, channels, links, pipelines or units of the modelled drive.",
+        help: "Servers of the modelled drive: dies, channels, links, pipelines or units.",
         values: |m| {
             model(m, |model| {
                 let servers = model.servers.iter();
@@ -277,21 +277,21 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_model_operations",
         kind: Counter,
         unit: Count,
-        help: "What those did, by work: senses, programs, erases, transfers.",
+        help: "Operations of the servers, by type of work: senses, programs, erases, transfers.",
         values: |m| busy(m, |busy| busy.operations),
     },
     Metric {
         name: "nvmirage_model_busy_seconds",
         kind: Counter,
         unit: Seconds,
-        help: "Their time that this takes, of all of them together; its rate over their number is how busy they are. It counts when it is asked for, and so runs ahead by what is queued.",
+        help: "Busy time summed over the servers; its rate divided by their number is their utilization. Operations count when they are requested, so this runs ahead by the work that is queued.",
         values: |m| busy(m, |busy| busy.busy_ns),
     },
     Metric {
         name: "nvmirage_model_buffer_bytes",
         kind: Gauge,
         unit: Bytes,
-        help: "The write buffer of the modelled drive: what is used and what is free.",
+        help: "Write buffer of the modelled drive: bytes used and bytes free.",
         values: |m| {
             let buffer = m.model.as_ref().and_then(|model| model.buffer);
             buffer.map_or(Vec::new(), |buffer| {
@@ -304,21 +304,21 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_model_host_pages",
         kind: Counter,
         unit: Count,
-        help: "Pages of 4096 bytes that hosts wrote. Kept with the state of the drive.",
+        help: "Pages of 4096 bytes written by hosts. Saved with the state of the drive.",
         values: |m| flash(m, |flash| one(flash.host_pages)),
     },
     Metric {
         name: "nvmirage_model_media_pages",
         kind: Counter,
         unit: Count,
-        help: "Pages that were written: those of hosts, and those that collection wrote again. Over those of hosts this is the write amplification.",
+        help: "Pages written by hosts and rewritten by collection; divided by the pages written by hosts, this is the write amplification.",
         values: |m| flash(m, |flash| one(flash.host_pages + flash.collected_pages)),
     },
     Metric {
         name: "nvmirage_model_collections",
         kind: Counter,
         unit: Count,
-        help: "Lines that were collected: because a host wrote (foreground), or while nobody asked for anything (background).",
+        help: "Lines collected: for a host's write (foreground), or while the drive was idle (background).",
         values: |m| {
             flash(m, |flash| {
                 let collections = flash.collections;
@@ -336,21 +336,21 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_model_collected_pages",
         kind: Counter,
         unit: Count,
-        help: "Pages that collection wrote again.",
+        help: "Pages rewritten by collection.",
         values: |m| flash(m, |flash| one(flash.collected_pages)),
     },
     Metric {
         name: "nvmirage_model_erased_lines",
         kind: Counter,
         unit: Count,
-        help: "Lines that were erased: a block on every die of a partition each.",
+        help: "Lines erased; a line is one block on every die of a partition.",
         values: |m| flash(m, |flash| one(flash.erased_lines)),
     },
     Metric {
         name: "nvmirage_model_lines",
         kind: Gauge,
         unit: Count,
-        help: "Lines by their state.",
+        help: "Lines by state.",
         values: |m| {
             flash(m, |flash| {
                 let lines = flash.lines;
@@ -369,21 +369,21 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_model_fewest_free_lines",
         kind: Gauge,
         unit: Count,
-        help: "Free lines of the partition that has the fewest.",
+        help: "Free lines of the partition with the fewest.",
         values: |m| flash(m, |flash| one(flash.lines.fewest_free)),
     },
     Metric {
         name: "nvmirage_model_valid_pages",
         kind: Gauge,
         unit: Count,
-        help: "Pages that hold something.",
+        help: "Valid pages.",
         values: |m| flash(m, |flash| one(flash.valid_pages)),
     },
     Metric {
         name: "nvmirage_model_line_erases",
         kind: Gauge,
         unit: Thousandths,
-        help: "Erases of the line that was erased least, of that which was erased most, and the mean of all.",
+        help: "Erases per line: least, most and mean.",
         values: |m| {
             flash(m, |flash| {
                 let wear = flash.wear;
@@ -403,7 +403,7 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_model_slc_pages",
         kind: Gauge,
         unit: Count,
-        help: "Pages of the cache of single-bit cells: what is used and what is free.",
+        help: "Pages of the cache of single-bit cells: used and free.",
         values: |m| {
             flash(m, |flash| {
                 flash.slc.map_or(Vec::new(), |slc| {
@@ -417,14 +417,14 @@ pub(super) const MEDIA: &[Metric<MediumStatus>] = &[
         name: "nvmirage_model_folded_pages",
         kind: Counter,
         unit: Count,
-        help: "Pages of wordlines that were folded out of that cache.",
+        help: "Pages folded out of the cache of single-bit cells.",
         values: |m| flash(m, |flash| maybe(flash.slc.map(|slc| slc.folded_pages))),
     },
     Metric {
         name: "nvmirage_model_map_misses",
         kind: Counter,
         unit: Count,
-        help: "Pages of the map that were not in memory, and were sensed.",
+        help: "Map pages that were not in memory and were sensed.",
         values: |m| flash(m, |flash| one(flash.map_misses)),
     },
 ];

@@ -8,114 +8,116 @@ use nvme_spec::zoned::ZoneState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The drive whose time a medium has, and what it has done since it is served.
+/// Timing model of a medium, with counters since the medium was opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ModelStatus {
-    /// `flash`, `zns`, `nvm` or `kv`.
+    /// Kind of the model: `flash`, `zns`, `nvm` or `kv`.
     pub(crate) kind: String,
-    /// Operations that it was asked for.
+    /// Operations requested.
     pub(crate) commands: AskedStatus,
-    /// Times in which it took no more writes, as its buffer was full.
+    /// Periods in which the model accepted no writes because its buffer was full.
     pub(crate) stalls: StallStatus,
-    /// Its servers, by kind.
+    /// Servers, by kind.
     pub(crate) servers: Vec<ServerStatus>,
-    /// What these did, in the order of the servers.
+    /// Work of the servers, in the same order.
     pub(crate) busy: Vec<BusyStatus>,
-    /// Its write buffer, where it has one.
+    /// Write buffer, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) buffer: Option<BufferStatus>,
-    /// Of conventional flash.
+    /// Counters of conventional flash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) flash: Option<FlashStatus>,
 }
 
-/// Operations that a model was asked for. A command may be several, as Copy is.
+/// Operations requested of a model. One command may be several, such as Copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AskedStatus {
     /// Reads and compares.
     pub(crate) read: u64,
-    /// Writes, and appends to zones.
+    /// Writes and zone appends.
     pub(crate) write: u64,
     /// Deallocations and Write Zeroes.
     pub(crate) deallocate: u64,
     /// Flushes.
     pub(crate) flush: u64,
-    /// What is done to zones apart from that.
+    /// Other zone operations.
     pub(crate) zone: u64,
-    /// Operations on keys.
+    /// Key operations.
     pub(crate) key: u64,
 }
 
-/// Times without room.
+/// Periods without room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct StallStatus {
-    /// How many began.
+    /// Number of periods that began.
     pub(crate) count: u64,
-    /// Nanoseconds of those that have ended.
+    /// Duration of the periods that ended, in nanoseconds.
     pub(crate) time_ns: u64,
 }
 
-/// Servers of a kind.
+/// Servers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ServerStatus {
-    /// `die`, `channel`, `link`, `pipeline` or `unit`.
+    /// Kind: `die`, `channel`, `link`, `pipeline` or `unit`.
     pub(crate) server: String,
-    /// How many there are.
+    /// Number of servers.
     pub(crate) count: u64,
 }
 
-/// What servers of a kind did of one work.
+/// One type of work of the servers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BusyStatus {
-    /// Which.
+    /// Kind of the servers.
     pub(crate) server: String,
-    /// `sense`, `program`, `erase`, `transfer`, `to_host`, `from_host`, `read` or `write`.
+    /// Type of work: `sense`, `program`, `erase`, `transfer`, `to_host`, `from_host`, `read` or `write`.
     pub(crate) work: String,
-    /// How often.
+    /// Number of operations.
     pub(crate) operations: u64,
-    /// Nanoseconds of all of them together. They count when they are asked for, and so run ahead by what is queued.
+    /// Busy time summed over the servers, in nanoseconds. Operations count when they are requested, so this runs
+    /// ahead by the work that is queued.
     pub(crate) busy_ns: u64,
 }
 
-/// A write buffer.
+/// Write buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BufferStatus {
-    /// Its bytes; of all zones together where each has its own.
+    /// Size in bytes; where each zone has its own buffer, the sum.
     pub(crate) bytes: u64,
-    /// Those that are taken.
+    /// Bytes in use.
     pub(crate) used_bytes: u64,
 }
 
-/// What is counted of conventional flash, all partitions together. Pages are of 4096 bytes. Pages and erases are kept with the drive's state.
+/// Counters of conventional flash, summed over all partitions. Pages have 4096 bytes. Counts of pages and erases are
+/// saved with the drive's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FlashStatus {
-    /// Pages that hosts wrote.
+    /// Pages written by hosts.
     pub(crate) host_pages: u64,
-    /// Pages that collection wrote again.
+    /// Pages rewritten by collection.
     pub(crate) collected_pages: u64,
-    /// Lines that were collected since the server started.
+    /// Lines collected since the server started.
     pub(crate) collections: CollectionStatus,
-    /// Lines that were erased.
+    /// Lines erased.
     pub(crate) erased_lines: u64,
-    /// Lines now.
+    /// Lines by their current state.
     pub(crate) lines: LineStatus,
-    /// How often lines were erased.
+    /// Erases per line.
     pub(crate) wear: WearStatus,
-    /// Pages that hold something.
+    /// Valid pages.
     pub(crate) valid_pages: u64,
-    /// The cache of single-bit cells, where it has one.
+    /// Cache of single-bit cells, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slc: Option<SlcStatus>,
-    /// Pages of the map that were not in memory.
+    /// Map pages that were not in memory.
     pub(crate) map_misses: u64,
 }
 
-/// Why lines were collected.
+/// Collected lines, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CollectionStatus {
-    /// A host wrote, and its command waited for what that asked of the dies.
+    /// Host writes that waited for the collection.
     pub(crate) foreground: u64,
-    /// Nobody asked for anything.
+    /// Idle time.
     pub(crate) background: u64,
 }
 
@@ -124,91 +126,91 @@ pub(crate) struct CollectionStatus {
 pub(crate) struct LineStatus {
     /// Lines without a page.
     pub(crate) free: u64,
-    /// Lines that are being written.
+    /// Lines being written.
     pub(crate) open: u64,
-    /// Lines that are full.
+    /// Full lines.
     pub(crate) full: u64,
-    /// All.
+    /// All lines.
     pub(crate) all: u64,
-    /// Free lines of the partition that has the fewest.
+    /// Free lines of the partition with the fewest.
     pub(crate) fewest_free: u64,
 }
 
-/// Erases of lines.
+/// Erases per line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct WearStatus {
-    /// Of the line that was erased least.
+    /// Erases of the least erased line.
     pub(crate) least: u64,
     /// Mean of all lines.
     pub(crate) mean: f64,
-    /// Of the line that was erased most.
+    /// Erases of the most erased line.
     pub(crate) most: u64,
 }
 
-/// A cache of single-bit cells.
+/// Cache of single-bit cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct SlcStatus {
-    /// Pages that it takes.
+    /// Pages reserved for the cache.
     pub(crate) pages: u64,
-    /// Pages of wordlines that are in it.
+    /// Pages in the cache.
     pub(crate) used_pages: u64,
-    /// Pages of wordlines that were folded out of it since the server started.
+    /// Pages folded out of the cache since the server started.
     pub(crate) folded_pages: u64,
 }
 
 /// Zones of a medium.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ZonesStatus {
-    /// How many.
+    /// Number of zones.
     pub(crate) zones: u32,
-    /// Bytes from one to the next.
+    /// Distance between zone starts, in bytes.
     pub(crate) zone_bytes: u64,
-    /// Bytes of one that can be written.
+    /// Writable bytes per zone.
     pub(crate) capacity_bytes: u64,
-    /// Zones that are open, and how many may be; 0: any number.
+    /// Open zones.
     pub(crate) open: u32,
-    /// See there.
+    /// Maximum number of open zones; 0: unlimited.
     pub(crate) max_open: u32,
-    /// Zones that are open or closed, and how many may be; 0: any number.
+    /// Active zones: open or closed.
     pub(crate) active: u32,
-    /// See there.
+    /// Maximum number of active zones; 0: unlimited.
     pub(crate) max_active: u32,
-    /// Random write areas, where zones can have some.
+    /// Random write areas, if zones can have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) random_areas: Option<RandomAreaStatus>,
-    /// Zones by their state.
+    /// Zones by state.
     pub(crate) states: BTreeMap<String, u32>,
 }
 
 /// Random write areas of zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RandomAreaStatus {
-    /// Zones that have one.
+    /// Zones with a random write area.
     pub(crate) used: u32,
-    /// Zones that may.
+    /// Maximum number of such zones.
     pub(crate) most: u32,
-    /// Bytes of one.
+    /// Size of a random write area in bytes.
     pub(crate) bytes: u32,
 }
 
 /// Keys and values of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PairsStatus {
-    /// Pairs.
+    /// Number of pairs.
     pub(crate) pairs: u64,
-    /// How many there may be.
+    /// Maximum number of pairs.
     pub(crate) most_pairs: u64,
     /// Bytes of all keys.
     pub(crate) key_bytes: u64,
     /// Bytes of all values.
     pub(crate) value_bytes: u64,
-    /// Bytes that values and the ends of long keys take, in whole units.
+    /// Bytes in use by values and the tails of long keys, in whole units.
     pub(crate) used_bytes: u64,
-    /// Bytes that are free.
+    /// Bytes free.
     pub(crate) free_bytes: u64,
-    /// Bytes of a unit.
+    /// Unit of allocation, in bytes.
     pub(crate) unit_bytes: u64,
-    /// Bytes of memory that entries of the index take.
+    /// Memory of the index, in bytes.
     pub(crate) index_bytes: u64,
 }
 

@@ -10,150 +10,152 @@ use utoipa::ToSchema;
 
 use crate::reactor::inspect::{Found, Inspection};
 
-/// The queues of a controller with the commands that are under way. What is said of a completion queue and its submission
-/// queues is of one moment; between two completion queues some time goes by.
+/// Queues of a controller with the commands in flight. A completion queue and its submission queues are captured at
+/// one moment; different completion queues, shortly after each other.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct QueuesReport {
-    /// When this was, on the server's clock, in nanoseconds.
+    /// Time of the report, on the server's clock, in nanoseconds.
     pub(crate) time_ns: u64,
-    /// How doorbells are learned of: `mapped` (the host stores into a page that is looked at), `shadow` (it stores into buffers
-    /// of its own, Doorbell Buffer Config) or `trapped` (each is a message).
+    /// Doorbell delivery: `mapped` (the host writes into a polled page), `shadow` (the host writes into its own
+    /// buffers, Doorbell Buffer Config) or `trapped` (each write is a message).
     pub(crate) doorbells: String,
-    /// From which age on a command counts as stuck, in nanoseconds.
+    /// Age from which a command counts as stuck, in nanoseconds.
     pub(crate) stuck_after_ns: u64,
-    /// The admin queues, while the controller is enabled.
+    /// Admin queues, while the controller is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) admin: Option<CompletionQueue>,
-    /// The I/O completion queues that its host has made.
+    /// I/O completion queues that the host created.
     pub(crate) queues: Vec<CompletionQueue>,
 }
 
-/// A completion queue, with the submission queues that complete into it. One that is on its way from a reactor to another has its
-/// name only.
+/// Completion queue with the submission queues that complete into it. A queue that is moving between reactors has
+/// only its identifier.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CompletionQueue {
-    /// Its identifier; 0 of the admin queue.
+    /// Queue identifier; 0 for the admin queue.
     pub(crate) queue: u16,
-    /// The reactor that serves it.
+    /// Reactor that serves the queue.
     pub(crate) reactor: usize,
-    /// It is on its way to another reactor: nothing more is known.
+    /// Whether the queue is moving to another reactor; other fields are then absent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) moving: bool,
-    /// Its interrupt vector, where interrupts are enabled.
+    /// Interrupt vector, if interrupts are enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) vector: Option<u16>,
-    /// What stands in its rings and doorbells.
+    /// State of its ring and doorbells.
     #[serde(flatten)]
     pub(crate) ring: Option<CompletionRing>,
-    /// Commands of its submission queues that were fetched and not completed.
+    /// Commands in flight: fetched and not completed, of all its submission queues.
     pub(crate) in_flight: u32,
-    /// The submission queues that complete into it, by their identifiers.
+    /// Submission queues that complete into it, by identifier.
     pub(crate) submission_queues: Vec<SubmissionQueue>,
 }
 
-/// The ring of a completion queue.
+/// Ring of a completion queue.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CompletionRing {
-    /// Entries.
+    /// Number of entries.
     pub(crate) size: u32,
-    /// The head that its host has told last.
+    /// Last head written by the host.
     pub(crate) head: u32,
-    /// The next entry to post to.
+    /// Next entry to post.
     pub(crate) tail: u32,
-    /// The phase tag that this one gets.
+    /// Phase tag of the next entry.
     pub(crate) phase: bool,
     /// Entries posted and not consumed.
     pub(crate) posted: u32,
-    /// Entries that are kept for commands that were fetched.
+    /// Entries reserved for commands in flight.
     pub(crate) reserved: u32,
-    /// No entry can be posted until its host has consumed some.
+    /// Whether no entry can be posted until the host consumes one.
     pub(crate) full: bool,
-    /// What stands in its doorbells.
+    /// Doorbells.
     #[serde(flatten)]
     pub(crate) bell: DoorbellWords,
-    /// Nothing more is fetched or posted: it is being deleted, its controller reset, or the memory of a ring is gone.
+    /// Whether fetching and posting have stopped: the queue is being deleted, its controller reset, or the memory of
+    /// a ring is unmapped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stopped: bool,
-    /// Commands that were aborted, as they took too long, and that a medium has still.
+    /// Commands aborted after a timeout that a medium still holds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) given_up: u32,
 }
 
-/// What stands in a queue's doorbells now. A host may have written anything there.
+/// Current values of a queue's doorbells. A host may have written any value.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DoorbellWords {
-    /// The register: the tail of a submission queue, the head of a completion queue.
+    /// Doorbell register: the tail of a submission queue, the head of a completion queue.
     pub(crate) doorbell: u32,
-    /// The host's shadow of it, with doorbell buffers.
+    /// Shadow doorbell of the host, with Doorbell Buffer Config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shadow: Option<u32>,
-    /// The value past which the host is asked to write the register, too (EventIdx).
+    /// Value beyond which the host must write the register too (EventIdx).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) event_idx: Option<u32>,
-    /// Why the queue is frozen, if it is.
+    /// Reason why the queue is frozen, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frozen: Option<String>,
 }
 
-/// A submission queue.
+/// Submission queue.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct SubmissionQueue {
-    /// Its identifier.
+    /// Queue identifier.
     pub(crate) queue: u16,
-    /// Entries.
+    /// Number of entries.
     pub(crate) size: u32,
-    /// The next entry to fetch.
+    /// Next entry to fetch.
     pub(crate) head: u32,
-    /// The last tail that was taken from a doorbell.
+    /// Last tail read from a doorbell.
     pub(crate) tail: u32,
-    /// What stands in its doorbells.
+    /// Doorbells.
     #[serde(flatten)]
     pub(crate) bell: DoorbellWords,
-    /// `urgent`, `high`, `medium` or `low`, where the host has selected weighted round robin.
+    /// Priority: `urgent`, `high`, `medium` or `low`, if the host selected weighted round robin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) priority: Option<String>,
-    /// It is being deleted: nothing more is fetched.
+    /// Whether the queue is being deleted; fetching has stopped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleting: bool,
-    /// Commands in its ring that were not fetched.
+    /// Commands in the ring, not fetched.
     pub(crate) waiting: u32,
-    /// Commands fetched and not completed.
+    /// Commands in flight: fetched and not completed.
     pub(crate) in_flight: u32,
-    /// The oldest of both.
+    /// Oldest commands, waiting or in flight.
     pub(crate) commands: Vec<CommandUnderWay>,
-    /// Commands that are not shown.
+    /// Number of commands not shown.
     pub(crate) left_out: u32,
 }
 
-/// A command that has not completed.
+/// Command that has not completed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CommandUnderWay {
-    /// Its submission queue.
+    /// Submission queue.
     pub(crate) queue: u16,
-    /// Its command identifier.
+    /// Command identifier.
     pub(crate) cid: u16,
-    /// Its opcode's number.
+    /// Opcode.
     pub(crate) opcode: u8,
-    /// What that is called in its command set.
+    /// Name of the opcode in its command set.
     pub(crate) command: String,
-    /// Its namespace.
+    /// Namespace identifier.
     pub(crate) nsid: u32,
-    /// Its first logical block, of one that has one.
+    /// First logical block, where the command has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lba: Option<u64>,
-    /// Bytes that it moves, or is about.
+    /// Bytes that the command transfers or affects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
-    /// Whether it has Force Unit Access.
+    /// Whether Force Unit Access is set.
     pub(crate) fua: bool,
-    /// Where it is: `ring`, `fairness`, `channel` (waits for room with its medium), `pair` (one of two fused commands that wait),
-    /// `medium`, `model`, `steps` (Verify and Copy), `subsystem`; of an admin command also `queue` (waits for an I/O queue) and `event`.
+    /// Position: `ring`, `fairness`, `channel` (waits for room at its medium), `pair` (one of two fused commands that
+    /// wait), `medium`, `model`, `steps` (Verify and Copy), `subsystem`; for an admin command also `queue` (waits for
+    /// an I/O queue) and `event`.
     pub(crate) at: String,
-    /// Since the turn that fetched it, in nanoseconds, a lower bound in steps of 4,096; of one in its ring, or that waits for an event,
-    /// nothing.
+    /// Time since it was fetched, in nanoseconds: a lower bound, in steps of 4,096. Absent for a command in the ring,
+    /// or one that waits for an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) age_ns: Option<u64>,
-    /// Whether it is as old as what was asked for, or older.
+    /// Whether its age is at least `stuck_after`.
     pub(crate) stuck: bool,
 }
 

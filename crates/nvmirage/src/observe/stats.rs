@@ -11,15 +11,15 @@ use crate::control::{
     ControllerStatus, MediumStatus, NamespaceStatus, ReactorStatus, TenantStatus,
 };
 
-/// Everything that is counted. Counts only grow while what they are of is there: rates are the difference of two answers over that of
-/// their `time_ns`.
+/// All counters. A counter grows for as long as its object exists: a rate is the difference of two reports over the
+/// difference of their `time_ns`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Stats {
-    /// When this was, on the server's clock, which is never set: nanoseconds since it started.
+    /// Time of the report on the server's monotonic clock: nanoseconds since it started.
     pub(crate) time_ns: u64,
-    /// The same on the clock of the day: milliseconds since 1970.
+    /// Time of the report on the system clock: milliseconds since 1970.
     pub(crate) unix_time_ms: u64,
-    /// Reactors, in the order of the configuration.
+    /// Reactors, in configuration order.
     pub(crate) reactors: Vec<ReactorStatus>,
     /// Media, in order of creation.
     pub(crate) media: Vec<MediumStatus>,
@@ -31,29 +31,29 @@ pub(crate) struct Stats {
     pub(crate) controllers: Vec<ControllerStats>,
 }
 
-/// A controller, and what its hosts did with it.
+/// Controller, with counters of its hosts' commands.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ControllerStats {
-    /// What is known of it.
+    /// Status of the controller.
     #[serde(flatten)]
     pub(crate) status: ControllerStatus,
-    /// Commands that moved data, as its SMART log counts them; they are kept over a restart.
+    /// Commands that transferred data, as the SMART log counts them; persistent.
     pub(crate) commands: ByDirection,
-    /// Bytes that these moved.
+    /// Bytes transferred by these commands.
     pub(crate) bytes: ByDirection,
-    /// Commands that a medium failed; they are kept over a restart.
+    /// Commands that a medium failed; persistent.
     pub(crate) media_errors: u64,
-    /// Its I/O completion queues that are there, with what completed into them since its host made them.
+    /// Existing I/O completion queues, with counters since their creation.
     pub(crate) completion_queues: Vec<QueueStats>,
-    /// Latencies by operation, of one I/O command of `sample`, at random distances.
+    /// Latencies of the timed commands, by operation; `sample` is the sampling rate.
     pub(crate) latency: Vec<Latency>,
-    /// Where the time of these went.
+    /// Stages of these latencies.
     pub(crate) stages: Vec<StageTime>,
-    /// I/O commands that ended with an error, by status, the most frequent first, since the server started.
+    /// I/O commands that ended with an error since the server started, by status, the most frequent first.
     pub(crate) errors_by_status: Vec<StatusErrors>,
 }
 
-/// A count for each direction of data.
+/// Counts by direction of data.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ByDirection {
     /// To the host.
@@ -62,22 +62,22 @@ pub(crate) struct ByDirection {
     pub(crate) write: u64,
 }
 
-/// A completion queue, with the submission queues that complete into it.
+/// Completion queue, with the submission queues that complete into it.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct QueueStats {
-    /// The completion queue.
+    /// Queue identifier.
     pub(crate) queue: u16,
-    /// The reactor that serves it.
+    /// Reactor that serves the queue.
     pub(crate) reactor: usize,
-    /// Commands fetched and not completed: the queue depth at this moment.
+    /// Commands in flight: fetched and not completed; the current queue depth.
     pub(crate) in_flight: u64,
     /// Commands completed.
     pub(crate) commands: u64,
-    /// Those with an error.
+    /// Commands completed with an error.
     pub(crate) errors: u64,
     /// Interrupts sent.
     pub(crate) interrupts: u64,
-    /// Interrupts that were not, as the host had consumed everything by then.
+    /// Interrupts omitted because the host had already consumed every entry.
     pub(crate) interrupts_spared: u64,
     /// Times that the queue was polled no more, as no command had come for 1 ms, and its host was asked to ring for the next
     /// one. Hosts with doorbell buffers are.

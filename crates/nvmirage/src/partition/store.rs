@@ -92,14 +92,14 @@ impl Store {
     fn claim(&mut self) -> anyhow::Result<()> {
         fs::create_dir_all(&self.folder).with_context(|| {
             format!(
-                "cannot keep partitions in {}: set state_dir to a folder that can be written",
+                "cannot save partitions in {}: set state_dir to a writable folder",
                 self.folder.display()
             )
         })?;
         let lock = self.folder.join(format!("{}.lock", self.stem));
         let claim = Claim::take(&lock, || {
             format!(
-                "the partitions of {} are another process's, which has the lock {}: ask that one, or stop it",
+                "the partition table of {} is in use by another process, which holds the lock {}: use that process, or stop it",
                 self.owner,
                 lock.display()
             )
@@ -184,7 +184,7 @@ pub(crate) fn stored(state_dir: &Path) -> anyhow::Result<Vec<(Owner, Table)>> {
 
 fn unusable(path: &Path) -> String {
     format!(
-        "{} cannot be used, which says what partitions there are: restore it, or remove it, and there are none",
+        "cannot use the partition table {}: restore it, or remove it to have no partitions",
         path.display()
     )
 }
@@ -199,12 +199,12 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
     }
     let parse = || -> anyhow::Result<Content> {
         if bytes.len() as u64 > MAX_LEN {
-            bail!("it has more than {MAX_LEN} bytes");
+            bail!("it is larger than {MAX_LEN} bytes");
         }
         let Head { format } = serde_json::from_slice(&bytes)?;
         if format != FORMAT {
             bail!(
-                "its format is {format}, and this version reads {FORMAT}: use the version that wrote it"
+                "unsupported format {format}; this version reads {FORMAT}: use the version that wrote it"
             );
         }
         Ok(serde_json::from_slice(&bytes)?)

@@ -18,22 +18,22 @@ const MAX_PARTITIONS: usize = 1024;
 /// Longest name.
 const MAX_NAME_LEN: usize = 64;
 
-/// What has partitions.
+/// Owner of a partition table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Owner {
-    /// A namespace of an NVMe drive, wherever that is.
+    /// Namespace of an NVMe drive, at any address.
     Drive {
-        /// The drive's serial number.
+        /// Serial number of the drive.
         serial: String,
-        /// Its model number.
+        /// Model number of the drive.
         model: String,
-        /// The namespace.
+        /// Namespace identifier.
         nsid: u32,
     },
-    /// A file or block device.
+    /// File or block device.
     File {
-        /// Its path from the root, without links.
+        /// Absolute path, with links resolved.
         path: std::path::PathBuf,
     },
 }
@@ -75,15 +75,15 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A part of a drive.
+/// Partition of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Partition {
-    /// Its name.
+    /// Name of the partition.
     pub(crate) name: String,
-    /// Where it is.
+    /// Byte range.
     pub(crate) range: Range,
-    /// It is being deleted: its bytes may be half erased.
+    /// Whether the partition is being deleted; its bytes may be partly erased.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) deleting: bool,
 }
@@ -122,14 +122,14 @@ impl Table {
             }
             if range.end.0 > bytes {
                 return Err(format!(
-                    "partition `{name}` has {range}, and there are {}",
+                    "partition `{name}` has {range}, beyond the size of {}",
                     Size(bytes)
                 ));
             }
             let mut before = partitions[..index].iter();
             if before.any(|other| other.name == *name || other.range.overlaps(*range)) {
                 return Err(format!(
-                    "partition `{name}` is there twice, or has bytes of another one"
+                    "partition `{name}` is listed twice, or overlaps another one"
                 ));
             }
         }
@@ -159,7 +159,7 @@ impl Table {
             let names: Vec<&str> = self.partitions.iter().map(|p| p.name.as_str()).collect();
             match names.as_slice() {
                 [] => format!(
-                    "there is no partition `{name}`, and no other one: `nvmirage partition create` makes one"
+                    "there is no partition `{name}`, nor any other: create one with `nvmirage partition create`"
                 ),
                 names => format!("there is no partition `{name}`; there are {}", names.join(", ")),
             }
@@ -199,7 +199,7 @@ impl Table {
         check_size(size)?;
         if self.partitions.iter().any(|p| p.name == name) {
             return Err(format!(
-                "there is a partition `{name}` already; choose another name"
+                "partition `{name}` already exists; choose another name"
             ));
         }
         if self.partitions.len() == MAX_PARTITIONS {
@@ -224,21 +224,21 @@ impl Table {
     fn place_at(&self, start: Size, size: Size, taken: &[Taken]) -> Result<Range, String> {
         if !start.0.is_multiple_of(ALIGN) {
             return Err(format!(
-                "it cannot begin at {start}: partitions begin at multiples of {}",
+                "it cannot start at {start}: partitions start at multiples of {}",
                 Size(ALIGN)
             ));
         }
         let end = start.0.checked_add(size.0).filter(|end| *end <= self.bytes);
         let Some(end) = end.map(Size) else {
             return Err(format!(
-                "{size} from {start} on end behind the drive, which has {}",
+                "{size} from {start} end beyond the drive's size of {}",
                 Size(self.bytes)
             ));
         };
         let range = Range { start, end };
         match self.taken(taken).find(|t| t.range.overlaps(range)) {
             Some(other) => Err(format!(
-                "{range} overlaps {}, which has {}: choose another place, or leave it out",
+                "{range} overlaps {}, which has {}: choose another start, or remove it",
                 other.by, other.range
             )),
             None => Ok(range),
@@ -259,7 +259,7 @@ impl Table {
                 "there is no gap of {size}: the largest one has {}",
                 Size(most / UNIT * UNIT)
             ),
-            None => format!("there is no room for {size}: all of the drive is taken"),
+            None => format!("there is no room for {size}: all of the drive is used"),
         })
     }
 
@@ -306,7 +306,7 @@ impl Table {
         check_size(size)?;
         if size.0 < range.len() {
             return Err(format!(
-                "partition `{name}` has {}, and {size} is less: a partition grows, and does not shrink",
+                "partition `{name}` has {}, and {size} is less: a partition can only grow",
                 Size(range.len())
             ));
         }
@@ -327,7 +327,7 @@ impl Table {
         let most = (end - range.start.0) / UNIT * UNIT;
         if size.0 > most {
             return Err(format!(
-                "partition `{name}` begins at {} and can have at most {}: {what}",
+                "partition `{name}` starts at {} and can have at most {}: {what}",
                 range.start,
                 Size(most)
             ));
@@ -372,7 +372,7 @@ fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{name}` is no name for a partition: write 1 to {MAX_NAME_LEN} letters, digits, `.`, `_` or `-`"
+        "`{name}` is not a partition name: write 1 to {MAX_NAME_LEN} letters, digits, `.`, `_` or `-`"
     ))
 }
 
@@ -380,7 +380,7 @@ fn check_size(size: Size) -> Result<(), String> {
     if size.0 > 0 && size.0.is_multiple_of(UNIT) {
         return Ok(());
     }
-    Err(format!("{size} cannot be: write a multiple of 4KiB"))
+    Err(format!("invalid size {size}: write a multiple of 4KiB"))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl System {
         self.refuse_group(&drive)?;
         self.load_vfio_pci()?;
         let claims = users::claim_all(self, &drive.block_devices);
-        let claims = claims.map_err(|name| anyhow::anyhow!("{name} has come into use just now"))?;
+        let claims = claims.map_err(|name| anyhow::anyhow!("{name} is now in use"))?;
         let moved = self.move_to(&drive, Some(VFIO_PCI), VFIO_PCI);
         drop(claims);
         if let Err(error) = moved {
@@ -55,7 +55,7 @@ impl System {
             Some(VFIO_PCI) => {}
             Some(NVME) => return Ok(drive),
             other => bail!(
-                "{address} is bound to {}, not to vfio-pci: there is nothing to give back",
+                "{address} is bound to {}, not to vfio-pci: nothing to return",
                 other.unwrap_or("no driver")
             ),
         }
@@ -70,8 +70,8 @@ impl System {
         let address = drive.address;
         let Some(group) = drive.iommu_group else {
             bail!(
-                "{address} stands behind no IOMMU, and could reach all memory of this machine: switch the IOMMU on in \
-                 the firmware, and for Intel start the kernel with intel_iommu=on"
+                "{address} is not behind an IOMMU, and could access all memory of this machine: enable the IOMMU in \
+                 the firmware, and for Intel boot the kernel with intel_iommu=on"
             );
         };
         let devices = self.path("sys/bus/pci/devices");
@@ -102,7 +102,7 @@ impl System {
         let _ = Command::new("modprobe").arg(VFIO_PCI).output();
         ensure!(
             driver.is_dir(),
-            "the kernel has no driver vfio-pci: `modprobe vfio-pci` as root, or a kernel that has it"
+            "the kernel has no driver vfio-pci: run `modprobe vfio-pci` as root, or use a kernel with it"
         );
         Ok(())
     }

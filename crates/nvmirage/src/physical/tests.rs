@@ -210,7 +210,7 @@ fn a_group_is_handed_over_whole_and_only_behind_an_iommu() {
     );
     let link = format!("sys/bus/pci/devices/{ADDRESS}/iommu_group");
     fs::remove_file(machine.root.path().join(link)).unwrap();
-    assert!(machine.refusal().contains("stands behind no IOMMU"));
+    assert!(machine.refusal().contains("is not behind an IOMMU"));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn what_is_no_drive_is_not_touched() {
     machine.function("0000:00:1f.2", "0x010601", Some("ahci"), 3);
     let bind = |address: &str| machine.system().bind(address.parse().unwrap());
     let error = bind("0000:00:1f.2").unwrap_err().to_string();
-    assert!(error.contains("is no NVMe controller"), "{error}");
+    assert!(error.contains("is not an NVMe controller"), "{error}");
     let error = bind("0000:05:00.0").unwrap_err().to_string();
     assert!(error.contains("no PCI function 0000:05:00.0"), "{error}");
 }

@@ -170,7 +170,7 @@ impl Door {
                 drop(caller.part());
             }
             _ => {
-                tracing::debug!(controller = name, "a connection has ended{process}: {end}");
+                tracing::debug!(controller = name, "a connection ended{process}: {end}");
                 drop(caller.part());
             }
         }

@@ -328,7 +328,7 @@ impl ReactorHandle {
         self.send(message(answer))?;
         answered
             .recv_timeout(ANSWER_TIMEOUT)
-            .context("the reactor did not answer within 10 s")
+            .context("the reactor did not respond within 10 s")
     }
 
     /// Tells it how the others are reached: each by its place in this list.
@@ -506,7 +506,7 @@ impl Drop for ReactorHandle {
             && let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("a reactor panicked; what it served is gone");
+            tracing::error!("a reactor panicked; its controllers are no longer served");
         }
     }
 }

@@ -24,7 +24,7 @@ const TRIES: usize = 3;
 pub(crate) enum InspectError {
     /// A reactor hangs, or is too busy.
     #[error(
-        "reactor {0} did not answer within 2 s: it is stalled or has too much to do; ask again, and see what it does with `nvmirage ls`"
+        "reactor {0} did not respond within 2 s: it is stalled or overloaded; retry, and check its load with `nvmirage ls`"
     )]
     NoAnswer(u16),
     /// It was deleted meanwhile.

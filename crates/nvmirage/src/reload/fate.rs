@@ -120,7 +120,7 @@ fn medium(now: &Medium, wanted: &Medium, size: Option<u64>) -> Fate {
     let mut fixed = a.kind().parameters().filter(differ);
     match fixed.find(|parameter| parameter.change != Change::Live) {
         Some(parameter) => Fate::Remake(format!(
-            "timing.{} cannot change while the drive works",
+            "timing.{} cannot change while the medium is open",
             parameter.name
         )),
         None => Fate::Change,
@@ -170,7 +170,7 @@ fn namespace(
 ) -> Fate {
     let medium = fates.get(&(Kind::Media, now.media.clone()));
     if medium.is_some_and(|fate| matches!(fate, Fate::Remake(_))) {
-        return Fate::Remake(format!("media {} is made anew", now.media));
+        return Fate::Remake(format!("media {} is recreated", now.media));
     }
     let placed = served.placed.get(&now.name);
     if let (Some(placed), Some(home)) = (placed, home(target, wanted))
@@ -193,7 +193,7 @@ fn namespace(
     match growth(now, wanted, served) {
         Growth::Same => Fate::Change,
         Growth::Grows(_) if placed.is_some() => Fate::Change,
-        _ => Fate::Remake("range cannot change, but to be longer".into()),
+        _ => Fate::Remake("range can only be extended".into()),
     }
 }
 
@@ -231,7 +231,7 @@ fn subsystems(served: &Served, target: &Config, fates: &mut BTreeMap<Id, Fate>) 
             fate.is_some_and(Fate::ends)
         };
         let pool = served.config.pool_of(name).into_iter().find(remade);
-        let of_pool = pool.map(|medium| format!("media {medium} of its pool is made anew"));
+        let of_pool = pool.map(|medium| format!("media {medium} of its pool is recreated"));
         let Some(why) = of_pool.or_else(|| wide(name, served, target)) else {
             continue;
         };

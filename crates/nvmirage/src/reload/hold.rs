@@ -114,14 +114,14 @@ impl Holding<'_> {
             let mut of_hosts = placed.filter(|(_, p)| p.made_by_host && p.medium == *name);
             if let Some((namespace, _)) = of_hosts.next() {
                 let why = format!(
-                    "namespace {namespace} on it was made by a host: `nvmirage delete namespace {namespace}` first"
+                    "namespace {namespace} on it was created by a host: run `nvmirage delete namespace {namespace}` first"
                 );
                 self.hold(Kind::Media, name, why);
             }
             let is_remade = matches!(self.fate(Kind::Media, name), Fate::Remake(_));
             if is_remade && loses_bytes(&medium) {
                 let why = format!(
-                    "its bytes are in memory and would be gone: give the new one another name, or `nvmirage delete media {name}` first"
+                    "its data is in memory and would be lost: give the new one another name, or run `nvmirage delete media {name}` first"
                 );
                 self.hold(Kind::Media, name, why);
             }
@@ -143,9 +143,8 @@ impl Holding<'_> {
                     true => format!("nvmirage resize {name} {size} --shrink"),
                     false => format!("nvmirage delete namespace {name}"),
                 };
-                let why = format!(
-                    "what lies behind {size} would be lost: where that is meant, `{first}` first"
-                );
+                let why =
+                    format!("data behind {size} would be lost: to allow that, run `{first}` first");
                 self.hold(Kind::Namespace, name, why);
             }
             if !self.fate(Kind::Namespace, name).ends() || self.consent {

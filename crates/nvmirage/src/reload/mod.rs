@@ -28,21 +28,21 @@ use crate::{
     saved::merge::{Named, Objects, find},
 };
 
-/// What kind of object something is done to.
+/// Kind of an object.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
-    /// A medium.
+    /// Medium.
     Media,
-    /// A namespace.
+    /// Namespace.
     Namespace,
-    /// A tenant.
+    /// Tenant.
     Tenant,
-    /// A controller.
+    /// Controller.
     Controller,
-    /// The log, of which there is one.
+    /// The log.
     Log,
 }
 
@@ -127,14 +127,14 @@ pub(crate) struct Step {
     pub(crate) detail: String,
 }
 
-/// An object that stays as it is, though the configuration says otherwise.
+/// Object whose change is deferred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Held {
-    /// Its kind.
+    /// Kind of the object.
     pub(crate) kind: Kind,
-    /// Its name.
+    /// Name of the object.
     pub(crate) name: String,
-    /// Why, and what to do.
+    /// Reason, and the next step.
     pub(crate) why: String,
 }
 

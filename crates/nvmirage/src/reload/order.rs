@@ -121,7 +121,7 @@ impl Steps<'_> {
         for one in now {
             let detail = match self.fate(kind, one.name()) {
                 Fate::Delete => String::new(),
-                Fate::Remake(why) => format!("to be made anew: {why}"),
+                Fate::Remake(why) => format!("to be recreated: {why}"),
                 _ => continue,
             };
             self.push(kind, one.name(), Deed::Delete, detail);

@@ -245,8 +245,8 @@ fn what_is_used_goes_after_its_users_and_comes_before_them() {
     let then = now.replace("\"a\"", "\"b\"");
     let expected = [
         "- namespace n detached from controller c",
-        "- namespace n: to be made anew: media m is made anew",
-        "- media m: to be made anew: path cannot change",
+        "- namespace n: to be recreated: media m is recreated",
+        "- media m: to be recreated: path cannot change",
         "+ media m: file, b, 8GiB",
         "+ namespace n: on media m, 0B..4GiB",
         "+ namespace n attached to controller c",
@@ -378,7 +378,7 @@ fn a_namespace_that_goes_to_a_pool_is_attached_to_nobody() {
     let expected = [
         "- namespace n detached from controller a",
         "- namespace n detached from controller b",
-        "- namespace n: to be made anew: it moves to subsystem p",
+        "- namespace n: to be recreated: it moves to subsystem p",
         "+ namespace n: on media m, 0B..4GiB",
         "+ controller p: vfio-user:/p, no namespaces",
     ];
@@ -393,9 +393,9 @@ fn the_pool_of_a_host_stays_with_what_has_it() {
     let held = ["! media m"];
     assert_eq!(lines(&served(&now, &["b"]), &then, false), held);
     let expected = [
-        "- controller b: to be made anew: media m of its pool is made anew",
-        "- controller a: to be made anew: media m of its pool is made anew",
-        "- media m: to be made anew: path cannot change",
+        "- controller b: to be recreated: media m of its pool is recreated",
+        "- controller a: to be recreated: media m of its pool is recreated",
+        "- media m: to be recreated: path cannot change",
         "+ media m: file, b, 8GiB",
         "+ controller a: vfio-user:/a, no namespaces",
         "+ controller b: vfio-user:/b, no namespaces",

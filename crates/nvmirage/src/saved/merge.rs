@@ -108,7 +108,7 @@ fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> V
                 (Some(_), Some(_)) => "was changed",
             };
             lost.push(format!(
-                "{} {name} {what} at run time and is another one in the configuration now: that counts",
+                "{} {name} {what} at run time, and the configuration now defines another one: the configuration applies",
                 T::KIND
             ));
         }
@@ -122,7 +122,7 @@ fn kind<T: Named>(then: &[T], end: &[T], now: &[T], lost: &mut Vec<String>) -> V
         match find(then, object.name()) {
             None => merged.push(object.clone()),
             Some(then) if then != object => lost.push(format!(
-                "{} {} was changed at run time and is in the configuration no longer: it is gone",
+                "{} {} was changed at run time, and is no longer in the configuration: it is removed",
                 T::KIND,
                 object.name()
             )),

@@ -82,7 +82,7 @@ impl Saved {
         let shown = path.display().to_string();
         let claim = Claim::take(&path.with_extension("lock"), || {
             format!(
-                "another server keeps what is made at run time in {shown}: serve each configuration once, or give the other one a state_dir of its own"
+                "another server saves its run-time changes in {shown}: serve each configuration once, or give the other server its own state_dir"
             )
         })?;
         if forget && path.exists() {
@@ -101,7 +101,7 @@ impl Saved {
             let merged = merge(&found.then, &found.now, &of_file);
             let advice = || {
                 format!(
-                    "what was made at run time does not fit the configuration any more: change that, or begin without it once (--forget), which puts {shown} aside"
+                    "the saved run-time changes no longer fit the configuration: change the configuration, or start once with --forget, which renames {shown}"
                 )
             };
             let Merged {
@@ -232,11 +232,8 @@ fn keep_copy(path: &Path) -> anyhow::Result<()> {
 fn aside(path: &Path, put: impl FnOnce(&Path) -> io::Result<()>) -> anyhow::Result<()> {
     let aside = path.with_extension("old.json");
     put(&aside)
-        .with_context(|| format!("cannot put {} aside as {}", path.display(), aside.display()))?;
-    tracing::warn!(
-        "what was made at run time is put aside: {}",
-        aside.display()
-    );
+        .with_context(|| format!("cannot rename {} to {}", path.display(), aside.display()))?;
+    tracing::warn!("run-time changes are renamed to {}", aside.display());
     Ok(())
 }
 
@@ -248,7 +245,9 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
         Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
     };
     if len > MAX_LEN {
-        bail!("{shown} has {len} bytes, which nothing of ours has: move it away");
+        bail!(
+            "{shown}: unexpected size {len} bytes; not a nvmirage state file. Move it away and start again"
+        );
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let version = serde_json::from_slice::<serde_json::Value>(&bytes)
@@ -256,12 +255,12 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
         .and_then(|value| value["version"].as_u64());
     match version {
         Some(version) if version != u64::from(VERSION) => bail!(
-            "{shown} has version {version}, and this program reads version {VERSION}: use the program that wrote it, or begin without it (--forget)"
+            "{shown}: unsupported version {version}; this program reads version {VERSION}: use the program that wrote it, or start without it (--forget)"
         ),
         _ => {}
     }
     let content = serde_json::from_slice(&bytes).with_context(|| {
-        format!("{shown}, what was made at run time, cannot be read: mend it, or begin without it (--forget)")
+        format!("cannot read the saved run-time changes in {shown}: repair the file, or start without it (--forget)")
     })?;
     Ok(Some(content))
 }

@@ -35,14 +35,14 @@ pub(crate) fn reloading() {
 pub(crate) fn stopping() {
     tell(&[
         NotifyState::Stopping,
-        NotifyState::Status("stopping: commands end, media are made durable"),
+        NotifyState::Status("stopping: commands complete, media are made durable"),
     ]);
 }
 
 /// A manager that cannot be told is logged and no more: what is served goes on.
 fn tell(what: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(what) {
-        tracing::warn!("the service manager cannot be told: {error}");
+        tracing::warn!("cannot notify the service manager: {error}");
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn inherited_socket() -> anyhow::Result<Option<(UnixListener, PathBuf
     }
     let listener = passed
         .take_unix_listener(0)
-        .context("the service manager passed something else than a listening UNIX socket: write `ListenStream=/PATH` into the socket unit")?
+        .context("the service manager did not pass a listening UNIX socket: write `ListenStream=/PATH` into the socket unit")?
         .context("the service manager's socket is gone")?;
     let path = path_of(&listener.local_addr()?)?;
     Ok(Some((listener, path)))

@@ -43,7 +43,7 @@ impl Watchdog {
                     match silent(&reactors, every) {
                         None => super::tell(&[NotifyState::Watchdog]),
                         Some(reactor) => tracing::error!(
-                            "reactor {reactor} has not answered within {every:?}: the service manager is not told that we live"
+                            "reactor {reactor} has not responded within {every:?}: the watchdog of the service manager is not notified"
                         ),
                     }
                 }

@@ -198,12 +198,12 @@ impl State {
         };
         if let Some(new) = controller.pool.iter().find(|m| !live.pool.contains(m)) {
             anyhow::bail!(
-                "pool: subsystem {name} is served already, without \"{new}\": a pool is fixed while a controller of its subsystem is served"
+                "pool: subsystem {name} is already served without \"{new}\": a pool cannot change while a controller of its subsystem is served"
             );
         }
         if let Some(reactor) = controller.reactor.filter(|r| *r != live.reactor) {
             anyhow::bail!(
-                "reactor = {reactor}: subsystem {name} is on reactor {}: write that, or leave it out",
+                "reactor = {reactor}: subsystem {name} is on reactor {}: write that, or remove it",
                 live.reactor
             );
         }
@@ -211,7 +211,7 @@ impl State {
         let then = self.words(before, name)?;
         anyhow::ensure!(
             now == then,
-            "the controllers of subsystem {name} that are served have serial = \"{}\" and subnqn = \"{}\": write the same, or leave them out",
+            "the served controllers of subsystem {name} have serial = \"{}\" and subnqn = \"{}\": write the same, or remove them",
             then.serial,
             then.subnqn
         );

@@ -30,7 +30,7 @@ impl Supervisor {
         } = match taken.pop().flatten() {
             // between two who have it
             None if open.medium.why_single().is_some() => {
-                let text = format!("media {name} is not to be looked at now: ask again");
+                let text = format!("media {name} cannot be inspected now: retry");
                 return Err(Refusal::no_answer(text));
             }
             taken => taken.unwrap_or_default(),

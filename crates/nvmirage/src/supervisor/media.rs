@@ -49,7 +49,7 @@ impl State {
         let recording = RecordingFile::begin(&config, &medium).with_context(place)?;
         let mut ids = (0..=u16::MAX).map(ChannelId);
         let free = ids.find(|id| self.media.iter().all(|m| m.channel != *id));
-        let channel = free.context("there are 65,536 media, and there is room for no more")?;
+        let channel = free.context("the maximum of 65,536 media is reached: delete one first")?;
         let partitions = self.open_partitions(&config, &medium).with_context(place)?;
         self.open_relays(&config, &medium).with_context(place)?;
         // The last thing that may fail: what is taken from there is nowhere else.
@@ -115,9 +115,10 @@ impl State {
         let recorded = recording.map_or(Ok(()), |file| file.write(&medium));
         let recorded = recorded.with_context(|| format!("media {name}"));
         let bytes = image.map_or(Ok(()), |mut image| image.keep(&medium));
-        let bytes = bytes.with_context(|| format!("media {name} is not kept; its bytes are gone"));
+        let bytes =
+            bytes.with_context(|| format!("media {name} cannot be saved; its data is lost"));
         let kept = state.map_or(Ok(()), |state| state.keep(&medium));
-        let kept = kept.with_context(|| format!("media {name}: the state of its timing is not kept; an older one counts at the next start"));
+        let kept = kept.with_context(|| format!("media {name}: the state of its timing model cannot be saved; an older state is used at the next start"));
         bytes.and(kept).and(recorded)
     }
 
@@ -206,7 +207,7 @@ impl State {
                 None => open.medium.lose_zone(*zone, to).map(drop),
             };
             lost.map_err(|error| Refusal::conflict(format!("media `{name}`: {error}")))?;
-            tracing::info!(media = name, zone, ?loss, "a zone is given up");
+            tracing::info!(media = name, zone, ?loss, "a zone is lost");
         }
         Ok(())
     }
@@ -220,7 +221,7 @@ impl State {
     ) -> anyhow::Result<merge::OpenMedium> {
         let medium = self.medium(name)?;
         let config = self.config.media.iter().find(|m| m.name == name);
-        let config = config.with_context(|| format!("media {name} is gone"))?;
+        let config = config.with_context(|| format!("media {name} is no longer open"))?;
         let channel = self.open_on(name, reactor)?;
         for reactor in self.reactors_of(subsystem) {
             self.open_on(name, reactor)?;
@@ -250,7 +251,7 @@ impl State {
         let size = Size(self.medium(&namespace.media).with_context(place)?.size());
         match namespace.range {
             Some(range) if range.end > size => Err(anyhow::anyhow!(
-                "range = \"{range}\" ends behind the medium, which has {size}"
+                "range = \"{range}\" ends beyond the medium's size of {size}: write a smaller end"
             ))
             .with_context(place),
             Some(range) => Ok(range),
@@ -272,7 +273,7 @@ impl State {
         let least = medium.min_lba_bytes();
         if namespace.lba_size < least {
             anyhow::bail!(
-                "namespace {}: lba_size = {}: media {} takes no blocks below {least}: write lba_size = {least}; of a file direct = \"auto\" does, too",
+                "namespace {}: lba_size = {}: media {} supports no blocks below {least}: write lba_size = {least}, or direct = \"auto\" for a file",
                 namespace.name,
                 namespace.lba_size,
                 namespace.media
@@ -283,7 +284,7 @@ impl State {
         let most = config.map_or(4096, |config| max_lba_bytes(medium, config));
         if namespace.lba_size > most {
             anyhow::bail!(
-                "namespace {}: lba_size = {}: media {} promises to write only {most} bytes wholly or not at all when the power fails (AWUPF, NAWUPF), and a host is promised that of each block: write lba_size = 512, or awupf = \"4KiB\" in [[media]] if you know that it does so all the same",
+                "namespace {}: lba_size = {}: media {} keeps only {most} bytes atomic across a power failure (AWUPF, NAWUPF), and each block needs that: write lba_size = 512, or awupf = \"4KiB\" in [[media]] if the drive is known to do so",
                 namespace.name,
                 namespace.lba_size,
                 namespace.media
@@ -293,7 +294,7 @@ impl State {
         if rest != 0 {
             tracing::warn!(
                 namespace = namespace.name,
-                "its size is no multiple of {}: the last {rest} bytes are not used",
+                "its size is not a multiple of {}: the last {rest} bytes are not used",
                 namespace.lba_size
             );
         }
@@ -409,11 +410,14 @@ fn take_image(config: &config::Medium, medium: &Medium) -> anyhow::Result<Option
     medium.tell_zones();
     let shown = image.path().display();
     match found {
-        Found::Bytes => tracing::info!(media = config.name, "its bytes are those of {shown}"),
-        Found::Nothing => tracing::info!(media = config.name, "empty, to be kept in {shown}"),
+        Found::Bytes => tracing::info!(media = config.name, "contents loaded from {shown}"),
+        Found::Nothing => tracing::info!(
+            media = config.name,
+            "empty, saved in {shown} at a clean stop"
+        ),
         Found::Crash => tracing::warn!(
             media = config.name,
-            "empty: its last server did not stop cleanly, and its bytes were in memory alone; to be kept in {shown}"
+            "empty: its last server did not stop cleanly, and its data was only in memory; saved in {shown} at a clean stop"
         ),
     }
     Ok(Some(image))

@@ -194,7 +194,7 @@ impl Supervisor {
         if let Some(mut saved) = saved {
             if let Err(error) = saved.begin() {
                 tracing::error!(
-                    "what was made at run time is not saved yet, the next change tries it again: {error:#}"
+                    "run-time changes are not saved yet; the next change tries again: {error:#}"
                 );
             }
             supervisor.lock().saved = Some(saved);
@@ -222,7 +222,7 @@ impl Supervisor {
         let mut state = self.lock();
         if state.is_ending {
             return Err(Refusal::conflict(
-                "the server ends: nothing is changed any more",
+                "the server is stopping and accepts no changes",
             ));
         }
         let done = work(&mut state);
@@ -233,7 +233,7 @@ impl Supervisor {
         let kept = state.saved.as_mut();
         let kept = kept.map_or(Ok(()), |saved| saved.keep(objects));
         let kept = kept.context(
-            "it is done, but cannot be saved: it will be gone at the next start unless a later change can be",
+            "the change is applied, but cannot be saved: it will be lost at the next start unless a later change is saved",
         );
         if let Err(error) = &kept {
             tracing::error!("{error:#}");

@@ -46,11 +46,13 @@ impl State {
         let count = self.reactors.len();
         if let Some(reactor) = reactors.iter().find(|reactor| **reactor >= count) {
             return Err(Refusal::invalid(format!(
-                "there is no reactor {reactor}: there are {count}, counted from 0"
+                "there is no reactor {reactor}; there are {count}, counted from 0"
             )));
         }
         if (1..reactors.len()).any(|at| reactors[..at].contains(&reactors[at])) {
-            return Err(Refusal::invalid("a reactor is named twice: name each once"));
+            return Err(Refusal::invalid(
+                "a reactor is listed twice: list each once",
+            ));
         }
         let mut configs = self.config.controller.iter();
         let subsystem = configs.find(|c| c.name == name).map(|c| c.subsystem());
@@ -63,7 +65,9 @@ impl State {
         let moves = match (queue, reactors) {
             (Some(queue), &[to]) => vec![(queue, to)],
             (Some(_), _) => {
-                return Err(Refusal::invalid("one queue moves to one reactor: name one"));
+                return Err(Refusal::invalid(
+                    "a single queue moves to a single reactor: name one",
+                ));
             }
             (None, []) => return Err(Refusal::invalid("name the reactors to move to")),
             (None, reactors) => {

@@ -77,7 +77,7 @@ impl State {
     ) -> Result<(), Refusal> {
         let answer = self.reactors[reactor].request(slot, request);
         let answer = answer.context(
-            "the change may still come about, once the commands before it have ended: look with `nvmirage ls`",
+            "the change may still be applied when earlier commands have completed: check with `nvmirage ls`",
         );
         match answer.map_err(failed)? {
             Ok(_) => Ok(()),
@@ -259,7 +259,7 @@ impl State {
         };
         let Some(timing) = &self.config.media[at].timing else {
             return Err(Refusal::conflict(format!(
-                "media `{name}` has no timing: it is made with one, by `create media --timing PRESET` or [media.timing]"
+                "media `{name}` has no timing model: create it with one, by `create media --timing PRESET` or [media.timing]"
             )));
         };
         let failed = |error: anyhow::Error| Refusal::failed(&error);
@@ -318,7 +318,7 @@ impl State {
         let used = namespace.namespace.blocks * block;
         if size.0 < used && !shrink {
             return Err(Refusal::conflict(format!(
-                "namespace `{name}` has {}: what lies behind {size} would be lost; with --shrink that is meant",
+                "namespace `{name}` has {}: data behind {size} would be lost; add --shrink to allow that",
                 Size(used)
             )));
         }
@@ -328,7 +328,7 @@ impl State {
         match end.filter(|end| end.0 <= medium.size()) {
             Some(end) => Ok(Range { start, end }),
             None => Err(Refusal::conflict(format!(
-                "namespace `{name}` starts at {start} of media {}, which has {}: there is no room for {size}; a file that was enlarged has its new size when the server is started again",
+                "namespace `{name}` starts at {start} of media {}, which has {}: there is no room for {size}; an enlarged file gets its new size when the server is restarted",
                 namespace.medium,
                 Size(medium.size())
             ))),
@@ -425,20 +425,20 @@ fn check_attach(found: &Found, controller: &str, subsystem: &str) -> Result<(), 
 fn refusal_of(status: Status) -> Refusal {
     match status {
         Status::INTERNAL_ERROR => Refusal::failed(&anyhow::anyhow!(
-            "it is done, but could not be kept over a restart: the log says why"
+            "the change is applied, but could not be saved for a restart: see the log"
         )),
         Status::NAMESPACE_IDENTIFIER_UNAVAILABLE => Refusal::conflict(format!(
-            "the subsystem has no identifier left: it may have {} namespaces; delete one first",
+            "no identifier left in the subsystem: it has the maximum of {} namespaces; delete one first",
             controller::config::DEFAULT_NAMESPACE_LIMIT
         )),
         Status::NAMESPACE_INSUFFICIENT_CAPACITY => Refusal::conflict(
-            "a host has made a namespace there meanwhile; `nvmirage ls` shows what is taken",
+            "a host created a namespace there in the meantime; `nvmirage ls` shows the used ranges",
         ),
         Status::INVALID_NAMESPACE_OR_FORMAT => {
-            Refusal::conflict("a host has deleted the namespace meanwhile")
+            Refusal::conflict("a host deleted the namespace in the meantime")
         }
         status => Refusal::conflict(format!(
-            "the subsystem refuses: {status:?}; `nvmirage ls` shows how it is now"
+            "the subsystem rejects the change: {status:?}; `nvmirage ls` shows its current state"
         )),
     }
 }

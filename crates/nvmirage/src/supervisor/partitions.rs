@@ -28,7 +28,7 @@ impl Supervisor {
         let mut state = self.lock();
         if let Some(owner) = state.config.pool_owner(medium) {
             return Err(Refusal::conflict(format!(
-                "media `{medium}` is in the pool of subsystem `{owner}`, whose hosts make namespaces there: it has no partitions"
+                "media `{medium}` is in the pool of subsystem `{owner}`, whose hosts create namespaces there: it cannot have partitions"
             )));
         }
         let taken = state.taken_beside_partitions(medium)?;
@@ -96,7 +96,9 @@ impl Supervisor {
         let erased = bytes.erase(range.start.0, range.len());
         erased
             .with_context(|| {
-                format!("partition `{name}` is not erased, and cannot be used: delete it again")
+                format!(
+                    "partition `{name}` is not fully erased, and cannot be used: delete it again"
+                )
             })
             .map_err(failed)?;
         let mut state = self.lock();
@@ -217,7 +219,7 @@ impl State {
         let store = self.open(medium)?.partitions.as_ref();
         match store.and_then(|store| store.table().partitions().first()) {
             Some(partition) => anyhow::bail!(
-                "pool: media {medium} has partition `{}`, beside which hosts cannot make namespaces: delete it, or take the medium out of the pool",
+                "pool: media {medium} has partition `{}`, beside which hosts cannot create namespaces: delete it, or remove the medium from the pool",
                 partition.name
             ),
             None => Ok(()),
@@ -227,6 +229,6 @@ impl State {
 
 fn no_partitions(medium: &str) -> String {
     format!(
-        "media {medium} has no partitions: drives with a serial number have some, and files without zones, where there is a state_dir to keep them in"
+        "media {medium} cannot have partitions: only drives with a serial number, and files without zones, can, and only with a state_dir"
     )
 }

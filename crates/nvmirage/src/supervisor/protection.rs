@@ -48,15 +48,15 @@ impl State {
             match read_only {
                 true => tracing::warn!(
                     media,
-                    "the medium became read-only: its namespaces are write protected until it takes writes again"
+                    "the medium became read-only: its namespaces are write protected until it accepts writes again"
                 ),
                 false => tracing::info!(
                     media,
-                    "the medium takes writes again: its namespaces are not write protected any more"
+                    "the medium accepts writes again: its namespaces are no longer write protected"
                 ),
             }
             if let Err(error) = self.protect(media, read_only) {
-                tracing::error!(media, "its hosts are not told: {error}");
+                tracing::error!(media, "cannot notify its hosts: {error}");
             }
         }
     }

@@ -58,7 +58,7 @@ impl RecordingFile {
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         ensure!(
             recording.left_out() == 0,
-            "{} has the first {} operations only: record a shorter run, and change nothing meanwhile",
+            "{} has only the first {} operations: record a shorter run, without changes during it",
             self.path.display(),
             recording.len()
         );

@@ -69,10 +69,7 @@ impl Supervisor {
         if request.dry_run {
             return Ok(told);
         }
-        tracing::info!(
-            "the configuration is read again: {}",
-            decided.source.file.display()
-        );
+        tracing::info!("configuration reloaded: {}", decided.source.file.display());
         for line in in_words(&told) {
             tracing::info!("{line}");
         }
@@ -220,7 +217,7 @@ fn stopped(steps: &[Step], at: usize, refusal: &Refusal) -> Refusal {
     let first = undone.first().map(line).unwrap_or_default();
     let done: Vec<String> = done.iter().map(line).collect();
     let done = match done.as_slice() {
-        [] => "nothing was done before".to_owned(),
+        [] => "no step was applied before".to_owned(),
         lines => format!("done before: {}", lines.join("; ")),
     };
     let errors = undone.iter().enumerate().map(|(index, step)| FieldProblem {
@@ -270,7 +267,7 @@ impl State {
             let restart = reload::needs_restart(&source.read, &file);
             if !restart.is_empty() {
                 refusal.detail = format!(
-                    "{}\nwhat the file says of {} counts after a restart",
+                    "{}\nthe file's {} takes effect after a restart",
                     refusal.detail,
                     restart.join(", ")
                 );
@@ -331,7 +328,7 @@ impl State {
         };
         match loses.filter(|controller| self.host_of(controller).is_some()) {
             Some(controller) => Err(Refusal::conflict(format!(
-                "a host has attached to controller {controller} meanwhile: reload again to see what can be done beside it"
+                "a host has attached to controller {controller} in the meantime: reload again for a plan that respects it"
             ))),
             None => Ok(()),
         }
@@ -500,6 +497,6 @@ impl State {
         let now = self.objects();
         let kept = self.saved.as_mut();
         let kept = kept.map_or(Ok(()), |saved| saved.rebase(then, now));
-        kept.context("it is done, but cannot be saved: at the next start it is compared with the file of before")
+        kept.context("the reload is applied, but cannot be saved: the next start compares with the earlier file")
     }
 }

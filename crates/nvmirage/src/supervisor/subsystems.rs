@@ -121,7 +121,7 @@ impl State {
         let merged = match &claimed {
             Some((place, _)) if sidecar.is_some() => merged.with_context(|| {
                 format!(
-                    "subsystem {name} in the configuration does not fit what is kept of it in {}: change the configuration, or remove that file, and the configuration alone counts: namespaces that hosts made are forgotten then, and their bytes stay",
+                    "subsystem {name} in the configuration does not fit its saved changes in {}: change the configuration, or remove that file: then only the configuration applies, namespaces that hosts created are lost, and their data stays",
                     place.path().display()
                 )
             })?,
@@ -183,7 +183,7 @@ impl State {
         let of_others = |r: &&Resting| r.subsystem != name && pool.contains(&r.medium.as_str());
         match self.resting.iter().find(of_others) {
             Some(other) => anyhow::bail!(
-                "pool: media {} holds namespace {}, which a host of subsystem {} has made: serve that again and delete the namespace, or use another medium",
+                "pool: media {} holds namespace {}, created by a host of subsystem {}: serve that subsystem and delete the namespace, or use another medium",
                 other.medium,
                 other.taken.name,
                 other.subsystem
@@ -234,7 +234,7 @@ impl State {
             Err(error) => {
                 tracing::warn!(
                     subsystem = name,
-                    "what hosts change is lost at the end: {error:#}"
+                    "changes by hosts are lost when the server stops: {error:#}"
                 );
                 Ok(None)
             }
@@ -445,7 +445,7 @@ impl State {
         let is_kept = is_kept.with_context(|| format!("subsystem {name} does not end"))?;
         anyhow::ensure!(
             is_kept,
-            "what was changed last of subsystem {name} could not be kept; the log says why"
+            "the last changes of subsystem {name} could not be saved; see the log"
         );
         Ok(())
     }

@@ -198,14 +198,14 @@ impl State {
         if let Some(user) = controllers.find(|c| is_its(&c.tenant)) {
             let user = &user.name;
             return Err(Refusal::conflict(format!(
-                "tenant `{name}` has controller `{user}`; delete that first"
+                "tenant `{name}` is used by controller `{user}`: delete that first"
             )));
         }
         let mut namespaces = self.config.namespace.iter();
         if let Some(user) = namespaces.find(|n| is_its(&n.tenant)) {
             let user = &user.name;
             return Err(Refusal::conflict(format!(
-                "tenant `{name}` has namespace `{user}`; delete that first"
+                "tenant `{name}` is used by namespace `{user}`: delete that first"
             )));
         }
         self.config.tenant.remove(at);

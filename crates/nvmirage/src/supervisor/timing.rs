@@ -55,7 +55,7 @@ pub(super) fn give(
     let shown = file.path().display().to_string();
     match &found {
         Some(bytes) => Medium::restore_timing(medium, parameters, bytes).with_context(|| {
-            format!("timing: {shown} cannot be taken: remove that file to begin with a fresh drive, or have `nvmirage precondition` make one in steady state")
+            format!("timing: cannot load {shown}: remove that file to start with a new drive, or create one in steady state with `nvmirage precondition`")
         })?,
         None => Medium::set_timing(medium, parameters)?,
     }

@@ -100,13 +100,13 @@ impl State {
         let mut of_it = going_on.iter();
         if let Some(other) = of_it.find(|one| one.config.controller == config.controller) {
             return Err(Refusal::conflict(format!(
-                "controller `{}` is traced already: `nvmirage trace stop {}` first",
+                "controller `{}` already has a trace: run `nvmirage trace stop {}` first",
                 config.controller, other.config.name
             )));
         }
         if going_on.len() >= GOING_ON || self.traces.len() >= TRACES {
             return Err(Refusal::conflict(format!(
-                "there are {} traces, and {} go on: {TRACES} are known at once, and {GOING_ON} go on; `nvmirage trace stop` ends and forgets one",
+                "{} traces exist, and {} are running; the maximum is {TRACES}, of which {GOING_ON} running: end and forget one with `nvmirage trace stop`",
                 self.traces.len(),
                 going_on.len()
             )));

@@ -40,37 +40,37 @@ pub(crate) fn ring_entries(queues: u16) -> usize {
     each.min(RECORDS_OF_QUEUE)
 }
 
-/// Whether a trace goes on.
+/// State of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Condition {
-    /// It does.
+    /// The trace is running.
     Recording,
-    /// It does not, and its file is closed.
+    /// The trace has ended, and its file is closed.
     Ended,
 }
 
-/// A trace, and what it has come to.
+/// Trace and its status.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TraceStatus {
-    /// As it was asked for, but that `file` is from the root.
+    /// Configuration, with `file` as an absolute path.
     #[serde(flatten)]
     pub(crate) config: config::trace::Trace,
-    /// `recording` or `ended`.
+    /// State: `recording` or `ended`.
     pub(crate) state: Condition,
-    /// Why it has ended.
+    /// Reason for the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// When it began, in nanoseconds since 1970 (UTC).
+    /// Start time, in nanoseconds since 1970 (UTC).
     pub(crate) started_ns: u64,
-    /// When it ended.
+    /// End time, in nanoseconds since 1970 (UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ended_ns: Option<u64>,
-    /// Commands in the file, or about to be there.
+    /// Commands recorded, including those not yet in the file.
     pub(crate) commands: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(crate) bytes: u64,
-    /// Commands that were to be recorded and could not be taken in time.
+    /// Commands that could not be recorded in time.
     pub(crate) lost: u64,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn create(path: &Path) -> anyhow::Result<(File, PathBuf)> {
         .open(&path);
     let file = made.with_context(|| {
         format!(
-            "cannot make {}: a trace never goes into a file that is there, and the server must be allowed to write to the folder",
+            "cannot create {}: the file must not exist, and the server needs write permission for the folder",
             path.display()
         )
     })?;

@@ -55,19 +55,19 @@ impl Loaded {
         let mut notes = Vec::new();
         if self.header.sample > 1 {
             notes.push(format!(
-                "one command of {} was recorded",
+                "one in {} commands was recorded",
                 self.header.sample
             ));
         }
         if self.lost > 0 {
             notes.push(format!(
-                "{} commands were lost, as they could not be taken in time or the file had no room for them",
+                "{} commands were lost because they could not be recorded in time, or the file had no room",
                 self.lost
             ));
         }
         if let Some(Tail::CutOff(bytes)) = self.tail {
             notes.push(format!(
-                "the trace was cut off: it has no end, and {bytes} bytes behind its last whole block are of no use"
+                "the trace is truncated: {bytes} bytes behind its last complete block are ignored"
             ));
         }
         notes.extend(self.damaged.clone());
@@ -110,7 +110,7 @@ fn load_at_most(path: &Path, part: &Part, most: usize) -> anyhow::Result<Loaded>
         }
         ensure!(
             records.len() <= most,
-            "{} has more than {most} commands, and no more are held in memory: choose a part with --from and --within",
+            "{} has more than {most} commands, the maximum in memory: select a part with --from and --within",
             path.display()
         );
     };
@@ -135,7 +135,7 @@ pub(crate) fn arrivals(records: &[Record]) -> anyhow::Result<(Vec<Arrival>, Left
     if nsids.len() > 1 {
         let nsids: Vec<_> = nsids.iter().map(u32::to_string).collect();
         bail!(
-            "the trace has commands of namespaces {}, and a simulated drive has one: `nvmirage trace export --format simulate --nsid {}` takes those of one",
+            "the trace has commands of namespaces {}, and a simulated drive has one: select one with `nvmirage trace export --format simulate --nsid {}`",
             nsids.join(", "),
             nsids[0]
         );

@@ -54,11 +54,11 @@ impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Reason::Stopped => f.write_str("it was stopped"),
-            Reason::Size => f.write_str("its file has the largest size (max_size)"),
-            Reason::Time => f.write_str("its time is over (max_time)"),
+            Reason::Size => f.write_str("its file has reached max_size"),
+            Reason::Time => f.write_str("its duration has reached max_time"),
             Reason::Deleted => f.write_str("its controller was deleted"),
-            Reason::ServerEnds => f.write_str("the server has ended"),
-            Reason::File(why) => write!(f, "its file cannot be written: {why}"),
+            Reason::ServerEnds => f.write_str("the server has stopped"),
+            Reason::File(why) => write!(f, "cannot write its file: {why}"),
         }
     }
 }
@@ -198,7 +198,7 @@ impl Recorder {
         }
         match self.done.recv_timeout(STOP_WAIT) {
             Err(RecvTimeoutError::Timeout) => anyhow::bail!(
-                "the trace's file takes longer than {} s to be written: try again once its disk answers",
+                "writing the trace's file takes longer than {} s: retry when its disk responds",
                 STOP_WAIT.as_secs()
             ),
             Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
@@ -206,7 +206,7 @@ impl Recorder {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("a trace's thread panicked; its file is readable to its last block");
+            tracing::error!("a trace's thread panicked; its file is readable up to its last block");
         }
         Ok(())
     }

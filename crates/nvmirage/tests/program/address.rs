@@ -111,7 +111,9 @@ fn an_address_that_is_wrong_is_named_with_where_it_came_from() {
     let usage = world.run(&["--control", &missing, "explain", "samsung-970-pro"]);
     assert_eq!(usage.status.code(), Some(2), "{}", usage.err);
     assert!(
-        usage.err.contains("`nvmirage explain` asks no server"),
+        usage
+            .err
+            .contains("`nvmirage explain` does not use a server"),
         "{}",
         usage.err
     );

@@ -158,9 +158,9 @@ fn change_on_condition(world: &World) {
         );
         assert_eq!(after.header("etag"), changed.header("etag"));
         // whoever has looked before the change is told
-        patch(&tag).refuses(412, "changed since you have looked");
+        patch(&tag).refuses(412, "has changed since it was read");
         let delete = world.ask(&format!("DELETE /v1/{path}"), &[("If-Match", &tag)], "");
-        delete.refuses(412, "changed since you have looked");
+        delete.refuses(412, "has changed since it was read");
     }
     // what a drive counts changes no tag
     let tag = |reply: crate::http::Reply| reply.header("etag").map(str::to_owned);

@@ -237,7 +237,8 @@ fn over_tcp_it_takes_the_token_and_the_address() {
     }
     // the dashboard's page says nothing of what is served, and asks for the token itself
     ask("/", &host, "").is(200);
-    ask("/assets/none.js", &host, "").refuses(404, "reload the page");
+    ask("/assets/none.js", &host, "")
+        .refuses(404, "from another version of this server: reload it");
     // a page whose name was made to resolve here sends that name
     for path in ["/v1", "/"] {
         ask(path, "evil.example", &right).refuses(421, "another site");
@@ -268,7 +269,7 @@ fn only_its_user_and_root_may_steer_whatever_the_sockets_mode() {
         other.args(world.steer(&["ls"])).uid(65534).gid(65534);
         let other = crate::world::ran(other.output().unwrap());
         assert!(
-            other.err.contains("steered by the user that it runs as"),
+            other.err.contains("only the user that the server runs as"),
             "{}",
             other.err
         );

@@ -106,7 +106,7 @@ fn what_was_measured_becomes_a_drive_that_everything_takes() {
     // nothing is overwritten
     let before = std::fs::read(world.path("mine.toml")).unwrap();
     let error = world.fails(&args);
-    assert!(error.contains("cannot make mine.toml"), "{error}");
+    assert!(error.contains("cannot create mine.toml"), "{error}");
     assert_eq!(std::fs::read(world.path("mine.toml")).unwrap(), before);
 }
 
@@ -164,7 +164,7 @@ fn what_is_missing_is_said() {
     assert!(told.contains("not identifiable"), "{told}");
     world.write("empty.json", "{}");
     let error = world.fails(&["calibrate", "--from", "empty.json"]);
-    assert!(error.contains("empty.json is no measurement"), "{error}");
+    assert!(error.contains("empty.json is not a measurement"), "{error}");
     let error = world.fails(&[
         "calibrate",
         "--from",

@@ -47,7 +47,7 @@ fn a_bad_one_is_told_what_to_write() {
         (
             "range = \"0GiB..16GiB\"",
             "range = \"0GiB..65GiB\"",
-            "ends behind the medium",
+            "ends beyond the medium's size",
         ),
         (
             "namespaces = [\"root\"]",
@@ -90,7 +90,7 @@ fn a_missing_one_and_no_toml() {
     assert!(
         world
             .fails(&["check", "huge.toml"])
-            .contains("a configuration has at most")
+            .contains("the maximum for a configuration")
     );
 }
 

@@ -49,7 +49,7 @@ fn the_page_is_answered_with_a_policy_and_its_files_are_kept() {
         assert_eq!(file.header("content-security-policy"), Some(POLICY));
     }
     let refused = world.ask("GET /assets/none-1.js", &[], "");
-    refused.refuses(404, "reload the page");
+    refused.refuses(404, "from another version of this server: reload it");
     for outside in ["/assets/..%2findex.html", "/assets/", "/index.html"] {
         world.ask(&format!("GET {outside}"), &[], "").is(404);
     }

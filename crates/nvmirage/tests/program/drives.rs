@@ -217,10 +217,7 @@ fn a_drive_that_stands_still_holds_up_its_own_commands_alone() {
         });
         let ran = waits.join().unwrap();
         // Its reads end so, or the flush of the shutdown behind them does.
-        let says = [
-            "Command Interrupted",
-            "what was written last may not be kept",
-        ];
+        let says = ["Command Interrupted", "the last writes may not be durable"];
         assert!(
             says.iter().any(|says| ran.err.contains(says)),
             "{}",
@@ -418,7 +415,7 @@ fn blocks_that_a_power_failure_may_tear_are_refused() {
     let config = world.write("tenants.toml", &tenant(""));
     let error = world.fails(&["serve", "--config", config.to_str().unwrap()]);
     for says in [
-        "only 512 bytes wholly",
+        "only 512 bytes atomic",
         "write lba_size = 512",
         "awupf = \"4KiB\"",
     ] {
@@ -469,7 +466,10 @@ fn what_cannot_be_a_drive_says_why() {
         "--listen",
         &world.vfio_user("s"),
     ]);
-    assert!(error.contains("is the server running"), "{error}");
+    assert!(
+        error.contains("check that the server is running"),
+        "{error}"
+    );
     assert!(!Path::new(&world.path("s")).exists());
     for (keys, says) in [
         ("target = \"nvme0\"", "vfio-user:PATH"),
@@ -481,7 +481,10 @@ fn what_cannot_be_a_drive_says_why() {
             "target = \"vfio-user:/x\"\ndirect = \"on\"",
             "only kind = \"file\" has `direct`",
         ),
-        ("target = \"vfio-user:/x\"\nnsid = 0", "numbered from 1 on"),
+        (
+            "target = \"vfio-user:/x\"\nnsid = 0",
+            "identifiers of a drive start at 1",
+        ),
         (
             "target = \"vfio-user:/x\"\nadmin_allow = [\"get-log-page:0x02\"]",
             "pages below 0xc0",
@@ -492,7 +495,7 @@ fn what_cannot_be_a_drive_says_why() {
         ),
         (
             "target = \"vfio-user:/x\"\n[media.zoned]\nzone_size = \"1MiB\"",
-            "zoned: over a drive",
+            "zoned: zones on a drive",
         ),
     ] {
         let text = format!("[[media]]\nname = \"d\"\nkind = \"drive\"\n{keys}\n");
@@ -590,7 +593,7 @@ fn blocks_are_as_large_as_the_drive_s_or_larger() {
     let smaller = format!("drive:target={listen},lba_size=512");
     let nvme = world.vfio_user("nvme.sock");
     let error = world.fails(&["serve", "--media", &smaller, "--listen", &nvme]);
-    assert!(error.contains("takes no blocks below 4096"), "{error}");
+    assert!(error.contains("supports no blocks below 4096"), "{error}");
     let server = world.serve_media(&format!("drive:target={listen}"));
     let mut host = Host::attach(&world, "nvme.sock");
     assert_eq!(host.size(1), (16 << 20, 4096));

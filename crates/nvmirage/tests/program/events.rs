@@ -112,6 +112,6 @@ fn what_happens_is_told_in_order_and_from_where_one_was() {
         world.ask("DELETE /v1/tenants/t", &[], "").is(204);
     }
     let lost = world.fails(&world.steer(&["events", "--since", "0"]));
-    assert!(lost.contains("25 events are gone"), "{lost}");
+    assert!(lost.contains("25 events are lost"), "{lost}");
     server.stop();
 }

@@ -159,7 +159,7 @@ fn what_cannot_be_recorded_or_played_back_is_refused() {
     };
     let file = world.write("file.toml", &config("file", "samsung-970-pro"));
     let error = world.fails(&["check", file.to_str().unwrap()]);
-    assert!(error.contains("only a fresh drive is recorded"), "{error}");
+    assert!(error.contains("`record` needs a new drive"), "{error}");
     let no_trace = world.write("no.trace", "nvmirage-trace 1\n0 R 0 4096\n");
     let error = world.fails(&["fidelity", "--replay", no_trace.to_str().unwrap()]);
     assert!(error.contains("cannot play back"), "{error}");

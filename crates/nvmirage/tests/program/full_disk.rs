@@ -146,7 +146,7 @@ listen = "vfio-user:kv.sock"
 "#;
 
 /// What a host says whose drive could not write everything when it was shut down.
-const UNKEPT: &str = "what was written last may not be kept";
+const UNKEPT: &str = "the last writes may not be durable";
 
 #[test]
 fn keys_on_a_full_disk_are_deleted_and_stored_again_when_there_is_room() {
@@ -469,7 +469,9 @@ listen = "vfio-user:c.sock"
     }
     let written = fs::read(&state).unwrap();
     drive.write(100, &pattern(1)).unwrap();
-    wait_for("an error", || server.log().contains("is not written"));
+    wait_for("an error", || {
+        server.log().contains("timing model cannot be saved")
+    });
     assert_eq!(
         fs::read(&state).unwrap(),
         written,
@@ -480,7 +482,9 @@ listen = "vfio-user:c.sock"
         Some(_) => fs::remove_file(&ballast).unwrap(),
         None => limit(&mut server, None),
     }
-    wait_for("a line", || server.log().contains("is written again"));
+    wait_for("a line", || {
+        server.log().contains("timing model is saved again")
+    });
     drop(drive);
     server.stop();
 }

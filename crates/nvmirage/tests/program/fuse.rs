@@ -313,7 +313,7 @@ fn a_mount_of_a_killed_server_is_cleaned_by_the_next() {
     let server = serve(&world, &["ram:size=16MiB"]);
     assert_eq!(names(&world.path("drive")), ["ns1"]);
     assert!(
-        server.log().contains("by a process that is gone"),
+        server.log().contains("by a process that no longer exists"),
         "{}",
         server.log()
     );
@@ -380,12 +380,12 @@ fn what_cannot_be_mounted_says_why() {
     };
     assert!(fails("nowhere").contains("does not exist: create it"));
     world.write("file", "");
-    assert!(fails("file").contains("is no folder"));
+    assert!(fails("file").contains("is not a folder"));
     world.write("drive/in-the-way", "");
     assert!(fails("drive").contains("is not empty"));
     let ran = world.run(&["check", world.write("bad.toml", BAD).to_str().unwrap()]);
     assert!(
-        ran.err.contains("fuse: only a controller with listen"),
+        ran.err.contains("fuse: only for a controller with listen"),
         "{}",
         ran.err
     );

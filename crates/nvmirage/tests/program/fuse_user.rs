@@ -46,7 +46,7 @@ wait $server || true
 ! ls drive 2>/dev/null
 
 serve
-grep -q 'by a process that is gone' log
+grep -q 'by a process that no longer exists' log
 [ "$(dd if=drive/ns1 bs=4096 skip=1 count=1 status=none | head -c 9)" = 'once more' ]
 kill $server
 wait $server

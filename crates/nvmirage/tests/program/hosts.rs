@@ -154,7 +154,7 @@ fn a_server_that_does_not_answer_may_have_another_host() {
     server.stand_still();
     let target = world.vfio_user("nvme.sock");
     let error = world.fails(&["identify", "--target", &target]);
-    assert!(error.contains("did not answer within"), "{error}");
+    assert!(error.contains("did not respond within"), "{error}");
     server.signal(Signal::CONT);
     server.stop();
 }

@@ -296,8 +296,8 @@ fn a_file_that_cannot_be_used_is_an_error_and_is_left_alone() {
     for (text, words) in [
         (String::new(), "damaged"),
         (half, "damaged"),
-        (later, "its format is 2, and this version reads 1"),
-        (twice, "is another's"),
+        (later, "unsupported format 2; this version reads 1"),
+        (twice, "is invalid or already used"),
     ] {
         fs::write(&path, &text).unwrap();
         let error = refuses(&world, CONFIG);
@@ -359,7 +359,7 @@ fn a_change_that_cannot_be_written_fails_and_is_written_later() {
     let folder = world.path("kept/subsystems");
     fs::rename(&folder, world.path("kept/away")).unwrap();
     let error = world.fails(&world.steer(&["attach", "home", "b"]));
-    assert!(error.contains("could not be kept"), "{error}");
+    assert!(error.contains("could not be saved"), "{error}");
     let log = server.log();
     assert_eq!(log.matches("cannot write").count(), 1, "{log}");
     // a host is told, too, and not that it succeeded

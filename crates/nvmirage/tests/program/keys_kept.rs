@@ -97,7 +97,10 @@ fn a_clean_stop_keeps_all_and_what_does_not_fit_is_refused() {
     fs::write(world.path("pairs.kv"), vec![7; 1 << 20]).unwrap();
     let file = world.write("config.toml", &config("nvme"));
     let error = world.fails(&["serve", "--config", file.to_str().unwrap()]);
-    assert!(error.contains("was not made for such a medium"), "{error}");
+    assert!(
+        error.contains("was not created for such a medium"),
+        "{error}"
+    );
     assert!(fs::read(world.path("pairs.kv")).unwrap() == vec![7; 1 << 20]);
 }
 

@@ -181,10 +181,10 @@ fn what_a_configuration_cannot_say_is_named() {
     assert!(error.contains("max_keys = 0"), "{error}");
     let timing = |preset: &str| format!("[media.timing]\npreset = \"{preset}\"");
     let error = config(&format!("{keys}\n{}", timing("optane-p4800x")), "");
-    assert!(error.contains("takes a preset of kind kv"), "{error}");
+    assert!(error.contains("needs a preset of kind kv"), "{error}");
     let ram = "kind = \"ram\"\nsize = \"1GiB\"";
     let error = config(&format!("{ram}\n{}", timing("samsung-kvssd")), "");
-    assert!(error.contains("is for kind = \"keyvalue\""), "{error}");
+    assert!(error.contains("is only for kind = \"keyvalue\""), "{error}");
     let error = config("kind = \"keyvalue\"\nsize = \"2TiB\"", "");
     assert!(error.contains("at most 1TiB"), "{error}");
 }

@@ -135,13 +135,13 @@ fn a_move_that_cannot_be_is_refused_with_what_there_is() {
     for (args, said) in [
         (
             &["3"][..],
-            "there is no reactor 3: there are 3, counted from 0",
+            "there is no reactor 3; there are 3, counted from 0",
         ),
         (&["1", "--queue", "7"], "its host has no completion queue 7"),
-        (&["1", "1"], "a reactor is named twice"),
+        (&["1", "1"], "a reactor is listed twice"),
         (
             &["0", "1", "--queue", "1"],
-            "one queue moves to one reactor",
+            "a single queue moves to a single reactor",
         ),
     ] {
         let refused = moves(&world, args);

@@ -134,7 +134,7 @@ fn partitions_come_and_go_while_others_are_in_use() {
     let tenants = serve(&drive, &["a"]);
     // A drive that a server has is that server's.
     let error = world.fails(&["partition", "create", &target, "c", "4MiB"]);
-    assert!(error.contains("the name of its media"), "{error}");
+    assert!(error.contains("the name of its medium"), "{error}");
     let error = world.fails(&steer(&["partition", "delete", "disk", "a"]));
     assert!(error.contains("is namespace `a`"), "{error}");
     let error = world.fails(&steer(&["partition", "create", "ram", "c", "4MiB"]));
@@ -156,7 +156,7 @@ fn partitions_come_and_go_while_others_are_in_use() {
     );
     world.ok(&namespace("c", &["--partition", "c"]));
     let error = world.fails(&namespace("x", &["--partition", "c"]));
-    assert!(error.contains("it overlaps namespace c"), "{error}");
+    assert!(error.contains("the range overlaps namespace c"), "{error}");
     world.ok(&namespace("r", &["--range", "32MiB..40MiB"]));
     let error = world.fails(&steer(&["partition", "create", "disk", "d", "20MiB"]));
     assert!(error.contains("the largest one has 16MiB"), "{error}");

@@ -247,7 +247,7 @@ fn space_that_a_host_has_is_not_given_away_while_its_subsystem_is_not_served() {
     ];
     let error = world.fails(&world.steer(&other));
     assert!(
-        error.contains("which a host of subsystem pair has made"),
+        error.contains("created by a host of subsystem pair"),
         "{error}"
     );
     // served again, it is there again
@@ -289,7 +289,7 @@ fn a_configuration_that_needs_what_a_host_has_is_refused() {
     ];
     let error = world.fails(&serve_it);
     assert!(
-        error.contains("namespace 2, which a host has made, and namespace new"),
+        error.contains("namespace 2, created by a host, and namespace new"),
         "{error}"
     );
     assert!(error.contains("pair.json"), "{error}");

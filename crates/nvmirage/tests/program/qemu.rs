@@ -88,13 +88,16 @@ fn a_qemu_that_is_too_old_is_told_with_what_to_do() {
     let args =
         |qemu: &str| world.run(&["qemu-args", "a", "--config", "config.toml", "--qemu", qemu]);
     for (program, words) in [
-        (qemu(&world, "7.2.17"), "is QEMU 7.2 and has no such device"),
+        (
+            qemu(&world, "7.2.17"),
+            "is QEMU 7.2, which has no such device",
+        ),
         (
             qemu(&world, "10.0.9"),
-            "is QEMU 10.0 and has no such device",
+            "is QEMU 10.0, which has no such device",
         ),
-        ("no-such-qemu".to_owned(), "cannot be run"),
-        ("/bin/true".to_owned(), "does not say that it is a QEMU"),
+        ("no-such-qemu".to_owned(), "cannot run"),
+        ("/bin/true".to_owned(), "does not identify itself as QEMU"),
     ] {
         let ran = args(&program);
         assert!(ran.status.success());

@@ -296,7 +296,7 @@ fn a_look_that_cannot_be_is_refused_with_what_there_is() {
     };
     assert!(refused("nobody/queues", 404).contains("there is no controller `nobody`"));
     for (query, said) in [
-        ("commands=1025", "1024 at most"),
+        ("commands=1025", "exceeds the maximum of 1024"),
         ("commands=-1", "?commands=64"),
         ("stuck_after=7", "has no unit"),
         ("depth=1", "depth"),
@@ -309,7 +309,7 @@ fn a_look_that_cannot_be_is_refused_with_what_there_is() {
     let text = world.ok(&world.steer(&["queues", "nvme0"]));
     assert_eq!(
         text,
-        "doorbells are trapped; its host has made no I/O queues\n"
+        "doorbells are trapped; its host has created no I/O queues\n"
     );
     server.stop();
 }

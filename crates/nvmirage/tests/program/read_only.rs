@@ -115,7 +115,7 @@ fn a_read_only_device_is_refused_unless_it_is_to_be_served_write_protected() {
     let serve = ["serve", "--media", &device.media(""), "--listen", &listen];
     let error = world.fails(&serve);
     for word in [
-        "takes no writes",
+        "is not writable",
         "read_only = true",
         device.0.to_str().unwrap(),
     ] {
@@ -175,7 +175,7 @@ fn a_device_that_becomes_read_only_while_it_is_served_is_write_protected_until_i
         assert_eq!(is_protected(&mut host), protected);
     }
     assert_eq!(write(&mut host), Status::SUCCESSFUL_COMPLETION);
-    while !server.log().contains("takes writes again") {
+    while !server.log().contains("accepts writes again") {
         assert!(Instant::now() < deadline, "{}", server.log());
         thread::sleep(Duration::from_millis(10));
     }
@@ -225,10 +225,10 @@ fn what_is_written_to_cannot_be_read_only() {
         "kind = \"file\"\npath = \"{}\"\nread_only = true",
         path.display()
     );
-    check(&file, "is read_only, and hosts write");
+    check(&file, "is read_only, and hosts need to write");
     check(
         &format!("{file}\n[media.zoned]\nzone_size = \"2MiB\""),
-        "zones keep a log",
+        "zones write a log",
     );
     check(
         "kind = \"ram\"\nsize = \"8MiB\"\nread_only = true",

@@ -191,7 +191,10 @@ fn a_file_that_cannot_be_used_changes_nothing() {
             format!("{good}[[tenant]]\nname = \"new\"\nwait = 3\n"),
             "did you mean `weight`?",
         ),
-        (good.replace("16MiB", "96MiB"), "ends behind the medium"),
+        (
+            good.replace("16MiB", "96MiB"),
+            "ends beyond the medium's size",
+        ),
         (
             good.replace("[\"a\"]", "[\"a\", \"x\"]"),
             "there is no namespace \"x\"",
@@ -209,7 +212,9 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     // as a signal, too: it goes on
     server.signal(Signal::HUP);
     until("it says so", || {
-        server.log().contains("was read again, and is not served")
+        server
+            .log()
+            .contains("reloaded configuration is not applied")
     });
     assert_eq!(served(&world), before);
     server.stop();
@@ -234,10 +239,10 @@ fn a_host_keeps_its_drive_until_it_is_gone_or_may_lose_it() {
     let first = reload(&world, &[]);
     assert_eq!(first.status.code(), Some(1), "{}", first.out);
     for line in [
-        "- controller two: to be made anew: queues cannot change",
+        "- controller two: to be recreated: queues cannot change",
         "+ controller two",
         "! controller one stays as it is: queues cannot change, and a host is attached",
-        "! reactor: counts at the next start",
+        "! reactor: takes effect at the next start",
     ] {
         assert!(first.out.contains(line), "{line}: {}", first.out);
     }
@@ -429,7 +434,7 @@ fn a_controller_that_is_made_anew_has_what_it_had() {
     }
 }
 
-/// What cannot be read again is not taken for one that has nothing in it.
+/// What cannot be read again is not taken for one that is empty, which would delete every object.
 #[test]
 fn a_pipe_and_an_empty_file_delete_nothing() {
     let world = World::new();
@@ -438,7 +443,10 @@ fn a_pipe_and_an_empty_file_delete_nothing() {
     let before = served(&world);
     world.write("config.toml", "\n");
     let error = world.fails(&world.steer(&["reload"]));
-    assert!(error.contains("has nothing in it"), "{error}");
+    assert!(
+        error.contains("is empty, which would delete every object"),
+        "{error}"
+    );
     let file = world.path("config.toml");
     std::fs::remove_file(&file).unwrap();
     rustix::fs::mknodat(
@@ -450,7 +458,10 @@ fn a_pipe_and_an_empty_file_delete_nothing() {
     )
     .unwrap();
     let error = world.fails(&world.steer(&["reload"]));
-    assert!(error.contains("no file that can be read again"), "{error}");
+    assert!(
+        error.contains("not a regular file, so it cannot be reloaded"),
+        "{error}"
+    );
     assert_eq!(served(&world), before);
     // on purpose
     std::fs::remove_file(&file).unwrap();
@@ -524,7 +535,7 @@ fn requests_at_the_same_time_take_turns_with_it() {
     // who has looked before the file was read again is told so
     let change = "{\"changes\": {\"iops\": \"9\"}}";
     let late = world.ask("PATCH /v1/tenants/web", &[("If-Match", &tag)], change);
-    late.refuses(412, "was changed since you have looked");
+    late.refuses(412, "has changed since it was read");
     world
         .ask("POST /v1/reload", &[], "{\"dry\": true}")
         .refuses(422, "did you mean `dry_run`?");
@@ -553,8 +564,11 @@ fn a_manager_hears_that_it_is_read_and_is_ready_again() {
     let server = Server::start(command, world.path("server.log"));
     assert!(hear().contains("READY=1"));
     for (text, status) in [
-        ("[[tenant]]\nname = \"web\"\n", "is served as it is now"),
-        ("nonsense = 1\n", "of before is served"),
+        (
+            "[[tenant]]\nname = \"web\"\n",
+            "the configuration is applied",
+        ),
+        ("nonsense = 1\n", "the previous configuration stays in use"),
     ] {
         world.write("config.toml", text);
         let before = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -23,7 +23,7 @@ fn the_times_are_taken_of_as_many_commands_as_one_wants() {
     let latency = || world.ok(&world.steer(&["latency", "nvme0"]));
     let set = |change: &str| world.ok(&world.steer(&["set", "controller", "nvme0", change]));
     let server = serve();
-    assert!(latency().contains("one of 256 is"));
+    assert!(latency().contains("one in 256 is"));
     let mut host = Host::attach(&world, "nvme0.sock");
     let namespace = host.device().namespace(1).unwrap();
     let mut queue = host.device().create_queue_pair(4, false).unwrap();
@@ -45,7 +45,7 @@ fn the_times_are_taken_of_as_many_commands_as_one_wants() {
     };
 
     set("sample=0");
-    assert!(latency().contains("no command is watched"));
+    assert!(latency().contains("latency sampling is disabled"));
     assert_eq!(watched_of(2000), 0);
     // what is recorded is not watched
     start(&world, "all.trace", &[]);
@@ -64,7 +64,7 @@ fn the_times_are_taken_of_as_many_commands_as_one_wants() {
 
     for (change, status, why) in [
         ("sample=65537", 1, "up to 65536"),
-        ("sample=often", 2, "sample=16 for one of 16"),
+        ("sample=often", 2, "sample=16 for one in 16"),
         ("queues=3", 2, "cannot change while it is served"),
     ] {
         let ran = world.run(&world.steer(&["set", "controller", "nvme0", change]));
@@ -79,9 +79,9 @@ fn the_times_are_taken_of_as_many_commands_as_one_wants() {
     world.ok(&world.steer(&["stop"]));
     assert!(server.end().success());
     let server = serve();
-    assert!(latency().contains("one of 16 is"));
+    assert!(latency().contains("one in 16 is"));
     // a request without one changes nothing
     world.ask("PATCH /v1/controllers/nvme0", &[], "{}").is(204);
-    assert!(latency().contains("one of 16 is"));
+    assert!(latency().contains("one in 16 is"));
     server.stop();
 }

@@ -162,7 +162,9 @@ fn what_the_file_changes_counts_for_what_it_changes() {
     );
     let log = server.log();
     assert!(
-        log.contains("tenant web was changed at run time and is another one"),
+        log.contains(
+            "tenant web was changed at run time, and the configuration now defines another one"
+        ),
         "{log}"
     );
     server.stop();
@@ -208,7 +210,7 @@ fn what_does_not_fit_any_more_or_cannot_be_read_ends_the_start_and_loses_nothing
     ];
     let taken = world.fails(&again);
     assert!(
-        taken.contains("another server keeps what is made at run time"),
+        taken.contains("another server saves its run-time changes"),
         "{taken}"
     );
     server.stop();
@@ -233,7 +235,7 @@ fn what_does_not_fit_any_more_or_cannot_be_read_ends_the_start_and_loses_nothing
 
     world.write("config.toml", media);
     for (broken, words) in [
-        ("{\"version\": 1", "cannot be read"),
+        ("{\"version\": 1", "cannot read the saved run-time changes"),
         ("{\"version\": 2}", "version 2"),
     ] {
         std::fs::write(folder.join(&name), broken).unwrap();

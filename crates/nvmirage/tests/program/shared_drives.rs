@@ -326,7 +326,7 @@ fn a_drive_whose_completions_other_reactors_bring_is_lost_and_comes_back() {
         assert!(Instant::now() < deadline, "it does not come back: {error}");
     }
     drop((queue, device));
-    let given_up = || tenants.log().matches("is given up").count();
+    let given_up = || tenants.log().matches("is abandoned").count();
     let before = given_up();
     // It goes in order: no queue has to be given up for that.
     let steer = |args: &[&str]| world.steer(args);

@@ -300,7 +300,7 @@ fn zones_and_drives_that_were_in_use() {
     let refused = of("optane-p4800x", &[]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(
-        refused.err.contains("of kind nvm: leave it out"),
+        refused.err.contains("of kind nvm: remove it"),
         "{}",
         refused.err
     );

@@ -219,7 +219,7 @@ fn what_cannot_be_changed_says_why() {
             "is attached to controller `a` already",
         ),
         (&["attach", "both", "c"], "`both` is of subsystem `pair`"),
-        (&["attach", "a/b", "a"], "is no name"),
+        (&["attach", "a/b", "a"], "invalid name"),
         (&["attach", "pair:9", "a"], "there is no namespace `pair:9`"),
         (&["detach", "own", "b"], "is not attached to controller `b`"),
         (
@@ -270,11 +270,11 @@ fn what_cannot_be_changed_says_why() {
     let joins: [(&[&str], &str); 4] = [
         (
             &["--subsystem", "pair", "--pool", "disk"],
-            "served already, without \"disk\"",
+            "already served without \"disk\"",
         ),
         (
             &["--subsystem", "pair", "--serial", "X"],
-            "write the same, or leave them out",
+            "write the same, or remove them",
         ),
         (
             &["--subsystem", "pair", "--model-number", "X"],
@@ -282,7 +282,7 @@ fn what_cannot_be_changed_says_why() {
         ),
         (
             &["--subsystem", "c"],
-            "controller c is alone in a subsystem of that name",
+            "controller c has its own subsystem of that name",
         ),
     ];
     let listen = world.vfio_user("d.sock");

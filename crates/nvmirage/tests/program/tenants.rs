@@ -212,7 +212,7 @@ fn tenants_come_and_go_while_others_are_served() {
     // Who has no tenant is not held back.
     let free = reads(&mut without, 21);
     assert!(free < slow, "{free:?} and {slow:?}");
-    refused(&["delete", "tenant", "slow"], "has controller `c`");
+    refused(&["delete", "tenant", "slow"], "is used by controller `c`");
     drop(host);
     run(&["delete", "controller", "c"]);
     run(&["delete", "tenant", "slow"]);
@@ -234,12 +234,16 @@ fn changes_that_cannot_be_are_refused() {
     let server = serve(&world);
     for (tenant, change, why) in [
         ("commands", "weight=0", "weight = 0: write 1 to 10000"),
-        ("commands", "name=other", "a tenant keeps its name"),
+        (
+            "commands",
+            "name=other",
+            "the name of a tenant cannot change",
+        ),
         ("commands", "speed=9", "unknown field `speed`"),
         (
             "commands",
             "goal=1ms",
-            "only class = \"latency\" has a goal",
+            "goal is only for class = \"latency\"",
         ),
         ("nobody", "weight=1", "nobody"),
     ] {

@@ -163,22 +163,22 @@ fn a_state_that_cannot_be_taken_is_refused_and_left_alone() {
         (
             &whole,
             "overprovisioning = \"28%\"",
-            "of another drive (lines is",
+            "from another drive (lines is",
         ),
         (
             &newer,
             "",
-            "this state has version 99 and this program reads",
+            "unsupported state version 99; this program reads",
         ),
         (&damaged, "", "its checksum does not match"),
         (&whole[..whole.len() - 9].to_vec(), "", "damaged"),
-        (&Vec::new(), "", "this is no state of a timing model"),
+        (&Vec::new(), "", "not a state of a timing model"),
         (
             &b"# my notes\n".to_vec(),
             "",
-            "this is no state of a timing model",
+            "not a state of a timing model",
         ),
-        (&vec![0; 200 << 20], "", "and no state of this drive has"),
+        (&vec![0; 200 << 20], "", "not a state file of this drive"),
     ] {
         fs::write(&file, bytes).unwrap();
         let error = refuses(&world, &config(timing));
@@ -201,7 +201,7 @@ fn what_has_no_state_takes_no_file_and_one_file_is_of_one_drive() {
     let optane = ram.replace("samsung-970-pro", "optane-p4800x");
     let error = refuses(&world, &optane);
     assert!(
-        error.contains("only a model of kind flash has a state"),
+        error.contains("is only for presets of kind flash"),
         "{error}"
     );
     let folder = config("state = \"kept\"");
@@ -263,7 +263,7 @@ fn a_drive_is_prepared_and_served_as_that() {
                 "--state",
                 "s",
             ],
-            "is no conventional flash",
+            "is not conventional flash",
         ),
     ] {
         let mut all = vec!["precondition"];
@@ -302,7 +302,10 @@ fn what_was_played_and_what_was_written_down_are_alike() {
     // It is read as what it is, and what is something else is left alone.
     fs::write(state, "my notes").unwrap();
     let error = world.fails(&precondition(&["--state", state]));
-    assert!(error.contains("something else"), "{error}");
+    assert!(
+        error.contains("is not the state of a timing model"),
+        "{error}"
+    );
     assert_eq!(fs::read(state).unwrap(), b"my notes");
 }
 
@@ -322,7 +325,7 @@ fn a_clone_has_the_bytes_and_the_past_of_the_other() {
         "{words}"
     );
     let error = world.fails(&clone);
-    assert!(error.contains("is there already"), "{error}");
+    assert!(error.contains("already exists"), "{error}");
     let blocks = |path: &Path| std::os::unix::fs::MetadataExt::blocks(&fs::metadata(path).unwrap());
     assert!(blocks(&made) <= blocks(&source) + 64, "holes stay holes");
     let timing = |name| fs::read(world.path(name)).unwrap();
@@ -336,7 +339,7 @@ fn a_clone_has_the_bytes_and_the_past_of_the_other() {
     // Half a clone is none.
     fs::remove_file(world.path("vm1.img")).unwrap();
     let error = world.fails(&clone);
-    assert!(error.contains("vm1.img.timing is there already"), "{error}");
+    assert!(error.contains("vm1.img.timing already exists"), "{error}");
     assert!(!made.exists());
 }
 
@@ -358,16 +361,12 @@ fn a_medium_in_memory_is_kept_over_a_clean_stop_only() {
         host.fill(1, 0, byte + 1);
     };
     let server = serve(&world, &ram);
-    assert!(
-        server.log().contains("empty, to be kept in"),
-        "{}",
-        server.log()
-    );
+    assert!(server.log().contains("empty, saved in"), "{}", server.log());
     first(0);
     server.stop();
     let server = serve(&world, &ram);
     assert!(
-        server.log().contains("its bytes are those of"),
+        server.log().contains("contents loaded from"),
         "{}",
         server.log()
     );
@@ -387,5 +386,5 @@ fn a_medium_in_memory_is_kept_over_a_clean_stop_only() {
     assert!(error.contains("correct the size"), "{error}");
     assert!(fs::read(world.path("bytes")).unwrap() == whole);
     let error = refuses(&world, &ram.replace("\"ram\"", "\"null\""));
-    assert!(error.contains("only media in memory"), "{error}");
+    assert!(error.contains("is only for media in memory"), "{error}");
 }

@@ -264,6 +264,9 @@ fn without_a_terminal_it_says_what_to_do_and_prints_frames() {
         "{text}"
     );
     let text = world.ok(&world.steer(&["top", "vm1", "--once", "--interval", "100ms"]));
-    assert!(text.contains("its host has made no I/O queues"), "{text}");
+    assert!(
+        text.contains("its host has created no I/O queues"),
+        "{text}"
+    );
     server.stop();
 }

@@ -112,7 +112,7 @@ fn keys_become_what_they_were() {
     let replay = ["trace", "replay", "t.trace", "--target", &target];
     let error = world.fails(&replay);
     assert!(
-        error.contains("6 commands of the trace change data"),
+        error.contains("6 commands of the trace overwrite data"),
         "{error}"
     );
     // one after the other, so that none comes before one that it was behind

@@ -130,7 +130,7 @@ fn a_drive_that_a_server_refuses_leaves_nothing_there() {
         world.fails(&world.steer(&args))
     };
     let error = up("new.img");
-    assert!(error.contains("controller `fast` is there"), "{error}");
+    assert!(error.contains("controller `fast` exists"), "{error}");
     let removed = "removed what it had made: namespace fast, media fast, file ";
     assert!(error.contains(removed), "{error}");
     assert_eq!(world.inventory(), before);

@@ -202,7 +202,7 @@ fn zones_in_memory_are_kept_over_a_clean_stop_only() {
         let other = config.replace("1152KiB", "960KiB");
         let file = world.write("config.toml", &other);
         let error = world.fails(&["serve", "--config", file.to_str().unwrap()]);
-        assert!(error.contains("of other zones"), "{error}");
+        assert!(error.contains("with other zones"), "{error}");
         let server = life(true);
         server.signal(Signal::KILL);
         server.end();

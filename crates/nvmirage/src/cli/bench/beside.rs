@@ -30,35 +30,37 @@ const STORM_DEPTH: u16 = 31;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Beside the jobs")]
 pub(super) struct BesideArgs {
-    /// Open so many queue pairs that nobody uses
+    /// Number of idle queue pairs to open
     ///
-    /// On the target's controller, as many as it has left beside those that work; the rest on those of --idle-at, in turn.
+    /// They are on the target's controller, as many as it has left beside those in use; the rest are on those of
+    /// --idle-at, in turn.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) idle_queues: u32,
 
-    /// Attach to these controllers, too, and open idle queue pairs there; several with commas
+    /// Addresses of further controllers for idle queue pairs; several separated by commas
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS", value_delimiter = ',')]
     idle_at: Vec<Place>,
 
-    /// Commands that an idle queue pair holds
+    /// Commands that an idle queue pair can hold
     #[arg(long, value_name = "N", default_value_t = DEPTH, value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)))]
     idle_qd: u16,
 
-    /// Read a block on a queue pair of its own, so long after the last such read: the first command on a cold queue
+    /// Interval of a single read on a queue pair of its own: the first command on a cold queue
     #[arg(long, value_name = "TIME")]
     cold_every: Option<Span>,
 
-    /// Attach to this controller, too, and store into doorbells there all the time, on the same thread
+    /// Address of a controller whose doorbells are written continuously, on the same thread
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     storm_at: Option<Place>,
 
-    /// What is stored there: any value, or only the one that is there
+    /// Values of these writes: any value, or only the current one
     #[arg(long, value_name = "WHAT", value_parser = stores(), default_value = "wild")]
     storm: Stores,
 
-    /// Do each job on these drives, too, at the same time and on the same thread; several with commas
+    /// Addresses of further drives that run each job at the same time, on the same thread; several separated by
+    /// commas
     ///
-    /// Each has figures of its own.
+    /// Each drive has its own results.
     #[arg(
         long,
         value_name = "vfio-user:PATH|pci:ADDRESS",
@@ -67,7 +69,7 @@ pub(super) struct BesideArgs {
     )]
     also: Vec<Place>,
 
-    /// Commands in flight on each of those; default: as many as --qd
+    /// Queue depth on the drives of --also; default: that of --qd
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), requires = "also")]
     also_qd: Option<u16>,
 }

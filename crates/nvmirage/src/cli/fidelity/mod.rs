@@ -33,39 +33,39 @@ Examples:
   nvmirage fidelity --preset optane-p4800x
       All points of one drive, ten runs each
   nvmirage fidelity --no-real
-      What needs no clock: all drives against the oracle and against published figures
+      Without real runs: all drives against the oracle and against published figures
   nvmirage fidelity --json > fidelity.json
-      Everything, for a program to read
+      Everything, as JSON
   nvmirage fidelity --replay recorded.trace
-      What a served drive has recorded, once more in virtual time
+      Replay the recording of a served drive in virtual time
 
 The book's \"How far models are right\" says what each column means.";
 
-/// Compare modelled drives with their definition, with what a host's clock sees, and with real drives
+/// Compare modelled drives with their definition, with host-side measurements, and with real drives
 ///
-/// Each point is a closed loop of commands of one size. The oracle is a second reading of the models' definition, whose
-/// answers are recorded; virtual time has driver, controller, engine and model on a clock of their own; the real runs
-/// serve the drive from one CPU and load it from another, beside a null drive.
+/// Each point is a closed loop of commands of one size. The oracle is a second implementation of the models'
+/// definition, whose results are recorded. Virtual time runs driver, controller, engine and model on a simulated
+/// clock. The real runs serve the drive from one CPU and load it from another, beside a null drive.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Fidelity {
-    /// A drive; may be given several times; default: all. nvmirage explain lists them
+    /// Preset; may be repeated; default: all. nvmirage explain lists them
     #[arg(long, value_name = "NAME")]
     preset: Vec<String>,
 
-    /// Only points whose name has this in it, as in "read 4096 qd1 "
+    /// Text in the names of the points to run, as in "read 4096 qd1 "
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
 
-    /// Real runs of each point
+    /// Number of real runs per point
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
 
-    /// No real runs
+    /// Skip the real runs
     #[arg(long)]
     no_real: bool,
 
-    /// CPU of the host; default: one of another core than the drive's
+    /// CPU of the host; default: one on another core than the drive's
     #[arg(long, value_name = "CPU")]
     cpu: Option<u32>,
 
@@ -73,11 +73,11 @@ pub(super) struct Fidelity {
     #[arg(long, value_name = "CPU")]
     server_cpu: Option<u32>,
 
-    /// Play back what a medium with `record` in its timing has recorded, and compare when each command is done
+    /// Recording of a medium with `record` in its timing, to replay and compare completion times
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "only", "runs", "no_real", "cpu", "server_cpu", "plots"])]
     replay: Option<PathBuf>,
 
-    /// Draw what was found into SVG files of this folder, as the paper's figures 3, 4 and 5; those of 5b and 5c are measured for it
+    /// Folder for SVG plots of the results, as the paper's figures 3, 4 and 5; those of 5b and 5c are measured for it
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
 

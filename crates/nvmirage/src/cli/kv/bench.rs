@@ -17,30 +17,30 @@ use crate::{
     },
 };
 
-/// Measure how fast values are stored and retrieved, with keys of its own, which it deletes at the end
+/// Measure store and retrieve performance, with keys of its own, deleted at the end
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nvmirage kv --target vfio-user:/tmp/kv.sock bench --value-size 4KiB --qd 32
   nvmirage kv --target vfio-user:/tmp/kv.sock --dialect samsung bench --value-size 256B --compound 8")]
 pub(super) struct Bench {
-    /// Bytes of a value, up to 2MiB
+    /// Size of a value, up to 2MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     value_size: Size,
 
-    /// Keys
+    /// Number of keys
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     count: u32,
 
-    /// Commands in flight
+    /// Queue depth: commands in flight
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     qd: u16,
 
-    /// Store with the compound command, N keys in each; only --dialect samsung
+    /// Number of keys in each compound store command; only for --dialect samsung
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
     compound: Option<u8>,
 
-    /// Overwrite data: keys of the drive that have the names of the bench's own, which are deleted at the end
+    /// Allow keys to be overwritten that have the names of the benchmark's own; these are deleted at the end
     #[arg(long)]
     destroy_data: bool,
 
@@ -103,10 +103,10 @@ impl Bench {
     pub(super) fn run(&self, client: &mut Client) -> anyhow::Result<()> {
         ensure!(
             self.compound.is_none() || client.keys.dialect == Dialect::Samsung,
-            "--compound: the Key Value command set has no such command: add --dialect samsung"
+            "--compound: not a command of the Key Value command set: add --dialect samsung"
         );
         let len = client.check_len(self.value_size.0)?;
-        ensure!(len > 0, "--value-size: a value to measure with has bytes");
+        ensure!(len > 0, "--value-size: write at least 1B");
         let data_len = self.data_len(len);
         client.check_transfer(data_len)?;
         let _line = progress::waiting("measuring");
@@ -146,7 +146,7 @@ impl Bench {
     fn keys_taken(&self) -> String {
         let (first, last) = (bench_key(0), bench_key((self.count - 1).into()));
         format!(
-            "the drive has keys from {first} to {last}, which the bench would overwrite and delete: add --destroy-data where they are not needed"
+            "the drive has keys from {first} to {last}, which the benchmark would overwrite and delete: add --destroy-data if they are not needed"
         )
     }
 

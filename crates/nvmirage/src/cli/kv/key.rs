@@ -30,7 +30,7 @@ impl FromStr for Key {
         let bytes = match text.strip_prefix("0x") {
             None => text.as_bytes().to_vec(),
             Some(digits) => {
-                let wrong = || format!("`{text}` is no row of pairs of hexadecimal digits");
+                let wrong = || format!("`{text}` is not a sequence of pairs of hexadecimal digits");
                 let all = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
                 if digits.is_empty() || digits.len() % 2 != 0 || !all {
                     return Err(wrong());
@@ -43,7 +43,7 @@ impl FromStr for Key {
         };
         match bytes.len() {
             1..=16 => Ok(Key(bytes)),
-            len => Err(format!("a key has 1 to 16 bytes, not {len}")),
+            len => Err(format!("the key has {len} bytes: write 1 to 16")),
         }
     }
 }

@@ -14,7 +14,7 @@ const PANEL: (u32, u32) = (1000, 300);
 pub(super) fn svg(title: &str, runs: &[Run]) -> anyhow::Result<String> {
     let panels = panels(runs).into_iter();
     let panels: Vec<Panel> = panels.filter(|panel| !panel.series.is_empty()).collect();
-    ensure!(!panels.is_empty(), "cannot plot: nothing was done");
+    ensure!(!panels.is_empty(), "cannot plot: no command completed");
     Ok(plot::svg(&Picture {
         title: title.to_owned(),
         columns: 1,

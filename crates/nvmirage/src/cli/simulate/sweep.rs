@@ -78,7 +78,7 @@ pub(super) fn points(sweeps: &[Sweep], kind: Kind) -> Result<Vec<Point>, String>
             Err(_) if fio::is_key(name) => Key::Job,
             Err(error) => {
                 return Err(format!(
-                    "--sweep {name}: it is no key of a job file, and {error}"
+                    "--sweep {name}: not a key of a job file, and {error}"
                 ));
             }
         };

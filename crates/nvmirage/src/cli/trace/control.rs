@@ -19,48 +19,49 @@ Examples:
   nvmirage trace start vm1 --file vm1.trace
       Every command, until it is stopped or the file has 1 GiB
   nvmirage trace start vm1 --file day.trace --sample 64 --max-time 24h --max-size 8GiB
-      One command of 64, for a day";
+      One in 64 commands, for a day";
 
 const STOP_EXAMPLES: &str = "\
 Examples:
   nvmirage trace stop vm1
-      What was recorded is in its file, which stays";
+      The recorded commands are in its file, which is kept";
 
 const LS_EXAMPLES: &str = "\
 Examples:
   nvmirage trace ls
-      How many commands each has, how many were lost, and why it has ended
+      Commands recorded and lost, and the reason for the end
   nvmirage trace ls --json | jq '.[].lost'
       One number of each";
 
-/// Record a controller's commands from now on
+/// Start recording a controller's commands
 ///
-/// The server makes the file, readable for its user only, and never one that is there already: a name without a path lies in the
-/// folder that the server works in. Each command costs some more while it is recorded; what cannot be taken in time is counted as lost.
+/// The server creates the file, readable only by its user, and never overwrites one; a relative path starts at the
+/// server's working directory. Recording adds overhead to each command; commands that cannot be recorded in time are
+/// counted as lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = START_EXAMPLES)]
 pub(super) struct Start {
-    /// The controller's name
+    /// Name of the controller
     #[arg(add = live::controllers())]
     controller: String,
 
-    /// The file, which the server makes
+    /// File that the server creates
     #[arg(long, value_name = "PATH")]
     file: PathBuf,
 
-    /// What the trace is called. Default: as its controller
+    /// Name of the trace. Default: the controller's name
     #[arg(long)]
     name: Option<String>,
 
-    /// Record one command of so many, at random distances: 1 to 128
+    /// Sampling rate: on average one in N commands is recorded, 1 to 128
     #[arg(long, value_name = "N", default_value_t = trace::every())]
     sample: u32,
 
-    /// End before the file is larger
+    /// Maximum file size; the trace ends before it is exceeded
     #[arg(long, value_name = "SIZE", default_value_t = trace::max_size())]
     max_size: Size,
 
-    /// End after so long. Default: when it is stopped
+    /// Maximum duration. Default: until stopped
     #[arg(long, visible_alias = "for", value_name = "TIME")]
     max_time: Option<Span>,
 
@@ -87,13 +88,13 @@ impl Start {
     }
 }
 
-/// End a trace, if it goes on, and forget it
+/// Stop a trace, if it is running, and forget it
 ///
-/// Its file stays, and has everything that hosts were told of before.
+/// The file is kept, with every command completed before the stop.
 #[derive(Debug, clap::Args)]
 #[command(after_help = STOP_EXAMPLES)]
 pub(super) struct Stop {
-    /// The trace's name: as its controller, where none was given
+    /// Name of the trace; default: the controller's name
     #[arg(add = live::traces())]
     name: String,
 
@@ -107,7 +108,7 @@ impl Stop {
     }
 }
 
-/// Show the traces of a running server
+/// List the traces of a running server
 #[derive(Debug, clap::Args)]
 #[command(after_help = LS_EXAMPLES)]
 pub(super) struct Ls {

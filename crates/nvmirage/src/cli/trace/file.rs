@@ -30,22 +30,22 @@ use crate::{
 /// A trace, and which commands of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Source {
-    /// The trace
+    /// Trace file
     file: PathBuf,
 
-    /// Only commands of this submission queue
+    /// Include only commands of this submission queue
     #[arg(long, value_name = "N")]
     queue: Option<u16>,
 
-    /// Only commands to this namespace
+    /// Include only commands to this namespace
     #[arg(long, value_name = "N")]
     nsid: Option<u32>,
 
-    /// Only commands from so long after the recording began
+    /// Start of the included time, from the start of the recording
     #[arg(long, value_name = "TIME", default_value = "0s")]
     from: Span,
 
-    /// Only commands of so long a time
+    /// Length of the included time
     #[arg(long, value_name = "TIME")]
     within: Option<Span>,
 }
@@ -68,18 +68,18 @@ impl Source {
 const DUMP_EXAMPLES: &str = "\
 Examples:
   nvmirage trace dump vm1.trace --from 2s --within 10ms
-      Ten milliseconds of it, a line for each command
+      Ten milliseconds of it, one line per command
   nvmirage trace dump vm1.trace --json | jq 'select(.latency_ns > 1000000)'
-      Those that took more than a millisecond";
+      Commands that took more than a millisecond";
 
-/// Show every command of a trace
+/// Print every command of a trace
 #[derive(Debug, clap::Args)]
 #[command(after_help = DUMP_EXAMPLES)]
 pub(super) struct Dump {
     #[command(flatten)]
     source: Source,
 
-    /// An object of JSON on a line for each
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -198,11 +198,11 @@ fn line(record: &Record, start: u64, text: &mut String) -> anyhow::Result<()> {
 const STAT_EXAMPLES: &str = "\
 Examples:
   nvmirage trace stat vm1.trace
-      Percentiles, stages, depths, sequential share, hottest places and errors
+      Percentiles, stages, queue depths, sequential share, hottest ranges and errors
   nvmirage trace stat vm1.trace --queue 1 --json | jq .lost
       Of one queue, as JSON";
 
-/// Show what a trace comes to: latencies, stages, errors, depths, places
+/// Print statistics of a trace: latencies, stages, errors, queue depths, offsets
 #[derive(Debug, clap::Args)]
 #[command(after_help = STAT_EXAMPLES)]
 pub(super) struct Stat {
@@ -252,7 +252,7 @@ impl Stat {
         let ended = match (ended, &loaded.damaged) {
             (Some(reason), _) => format!("ended: {reason}"),
             (None, Some(_)) => "it is damaged".to_owned(),
-            (None, None) => "it was cut off".to_owned(),
+            (None, None) => "it is truncated".to_owned(),
         };
         let mut text = format!(
             "trace of controller {}: {} commands in {}, {} lost; {ended}\n\n",
@@ -366,14 +366,14 @@ Examples:
   nvmirage trace plot vm1.trace --output vm1.svg
       Four panels over the same time";
 
-/// Draw a trace: latencies, commands a second, commands in flight and places over time
+/// Plot a trace: latencies, commands per second, commands in flight and offsets over time
 #[derive(Debug, clap::Args)]
 #[command(after_help = PLOT_EXAMPLES)]
 pub(super) struct Plot {
     #[command(flatten)]
     source: Source,
 
-    /// The picture, as SVG
+    /// Output file, SVG
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
 }
@@ -381,7 +381,7 @@ pub(super) struct Plot {
 impl Plot {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let loaded = self.source.load()?;
-        anyhow::ensure!(!loaded.records.is_empty(), "there is no command to draw");
+        anyhow::ensure!(!loaded.records.is_empty(), "no command to plot");
         let svg = plot::svg(&loaded);
         std::fs::write(&self.output, svg)
             .with_context(|| format!("cannot write {}", self.output.display()))
@@ -397,35 +397,35 @@ enum Format {
     Blktrace,
     /// JSON for chrome://tracing and ui.perfetto.dev
     Chrome,
-    /// Text for `nvmirage simulate`, which reads the trace itself, too
+    /// Text for `nvmirage simulate`, which also reads the trace itself
     Simulate,
-    /// A table with commas
+    /// Comma-separated values
     Csv,
 }
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
   nvmirage trace export vm1.trace --format fio --output vm1.iolog
-      For fio, which repeats it on any block device
+      For fio, which replays it on any block device
   nvmirage trace export vm1.trace --format chrome --within 100ms --output vm1.json
       The first 100 ms, to open in ui.perfetto.dev
   nvmirage trace export vm1.trace --format csv | head
       To standard output";
 
-/// Write a trace in the format of another program
+/// Convert a trace to the format of another program
 ///
-/// What a format has no words for is left out, and counted on standard error.
+/// Commands that the format cannot express are left out, and counted on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXPORT_EXAMPLES)]
 pub(super) struct Export {
     #[command(flatten)]
     source: Source,
 
-    /// The format
+    /// Output format
     #[arg(long, value_enum)]
     format: Format,
 
-    /// The file; default: standard output
+    /// Output file; default: standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

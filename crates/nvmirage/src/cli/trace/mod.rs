@@ -12,16 +12,16 @@ Examples:
   nvmirage trace start vm1 --file boot.trace --max-time 60s
       Record every command of controller vm1 for a minute, into a file of the server's folder
   nvmirage trace stop vm1
-      End it before
+      Stop it early
   nvmirage trace stat boot.trace
-      What was asked for, how long it took, and where
+      Commands, latencies, and time by stage
   nvmirage trace replay boot.trace --target vfio-user:/tmp/test.sock --write
-      Ask the same of another drive, at the same times";
+      Replay it on another drive, at the same times";
 
-/// Record what hosts ask of a controller, and look at it, export it, or replay it
+/// Record the commands of a controller; inspect, export and replay the trace
 ///
-/// A trace has every I/O command of all queues, or one of so many, with its times by stages; admin commands are not in it. It is a
-/// binary, compressed file with a version, readable up to its last whole block if the server is killed.
+/// A trace has every I/O command of all queues, or a sample of them, with times by stage; it has no admin commands.
+/// It is a compressed binary file with a version, readable up to its last complete block if the server is killed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TraceCommand {

@@ -21,11 +21,11 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --destroy-data
-      At the times at which they were recorded; what the drive has is overwritten
+      At the recorded times; data on the drive is overwritten
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --reads-only --speed max
-      Only what changes nothing, as fast as the drive goes
+      Only commands that change nothing, as fast as the drive completes
   nvmirage trace replay vm1.trace --target vfio-user:/tmp/test.sock --destroy-data --speed 0.5 --from 10s --within 5s
-      Five seconds of it, half as fast";
+      Five seconds of it, at half speed";
 
 /// Memory that is shared with the drive for data, at most; with fewer commands in flight where more were needed.
 const MEMORY: u64 = 1 << 30;
@@ -34,43 +34,43 @@ const MOST_QUEUES: u16 = 16;
 /// Bytes that one command moves at most: each queue pair has room for one.
 const TRANSFER_MAX: u32 = (MEMORY / MOST_QUEUES as u64) as u32;
 
-/// Ask a drive for what a trace has, ours or anyone's
+/// Replay a trace on a drive of any vendor
 ///
-/// Reads, writes with data of our own, flushes, zeros, deallocations, where the drive has zones appends and changes of those, and where it
-/// has keys stores, retrievals, deletions and looks for them, each at the time at which it was recorded, or a scaled one, by as many queue
-/// pairs as there were as far as the drive has them. What ended with an error or names data that a trace does not have is left out and
-/// counted.
+/// Replays reads, writes (with generated data), flushes, Write Zeroes and deallocations; appends and zone changes
+/// where the drive has zones; stores, retrievals, deletions and existence checks where it has keys. Each command is
+/// submitted at its recorded time, or a scaled one, on as many queue pairs as were recorded, up to those the drive
+/// has. Commands that ended with an error, or that need data a trace does not have, are left out and counted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Replay {
     #[command(flatten)]
     source: Source,
 
-    /// The drive: a server's socket, or a PCI function that is bound to vfio-pci
+    /// Address of the drive: a server's socket, or a PCI function bound to vfio-pci
     #[arg(long, value_name = "vfio-user:PATH|pci:ADDRESS")]
     target: Place,
 
-    /// How many times as fast as it was recorded; max is as fast as the drive goes
+    /// Speed relative to the recording; max submits as fast as the drive completes
     #[arg(long, value_name = "TIMES|max", default_value = "1")]
     speed: Speed,
 
-    /// Commands in flight of each queue pair, at most
+    /// Maximum queue depth per queue pair
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     qd: u16,
 
-    /// Overwrite data: needed by a trace with commands that change some, unless --reads-only
+    /// Allow data to be overwritten; required by a trace with writes, unless --reads-only
     #[arg(long, alias = "write", conflicts_with = "reads_only")]
     destroy_data: bool,
 
-    /// Leave out what changes data
+    /// Skip commands that change data
     #[arg(long)]
     reads_only: bool,
 
-    /// Commands beyond the end of a namespace go around
+    /// Wrap offsets beyond the end of a namespace
     #[arg(long)]
     wrap: bool,
 
-    /// The namespace of the drive that takes all commands. Default: the one of the same identifier
+    /// Namespace of the drive that takes all commands. Default: the one with the recorded identifier
     #[arg(long, value_name = "N")]
     to_nsid: Option<u32>,
 
@@ -87,7 +87,7 @@ impl Replay {
         let loaded = self.source.load()?;
         anyhow::ensure!(
             loaded.damaged.is_none(),
-            "a trace that is damaged is not replayed, as nobody knows what its hosts went on to ask for: record it again; `nvmirage trace export` has what is whole"
+            "cannot replay a damaged trace: record it again; `nvmirage trace export` extracts the intact part"
         );
         let transfer_len = replay::transfer_len(&loaded.records, TRANSFER_MAX);
         let needs = needs(self.qd, transfer_len).waiting(self.wait.get());
@@ -121,7 +121,7 @@ impl Replay {
         }
         let failed: u64 = replayed.errors.iter().map(|(_, count)| count).sum();
         anyhow::ensure!(failed == 0, "{failed} commands ended with an error");
-        anyhow::ensure!(!replayed.interrupted, "it was ended early");
+        anyhow::ensure!(!replayed.interrupted, "it was interrupted");
         Ok(())
     }
 }

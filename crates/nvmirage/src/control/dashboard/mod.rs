@@ -73,7 +73,7 @@ async fn asset(Path(name): Path<String>) -> Response {
         Some(bytes) => answer(kind(&name), "public, max-age=31536000, immutable", bytes),
         None => {
             let detail = format!(
-                "the dashboard has no file `{name}`: it was of another version of this server; reload the page"
+                "the dashboard has no file `{name}`; the page is from another version of this server: reload it"
             );
             Refusal::new(StatusCode::NOT_FOUND, "not found", detail).into_response()
         }

@@ -61,7 +61,7 @@ impl Proxy {
     pub(crate) fn bind(address: SocketAddr, socket: PathBuf) -> anyhow::Result<Self> {
         anyhow::ensure!(
             address.ip().is_loopback(),
-            "{address} is reached by other machines: write 127.0.0.1:{}; `[control] tcp` is for those",
+            "{address} is reachable from other machines: write 127.0.0.1:{}, or use `[control] tcp` for remote access",
             address.port()
         );
         let listener = std::net::TcpListener::bind(address)
@@ -117,14 +117,14 @@ async fn pass_on(State(server): State<Server>, request: Request) -> Response {
             ));
         }
     };
-    let may_be_done = "what was asked for may have been done; look with `nvmirage ls`";
+    let may_be_done = "the request may have been carried out; check with `nvmirage ls`";
     match timeout(server.bound, ask(stream, request)).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => refused(format!(
-            "no answer from the server at {shown}, which ended the connection: {error:#}. It may have been stopped; {may_be_done}"
+            "no answer from the server at {shown}, which closed the connection: {error:#}. It may have been stopped; {may_be_done}"
         )),
         Err(_) => refused(format!(
-            "no answer from the server at {shown} within {} s: it may be still at work, and {may_be_done}",
+            "no answer from the server at {shown} within {} s: it may still be processing it, and {may_be_done}",
             server.bound.as_secs()
         )),
     }
@@ -270,14 +270,14 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_does_not_begin_is_said_with_its_reason() {
         for (words, holds, reason) in [
-            ("", false, "which ended the connection"),
-            ("HTTP/1.1 200 O", false, "which ended the connection"),
-            ("", true, "it may be still at work"),
+            ("", false, "which closed the connection"),
+            ("HTTP/1.1 200 O", false, "which closed the connection"),
+            ("", true, "it may still be processing it"),
         ] {
             let reply = through(words, holds).await;
             assert!(reply.starts_with("HTTP/1.1 502 "), "{reply}");
             assert!(reply.contains(reason), "{reply}");
-            assert!(reply.contains("look with `nvmirage ls`"), "{reply}");
+            assert!(reply.contains("check with `nvmirage ls`"), "{reply}");
         }
     }
 }

@@ -19,14 +19,14 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(stop))
 }
 
-/// What is served, as a configuration that serves the same
+/// The running configuration, as a configuration file that serves the same
 #[utoipa::path(get, path = "/v1/configuration", tag = "server", responses((status = 200, body = Config)))]
 async fn read_configuration(State(supervisor): Shared) -> Result<Json<Config>, Refusal> {
     let configuration = blocking(supervisor, |s| s.configuration()).await?;
     Ok(Json(configuration))
 }
 
-/// Read the configuration file again, and serve what it says
+/// Reload the configuration file and apply it
 #[utoipa::path(post, path = "/v1/reload", tag = "server", request_body = ReloadRequest, responses((status = 200, body = Reload)))]
 async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refusal> {
     let request: ReloadRequest = match bytes.is_empty() {
@@ -36,7 +36,7 @@ async fn reload(State(desk): Shared, bytes: Bytes) -> Result<Json<Reload>, Refus
     changing(desk, move |s| s.reload(request)).await.map(Json)
 }
 
-/// End the server; hosts lose their drives, where that is meant, and requests that are under way get their answers
+/// Stop the server; attached hosts lose their drives only with `detach_hosts`, and requests in flight are answered
 #[utoipa::path(post, path = "/v1/stop", tag = "server", params(Consent), responses((status = 202, body = Stopping)))]
 async fn stop(
     State(desk): Shared,

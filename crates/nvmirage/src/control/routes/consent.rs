@@ -6,12 +6,13 @@ use utoipa::IntoParams;
 
 use crate::control::Refusal;
 
-/// What becomes of hosts that are attached
+/// Treatment of attached hosts
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Consent {
-    /// Hosts may lose what the request takes from them. Without it the answer is 409 where one is attached, and `errors` lists them.
+    /// Allow hosts to lose the controllers and namespaces that the request takes from them. Without it the request
+    /// fails with 409 while a host is attached, and `errors` lists the hosts.
     #[serde(default)]
     #[param(default = false)]
     pub(super) detach_hosts: bool,

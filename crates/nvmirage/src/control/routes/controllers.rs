@@ -40,13 +40,13 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(queues))
 }
 
-/// All controllers
+/// List controllers
 #[utoipa::path(get, path = "/v1/controllers", tag = "controllers", responses((status = 200, body = Vec<ControllerStatus>)))]
 async fn list_controllers(State(desk): Shared) -> Result<Json<Vec<ControllerStatus>>, Refusal> {
     item::list(desk).await
 }
 
-/// Make a controller
+/// Create a controller
 #[utoipa::path(post, path = "/v1/controllers", tag = "controllers", request_body = config::Controller, responses((status = 201, body = ControllerStatus)))]
 async fn create_controller(
     State(desk): Shared,
@@ -55,7 +55,7 @@ async fn create_controller(
     item::create(desk, bytes).await
 }
 
-/// One controller
+/// Get a controller
 #[utoipa::path(get, path = "/v1/controllers/{name}", tag = "controllers", responses((status = 200, body = ControllerStatus)))]
 async fn show_controller(
     State(desk): Shared,
@@ -64,9 +64,9 @@ async fn show_controller(
     item::show(desk, name).await
 }
 
-/// Make a controller, or confirm that it is there and the same
+/// Create a controller, or confirm that it exists unchanged
 #[utoipa::path(put, path = "/v1/controllers/{name}", tag = "controllers", request_body = config::Controller,
-    responses((status = 200, description = "it is there and the same", body = ControllerStatus), (status = 201, description = "it is made", body = ControllerStatus)))]
+    responses((status = 200, description = "unchanged", body = ControllerStatus), (status = 201, description = "created", body = ControllerStatus)))]
 async fn put_controller(
     State(desk): Shared,
     Path(name): Path<String>,
@@ -89,7 +89,7 @@ async fn change_controller(
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
-/// Delete a controller; its host loses the drive, where that is meant
+/// Delete a controller; an attached host loses the drive only with `detach_hosts`
 #[utoipa::path(delete, path = "/v1/controllers/{name}", tag = "controllers", params(Consent), responses((status = 204)))]
 async fn delete_controller(
     State(desk): Shared,
@@ -102,7 +102,7 @@ async fn delete_controller(
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
-/// Give a namespace to a controller
+/// Attach a namespace to a controller
 #[utoipa::path(post, path = "/v1/controllers/{name}/namespaces", tag = "controllers", request_body = Attachment, responses((status = 204)))]
 async fn attach(
     State(desk): Shared,
@@ -115,7 +115,7 @@ async fn attach(
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
-/// Give a namespace to a controller, or confirm that it has it
+/// Attach a namespace to a controller, or confirm that it is attached
 #[utoipa::path(put, path = "/v1/controllers/{name}/namespaces/{namespace}", tag = "controllers", responses((status = 204)))]
 async fn put_attachment(
     State(desk): Shared,
@@ -132,7 +132,7 @@ async fn put_attachment(
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
-/// Take a namespace from a controller, and from its host, where that is meant
+/// Detach a namespace from a controller, and from an attached host only with `detach_hosts`
 #[utoipa::path(delete, path = "/v1/controllers/{name}/namespaces/{namespace}", tag = "controllers", params(Consent), responses((status = 204)))]
 async fn detach(
     State(desk): Shared,
@@ -158,7 +158,7 @@ async fn move_queues(
     item::change::<ControllerStatus>(desk, name, headers, work).await
 }
 
-/// How long a controller's commands take, and where
+/// Command latencies of a controller, by stage
 #[utoipa::path(get, path = "/v1/controllers/{name}/latency", tag = "controllers", responses((status = 200, body = LatencyReport)))]
 async fn latency(
     State(desk): Shared,
@@ -188,10 +188,10 @@ struct Look {
     stuck_after: Option<Span>,
 }
 
-/// What stands in a controller's queues, with the commands that are under way
+/// Queues of a controller with the commands in flight
 #[utoipa::path(get, path = "/v1/controllers/{name}/queues", tag = "controllers",
-    params(("commands" = Option<usize>, Query, description = "how many commands of each submission queue are shown, the oldest of them: 1024 at most, and 2048 of all that complete into one queue. Default: 64"),
-        ("stuck_after" = Option<String>, Query, description = "from which age on a command is stuck, as in 500ms or 2s. Default: 1s")),
+    params(("commands" = Option<usize>, Query, description = "Number of commands to show per submission queue, oldest first: up to 1024, and up to 2048 per completion queue. Default: 64"),
+        ("stuck_after" = Option<String>, Query, description = "Age from which a command counts as stuck, as in 500ms or 2s. Default: 1s")),
     responses((status = 200, body = QueuesReport)))]
 async fn queues(
     State(desk): Shared,
@@ -207,7 +207,7 @@ async fn queues(
     let commands = commands.unwrap_or(COMMANDS);
     if commands > COMMANDS_MAX {
         return Err(Refusal::invalid(format!(
-            "commands={commands} is more than is shown of a queue: {COMMANDS_MAX} at most"
+            "commands={commands} exceeds the maximum of {COMMANDS_MAX} per queue"
         )));
     }
     let stuck_after = stuck_after.unwrap_or(STUCK_AFTER).0;

@@ -37,9 +37,9 @@ struct From {
     since: Option<u64>,
 }
 
-/// What happens, as it happens: server-sent events, each an object of JSON
+/// Stream of events: server-sent events, each a JSON object
 #[utoipa::path(get, path = "/v1/events", tag = "events",
-    params(("since" = Option<u64>, Query, description = "the last event that is known: those behind it come first. Default: only those to come")),
+    params(("since" = Option<u64>, Query, description = "Number of the last known event; the stream starts with the next one. Default: only new events")),
     responses((status = 200, body = Event, content_type = "text/event-stream")))]
 async fn read_events(
     State(desk): Shared,
@@ -52,7 +52,7 @@ async fn read_events(
     let header = header.and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let place = desk.readers.clone().try_acquire_owned();
     let place = place.map_err(|_| {
-        let detail = "as many read events as can at once: close one of them, or ask again later";
+        let detail = "the maximum number of event streams is open: close one, or retry later";
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many readers", detail)
     })?;
     let bell = events::all().bell();

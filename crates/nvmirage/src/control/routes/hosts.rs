@@ -18,13 +18,13 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(show_host))
 }
 
-/// All hosts that are attached
+/// List attached hosts
 #[utoipa::path(get, path = "/v1/hosts", tag = "hosts", responses((status = 200, body = Vec<HostStatus>)))]
 async fn list_hosts(State(desk): Shared) -> Result<Json<Vec<HostStatus>>, Refusal> {
     item::list(desk).await
 }
 
-/// The host of a controller; 404 where none is attached
+/// Get the host of a controller; 404 if none is attached
 #[utoipa::path(get, path = "/v1/hosts/{name}", tag = "hosts", responses((status = 200, body = HostStatus)))]
 async fn show_host(
     State(desk): Shared,

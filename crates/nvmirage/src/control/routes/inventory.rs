@@ -13,7 +13,7 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(inventory))
 }
 
-/// Everything that is served
+/// Inventory of all objects
 #[utoipa::path(get, path = "/v1", tag = "inventory", responses((status = 200, body = Inventory)))]
 async fn inventory(State(desk): Shared) -> Result<Json<Inventory>, Refusal> {
     blocking(desk, Supervisor::inventory).await.map(Json)

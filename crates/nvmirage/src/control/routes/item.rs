@@ -85,14 +85,14 @@ impl Condition {
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
         let text = |name: header::HeaderName| {
             let value = headers.get(&name).map(HeaderValue::to_str).transpose();
-            value.map_err(|_| Refusal::invalid(format!("the header {name} is no text")))
+            value.map_err(|_| Refusal::invalid(format!("the header {name} is not text")))
         };
         let absent = match text(header::IF_NONE_MATCH)? {
             None => false,
             Some("*") => true,
             Some(other) => {
                 return Err(Refusal::invalid(format!(
-                    "If-None-Match: {other}: write `*`, for an object that is not there yet"
+                    "If-None-Match: {other}: write `*`, for an object that does not exist"
                 )));
             }
         };
@@ -107,7 +107,7 @@ impl Condition {
         let kind = T::KIND;
         if self.absent && item.is_some() {
             return Err(Refusal::changed(format!(
-                "there is a {kind} `{name}` already; without `If-None-Match: *` it is confirmed where it is the same"
+                "{kind} `{name}` already exists; a request without `If-None-Match: *` confirms it if it is unchanged"
             )));
         }
         let Some(tags) = &self.matches else {
@@ -115,7 +115,7 @@ impl Condition {
         };
         let Some(item) = item else {
             return Err(Refusal::changed(format!(
-                "there is no {kind} `{name}` any more; without `If-Match` it is made anew"
+                "{kind} `{name}` no longer exists; a request without `If-Match` creates it again"
             )));
         };
         let tag = item.tag();
@@ -124,7 +124,7 @@ impl Condition {
             return Ok(());
         }
         Err(Refusal::changed(format!(
-            "{kind} `{name}` was changed since you have looked: it is {tag} now. Read it again, and repeat the request with this tag where it still fits"
+            "{kind} `{name}` has changed since it was read: its tag is now {tag}. Read it again, and repeat the request with this tag if it still applies"
         )))
     }
 }
@@ -186,7 +186,7 @@ pub(super) async fn put<T: Configured>(
     if T::name_of(&config) != name {
         return Err(Refusal::invalid_at(
             "/name".into(),
-            format!("name: the path says `{name}`: write the same, or leave it out"),
+            format!("name: the path says `{name}`: write the same, or remove it"),
         ));
     }
     let put = changing(desk, move |s| {
@@ -204,7 +204,7 @@ pub(super) async fn put<T: Configured>(
         }
         let differs = differences(said.as_ref().unwrap_or(&Value::Null), &wanted);
         Err(Refusal::conflict(format!(
-            "{} `{name}` is there, and differs: {differs}. Change it by PATCH where that can be, or delete it and make it anew",
+            "{} `{name}` exists and differs: {differs}. Change it with PATCH where possible, or delete and recreate it",
             T::KIND
         )))
     });

@@ -10,19 +10,19 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(read_log, change_log))
 }
 
-/// Which log lines are written, and how
+/// Log filter and format
 #[utoipa::path(get, path = "/v1/log", tag = "log", responses((status = 200, body = Log)))]
 async fn read_log() -> Json<Log> {
     Json(logging::now())
 }
 
-/// Change that, from the next line on
+/// Change the log filter and format, from the next line on
 #[utoipa::path(patch, path = "/v1/log", tag = "log", request_body = Log, responses((status = 200, body = Log)))]
 async fn change_log(bytes: Bytes) -> Result<Json<Log>, Refusal> {
     let change: Log = body(&bytes)?;
     logging::change(&change).map_err(Refusal::invalid)?;
     let now = logging::now();
-    tracing::info!("the log is changed: {}", shown(&now));
+    tracing::info!("log settings changed: {}", shown(&now));
     Ok(Json(now))
 }
 

@@ -33,19 +33,19 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(map_medium))
 }
 
-/// All media
+/// List media
 #[utoipa::path(get, path = "/v1/media", tag = "media", responses((status = 200, body = Vec<MediumStatus>)))]
 async fn list_media(State(desk): Shared) -> Result<Json<Vec<MediumStatus>>, Refusal> {
     item::list(desk).await
 }
 
-/// Make a medium
+/// Create a medium
 #[utoipa::path(post, path = "/v1/media", tag = "media", request_body = config::Medium, responses((status = 201, body = MediumStatus)))]
 async fn create_medium(State(desk): Shared, bytes: Bytes) -> Result<Shown<MediumStatus>, Refusal> {
     item::create(desk, bytes).await
 }
 
-/// One medium
+/// Get a medium
 #[utoipa::path(get, path = "/v1/media/{name}", tag = "media", responses((status = 200, body = MediumStatus)))]
 async fn show_medium(
     State(desk): Shared,
@@ -54,9 +54,9 @@ async fn show_medium(
     item::show(desk, name).await
 }
 
-/// Make a medium, or confirm that it is there and the same
+/// Create a medium, or confirm that it exists unchanged
 #[utoipa::path(put, path = "/v1/media/{name}", tag = "media", request_body = config::Medium,
-    responses((status = 200, description = "it is there and the same", body = MediumStatus), (status = 201, description = "it is made", body = MediumStatus)))]
+    responses((status = 200, description = "unchanged", body = MediumStatus), (status = 201, description = "created", body = MediumStatus)))]
 async fn put_medium(
     State(desk): Shared,
     Path(name): Path<String>,
@@ -70,16 +70,16 @@ async fn put_medium(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct MapQuery {
-    /// About how many cells the map has at most, 1 to 4096: each stands for as many lines or zones as that takes. Of flash there is one at
-    /// least for each of its partitions.
+    /// Approximate maximum number of cells of the map, 1 to 4096; each cell covers as many lines or zones as that
+    /// needs. Flash has at least one cell for each of its partitions.
     #[serde(default = "cells")]
     #[param(default = 1024, minimum = 1, maximum = 4096)]
     cells: u32,
-    /// The first zone that is told by itself.
+    /// First zone listed individually.
     #[serde(default)]
     #[param(default = 0)]
     from: u32,
-    /// Zones that are told by themselves, 4096 at most.
+    /// Number of zones listed individually, up to 4096.
     #[serde(default = "cells")]
     #[param(default = 1024, maximum = 4096)]
     count: u32,
@@ -89,7 +89,7 @@ fn cells() -> u32 {
     1024
 }
 
-/// What a medium is like: the lines of flash, zones, keys and values
+/// Internal state of a medium: flash lines, zones, keys and values
 #[utoipa::path(get, path = "/v1/media/{name}/map", tag = "media", params(MapQuery), responses((status = 200, body = MediumMap)))]
 async fn map_medium(
     State(desk): Shared,
@@ -100,7 +100,7 @@ async fn map_medium(
     let MapQuery { cells, from, count } = query;
     if !(1..=MOST_CELLS).contains(&cells) || count > MOST_CELLS {
         return Err(Refusal::invalid(format!(
-            "cells = {cells}, count = {count}: a map has 1 to {MOST_CELLS} cells, and tells {MOST_CELLS} zones at most; ask for others with `from`"
+            "cells = {cells}, count = {count}: a map has 1 to {MOST_CELLS} cells, and lists up to {MOST_CELLS} zones; request others with `from`"
         )));
     }
     let wanted = Wanted {
@@ -111,7 +111,7 @@ async fn map_medium(
     Ok(Json(map))
 }
 
-/// Change parameters of a medium's timing, or have it give up zones
+/// Change timing parameters of a medium, or the state of its zones
 #[utoipa::path(patch, path = "/v1/media/{name}", tag = "media", request_body = MediumChange, responses((status = 204)))]
 async fn change_medium(
     State(desk): Shared,
@@ -124,7 +124,7 @@ async fn change_medium(
     item::change::<MediumStatus>(desk, name, headers, work).await
 }
 
-/// Delete a medium that nothing uses
+/// Delete an unused medium
 #[utoipa::path(delete, path = "/v1/media/{name}", tag = "media", responses((status = 204)))]
 async fn delete_medium(
     State(desk): Shared,

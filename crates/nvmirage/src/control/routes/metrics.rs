@@ -17,7 +17,7 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(metrics))
 }
 
-/// Everything that is counted: OpenMetrics 1.0 or Prometheus' protocol buffers where `Accept` asks for them, else the text format of Prometheus
+/// All metrics, in OpenMetrics 1.0, Prometheus protocol buffers or Prometheus text, as `Accept` requests
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, content_type = "text/plain", body = String)))]
 async fn metrics(State(supervisor): Shared, headers: HeaderMap) -> Result<Response, Refusal> {
     let accept = headers.get(header::ACCEPT);

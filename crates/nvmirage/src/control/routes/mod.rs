@@ -146,10 +146,7 @@ fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Refusal> {
 
 /// Any other path.
 async fn unknown(uri: Uri) -> Refusal {
-    let detail = format!(
-        "there is nothing at {}; /openapi.json says what there is",
-        uri.path()
-    );
+    let detail = format!("unknown path {}; /openapi.json lists the paths", uri.path());
     Refusal::new(StatusCode::NOT_FOUND, "not found", detail)
 }
 
@@ -158,6 +155,6 @@ async fn other_method() -> Refusal {
     Refusal::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method not allowed",
-        "this path has other methods: the header `Allow` names them, and /openapi.json",
+        "method not supported on this path: the header `Allow` and /openapi.json list the supported ones",
     )
 }

@@ -29,13 +29,13 @@ pub(super) fn routes() -> Routes {
         ))
 }
 
-/// All namespaces
+/// List namespaces
 #[utoipa::path(get, path = "/v1/namespaces", tag = "namespaces", responses((status = 200, body = Vec<NamespaceStatus>)))]
 async fn list_namespaces(State(desk): Shared) -> Result<Json<Vec<NamespaceStatus>>, Refusal> {
     item::list(desk).await
 }
 
-/// Make a namespace
+/// Create a namespace
 #[utoipa::path(post, path = "/v1/namespaces", tag = "namespaces", request_body = config::Namespace, responses((status = 201, body = NamespaceStatus)))]
 async fn create_namespace(
     State(desk): Shared,
@@ -44,7 +44,7 @@ async fn create_namespace(
     item::create(desk, bytes).await
 }
 
-/// One namespace
+/// Get a namespace
 #[utoipa::path(get, path = "/v1/namespaces/{name}", tag = "namespaces", responses((status = 200, body = NamespaceStatus)))]
 async fn show_namespace(
     State(desk): Shared,
@@ -53,9 +53,9 @@ async fn show_namespace(
     item::show(desk, name).await
 }
 
-/// Make a namespace, or confirm that it is there and the same
+/// Create a namespace, or confirm that it exists unchanged
 #[utoipa::path(put, path = "/v1/namespaces/{name}", tag = "namespaces", request_body = config::Namespace,
-    responses((status = 200, description = "it is there and the same", body = NamespaceStatus), (status = 201, description = "it is made", body = NamespaceStatus)))]
+    responses((status = 200, description = "unchanged", body = NamespaceStatus), (status = 201, description = "created", body = NamespaceStatus)))]
 async fn put_namespace(
     State(desk): Shared,
     Path(name): Path<String>,
@@ -65,7 +65,7 @@ async fn put_namespace(
     item::put(desk, name, headers, bytes).await
 }
 
-/// Give a namespace another size
+/// Resize a namespace
 #[utoipa::path(patch, path = "/v1/namespaces/{name}", tag = "namespaces", request_body = NewSize, responses((status = 204)))]
 async fn change_namespace(
     State(desk): Shared,
@@ -78,7 +78,7 @@ async fn change_namespace(
     item::change::<NamespaceStatus>(desk, name, headers, work).await
 }
 
-/// Delete a namespace that nothing uses
+/// Delete an unused namespace
 #[utoipa::path(delete, path = "/v1/namespaces/{name}", tag = "namespaces", responses((status = 204)))]
 async fn delete_namespace(
     State(desk): Shared,

@@ -27,7 +27,7 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(openapi))
 }
 
-/// This description
+/// This API description
 #[utoipa::path(get, path = "/openapi.json", tag = "inventory", responses((status = 200, content_type = "application/vnd.oai.openapi+json")))]
 async fn openapi() -> Response {
     static TEXT: OnceLock<String> = OnceLock::new();
@@ -46,7 +46,7 @@ fn document() -> OpenApi {
     let mut document = resources().into_openapi();
     let mut info = Info::new("nvmirage", env!("CARGO_PKG_VERSION"));
     info.description = Some(
-        "NVMe drives in software: what is served, and how it is steered. Objects have the keys, units and defaults of the configuration."
+        "Control API of nvmirage, NVMe drives made in software. Objects have the keys, units and defaults of the configuration."
             .into(),
     );
     let mut license = License::new("MIT OR Apache-2.0");
@@ -55,9 +55,7 @@ fn document() -> OpenApi {
     document.info = info;
     let here = ServerBuilder::new()
         .url("http://localhost")
-        .description(Some(
-            "the control socket, or the address of `[control] tcp`",
-        ));
+        .description(Some("Control socket, or the address of `[control] tcp`"));
     document.servers = Some(vec![here.build()]);
     // over the socket nothing more is asked for; over TCP a token is
     document.security = Some(vec![
@@ -137,7 +135,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
             .name("If-Match")
             .parameter_in(ParameterIn::Header)
             .description(Some(
-                "the `ETag` that the object had when it was looked at: 412 where it was changed since",
+                "`ETag` of the object when it was last read; the request fails with 412 if the object has changed since",
             ))
             .required(Required::False)
             .schema(Some(text()));
@@ -147,7 +145,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
         operation.parameters = None;
     }
     let problem = ResponseBuilder::new()
-        .description("why not, and what to do about it (RFC 9457)")
+        .description("cause of the error, and the next step (RFC 9457)")
         .content(
             "application/problem+json",
             Content::new(Some(Ref::from_schema_name("Refusal"))),

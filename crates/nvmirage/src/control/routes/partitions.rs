@@ -23,13 +23,13 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(show_partition, grow_partition, delete_partition))
 }
 
-/// Partitions of all media
+/// List the partitions of all media
 #[utoipa::path(get, path = "/v1/partitions", tag = "partitions", responses((status = 200, body = Vec<PartitionStatus>)))]
 async fn list_partitions(State(desk): Shared) -> Result<Json<Vec<PartitionStatus>>, Refusal> {
     item::list(desk).await
 }
 
-/// Make a partition
+/// Create a partition
 #[utoipa::path(post, path = "/v1/media/{name}/partitions", tag = "partitions", request_body = NewPartition, responses((status = 201, body = PartitionPlace)))]
 async fn create_partition(
     State(desk): Shared,
@@ -45,7 +45,7 @@ async fn create_partition(
     Ok((StatusCode::CREATED, Json(PartitionPlace { range })))
 }
 
-/// One partition of a medium
+/// Get a partition of a medium
 #[utoipa::path(get, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", responses((status = 200, body = PartitionStatus)))]
 async fn show_partition(
     State(desk): Shared,
@@ -54,7 +54,7 @@ async fn show_partition(
     item::show(desk, format!("{medium}/{partition}")).await
 }
 
-/// Give a partition another size
+/// Resize a partition
 #[utoipa::path(patch, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", request_body = PartitionSize, responses((status = 200, body = PartitionPlace)))]
 async fn grow_partition(
     State(desk): Shared,
@@ -74,7 +74,7 @@ async fn grow_partition(
     Ok(Json(PartitionPlace { range }))
 }
 
-/// Delete a partition that no namespace is; `erase` makes its bytes zeros first
+/// Delete a partition that no namespace uses; `erase` zeroes its bytes first
 #[utoipa::path(delete, path = "/v1/media/{name}/partitions/{partition}", tag = "partitions", request_body = Option<PartitionEnd>, responses((status = 204)))]
 async fn delete_partition(
     State(desk): Shared,

@@ -18,13 +18,13 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(show_reactor))
 }
 
-/// All reactors
+/// List reactors
 #[utoipa::path(get, path = "/v1/reactors", tag = "reactors", responses((status = 200, body = Vec<ReactorStatus>)))]
 async fn list_reactors(State(desk): Shared) -> Result<Json<Vec<ReactorStatus>>, Refusal> {
     item::list(desk).await
 }
 
-/// One reactor, by its number from 0
+/// Get a reactor by its number, from 0
 #[utoipa::path(get, path = "/v1/reactors/{name}", tag = "reactors", responses((status = 200, body = ReactorStatus)))]
 async fn show_reactor(
     State(desk): Shared,

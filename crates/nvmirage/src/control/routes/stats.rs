@@ -10,7 +10,7 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(stats))
 }
 
-/// Everything that is counted, at one time
+/// All counters, from one moment
 #[utoipa::path(get, path = "/v1/stats", tag = "server", responses((status = 200, body = Stats)))]
 async fn stats(State(supervisor): Shared) -> Result<Json<Stats>, Refusal> {
     let snapshot = blocking(supervisor, |s| s.snapshot()).await?;

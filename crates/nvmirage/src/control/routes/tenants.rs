@@ -29,19 +29,19 @@ pub(super) fn routes() -> Routes {
         ))
 }
 
-/// All tenants
+/// List tenants
 #[utoipa::path(get, path = "/v1/tenants", tag = "tenants", responses((status = 200, body = Vec<TenantStatus>)))]
 async fn list_tenants(State(desk): Shared) -> Result<Json<Vec<TenantStatus>>, Refusal> {
     item::list(desk).await
 }
 
-/// Make a tenant
+/// Create a tenant
 #[utoipa::path(post, path = "/v1/tenants", tag = "tenants", request_body = config::tenant::Tenant, responses((status = 201, body = TenantStatus)))]
 async fn create_tenant(State(desk): Shared, bytes: Bytes) -> Result<Shown<TenantStatus>, Refusal> {
     item::create(desk, bytes).await
 }
 
-/// One tenant
+/// Get a tenant
 #[utoipa::path(get, path = "/v1/tenants/{name}", tag = "tenants", responses((status = 200, body = TenantStatus)))]
 async fn show_tenant(
     State(desk): Shared,
@@ -50,9 +50,9 @@ async fn show_tenant(
     item::show(desk, name).await
 }
 
-/// Make a tenant, or confirm that it is there and the same
+/// Create a tenant, or confirm that it exists unchanged
 #[utoipa::path(put, path = "/v1/tenants/{name}", tag = "tenants", request_body = config::tenant::Tenant,
-    responses((status = 200, description = "it is there and the same", body = TenantStatus), (status = 201, description = "it is made", body = TenantStatus)))]
+    responses((status = 200, description = "unchanged", body = TenantStatus), (status = 201, description = "created", body = TenantStatus)))]
 async fn put_tenant(
     State(desk): Shared,
     Path(name): Path<String>,
@@ -76,7 +76,7 @@ async fn change_tenant(
     item::change::<TenantStatus>(desk, name, headers, work).await
 }
 
-/// Delete a tenant that nothing uses
+/// Delete an unused tenant
 #[utoipa::path(delete, path = "/v1/tenants/{name}", tag = "tenants", responses((status = 204)))]
 async fn delete_tenant(
     State(desk): Shared,

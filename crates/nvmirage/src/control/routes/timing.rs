@@ -20,41 +20,42 @@ pub(super) fn routes() -> Routes {
     Routes::new().routes(routes!(show_timing))
 }
 
-/// The timing of a medium.
+/// Timing model of a medium.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TimingStatus {
-    /// The drive that it is taken from.
+    /// Preset of the drive.
     preset: String,
-    /// The kind of its model: `nvm`, `kv`, `flash` or `zns`.
+    /// Kind of the model: `nvm`, `kv`, `flash` or `zns`.
     kind: String,
-    /// Its parameters, in the order of the reference.
+    /// Parameters, in the order of the reference.
     parameters: Vec<ParameterStatus>,
 }
 
-/// A parameter of a timing.
+/// Parameter of a timing model.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ParameterStatus {
-    /// What it is called.
+    /// Name of the parameter.
     name: String,
-    /// Its value now, as a configuration has it.
+    /// Current value, as in a configuration.
     value: String,
-    /// The same as a number: nanoseconds, bytes, bytes per second (0: not limited), commands per second (0: not limited),
-    /// tenths of a percent, a count, 0 or 1, or a word's place among the words.
+    /// Current value as a number: nanoseconds, bytes, bytes per second (0: unlimited), commands per second (0:
+    /// unlimited), tenths of a percent, a count, 0 or 1, or an index into `words`.
     raw: u64,
-    /// What it counts: `time`, `bandwidth`, `rate`, `size`, `count`, `percent`, `flag` or `word`.
+    /// Unit: `time`, `bandwidth`, `rate`, `size`, `count`, `percent`, `flag` or `word`.
     unit: String,
-    /// The values that it may have, in words.
+    /// Valid values, in words.
     range: String,
-    /// The words that there are, where it is one.
+    /// Valid words, for the unit `word`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     words: Vec<String>,
-    /// When it may change: `live`, at any time; `reset`, when its controller is reset; `fixed`, only when the medium is made.
+    /// Moment at which a change is possible: `live`, at any time; `reset`, when its controller is reset; `fixed`,
+    /// only when the medium is created.
     applies: String,
-    /// What it does.
+    /// Effect of the parameter.
     description: String,
 }
 
-/// The parameters of a medium's timing, as they are now
+/// Current timing parameters of a medium
 #[utoipa::path(get, path = "/v1/media/{name}/timing", tag = "media", responses((status = 200, body = TimingStatus)))]
 async fn show_timing(
     State(desk): Shared,
@@ -67,7 +68,7 @@ async fn show_timing(
 fn of_medium(medium: &MediumStatus) -> Result<TimingStatus, Refusal> {
     let Some(timing) = &medium.config.timing else {
         let detail = format!(
-            "media `{}` has no timing: its commands take the time that they take",
+            "media `{}` has no timing model: its commands complete as soon as they are done",
             medium.config.name
         );
         return Err(Refusal::new(StatusCode::NOT_FOUND, "not found", detail));

@@ -20,19 +20,19 @@ pub(super) fn routes() -> Routes {
         .routes(routes!(show_trace, put_trace, delete_trace))
 }
 
-/// All traces
+/// List traces
 #[utoipa::path(get, path = "/v1/traces", tag = "traces", responses((status = 200, body = Vec<TraceStatus>)))]
 async fn list_traces(State(desk): Shared) -> Result<Json<Vec<TraceStatus>>, Refusal> {
     item::list(desk).await
 }
 
-/// Begin a trace
+/// Start a trace
 #[utoipa::path(post, path = "/v1/traces", tag = "traces", request_body = config::trace::Trace, responses((status = 201, body = TraceStatus)))]
 async fn create_trace(State(desk): Shared, bytes: Bytes) -> Result<Shown<TraceStatus>, Refusal> {
     item::create(desk, bytes).await
 }
 
-/// One trace
+/// Get a trace
 #[utoipa::path(get, path = "/v1/traces/{name}", tag = "traces", responses((status = 200, body = TraceStatus)))]
 async fn show_trace(
     State(desk): Shared,
@@ -41,9 +41,9 @@ async fn show_trace(
     item::show(desk, name).await
 }
 
-/// Begin a trace, or confirm that it is there and the same
+/// Start a trace, or confirm that it exists unchanged
 #[utoipa::path(put, path = "/v1/traces/{name}", tag = "traces", request_body = config::trace::Trace,
-    responses((status = 200, description = "it is there and the same", body = TraceStatus), (status = 201, description = "it is made", body = TraceStatus)))]
+    responses((status = 200, description = "unchanged", body = TraceStatus), (status = 201, description = "created", body = TraceStatus)))]
 async fn put_trace(
     State(desk): Shared,
     Path(name): Path<String>,
@@ -53,7 +53,7 @@ async fn put_trace(
     item::put(desk, name, headers, bytes).await
 }
 
-/// End a trace, if it goes on, and forget it; its file stays
+/// Stop a trace, if it is running, and forget it; its file is kept
 #[utoipa::path(delete, path = "/v1/traces/{name}", tag = "traces", responses((status = 204)))]
 async fn delete_trace(
     State(desk): Shared,

@@ -339,7 +339,7 @@ fn a_medium_that_shrank_or_is_gone_is_an_error() {
     let small = vec![medium("disk", 13 * MIB)];
     let message = error(&wanted(), &small, &as_it_was);
     assert!(
-        message.contains("namespace 3, which a host has made"),
+        message.contains("namespace 3, created by a host"),
         "{message}"
     );
     assert!(message.contains("has only 13631488"), "{message}");
@@ -364,7 +364,7 @@ fn a_new_namespace_where_a_host_has_made_one_is_an_error() {
     more.namespaces.push(namespace("new", 13, 16, &["a"]));
     let message = error(&more, &media(), &kept);
     assert!(
-        message.contains("namespace 3, which a host has made, and namespace new"),
+        message.contains("namespace 3, created by a host, and namespace new"),
         "{message}"
     );
     more.namespaces[2] = namespace("new", 14, 16, &["a"]);
@@ -376,14 +376,23 @@ fn a_new_namespace_where_a_host_has_made_one_is_an_error() {
 fn records_that_cannot_be_are_errors() {
     type Change = fn(&mut Record);
     let cases: [(Change, &str); 8] = [
-        (|r| r.namespaces[1].nsid = 1, "is another's"),
-        (|r| r.namespaces[1].nsid = 0, "cannot be"),
-        (|r| r.namespaces[1].nsid = 33, "cannot be"),
+        (|r| r.namespaces[1].nsid = 1, "is invalid or already used"),
+        (|r| r.namespaces[1].nsid = 0, "is invalid or already used"),
+        (|r| r.namespaces[1].nsid = 33, "is invalid or already used"),
         (|r| r.namespaces[0].lba_size = 0, "only 512 and 4096"),
         (|r| r.namespaces[0].blocks = u64::MAX, "do not fit"),
-        (|r| r.controllers[1].id = ControllerId(1), "is another's"),
-        (|r| r.controllers[1].id = ControllerId(0), "cannot be"),
-        (|r| r.controllers[1].name = "a".to_owned(), "is another's"),
+        (
+            |r| r.controllers[1].id = ControllerId(1),
+            "is invalid or already used",
+        ),
+        (
+            |r| r.controllers[1].id = ControllerId(0),
+            "is invalid or already used",
+        ),
+        (
+            |r| r.controllers[1].name = "a".to_owned(),
+            "is invalid or already used",
+        ),
     ];
     for (change, says) in cases {
         let message = error(&wanted(), &media(), &kept(&wanted(), change));

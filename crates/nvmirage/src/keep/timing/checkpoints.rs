@@ -164,12 +164,12 @@ impl Entry {
             Ok(Some(changes)) => {
                 self.since = Some(changes);
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(media = name, "the state of its timing is written again");
+                    tracing::info!(media = name, "the state of its timing model is saved again");
                 }
             }
             Err(error) if !std::mem::replace(&mut self.failing, true) => tracing::error!(
                 media = name,
-                "the state of its timing is not written: {error:#}; after a crash an older one counts"
+                "the state of its timing model cannot be saved: {error:#}; after a crash an older state is used"
             ),
             Err(_) => {}
         }
@@ -198,6 +198,6 @@ impl Watched {
         let (answer, answered) = mpsc::sync_channel(1);
         (self.ask)(Asked { room, answer })?;
         let taken = answered.recv_timeout(PATIENCE);
-        taken.context("the reactor that serves it does not answer")
+        taken.context("the reactor that serves it does not respond")
     }
 }

@@ -46,7 +46,7 @@ impl StateFile {
             .len();
         if len > longest {
             bail!(
-                "{shown} has {len} bytes, and no state of this drive has: name another file as {KEY}"
+                "{shown}: unexpected size {len} bytes; not a state file of this drive. Name another file as {KEY}"
             );
         }
         let mut bytes = Vec::new();
@@ -134,7 +134,7 @@ mod tests {
         let (dir, path) = place();
         fs::write(&path, [1; 101]).unwrap();
         let error = format!("{:#}", StateFile::take(&path, 100).unwrap_err());
-        assert!(error.contains("has 101 bytes"), "{error}");
+        assert!(error.contains("unexpected size 101 bytes"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), [1; 101]);
         let error = format!("{:#}", StateFile::take(dir.path(), 100).unwrap_err());
         assert!(

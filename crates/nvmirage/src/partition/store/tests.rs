@@ -91,7 +91,7 @@ fn a_file_that_cannot_be_read_says_what_to_do() {
         ("\"format\": 1", "\"format\": 2", "this version reads 1"),
         ("\"S1\"", "\"S2\"", "it is that of"),
         ("\"partitions\"", "\"partition\"", "unknown field"),
-        ("0B..1MiB", "0B..2GiB", "there are 1GiB"),
+        ("0B..1MiB", "0B..2GiB", "beyond the size of 1GiB"),
         ("}", "", "expected"),
     ] {
         assert!(good.contains(from), "{good}");
@@ -104,5 +104,8 @@ fn a_file_that_cannot_be_read_says_what_to_do() {
     std::fs::write(&path, &good).unwrap();
     // The drive has become smaller.
     let error = Store::open(dir.path(), owner("S1"), 4096).unwrap_err();
-    assert!(format!("{error:#}").contains("there are 4KiB"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("beyond the size of 4KiB"),
+        "{error:#}"
+    );
 }

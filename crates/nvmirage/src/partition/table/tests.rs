@@ -58,22 +58,22 @@ fn what_cannot_be_made_changes_nothing_and_says_why() {
     let before = table.clone();
     let taken = [other("4GiB..5GiB")];
     for (name, bytes, at, says) in [
-        ("a", "1GiB", None, "there is a partition `a` already"),
-        ("a b", "1GiB", None, "no name for a partition"),
-        ("", "1GiB", None, "no name for a partition"),
+        ("a", "1GiB", None, "partition `a` already exists"),
+        ("a b", "1GiB", None, "not a partition name"),
+        ("", "1GiB", None, "not a partition name"),
         ("b", "6KiB", None, "a multiple of 4KiB"),
         ("b", "0KiB", None, "a multiple of 4KiB"),
         ("b", "1GiB", Some("1536MiB"), "overlaps partition `a`"),
         ("b", "2GiB", Some("0B"), "overlaps partition `a`"),
         ("b", "1GiB", Some("4607MiB"), "overlaps namespace `n`"),
         ("b", "1GiB", Some("3145729KiB"), "multiples of 1MiB"),
-        ("b", "4KiB", Some("10GiB"), "end behind the drive"),
-        ("b", "2GiB", Some("9GiB"), "end behind the drive"),
+        ("b", "4KiB", Some("10GiB"), "end beyond the drive's size"),
+        ("b", "2GiB", Some("9GiB"), "end beyond the drive's size"),
         (
             "b",
             "8388608TiB",
             Some("8388608TiB"),
-            "end behind the drive",
+            "end beyond the drive's size",
         ),
         ("b", "11GiB", None, "no gap of 11GiB"),
     ] {
@@ -87,7 +87,7 @@ fn what_cannot_be_made_changes_nothing_and_says_why() {
     let mut full = whole.clone();
     full.create("all", Size(GIB), None, &[]).unwrap();
     let error = full.create("b", size("4KiB"), None, &[]).unwrap_err();
-    assert!(error.contains("all of the drive is taken"), "{error}");
+    assert!(error.contains("all of the drive is used"), "{error}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_partition_grows_as_far_as_nobody_is_behind_it() {
             "at most 2GiB: partition `b` begins at 3GiB",
         ),
         ("b", "4GiB", "at most 3GiB: namespace `n` begins at 6GiB"),
-        ("a", "1GiB", "does not shrink"),
+        ("a", "1GiB", "can only grow"),
         ("a", "6145KiB", "a multiple of 4KiB"),
         ("c", "1GiB", "there are a, b"),
     ] {
@@ -130,7 +130,7 @@ fn one_that_is_being_deleted_has_its_place_and_is_of_no_use() {
     assert!(table.create("b", size("4KiB"), None, &[]).is_err());
     assert_eq!(table.begin_delete("a").unwrap(), range("0B..10GiB"));
     table.delete("a").unwrap();
-    assert!(table.delete("a").unwrap_err().contains("no other one"));
+    assert!(table.delete("a").unwrap_err().contains("nor any other"));
     assert_eq!(table.gaps(&[]), [range("0B..10GiB")]);
 }
 
@@ -144,12 +144,12 @@ fn a_table_that_cannot_be_is_refused() {
         });
         Table::new(GIB, partitions.collect()).unwrap_err()
     };
-    assert!(with(&[("a", "0B..2GiB")]).contains("there are 1GiB"));
+    assert!(with(&[("a", "0B..2GiB")]).contains("beyond the size of 1GiB"));
     assert!(with(&[("a", "4KiB..1MiB")]).contains("not aligned"));
     assert!(with(&[("a", "0B..1025B")]).contains("not aligned"));
-    assert!(with(&[("a/b", "0B..1MiB")]).contains("no name"));
-    assert!(with(&[("a", "0B..2MiB"), ("b", "1MiB..3MiB")]).contains("bytes of another"));
-    assert!(with(&[("a", "0B..1MiB"), ("a", "1MiB..2MiB")]).contains("there twice"));
+    assert!(with(&[("a/b", "0B..1MiB")]).contains("not a partition name"));
+    assert!(with(&[("a", "0B..2MiB"), ("b", "1MiB..3MiB")]).contains("overlaps another one"));
+    assert!(with(&[("a", "0B..1MiB"), ("a", "1MiB..2MiB")]).contains("listed twice"));
 }
 
 /// Whatever is done, no two have a byte in common, and none lies on what others have or behind the end.

@@ -171,7 +171,7 @@ fn queues(
         rows.extend(behind.map(|sq| queue_row(sq.name.clone(), None, Some(sq), page)));
     }
     if rows.is_empty() {
-        page.text("its host has made no I/O queues", Style::new());
+        page.text("its host has created no I/O queues", Style::new());
         return;
     }
     let lines = lines.min(rows.len() as u16 + 1);

@@ -233,7 +233,7 @@ fn place(start: u64, len: u64, namespace: &Namespace, wrap: bool) -> anyhow::Res
     let (size, block_len) = (namespace.len(), u64::from(namespace.block_len));
     ensure!(
         start.is_multiple_of(block_len) && len.is_multiple_of(block_len),
-        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has blocks of {block_len}: take one with smaller blocks",
+        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has blocks of {block_len}: use one with smaller blocks",
         namespace.nsid
     );
     if start.checked_add(len).is_some_and(|end| end <= size) {
@@ -243,7 +243,7 @@ fn place(start: u64, len: u64, namespace: &Namespace, wrap: bool) -> anyhow::Res
         return Ok(((start % size).min(size - len), len));
     }
     bail!(
-        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has {size}: take a larger one, or go around with --wrap",
+        "the trace has a command of {len} bytes from byte {start} on, and namespace {} of the drive has {size}: use a larger one, or add --wrap",
         namespace.nsid
     )
 }

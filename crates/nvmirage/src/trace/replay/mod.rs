@@ -46,7 +46,7 @@ impl std::str::FromStr for Speed {
         let times = text.parse().ok();
         let times = times.filter(|times| (SLOWEST..=FASTEST).contains(times));
         times.map(Speed::Times).ok_or_else(|| {
-            format!("`{text}` is no speed: write max, or {SLOWEST} to {FASTEST} times that of the recording")
+            format!("`{text}` is not a speed: write max, or {SLOWEST} to {FASTEST} times that of the recording")
         })
     }
 }

@@ -130,7 +130,7 @@ pub(crate) fn plan(
     }
     ensure!(
         !steps.is_empty(),
-        "there is no command to submit{}",
+        "no command to submit{}",
         crate::trace::reading::said(&left_out).map_or(String::new(), |said| format!(": {said}"))
     );
     let last = records.last().map_or(0, |record| record.at_ns);
@@ -176,7 +176,7 @@ fn refuse_changes(records: &[Record], settings: &Settings) -> anyhow::Result<()>
     let count = records.iter().filter(changes).count();
     ensure!(
         count == 0 || settings.write || settings.reads_only,
-        "{count} commands of the trace change data, and the drive would lose what it has: with --destroy-data that is meant, and --reads-only leaves them out"
+        "{count} commands of the trace overwrite data on the drive: add --destroy-data to allow that, or --reads-only to skip them"
     );
     Ok(())
 }
@@ -219,7 +219,7 @@ fn namespaces(
         };
         let found = found.with_context(|| {
             format!(
-                "the trace has commands to namespace {}, and the drive has {}: --to-nsid says which one takes them",
+                "the trace has commands to namespace {}, and the drive has {}: select the target namespace with --to-nsid",
                 settings.nsid.unwrap_or(*nsid),
                 there()
             )
@@ -326,9 +326,9 @@ mod tests {
         };
         let error = plan(&beyond, &target(100, 512), &other).unwrap_err();
         assert!(
-            error
-                .to_string()
-                .contains("namespace 7, and the drive has 1: --to-nsid says"),
+            error.to_string().contains(
+                "namespace 7, and the drive has 1: select the target namespace with --to-nsid"
+            ),
             "{error}"
         );
     }

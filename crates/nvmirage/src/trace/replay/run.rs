@@ -74,7 +74,7 @@ impl<'h> Drive<'h> {
         for _ in 0..plan.queues {
             let device = host.device();
             let queue = device.create_queue_pair(depth.min(device.depth_max()), false);
-            let queue = queue.context("cannot make a queue pair")?;
+            let queue = queue.context("cannot create a queue pair")?;
             let depth = usize::from(queue.depth());
             let buffer = host.device().alloc(room * depth)?;
             fill(&buffer);
@@ -260,7 +260,7 @@ pub(crate) fn run(
         if taken == 0 && next == before {
             if notes.in_flight > 0 && now.saturating_sub(notes.heard) > SILENCE_NS {
                 bail!(
-                    "the drive has not completed a command for {} s, and has {} of them",
+                    "the drive has not completed a command for {} s, with {} in flight",
                     SILENCE_NS / 1_000_000_000,
                     notes.in_flight
                 );
@@ -330,7 +330,7 @@ fn take(
         notes.heard = now;
         while let Some(cqe) = lane.queue.next_completion() {
             let slot = lane.slots[usize::from(cqe.cid)].take();
-            let (since, at) = slot.context("the drive completes what nobody has asked for")?;
+            let (since, at) = slot.context("the drive posted a completion without a command")?;
             let step = &plan.steps[at];
             let (errors, latencies, recorded) = &mut notes.kinds[usize::from(step.kind)];
             latencies.push(now - since);

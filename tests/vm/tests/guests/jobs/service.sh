@@ -85,9 +85,9 @@ reload() {
 # the journal knows how bad a line is, by the priority in front of it
 journal() {
     nvmirage set log filter=debug
-    journalctl --no-pager --unit $unit --priority info | grep 'the log is changed'
+    journalctl --no-pager --unit $unit --priority info | grep 'log settings changed'
     journalctl --no-pager --unit $unit --priority warning >/tmp/warnings
-    fails grep 'the log is changed' /tmp/warnings
+    fails grep 'log settings changed' /tmp/warnings
     journalctl --no-pager --unit $unit --output cat >/tmp/texts
     fails grep '^<[0-9]>' /tmp/texts
 }

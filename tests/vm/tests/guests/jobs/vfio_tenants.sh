@@ -127,7 +127,7 @@ stopped() {
     (
         fails tenant_c 1s
         cat /tmp/stopped-c.log
-        grep -q 'Command Interrupted\|cannot be shut down\|cannot be enabled\|is lost' /tmp/stopped-c.log
+        grep -q 'Command Interrupted\|cannot shut the drive down\|cannot be shut down\|cannot be enabled\|is lost' /tmp/stopped-c.log
     ) >/tmp/stopped.log 2>&1 &
     stopped_c=$!
     stopped_before=$(commands)

@@ -53,7 +53,7 @@ fn the_book_has_the_description() {
 #[test]
 fn the_book_has_the_routes() {
     let text = format!(
-        "# Routes\n\nEvery request that the [control socket](control-socket.md) answers, made of the program's routes, as\n[openapi.json](openapi.json) is, which the server has at `/openapi.json`.\n\n{}",
+        "# Routes\n\nRequests of the [control API](control-socket.md), generated from the program's routes. [openapi.json](openapi.json) is the\nfull description, which the server has at `/openapi.json`.\n\n{}",
         table()
     );
     check("api-routes.md", &text);
