@@ -8,6 +8,7 @@ mod arrows;
 mod lexer;
 mod links;
 mod text;
+mod truth;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,6 +76,7 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
         }
     }
     findings.extend(links::check(&pages, &|path| root.join(path).exists()));
+    findings.extend(truth::check(&pages));
     findings.extend(book::check(root, &pages)?);
     Ok(findings)
 }

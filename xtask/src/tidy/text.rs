@@ -7,7 +7,7 @@ use super::lexer::{Split, split};
 const BUILT: [&str; 2] = ["web/dist/", "web/node_modules/"];
 
 /// Lines that a file of code may have, its tests included.
-const MAX_LINES: usize = 700;
+pub(super) const MAX_LINES: usize = 700;
 
 /// Where unsafe code lives.
 const UNSAFE_FOLDER: &str = "crates/memory/";

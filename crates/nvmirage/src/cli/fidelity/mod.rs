@@ -39,7 +39,7 @@ Examples:
   nvmirage fidelity --replay recorded.trace
       Replay the recording of a served drive in virtual time
 
-The book's \"How far models are right\" says what each column means.";
+The book's \"Accuracy of the timing models\" describes each column.";
 
 /// Compare modelled drives with their definition, with host-side measurements, and with real drives
 ///
