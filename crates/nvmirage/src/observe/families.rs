@@ -270,7 +270,7 @@ const CONTROLLERS: &[Metric<ControllerCounts>] = &[
         name: "nvmirage_queue_rests",
         kind: Counter,
         unit: Count,
-        help: "Times that a host with doorbell buffers was asked to ring for its next command, as none had come for 1 ms.",
+        help: "Requests to a host with doorbell buffers to ring for its next command, because none had arrived for 1 ms.",
         values: |c| queues(c, |q| q.rests),
     },
     Metric {

@@ -79,8 +79,7 @@ pub(crate) struct QueueStats {
     pub(crate) interrupts: u64,
     /// Interrupts omitted because the host had already consumed every entry.
     pub(crate) interrupts_spared: u64,
-    /// Times that the queue was polled no more, as no command had come for 1 ms, and its host was asked to ring for the next
-    /// one. Hosts with doorbell buffers are.
+    /// Requests to the host to ring for its next command, because none had arrived for 1 ms; only with doorbell buffers.
     pub(crate) rests: u64,
 }
 
