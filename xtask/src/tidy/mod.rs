@@ -7,6 +7,7 @@
 mod arrows;
 mod lexer;
 mod links;
+mod prose;
 mod text;
 mod truth;
 
@@ -76,6 +77,9 @@ pub(crate) fn run(root: &Path) -> Result<Vec<Finding>> {
         }
     }
     findings.extend(links::check(&pages, &|path| root.join(path).exists()));
+    for (name, text) in &pages {
+        findings.extend(prose::check(name, text));
+    }
     findings.extend(truth::check(&pages));
     findings.extend(book::check(root, &pages)?);
     Ok(findings)

@@ -4,7 +4,7 @@
 //! name is one of them. A value is kept as its text, so that its unit stands beside it, and is read by the table of parameters.
 //!
 //! Invariants: a preset gives every parameter of its kind once, and each with a source, but for mechanisms that are off unless they
-//! are asked for, which are off. A value that nobody published says so.
+//! are asked for, which are off. An unpublished value is marked as assumed.
 //!
 //! What it does NOT do: claim that a model of these values is the drive. What was published of the drive stands beside them.
 

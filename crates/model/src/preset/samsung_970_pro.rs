@@ -66,7 +66,7 @@ const COMMON: &[Sourced] = &[
     v(
         "deallocate",
         "0ns",
-        Source::Assumed("nobody published it; the program knows no deallocate"),
+        Source::Assumed("unpublished; the program knows no deallocate"),
     ),
     v("collect_below", "2", RULES),
     v("policy", "greedy", RULES),

@@ -7,10 +7,10 @@ use crate::Kind;
 
 const TABLE_2: Source = Source::Paper("Table 2, KVSSD; the program has no numbers of its own");
 const SAME_AS_STORE: Source =
-    Source::Assumed("nobody published it: what a store takes, without the host's share");
+    Source::Assumed("unpublished: what a store takes, without the host's share");
 const SAME_AS_RETRIEVE: Source =
-    Source::Assumed("nobody published it: what a retrieve takes, without the host's share");
-const UNLIMITED: Source = Source::Assumed("nobody published it: only bandwidth and units limit");
+    Source::Assumed("unpublished: what a retrieve takes, without the host's share");
+const UNLIMITED: Source = Source::Assumed("unpublished: only bandwidth and units limit");
 
 const VALUES: &[Sourced] = &[
     v(

@@ -11,7 +11,7 @@ const REAL: Source = Source::Paper(
 );
 const UNUSED: Source = Source::Assumed("not used: a cell has three bits");
 const NOTHING: Source =
-    Source::Assumed("nobody published it: nothing is added to what the dies take");
+    Source::Assumed("unpublished: nothing is added to what the dies take");
 
 const COMMON: &[Sourced] = &[
     v(
@@ -55,7 +55,7 @@ const COMMON: &[Sourced] = &[
     v(
         "finish_writes",
         "true",
-        Source::Assumed("nobody published it: what is not written is programmed"),
+        Source::Assumed("unpublished: what is not written is programmed"),
     ),
     v("open", "0ns", NOTHING),
 ];
@@ -126,7 +126,7 @@ const fn preset(
         about: "The prototype of a zoned drive in the NVMeVirt paper, TLC flash",
         kind: Kind::Zns,
         size_bytes: 32 << 30,
-        size_source: Source::Assumed("nobody published it"),
+        size_source: Source::Assumed("unpublished"),
         values,
         published: PUBLISHED,
     }
