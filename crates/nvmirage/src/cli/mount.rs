@@ -49,8 +49,8 @@ pub(super) struct Mount {
     /// Maximum number of queue pairs, with one thread each
     ///
     /// Default: one for every two CPUs, up to 8.
-    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
-    queues: usize,
+    #[arg(long)]
+    queues: Option<usize>,
 
     #[command(flatten)]
     wait: WaitArg,
@@ -62,7 +62,7 @@ impl Mount {
         let options = Options {
             allow_other: self.allow_other,
             page_cache: self.page_cache,
-            queues: self.queues,
+            queues: self.queues.unwrap_or(usize::MAX),
             name: self.target.display().to_string(),
             wait: self.wait.get(),
             interrupt: Some(interrupt.clone()),
