@@ -106,8 +106,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "completed-twice",
         guard: "the reservation of a command is handed out once",
         file: "crates/controller/src/queue/reservation.rs",
-        from: "std::mem::take(place).then(Reservation::new)",
-        to: "(*place).then(Reservation::new)",
+        from: "self.has_reservation().then(Reservation::new)",
+        to: "Some(Reservation::new())",
         test: unit(
             "controller",
             "queue::reservation::tests::a_command_completes_once",
