@@ -92,7 +92,7 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "oracle",
         about: "timing models against a second reading of their definition",
-        minutes: 6,
+        minutes: 12,
         slow: false,
         run: oracle::stage,
     },
