@@ -10,8 +10,7 @@ const REAL: Source = Source::Paper(
     "what it says of the drive; the program has it, commented out, as the real value",
 );
 const UNUSED: Source = Source::Assumed("not used: a cell has three bits");
-const NOTHING: Source =
-    Source::Assumed("unpublished: nothing is added to what the dies take");
+const NOTHING: Source = Source::Assumed("unpublished: nothing is added to what the dies take");
 
 const COMMON: &[Sourced] = &[
     v(
