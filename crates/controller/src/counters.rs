@@ -54,7 +54,7 @@ pub struct LaneCounters {
     pub interrupts: Counter,
     /// Those that were not, as the host had consumed everything by then.
     pub interrupts_spared: Counter,
-    /// Times that the host was asked to ring for the next command, as there had been none for a while.
+    /// Requests to the host to ring for its next command, because none had arrived for a while.
     pub rests: Counter,
 }
 
@@ -159,7 +159,7 @@ pub struct QueueCounted {
     pub interrupts: u64,
     /// Interrupts that were not, as the host had consumed everything by then.
     pub interrupts_spared: u64,
-    /// Times that the host was asked to ring for the next command, as there had been none for a while.
+    /// Requests to the host to ring for its next command, because none had arrived for a while.
     pub rests: u64,
     /// All of its counters, which go on.
     pub counters: Arc<LaneCounters>,

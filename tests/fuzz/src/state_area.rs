@@ -33,7 +33,7 @@ pub(crate) struct Input {
     changes: Vec<(u8, u16, u8)>,
 }
 
-/// What there is of a medium: its records.
+/// The records of one medium.
 type Records = Vec<(u8, Vec<u8>)>;
 
 /// A medium's file as it was made, and a place for others of its length.

@@ -113,14 +113,14 @@ impl Cq {
         self.entries - 1 - self.free - self.posted()
     }
 
-    /// Reserves an entry; none where every one is reserved or posted.
+    /// Reserves an entry, or none if every entry is reserved or posted.
     #[inline]
     pub fn reserve(&mut self) -> Option<Reservation> {
         self.free = self.free.checked_sub(1)?;
         Some(Reservation::new())
     }
 
-    /// Reserves up to so many entries at once.
+    /// Reserves `wanted` entries, or as many as are free.
     #[inline]
     pub(crate) fn reserve_batch(&mut self, wanted: u32) -> Batch {
         let entries = wanted.min(self.free);
@@ -128,7 +128,7 @@ impl Cq {
         Batch::new(entries)
     }
 
-    /// Returns the rest of a batch. How many entries that were.
+    /// Returns the unused entries of a batch, and their number.
     #[inline]
     pub(crate) fn release_batch(&mut self, batch: Batch) -> u32 {
         let rest = batch.left();

@@ -1,11 +1,11 @@
 //! Reservations of a completion queue's entries.
 //!
-//! A command is fetched only with a reservation, and completes by handing it to [`Cq::post`] or [`Cq::release`]. The type
-//! has one value for each entry that [`Cq::reserve`] counted, cannot be copied, and is made nowhere else, so that no build
-//! can post twice for one command or post without room.
+//! A lane fetches a command only with a reservation, and completes it by passing the reservation to [`Cq::post`] or
+//! [`Cq::release`]. The type cannot be copied and only this module creates it, one value for each entry that the queue
+//! counted. No build can therefore post twice for one command, or post without room.
 //!
-//! While a command is with a medium its reservation is parked in the state of the command's slot ([`crate::state`]): every state
-//! of a command that has not completed has one.
+//! While a medium executes a command, the state of the command's slot ([`crate::state`]) stands for its reservation. The states
+//! `FETCHED`, `IN_FLIGHT`, `STEPPING` and `FUSED` have one.
 //!
 //! [`Cq::post`]: super::Cq::post
 //! [`Cq::release`]: super::Cq::release
@@ -14,7 +14,7 @@
 use crate::state::{SlotState, slot_state};
 
 /// One reserved entry of a completion queue. 0 bytes.
-#[must_use = "a reservation that is dropped is an entry that nobody can use again"]
+#[must_use = "dropping a reservation loses its entry of the queue"]
 #[derive(Debug)]
 pub struct Reservation(());
 
@@ -83,8 +83,8 @@ impl SlotState {
         reservation.consume();
     }
 
-    /// Hands out the reservation of the command in this slot; none where it has completed. The caller completes it now, and the
-    /// slot's state says so.
+    /// Returns the reservation of the command in this slot, or none if it has completed. The caller completes the command and
+    /// changes the slot's state.
     #[inline(always)]
     pub(crate) fn claim(&self) -> Option<Reservation> {
         self.has_reservation().then(Reservation::new)
@@ -109,7 +109,7 @@ impl Pool {
         reservation.consume();
     }
 
-    /// Hands one out; none where every command has completed.
+    /// Returns one, or none if every command has completed.
     pub(crate) fn claim(&mut self) -> Option<Reservation> {
         self.0 = self.0.checked_sub(1)?;
         Some(Reservation::new())

@@ -125,8 +125,8 @@ fn a_polling_reactor_with_doorbells_in_the_guest_s_memory() {
     assert_eq!(number(&report, "registrations"), 1);
     // the admin queue's doorbells are always registers
     assert!(rung.admin > 40, "{rung:?}");
-    // The driver rings where an index passes the event index: once for each rest, however often this machine makes the
-    // guest pause, and else, as nobody moves it, once in a round of the queue.
+    // The driver rings when an index passes the event index. The server moves the event index only at a rest, so there is
+    // one ring for each rest, and one for each round of the queue. A slow machine pauses the guest and adds rests.
     let commands = number(&report, "commands");
     let rounds = rung.submission.saturating_sub(rests) + rung.completion;
     assert!(rounds < commands / 200, "{rung:?}, {rests} rests");
