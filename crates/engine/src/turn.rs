@@ -75,6 +75,8 @@ pub struct Engine<C> {
     waiting: Waiting,
     /// Busy turns until controllers get theirs.
     pub(crate) turns_to_look: u32,
+    /// See [`Engine::take_messages_wanted`].
+    messages_wanted: Vec<ControllerSlot>,
     /// What guests of other engines have posted for controllers of this one.
     pub(crate) posted: Vec<VisitorPost>,
     /// Whose doorbells are looked at next, and when.
@@ -98,6 +100,7 @@ impl<C: Channel> Engine<C> {
             done: Vec::new(),
             waiting: Waiting::new(mode, now),
             turns_to_look: 0,
+            messages_wanted: Vec::new(),
             posted: Vec::new(),
             bell_cursor: 0,
             next_bells: now,
@@ -370,6 +373,12 @@ impl<C: Channel> Engine<C> {
         }
     }
 
+    /// Controllers whose admin commands wait until the messages of their hosts have been read
+    /// ([`Controller::messages_read`]): read those now, whether or not a socket says that there are some.
+    pub fn take_messages_wanted(&mut self) -> Vec<ControllerSlot> {
+        std::mem::take(&mut self.messages_wanted)
+    }
+
     /// Gives every hot subsystem and controller a turn.
     fn turn_members(&mut self, now: Time, raise: &mut impl Interrupts) -> bool {
         let Engine {
@@ -377,6 +386,7 @@ impl<C: Channel> Engine<C> {
             lanes,
             channels,
             interrupts_due,
+            messages_wanted,
             ..
         } = self;
         let mut worked = members.turn_subsystems(now, channels);
@@ -398,7 +408,11 @@ impl<C: Channel> Engine<C> {
             lanes.lanes.place_lanes(index, controller, places, now);
             let due = controller.interrupts_due().unwrap_or(NEVER);
             *interrupts_due = (*interrupts_due).min(due);
-            every_turn |= controller.is_arbitrating();
+            let unread = controller.waits_for_messages();
+            if unread && !messages_wanted.contains(&ControllerSlot(index)) {
+                messages_wanted.push(ControllerSlot(index));
+            }
+            every_turn |= unread || controller.is_arbitrating();
             (worked, controller.has_work())
         });
         if every_turn {

@@ -320,8 +320,10 @@ impl Reactor {
                 self.answered.extend(answers);
             }
         }
+        let wanted = self.engine.take_messages_wanted();
         for seat in &mut self.seats {
-            if !seat.is_readable() && !seat.is_in_transition() {
+            let is_wanted = wanted.contains(&seat.slot);
+            if !seat.is_readable() && !seat.is_in_transition() && !is_wanted {
                 continue;
             }
             if let Some(controller) = self.engine.controller_mut(seat.slot) {

@@ -127,6 +127,7 @@ impl Seat {
                 break;
             }
             let Some(message) = self.wire.messages.pop_front() else {
+                controller.messages_read();
                 break;
             };
             worked = true;
@@ -143,6 +144,7 @@ impl Seat {
                 let pages = Arc::new(pages);
                 let set = controller.set_doorbells(pages.clone());
                 set.expect("as many as it needs");
+                controller.expect_messages();
                 self.host = Host::Attached;
                 self.lines += 1;
                 self.wire.answers.push_back(Answer::Connected(pages));

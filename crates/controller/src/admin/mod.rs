@@ -93,6 +93,9 @@ pub(crate) struct AdminQueue {
     shadow: Option<ShadowDoorbells>,
     /// Tail and head that EventIdx asks the host to ring past.
     armed: Option<(u32, u32)>,
+    /// Commands before this tail may be fetched: the messages that the host sent before them have been read. `None`
+    /// without doorbell buffers or messages, where nothing comes out of order.
+    ordered: Option<u32>,
 }
 
 impl AdminQueue {
@@ -115,6 +118,7 @@ impl AdminQueue {
             posted: false,
             shadow: None,
             armed: None,
+            ordered: None,
         })
     }
 
@@ -132,8 +136,10 @@ impl AdminQueue {
         shadow: ShadowDoorbells,
         registration: &Registration,
         doorbells: &DoorbellPages,
+        by_messages: bool,
     ) {
         self.shadow = Some(shadow);
+        self.ordered = by_messages.then(|| self.sq.tail());
         self.sq.register(|slot| registration.initial(slot));
         self.cq.register(|slot| registration.initial(slot));
         self.arm(doorbells);
@@ -201,9 +207,15 @@ impl AdminQueue {
         }
     }
 
+    /// Whether it has seen commands that wait until the host's messages have been read.
+    fn waits_for_messages(&self) -> bool {
+        self.sq.available() > 0 && self.ordered.is_some_and(|tail| tail != self.sq.tail())
+    }
+
     /// Fetches a command if there is one, and an entry for its completion, which is reserved.
     fn fetch(&mut self) -> Result<Option<Sqe>, RingAbsent> {
-        if self.sq.available() == 0 || !self.reserve() {
+        let next_is_ordered = self.ordered != Some(self.sq.head());
+        if self.sq.available() == 0 || !next_is_ordered || !self.reserve() {
             return Ok(None);
         }
         match self.sq.fetch() {
@@ -234,6 +246,32 @@ impl AdminQueue {
 }
 
 impl Controller {
+    /// From now on a transport brings register writes as messages, and calls [`Self::messages_read`] when it has read all
+    /// that were sent.
+    ///
+    /// The race: a host writes a doorbell register and then a doorbell buffer. The write is a message that waits in a
+    /// socket, while the buffer's page shows its value at once. A queue could be deleted and created again before the
+    /// message arrives, and its new life would begin with the value of the old one.
+    pub fn expect_messages(&mut self) {
+        self.by_messages = true;
+    }
+
+    /// Whether admin commands wait for [`Self::messages_read`].
+    #[must_use]
+    pub fn waits_for_messages(&self) -> bool {
+        let admin = self.admin.as_ref();
+        admin.is_some_and(AdminQueue::waits_for_messages)
+    }
+
+    /// Every message has been read that the host had sent when the controller looked at its doorbells the last time.
+    pub fn messages_read(&mut self) {
+        if let Some(admin) = &mut self.admin
+            && let Some(tail) = &mut admin.ordered
+        {
+            *tail = admin.sq.tail();
+        }
+    }
+
     /// Serves the admin queue for a batch; whether it did anything.
     pub(crate) fn serve_admin(
         &mut self,
@@ -595,7 +633,7 @@ impl Controller {
             .map_err(|error| self.lane_status(error))?;
         self.shadow = Some(spec);
         if let Some(admin) = &mut self.admin {
-            admin.register(shadow, &registration, &self.doorbells);
+            admin.register(shadow, &registration, &self.doorbells, self.by_messages);
         }
         self.tell_lanes(lanes, || LaneCommand::Shadow(Some(registration.clone())));
         Ok(Reply::Done(0))

@@ -132,6 +132,8 @@ pub struct Controller {
     pub(crate) health_kept: (bool, Time),
     /// Doorbells of I/O queues that came as messages.
     doorbell_messages: Arc<Counter>,
+    /// Register writes come as messages ([`Controller::expect_messages`]).
+    pub(crate) by_messages: bool,
     /// How much there was to tell lanes that hosts may know of.
     pub(crate) told: Arc<Told>,
     /// To be told to every lane in the next turn.
@@ -243,6 +245,7 @@ impl Controller {
             flights: Flights::default(),
             health_kept: (kept.health.in_use, Time(0)),
             doorbell_messages: Arc::default(),
+            by_messages: false,
             told: Arc::default(),
             view_changed: false,
             namespaces_changed: false,

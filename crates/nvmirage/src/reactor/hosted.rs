@@ -232,6 +232,7 @@ impl Hosted {
         let doorbells = Arc::new(DoorbellPages::new(controller.config().doorbell_slots())?);
         let session = caller.attach(doorbells.clone(), self.session_config.clone())?;
         controller.set_doorbells(doorbells)?;
+        controller.expect_messages();
         poller.add(session.as_fd(), self.source())?;
         if let Some(unmasked) = session.unmasked() {
             poller.add(unmasked, self.source())?;

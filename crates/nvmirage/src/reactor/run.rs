@@ -310,6 +310,9 @@ impl Reactor {
         for index in std::mem::take(&mut self.in_transition) {
             worked |= self.poll_hosted(index, now, Hosted::poll);
         }
+        for slot in self.engine.take_messages_wanted() {
+            worked |= self.poll_hosted(slot.0, now, Hosted::poll);
+        }
         for index in std::mem::take(&mut self.timed) {
             let hosted = self.hosted.get(index).and_then(Option::as_ref);
             let deadline = hosted.and_then(Hosted::next_deadline);

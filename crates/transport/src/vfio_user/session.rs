@@ -107,6 +107,7 @@ impl Session {
         self.send_due(controller, now)?;
         while *messages < MAX_MESSAGES && self.waiting.has_room() {
             let Some(message) = self.connection.receive()? else {
+                controller.messages_read();
                 break;
             };
             *messages += 1;

@@ -509,6 +509,7 @@ impl Host {
     /// Stores a doorbell, where the controller looks for it (Base 2.1, Annex B.5). Some hosts use the buffers for queue 0,
     /// some write its registers.
     fn ring(&self, slot: usize, old: u32, new: u32, around: &mut Around<'_>) {
+        around.trace(self.id, || format!("doorbell {slot}: {old} -> {new}"));
         if self.manners.doorbells == Doorbells::Mapped
             && let Some(pages) = &self.pages
         {

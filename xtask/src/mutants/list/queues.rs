@@ -114,6 +114,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         ),
     },
     Mutation {
+        name: "buffer-before-socket",
+        guard: "a doorbell of a queue's last life does not begin its next one",
+        file: "crates/controller/src/admin/mod.rs",
+        from: "let next_is_ordered = self.ordered != Some(self.sq.head());",
+        to: "let next_is_ordered = true;",
+        test: unit(
+            "controller",
+            "controller::tests::doorbell_buffers::an_admin_command_in_the_buffers_waits_for_the_messages_that_were_sent_before_it",
+        ),
+    },
+    Mutation {
         name: "shared-minimum",
         guard: "a flood leaves the other queues of a completion queue their places",
         file: "crates/controller/src/lane/share.rs",

@@ -111,7 +111,10 @@ const EVENT_IDX: u64 = 201;
 
 impl Buffers {
     fn new() -> Self {
-        let mut rig = Rig::enabled();
+        Self::on(Rig::enabled())
+    }
+
+    fn on(mut rig: Rig) -> Self {
         assert_eq!(register(&mut rig), OK);
         Buffers {
             rig,
@@ -215,6 +218,38 @@ fn a_buffered_tail_of_queue_0_is_found_without_its_register_write_before_a_sleep
     assert!(host.rig.controller.has_work(), "the second look");
     host.rig.turns(2);
     assert_eq!(host.take(0), Some(7));
+}
+
+#[test]
+fn an_admin_command_in_the_buffers_waits_for_the_messages_that_were_sent_before_it() {
+    let mut rig = Rig::enabled();
+    rig.controller.expect_messages();
+    let mut host = Buffers::on(rig);
+    // A write of another doorbell is on its way when this one shows.
+    for cid in [7, 8] {
+        host.put(cid);
+        host.ring(0, host.tail);
+        host.rig.turns(2);
+        assert_eq!(host.take(0), None);
+        assert!(host.rig.controller.waits_for_messages());
+        assert!(host.rig.controller.has_work(), "it does not sleep");
+        host.rig.controller.messages_read();
+        assert!(!host.rig.controller.waits_for_messages());
+        host.rig.turns(2);
+        assert_eq!(host.take(0), Some(cid));
+    }
+    // One that shows after the messages were read waits for the next time.
+    host.put(9);
+    host.ring(0, host.tail);
+    host.rig.turns(1);
+    host.put(10);
+    host.ring(0, host.tail);
+    host.rig.controller.messages_read();
+    host.rig.turns(2);
+    assert_eq!((host.take(0), host.take(0)), (Some(9), None));
+    host.rig.controller.messages_read();
+    host.rig.turns(2);
+    assert_eq!(host.take(0), Some(10));
 }
 
 #[test]
